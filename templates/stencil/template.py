@@ -1,0 +1,244 @@
+"""Finite-difference stencils on regular grids."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from tikgen import Array, Cost, DType, Invalid, ProblemModel, Scalar, ScheduleModel, Template
+from tikgen import parameter
+
+# Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
+SECOND_DERIVATIVE = {
+    2: (-2.0, 1.0),
+    4: (-5 / 2, 4 / 3, -1 / 12),
+    6: (-49 / 18, 3 / 2, -3 / 20, 1 / 90),
+    8: (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560),
+}
+AXES = ("i", "j", "k")
+
+
+class Stencil(Template):
+    """Weighted sum over a neighbourhood on a regular grid.
+
+    Without `points` it is the Laplacian of the given order of accuracy, central differences,
+    `spacing` apart on each axis. With `update=True` it computes `y = x + scale * stencil(x)`,
+    one explicit step in time.
+    """
+
+    class Problem(ProblemModel):
+        dim: int = parameter("number of axes", 3, ge=1, le=3)
+        dtype: DType = parameter(
+            "element type", DType.f32, choices=("f16", "f32", "f64", "i32", "i64")
+        )
+        order: Literal[2, 4, 6, 8] = parameter("order of accuracy of the Laplacian", 2)
+        spacing: float | tuple[float, ...] = parameter(
+            "distance between grid points, one number or one for each axis", 1.0
+        )
+        points: dict[tuple[int, ...], float] | None = parameter(
+            "weight at each offset, such as {(0, 0, 1): 0.5}, in place of the Laplacian", None
+        )
+        boundary: Literal["interior", "zero", "clamp", "periodic"] = parameter(
+            "what lies outside: nothing (the halo of y is untouched), zeros, the nearest "
+            "point, or the other side",
+            "interior",
+        )
+        storage: Literal["ndarray", "field"] = parameter(
+            "whether x and y are arrays or ti.field", "ndarray"
+        )
+        update: bool = parameter("whether to compute y = x + scale * stencil(x)", False)
+
+        def check(self) -> None:
+            spacing = self.spacing if isinstance(self.spacing, tuple) else (self.spacing,)
+            if len(spacing) not in (1, self.dim) or min(spacing) <= 0:
+                raise Invalid(
+                    "spacing", f"takes one positive number, or {self.dim}; got {self.spacing}"
+                )
+            if self.points is not None and not self.points:
+                raise Invalid("points", "holds no point")
+            for offset in self.points or ():
+                if len(offset) != self.dim or max(map(abs, offset)) > 64:
+                    raise Invalid(
+                        "points", f"takes offsets of {self.dim} integers from -64 to 64; "
+                        f"got {offset}"
+                    )
+            if len(self.points or ()) > 512:
+                raise Invalid("points", f"takes at most 512 points; got {len(self.points)}")
+            fractional = [w for w in weights(self).values() if w != int(w)]
+            if not self.dtype.is_float and fractional:
+                name = "points" if self.points else "spacing" if self.order == 2 else "order"
+                raise Invalid(
+                    name, f"gives the weight {fractional[0]:g}, which dtype {self.dtype} cannot "
+                    "hold; use a float dtype, or whole weights"
+                )
+
+    class Schedule(ScheduleModel):
+        loop: Literal["rows", "points"] = parameter(
+            "parallel over rows, each walked in order, or over every point", "rows"
+        )
+        unroll: Literal[1, 2, 4, 8, 16] = parameter("points a step along a row", 4)
+        block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
+            "threads in a block, 0 for Taichi's own choice", 0
+        )
+
+    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+        return {} if arch == "cpu" else {"loop": "points", "unroll": 1, "block_dim": 128}
+
+    def check(self, p: Any, s: Any) -> None:
+        if s.loop == "points" and s.unroll != 1:
+            raise Invalid("unroll", "must be 1 where loop='points', which has no rows to unroll")
+        if s.unroll * len(weights(p)) > 1024:
+            raise Invalid(
+                "unroll", f"times the {len(weights(p))} points of the stencil exceeds 1024 terms, "
+                "which would take long to compile"
+            )
+
+    def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
+        shape = tuple(f"n{axis}" for axis in range(p.dim))
+        x = Array("x", p.dtype, shape, storage=p.storage)
+        y = Array("y", p.dtype, shape, role="out", storage=p.storage)
+        return (x, y, Scalar("scale", p.dtype)) if p.update else (x, y)
+
+    def context(self, p: Any, s: Any) -> Mapping[str, Any]:
+        interior = p.boundary == "interior"
+        bounds = []
+        for axis, radius in enumerate(radii(p)):
+            extent = f"x.shape[{axis}]"
+            low, high = radius if interior else (0, 0)
+            bounds.append((AXES[axis], str(low), f"{extent} - {high}" if high else extent))
+        return {"bounds": bounds, "weighted_sum": lambda index: _weighted_sum(p, index)}
+
+    @staticmethod
+    def reference(p: Any, x: np.ndarray, y: np.ndarray, scale: Any = None) -> np.ndarray:
+        total = stencil_sum(p, x.astype(p.dtype.wide), weights(p))
+        if p.update:
+            total = x.astype(p.dtype.wide) + np.asarray(scale, p.dtype.wide) * total
+        inner = interior(p, x.shape)
+        result = y.astype(p.dtype.wide)
+        result[inner] = total[inner]
+        return result
+
+    @staticmethod
+    def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
+        # A sum of m products differs from the exact one by at most about (m + 2) eps sum |w x|.
+        if not p.dtype.is_float:
+            return {"y": 0}
+        x = np.abs(inputs["x"].astype(p.dtype.wide))
+        w = {offset: abs(weight) for offset, weight in weights(p).items()}
+        bound = (len(w) + 4) * stencil_sum(p, x, w)
+        if p.update:
+            bound = x + abs(float(inputs["scale"])) * bound
+        eps = float(np.finfo(p.dtype.numpy).eps)
+        allowed = np.zeros(x.shape)
+        allowed[interior(p, x.shape)] = eps * bound[interior(p, x.shape)]
+        return {"y": allowed}
+
+    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
+        points = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))
+        size = p.dtype.bits // 8
+        return Cost(bytes=2 * points * size, flops=points * (2 * len(weights(p)) + 2 * p.update))
+
+    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
+        largest = {1: (1, 2, 5, 17, 64, 131), 2: (1, 3, 8, 17, 37), 3: (1, 2, 5, 9, 17)}[p.dim]
+        return {f"n{axis}": largest for axis in range(p.dim)}
+
+    def strategies(self) -> Mapping[str, Any]:
+        from hypothesis import strategies as st
+
+        return {
+            "spacing": st.sampled_from((1.0, 0.5, 0.1, 2.0)),
+            "points": st.none()
+            | st.dictionaries(
+                st.tuples(*[st.integers(-3, 3)] * 3),
+                st.integers(-3, 3).map(float) | st.sampled_from((0.5, 0.1, -1.5)),
+                min_size=1,
+                max_size=6,
+            ),
+        }
+
+    def adjust(self, drawn: dict[str, Any]) -> dict[str, Any]:
+        if drawn.get("points"):
+            drawn["points"] = {k[: drawn["dim"]]: v for k, v in drawn["points"].items()}
+        return drawn
+
+
+def weights(p: Any) -> dict[tuple[int, ...], float]:
+    """Return the weight at each offset, sorted by offset."""
+    if p.points is not None:
+        return dict(sorted(p.points.items()))
+    found: dict[tuple[int, ...], float] = {(0,) * p.dim: 0.0}
+    spacing = p.spacing if isinstance(p.spacing, tuple) else (p.spacing,)
+    for axis in range(p.dim):
+        h = spacing[axis % len(spacing)]
+        for distance, weight in enumerate(SECOND_DERIVATIVE[p.order]):
+            for step in {distance, -distance}:
+                offset = tuple(step if a == axis else 0 for a in range(p.dim))
+                found[offset] = found.get(offset, 0.0) + weight / h**2
+    return dict(sorted(found.items()))
+
+
+def radii(p: Any) -> list[tuple[int, int]]:
+    """Return how far the stencil reaches below and above each axis."""
+    offsets = list(weights(p))
+    reach = []
+    for axis in range(p.dim):
+        steps = [offset[axis] for offset in offsets]
+        reach.append((max(0, -min(steps)), max(0, max(steps))))
+    return reach
+
+
+def interior(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """Return the points that the kernel writes."""
+    if p.boundary != "interior":
+        return (slice(None),) * p.dim
+    return tuple(
+        slice(low, max(low, n - high)) for n, (low, high) in zip(shape, radii(p), strict=True)
+    )
+
+
+def stencil_sum(p: Any, x: Any, w: Mapping[tuple[int, ...], float]) -> Any:
+    """Return the weighted sum at every point of x, computed on a padded copy."""
+    mode = {"interior": "constant", "zero": "constant", "clamp": "edge", "periodic": "wrap"}
+    padded = np.pad(x, radii(p), mode=mode[p.boundary])
+    total = np.zeros_like(x)
+    for offset, weight in w.items():
+        window = tuple(
+            slice(low + step, low + step + n)
+            for step, n, (low, _) in zip(offset, x.shape, radii(p), strict=True)
+        )
+        total += x.dtype.type(weight) * padded[window]
+    return total
+
+
+def _weighted_sum(p: Any, index: tuple[str, ...]) -> str:
+    """Return generated code for the sum, one line for each distinct weight."""
+    groups: dict[float, list[str]] = {}
+    for offset, weight in weights(p).items():
+        groups.setdefault(weight, []).append(_value(p, index, offset))
+    terms = []
+    for weight, values in groups.items():
+        total = values[0] if len(values) == 1 else f"({' + '.join(values)})"
+        if len(total) > 60 and len(values) > 1:
+            total = "(\n    " + "\n    + ".join(values) + "\n)"
+        terms.append(total if weight == 1 else f"{p.dtype.literal(weight)} * {total}")
+    return "\n+ ".join(terms)
+
+
+def _value(p: Any, index: tuple[str, ...], offset: tuple[int, ...]) -> str:
+    """Return generated code for the value of x at an offset from the point."""
+    places, inside = [], []
+    for axis, (name, step) in enumerate(zip(index, offset, strict=True)):
+        extent = f"x.shape[{axis}]"
+        moved = f"{name} {'+' if step > 0 else '-'} {abs(step)}" if step else name
+        if step == 0 or p.boundary == "interior":
+            places.append(moved)
+        elif p.boundary == "periodic":
+            places.append(f"({moved}) % {extent}")
+        else:
+            places.append(f"ti.min({moved}, {extent} - 1)" if step > 0 else f"ti.max({moved}, 0)")
+            inside.append(f"{moved} < {extent}" if step > 0 else f"{moved} >= 0")
+    value = f"x[{', '.join(places)}]"
+    if p.boundary == "zero" and inside:
+        condition = " and ".join(inside)
+        return f"ti.select({condition}, {value}, {p.dtype.literal(0)})"
+    return value

@@ -1,0 +1,114 @@
+"""What a kernel takes: arrays with symbolic shapes, scalars, and workspaces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tikgen.dtypes import DType
+
+Role = Literal["in", "out", "inout", "work"]
+Extent = int | str
+
+_EXTENT = re.compile(r"(?P<symbol>[A-Za-z_]\w*)(?:\s*\+\s*(?P<more>\d+))?")
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array argument.
+
+    Attributes:
+        name: name in the kernel's signature.
+        dtype: element type.
+        shape: one extent an axis: a number, a symbol such as ``"n0"`` that must agree wherever
+            it stands, or a symbol plus a number such as ``"rows + 1"``.
+        role: ``"in"`` is only read, ``"out"`` only written, ``"inout"`` both, ``"work"`` is a
+            workspace that tikgen allocates.
+        storage: ``"ndarray"`` takes NumPy arrays, ``ti.ndarray`` and torch tensors, ``"field"``
+            takes a ``ti.field``.
+        inplace: whether an output may be the very array that is also an input.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Extent, ...]
+    role: Role = "in"
+    storage: Literal["ndarray", "field"] = "ndarray"
+    inplace: bool = False
+
+    @property
+    def ndim(self) -> int:
+        """Return the number of axes."""
+        return len(self.shape)
+
+    @property
+    def written(self) -> bool:
+        """Tell whether the kernel writes to the array."""
+        return self.role != "in"
+
+    @property
+    def annotation(self) -> str:
+        """Return the type annotation of the argument in generated code."""
+        if self.storage == "field":
+            return "ti.template()"
+        return f"ti.types.ndarray(dtype={self.dtype.taichi}, ndim={self.ndim})"
+
+    def __str__(self) -> str:
+        arrow = {"in": "", "out": " -> written", "inout": " -> updated", "work": " (workspace)"}
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]{arrow[self.role]}"
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar argument, passed by value at every launch."""
+
+    name: str
+    dtype: DType
+
+    @property
+    def annotation(self) -> str:
+        """Return the type annotation of the argument in generated code."""
+        return self.dtype.taichi
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}"
+
+
+Argument = Array | Scalar
+
+
+def split_extent(extent: Extent) -> tuple[str | None, int]:
+    """Return the symbol of an extent, if any, and the number added to it.
+
+    Raises:
+        ValueError: if ``extent`` is neither a number, a symbol nor a symbol plus a number.
+    """
+    if isinstance(extent, int):
+        return None, extent
+    match = _EXTENT.fullmatch(extent)
+    if match is None:
+        raise ValueError(f"{extent!r} is not an extent such as 4, 'n' or 'n + 1'")
+    return match["symbol"], int(match["more"] or 0)
+
+
+def symbols(arguments: tuple[Argument, ...]) -> tuple[str, ...]:
+    """Return the size symbols of ``arguments`` in order of first use."""
+    found: dict[str, None] = {}
+    for argument in arguments:
+        if isinstance(argument, Array):
+            for extent in argument.shape:
+                symbol, _ = split_extent(extent)
+                if symbol is not None:
+                    found[symbol] = None
+    return tuple(found)
+
+
+def concrete_shape(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the shape of ``array`` where each symbol has its value from ``sizes``."""
+    shape = []
+    for extent in array.shape:
+        symbol, more = split_extent(extent)
+        shape.append(more if symbol is None else sizes[symbol] + more)
+    return tuple(shape)

@@ -1,0 +1,158 @@
+"""The pipeline in one call: resolve, render, load, wrap; memoised and deduplicated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from tikgen import catalogue
+from tikgen import taichi_bridge as bridge
+from tikgen.errors import ParameterError
+from tikgen.kernel import Kernel, check_arch
+from tikgen.loader import load
+from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, make_model
+from tikgen.render import Source, Variant, render_variant
+from tikgen.template import Template
+
+DEFAULT_ARCH = "cpu"
+
+_lock = threading.RLock()
+_memo: dict[Any, Kernel] = {}
+_sources: dict[str, Source] = {}
+_kernels: dict[tuple[str, tuple[Any, ...]], Kernel] = {}
+
+
+def build(
+    name: str | Template,
+    *,
+    schedule: Mapping[str, Any] | str | None = None,
+    arch: str | None = None,
+    **params: Any,
+) -> Kernel:
+    """Return the kernel of a template with the given parameters.
+
+    Equal code gives one kernel object, however it was asked for. Nothing is compiled by Taichi
+    before the first launch, and ``ti.init`` need not have been called.
+
+    Args:
+        name: name of a template, or the template itself.
+        schedule: schedule parameters as a dict, or ``"auto"`` for the defaults of the arch;
+            they may also stand among ``params``.
+        arch: arch whose default schedule is taken: the current one, else cpu.
+        params: problem and schedule parameters.
+
+    Raises:
+        UnknownTemplate: if no template has that name.
+        ParameterError: if a parameter is unknown, missing, ill-typed or out of range.
+        RenderError: if the template is malformed.
+        UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
+    """
+    try:
+        key = (
+            name,
+            schedule,
+            arch or bridge.current_arch(),
+            catalogue.generation,
+            *params.items(),
+            *map(type, params.values()),
+        )
+        return _memo[key]
+    except KeyError:
+        pass
+    except TypeError:  # A dict among the parameters is not hashable: the variant's key decides.
+        key = None
+    with _lock:
+        variant = resolve(name, schedule=schedule, arch=arch, **params)
+        kernel = _kernel_of(_render_once(variant))
+        if bridge.is_initialised():
+            check_arch(variant, arch or bridge.current_arch() or DEFAULT_ARCH)
+        if key is not None:
+            _memo[key] = kernel
+        return kernel
+
+
+def render(
+    name: str | Template,
+    *,
+    schedule: Mapping[str, Any] | str | None = None,
+    arch: str | None = None,
+    **params: Any,
+) -> Source:
+    """Return the rendered source of a variant; takes what :func:`build` takes."""
+    return render_variant(resolve(name, schedule=schedule, arch=arch, **params))
+
+
+def resolve(
+    name: str | Template,
+    *,
+    schedule: Mapping[str, Any] | str | None = None,
+    arch: str | None = None,
+    **params: Any,
+) -> Variant:
+    """Return the variant of a template with every parameter fixed; takes what ``build`` takes."""
+    template = catalogue.find_template(name)
+    problem_names = template.Problem.model_fields
+    schedule_names = template.Schedule.model_fields
+    for unknown in params.keys() - problem_names.keys() - schedule_names.keys():
+        known = [*problem_names, *schedule_names]
+        raise ParameterError.unknown(template.name, unknown, known)
+    wanted = {k: v for k, v in params.items() if k in schedule_names}
+    wanted |= _explicit_schedule(template, schedule, wanted)
+    problem = make_model(
+        template.Problem, {k: v for k, v in params.items() if k in problem_names}, template.name
+    )
+    chosen = dict(
+        template.default_schedule(problem, arch or bridge.current_arch() or DEFAULT_ARCH)
+    )
+    fixed = make_model(template.Schedule, chosen | wanted, template.name)
+    try:
+        template.check(problem, fixed)
+    except Invalid as error:
+        raise ParameterError(template.name, {error.parameter: error.problem}) from None
+    assert isinstance(problem, ProblemModel)
+    assert isinstance(fixed, ScheduleModel)
+    return Variant(template, problem, fixed)
+
+
+def clear() -> None:
+    """Unload every kernel and forget every memo; kernels still held cannot be launched again."""
+    with _lock:
+        for kernel in _kernels.values():
+            kernel.unload()
+        _memo.clear()
+        _sources.clear()
+        _kernels.clear()
+
+
+def _explicit_schedule(
+    template: Template, schedule: Mapping[str, Any] | str | None, flat: Mapping[str, Any]
+) -> dict[str, Any]:
+    if schedule is None or schedule == "auto":
+        return {}
+    if not isinstance(schedule, Mapping):
+        raise ParameterError(
+            template.name, {"schedule": f"takes 'auto' or a dict; got {schedule!r}"}
+        )
+    for name in schedule:
+        if name not in template.Schedule.model_fields:
+            raise ParameterError.unknown(template.name, str(name), template.Schedule.model_fields)
+        if name in flat:
+            raise ParameterError(template.name, {name: "is given twice: alone and in schedule"})
+    return dict(schedule)
+
+
+def _render_once(variant: Variant) -> Source:
+    if variant.key not in _sources:
+        _sources[variant.key] = render_variant(variant)
+    return _sources[variant.key]
+
+
+def _kernel_of(source: Source) -> Kernel:
+    """Return the kernel with the code and the arguments of ``source``."""
+    variant = source.variant
+    identity = (source.digest, variant.arguments + variant.workspace)
+    if identity not in _kernels:
+        _kernels[identity] = Kernel(source, load(source))
+    return _kernels[identity]
+

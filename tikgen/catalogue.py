@@ -1,0 +1,170 @@
+"""Finding templates: built-in ones, the search path, installed packages, single folders."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tikgen.errors import TemplateError, UnknownTemplate
+from tikgen.template import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template
+
+ENVIRONMENT_VARIABLE = "TIKGEN_TEMPLATE_PATH"
+ENTRY_POINTS = "tikgen.templates"
+
+_lock = threading.RLock()
+_paths: list[Path] = []
+_loaded: dict[Path, Template] = {}
+_by_name: dict[str, Template] = {}
+# Counts the changes of what a name may mean; part of the key of every memo.
+generation = 0
+
+
+def add_template_path(path: str | os.PathLike[str]) -> None:
+    """Search ``path``, a folder of template folders, before those known so far.
+
+    Raises:
+        TemplateError: if ``path`` is not a folder.
+    """
+    folder = Path(path).expanduser().resolve()
+    if not folder.is_dir():
+        raise TemplateError(str(path), "is not a folder of templates")
+    with _lock:
+        if folder in _paths:
+            _paths.remove(folder)
+        _paths.insert(0, folder)
+        _by_name.clear()
+        _bump()
+
+
+def load_template(path: str | os.PathLike[str]) -> Template:
+    """Return the template in the folder ``path``, and make its name known.
+
+    Raises:
+        TemplateError: if the folder lacks ``kernel.py.j2`` or ``template.py``, or the latter
+            cannot be used.
+    """
+    folder = Path(path).expanduser().resolve()
+    with _lock:
+        template = _load_folder(folder)
+        if _by_name.get(template.name) is not template:
+            _by_name[template.name] = template
+            _bump()
+        return template
+
+
+def find_template(name: str | Template) -> Template:
+    """Return the template called ``name``.
+
+    Raises:
+        UnknownTemplate: with near names.
+    """
+    if isinstance(name, Template):
+        return name
+    with _lock:
+        if name not in _by_name:
+            folder = _folders().get(name) if isinstance(name, str) else None
+            if folder is None:
+                raise UnknownTemplate(str(name), set(_folders()) | set(_by_name))
+            _by_name[name] = _load_folder(folder)
+        return _by_name[name]
+
+
+def list_templates() -> tuple[str, ...]:
+    """Return the names of all templates that can be built, sorted."""
+    with _lock:
+        return tuple(sorted(set(_folders()) | set(_by_name)))
+
+
+def forget_templates() -> None:
+    """Forget every loaded template, so that the next use reads its files again."""
+    with _lock:
+        for folder in _loaded:
+            sys.modules.pop(_module_name(folder), None)
+        _loaded.clear()
+        _by_name.clear()
+        _bump()
+
+
+def _bump() -> None:
+    global generation
+    generation += 1
+
+
+def _folders() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for root in _roots():
+        for folder in sorted(root.iterdir()) if root.is_dir() else ():
+            if (folder / TEXT_NAME).is_file():
+                found.setdefault(folder.name, folder)
+    return found
+
+
+def _roots() -> Iterator[Path]:
+    """Yield the folders to search, those that win first."""
+    yield from _paths
+    for part in os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep):
+        if part:
+            yield Path(part).expanduser().resolve()
+    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        spec = importlib.util.find_spec(entry_point.value.partition(":")[0])
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            yield Path(location)
+    yield BUILTIN_FOLDER
+
+
+def _module_name(folder: Path) -> str:
+    return f"tikgen_template_{folder.name}_{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+
+
+def _load_folder(folder: Path) -> Template:
+    if folder in _loaded:
+        return _loaded[folder]
+    for required in (TEXT_NAME, CODE_NAME):
+        if not (folder / required).is_file():
+            raise TemplateError(folder.name, f"the file {folder / required} is missing")
+    name = _module_name(folder)
+    spec = importlib.util.spec_from_file_location(name, folder / CODE_NAME)
+    if spec is None or spec.loader is None:
+        raise TemplateError(folder.name, f"{folder / CODE_NAME} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # pydantic and eject look the module up by name.
+    try:
+        spec.loader.exec_module(module)
+        template = _only_template(folder, vars(module))(folder)
+    except TemplateError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise TemplateError(
+            folder.name, f"{CODE_NAME} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    _loaded[folder] = template
+    return template
+
+
+def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:
+    module = _module_name(folder)
+    found = [
+        value
+        for value in names.values()
+        if isinstance(value, type)
+        and issubclass(value, Template)
+        and value.__module__ == module
+    ]
+    if len(found) != 1:
+        raise TemplateError(
+            folder.name, f"{CODE_NAME} must define one subclass of Template; it has {len(found)}"
+        )
+    overlap = set(found[0].Problem.model_fields) & set(found[0].Schedule.model_fields)
+    if overlap:
+        raise TemplateError(
+            folder.name, f"{', '.join(sorted(overlap))} is both a problem and a schedule parameter"
+        )
+    return found[0]

@@ -1,0 +1,137 @@
+"""The element types that kernels know, and their NumPy, Taichi and arithmetic faces."""
+
+from __future__ import annotations
+
+import functools
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from pydantic_core import CoreSchema, core_schema
+
+
+class DType(str, Enum):
+    """An element type; its value is Taichi's name for it."""
+
+    i8 = "i8"
+    i16 = "i16"
+    i32 = "i32"
+    i64 = "i64"
+    u8 = "u8"
+    u16 = "u16"
+    u32 = "u32"
+    u64 = "u64"
+    f16 = "f16"
+    f32 = "f32"
+    f64 = "f64"
+
+    @classmethod
+    def parse(cls, value: object) -> DType:
+        """Return the dtype that ``value`` names.
+
+        Args:
+            value: ``"f32"``, ``ti.f32``, ``np.float32``, ``"float32"`` or ``np.dtype("f4")``.
+
+        Raises:
+            ValueError: if ``value`` names no element type that kernels know.
+        """
+        if isinstance(value, cls):
+            return value
+        name = str(value)  # Taichi's types print as their own names.
+        if name in cls.__members__:
+            return cls(name)
+        try:
+            return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
+        except (TypeError, KeyError):
+            raise ValueError(f"{value!r} is not one of {', '.join(cls.__members__)}") from None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls.parse)
+
+    @functools.cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """Return the NumPy dtype, in native byte order."""
+        return np.dtype({"i": "int", "u": "uint", "f": "float"}[self.value[0]] + self.value[1:])
+
+    @property
+    def taichi(self) -> str:
+        """Return how generated code spells the dtype, such as ``ti.f32``."""
+        return f"ti.{self.value}"
+
+    @property
+    def bits(self) -> int:
+        """Return the width in bits."""
+        return int(self.value[1:])
+
+    @property
+    def is_float(self) -> bool:
+        """Tell whether the dtype is a floating-point type."""
+        return self.value[0] == "f"
+
+    @property
+    def is_signed(self) -> bool:
+        """Tell whether the dtype holds negative numbers."""
+        return self.value[0] != "u"
+
+    @functools.cached_property
+    def wide(self) -> np.dtype[Any]:
+        """Return the NumPy dtype in which references compute: wider for floats, 64 bits for ints."""
+        if self is DType.f64:
+            return np.dtype(np.longdouble)
+        return np.dtype({"i": np.int64, "u": np.uint64, "f": np.float64}[self.value[0]])
+
+    @functools.cached_property
+    def eps(self) -> float:
+        """Return the distance from 1 to the next number; 0 for integers."""
+        return float(np.finfo(self.numpy).eps) if self.is_float else 0.0
+
+    @functools.cached_property
+    def tiny(self) -> float:
+        """Return the smallest normal number; 0 for integers."""
+        return float(np.finfo(self.numpy).tiny) if self.is_float else 0.0
+
+    @functools.cached_property
+    def lowest(self) -> int | float:
+        """Return the least value: minus infinity for floats."""
+        return -np.inf if self.is_float else int(np.iinfo(self.numpy).min)
+
+    @functools.cached_property
+    def highest(self) -> int | float:
+        """Return the greatest value: infinity for floats."""
+        return np.inf if self.is_float else int(np.iinfo(self.numpy).max)
+
+    def literal(self, value: int | float) -> str:
+        """Return generated code for a constant of this dtype, never a bare one.
+
+        Raises:
+            ValueError: if an integer dtype cannot hold ``value``.
+        """
+        if not self.is_float:
+            if value != int(value) or not self.lowest <= value <= self.highest:
+                raise ValueError(f"{value!r} does not fit {self.value}")
+            # A literal beyond 32 bits, or the least i64, only parses as a difference.
+            if self is DType.u64 and value > int(np.iinfo(np.int64).max):
+                return f"ti.cast(ti.i64({int(value) - 2**64 + 1}) - ti.i64(1), ti.u64)"
+            if value == np.iinfo(np.int64).min:
+                return f"(ti.i64({int(value) + 1}) - ti.i64(1))"
+            return f"{self.taichi}({int(value)})"
+        number = float(value)
+        if number != number:
+            return f"ti.cast(ti.math.nan, {self.taichi})"
+        if number in (np.inf, -np.inf):
+            return f"ti.cast({'-' if number < 0 else ''}ti.math.inf, {self.taichi})"
+        return f"{self.taichi}({number!r})"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+_BY_NUMPY = {member.numpy: member for member in DType}
+
+INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+FLOATS = ("f16", "f32", "f64")
+ALL_DTYPES = INTS + FLOATS

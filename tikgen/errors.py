@@ -1,0 +1,152 @@
+"""Every exception that tikgen raises: one class each, one message each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """Return a hint such as ``Did you mean 'stencil'?`` or an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    if not close:
+        return ""
+    return f" Did you mean {' or '.join(repr(c) for c in close)}?"
+
+
+class TikgenError(Exception):
+    """Is the base of every exception that tikgen raises on purpose."""
+
+
+class UnknownTemplate(TikgenError):
+    """A template was asked for that no search path holds."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        super().__init__(
+            f"There is no template {name!r}.{_near(name, names)}"
+            f" Templates found: {', '.join(names) or 'none'}."
+        )
+
+
+class TemplateError(TikgenError):
+    """A template folder is incomplete or declares something that tikgen cannot use."""
+
+    def __init__(self, template: str, problem: str) -> None:
+        super().__init__(f"Template {template!r}: {problem}")
+
+
+class ParameterError(TikgenError):
+    """A parameter is unknown, missing, ill-typed, out of range or unsafe.
+
+    ``parameter`` names the first one that is wrong.
+    """
+
+    def __init__(self, template: str, problems: Mapping[str, str]) -> None:
+        self.parameter = next(iter(problems), "")
+        super().__init__(
+            f"{template}: " + "; ".join(f"parameter {k!r} {v}" for k, v in problems.items()) + "."
+        )
+
+    @classmethod
+    def unknown(cls, template: str, name: str, known: Iterable[str]) -> ParameterError:
+        """Build the error for a parameter that ``template`` does not have."""
+        names = list(known)
+        return cls(
+            template,
+            {name: f"is unknown.{_near(name, names)} {template} takes {', '.join(names) or 'none'}"},
+        )
+
+
+class ExpressionError(TikgenError):
+    """An expression holds something else than the arithmetic that tikgen allows."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"Expression {text!r}: {problem}")
+
+
+class RenderError(TikgenError):
+    """A template could not be rendered, or rendered to text that is not Python."""
+
+    def __init__(
+        self,
+        template: str,
+        problem: str,
+        *,
+        template_line: str = "",
+        rendered_line: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(_located(template, problem, template_line, rendered_line, params))
+
+
+class KernelCompileError(TikgenError):
+    """Taichi refused the rendered kernel."""
+
+    def __init__(
+        self,
+        template: str,
+        problem: str,
+        *,
+        template_line: str = "",
+        rendered_line: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(_located(template, problem, template_line, rendered_line, params))
+
+
+def _located(
+    template: str,
+    problem: str,
+    template_line: str,
+    rendered_line: str,
+    params: Mapping[str, Any] | None,
+) -> str:
+    lines = [f"Template {template!r}: {problem}"]
+    if template_line:
+        lines.append(f"  template: {template_line}")
+    if rendered_line:
+        lines.append(f"  rendered: {rendered_line}")
+    if params:
+        lines.append("  parameters: " + ", ".join(f"{k}={v}" for k, v in params.items()))
+    return "\n".join(lines)
+
+
+class ArgumentError(TikgenError):
+    """A kernel was called with an argument that it cannot take."""
+
+    def __init__(self, kernel: str, problem: str) -> None:
+        super().__init__(f"{kernel}: {problem}")
+
+
+class UnsupportedOnArch(TikgenError):
+    """A kernel needs what an arch cannot do."""
+
+    def __init__(self, kernel: str, arch: str, what: str) -> None:
+        self.arch = arch
+        super().__init__(f"{kernel} is not supported on {arch}: {what}")
+
+
+class TaichiNotInitialised(TikgenError):
+    """A kernel was launched before ``ti.init``."""
+
+    def __init__(self, kernel: str) -> None:
+        super().__init__(
+            f"{kernel} cannot run: Taichi is not initialised. "
+            "Call ti.init(arch=ti.cpu), or another arch, before the first launch."
+        )
+
+
+class VerificationError(TikgenError):
+    """A kernel disagrees with its reference, or its process died."""
+
+    def __init__(self, template: str, summary: str, script: str = "") -> None:
+        self.script = script
+        where = f"\nReproduce it with: python {script}" if script else ""
+        super().__init__(f"Template {template!r} failed verification. {summary}{where}")
+
+
+class StoreError(TikgenError):
+    """The store on disk was asked for something that it cannot do."""

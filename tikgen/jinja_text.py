@@ -1,0 +1,148 @@
+"""The small language in which kernels are templated: Jinja2 with indentation and line marks.
+
+Lines that begin with ``#%`` are Jinja2 statements (rewritten to blocks here, since Jinja2's own
+line statements swallow the blank lines behind them). Two rules let templates nest like Python:
+
+* a line that holds nothing but ``{{ expression }}`` is replaced by the lines of its value, each
+  at that line's own indentation, and vanishes where the value is empty;
+* the body of ``#% call`` and of ``#% macro`` is taken without its common indentation, and what a
+  ``#% call`` emits stands at the indentation of its statement.
+
+Every text line also gets a mark that names where it came from, which survives macros and
+indentation, so that a rendered line can be traced to its template line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jinja2 import Environment, StrictUndefined
+from jinja2.ext import Extension
+from jinja2.loaders import BaseLoader
+
+STATEMENT = "#%"
+_MARK = re.compile("\x02([^\x02\x03]*)\x03")
+_VALUE_LINE = re.compile(r"(?P<indent>\s*)\{\{-?(?P<value>.*?)-?\}\}\s*")
+_ENDS = {
+    "endcall": "{% endcall %}{% endfilter %}",
+    "endmacro": "{% endfilter %}{% endmacro %}",
+}
+_HEAD = re.compile(r"\s*#%-?\s*(?P<word>\w+)")
+
+
+def make_environment(loader: BaseLoader) -> Environment:
+    """Return the Jinja2 environment in which every template is rendered."""
+    environment = Environment(
+        loader=loader,
+        extensions=[Indentation],
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+        auto_reload=True,
+    )
+    environment.filters["reindent"] = reindent
+    environment.filters["lines_at"] = _lines_at
+    return environment
+
+
+class Indentation(Extension):
+    """Rewrites a template so that calls, macros and values keep their indentation."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        """Return ``source`` with marks and indentation filters; line numbers do not change."""
+        if "\x02" in source or "\x03" in source:
+            raise ValueError("a template cannot hold the control characters 2 and 3")
+        rewritten = [
+            text if text is not None else _rewrite_text(line, f"{name}:{number}")
+            for number, line, text in _statements(source.split("\n"))
+        ]
+        return "\n".join(rewritten)
+
+
+def _statements(lines: list[str]) -> Iterator[tuple[int, str, str | None]]:
+    """Yield (number, line, rewritten statement); None stands for a line that is text."""
+    depth = 0
+    closing = ""
+    for number, line in enumerate(lines, 1):
+        if depth:  # The statement above goes on until its brackets close.
+            depth += _open_brackets(line)
+            yield number, line, line + (closing if not depth else "")
+            continue
+        head = _HEAD.match(line)
+        if head is None:
+            yield number, line, None
+            continue
+        indent = len(line) - len(line.lstrip())
+        body = line.lstrip()[len(STATEMENT) :].strip().removesuffix(":")
+        depth = _open_brackets(body)
+        closing = " %}"
+        if head["word"] == "call":
+            text = f"{{% filter reindent({indent}) %}}{{% {body}"
+        elif head["word"] == "macro":
+            closing = " %}{% filter reindent(0) %}"
+            text = f"{{% {body}"
+        elif head["word"] in _ENDS:
+            text = _ENDS[head["word"]]
+        else:
+            text = f"{{% {body}"
+        yield number, line, text if depth or head["word"] in _ENDS else text + closing
+
+
+def _open_brackets(text: str) -> int:
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
+    return sum(map(bare.count, "([{")) - sum(map(bare.count, ")]}"))
+
+
+def _rewrite_text(line: str, place: str) -> str:
+    """Return a text line with its mark, and with a filter where it holds a value alone."""
+    if not line.strip() or line.lstrip().startswith(("{%", "{#")) or line.rstrip().endswith("%}"):
+        return line
+    value = _VALUE_LINE.fullmatch(line)
+    if value is not None and "}}" not in value["value"]:
+        indent = len(value["indent"])
+        return f"{{{{ ({value['value'].strip()}) | lines_at({indent}, '{place}') }}}}"
+    return f"{line}\x02{place}\x03"
+
+
+def reindent(text: str, indent: int) -> str:
+    """Return ``text`` less its common indentation, each line at ``indent``."""
+    lines = text.splitlines()
+    while lines and not _MARK.sub("", lines[0]).strip():
+        lines.pop(0)
+    while lines and not _MARK.sub("", lines[-1]).strip():
+        lines.pop()
+    margin = min((len(li) - len(li.lstrip()) for li in lines if li.strip()), default=0)
+    return "".join(f"{' ' * indent}{li[margin:]}\n" if li.strip() else "\n" for li in lines)
+
+
+def _lines_at(value: object, indent: int, place: str) -> str:
+    """Return the lines of ``value`` at ``indent``, marking those that carry no mark."""
+    # A mark alone on a line is dropped later: an empty value leaves no line.
+    lines = reindent(str(value), indent).splitlines() or [" " * indent]
+    return "\n".join(li if _MARK.search(li) else f"{li}\x02{place}\x03" for li in lines)
+
+
+def split_marks(rendered: str) -> tuple[str, tuple[str, ...]]:
+    """Return the text without marks, and for each line the template line it came from.
+
+    Runs of blank lines shrink to two at most, and to none where the text begins.
+    """
+    lines: list[str] = []
+    places: list[str] = []
+    place = ""
+    for line in rendered.split("\n"):
+        marks = _MARK.findall(line)
+        place = marks[-1] if marks else place
+        text = _MARK.sub("", line).rstrip()
+        blank_run = not text and (not lines or (len(lines) > 1 and not lines[-1] and not lines[-2]))
+        if blank_run or (not text and marks):
+            continue
+        lines.append(text)
+        places.append(place)
+    while lines and not lines[-1]:
+        lines.pop()
+        places.pop()
+    return "\n".join(lines) + "\n", tuple(places)

@@ -1,0 +1,253 @@
+"""The callable at the end of the pipeline: checks its arguments, launches, knows its origin."""
+
+from __future__ import annotations
+
+import re
+import threading
+import types
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tikgen import taichi_bridge as bridge
+from tikgen.arguments import Array, concrete_shape, split_extent
+from tikgen.errors import (
+    ArgumentError,
+    KernelCompileError,
+    TaichiNotInitialised,
+    UnsupportedOnArch,
+)
+from tikgen.loader import entry_of, unload
+from tikgen.parameters import ParameterModel, canonical
+from tikgen.render import Source, Variant
+from tikgen.signature import Signature
+from tikgen.template import Template
+
+if TYPE_CHECKING:
+    from tikgen.bound import BoundKernel
+
+# Taichi's compiler is not thread-safe.
+_compiling = threading.RLock()
+
+
+class Kernel:
+    """A loaded variant that can be called.
+
+    Call it with NumPy arrays, ``ti.ndarray``, torch tensors or, with ``storage="field"``,
+    ``ti.field``, positionally or by name. Arguments are checked before Taichi sees them.
+    """
+
+    def __init__(self, source: Source, module: types.ModuleType) -> None:
+        self._source = source
+        self._module = module
+        self._function: Any = entry_of(module, source.variant.template.name)
+        self._signature = Signature(source.variant.template.name, source.variant.arguments)
+        self._scratch: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self._epoch: Any = None
+        self._ready: set[tuple[type, ...]] = set()
+
+    # What it is.
+
+    @property
+    def variant(self) -> Variant:
+        """Return the template with its parameters."""
+        return self._source.variant
+
+    @property
+    def template(self) -> Template:
+        """Return the template it was rendered from."""
+        return self._source.variant.template
+
+    @property
+    def name(self) -> str:
+        """Return a readable name such as ``stencil_dim3_f32_order2_interior``."""
+        return self._source.variant.label
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Return every parameter by name, problem parameters first."""
+        return self._source.variant.params
+
+    @property
+    def problem(self) -> ParameterModel:
+        """Return the parameters that decide what is computed."""
+        return self._source.variant.problem
+
+    @property
+    def schedule(self) -> ParameterModel:
+        """Return the parameters that decide how fast it runs."""
+        return self._source.variant.schedule
+
+    @property
+    def source(self) -> Source:
+        """Return the rendered text with its digest and line map."""
+        return self._source
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the rendered code."""
+        return self._source.digest
+
+    @property
+    def signature(self) -> Signature:
+        """Return the ordered arguments."""
+        return self._signature
+
+    @property
+    def workspace(self) -> tuple[Array, ...]:
+        """Return the scratch arrays that tikgen allocates and passes after the arguments."""
+        return self._source.variant.workspace
+
+    @property
+    def function(self) -> Any:
+        """Return the ``ti.kernel`` itself, which takes the arguments and then the workspace."""
+        return self._function
+
+    # What it does.
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Check the arguments and launch the kernel.
+
+        Raises:
+            ArgumentError: if an argument does not fit the signature.
+            TaichiNotInitialised: if ``ti.init`` was not called.
+            UnsupportedOnArch: if the current arch cannot run the kernel.
+            KernelCompileError: if Taichi refuses the kernel at its first launch.
+        """
+        values = self._signature.order(args, kwargs)
+        if bridge.epoch() is not self._epoch:
+            self._enter_epoch()
+        sizes = self._signature.check(values)
+        self._launch(values, self._scratch_for(sizes))
+
+    def bind(self, *args: Any, **kwargs: Any) -> BoundKernel:
+        """Return the kernel with its arguments checked once and fixed.
+
+        Args:
+            args: arrays and scalars in order.
+            kwargs: arrays and scalars by name.
+
+        Raises:
+            ArgumentError: if an argument does not fit the signature.
+        """
+        from tikgen.bound import BoundKernel
+
+        return BoundKernel(self, self._signature.order(args, kwargs))
+
+    def reference(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what every written array must hold after a call, computed by NumPy.
+
+        Takes NumPy arrays and scalars as a call does, and changes none. Outputs may be left out;
+        they then hold zeros before the call. Returns one array, or a tuple in order.
+        """
+        given = dict(zip(self._signature.names, args, strict=False)) | kwargs
+        sizes = self.sizes_of(given)
+        values = []
+        for argument in self._signature.arguments:
+            if argument.name in given:
+                values.append(given[argument.name])
+            elif isinstance(argument, Array) and argument.role == "out":
+                shape = concrete_shape(argument, sizes)
+                values.append(np.zeros(shape, argument.dtype.numpy))
+            else:
+                raise ArgumentError(self.template.name, f"argument {argument.name!r} is missing")
+        return self.template.reference(self.problem, *values)
+
+    def sizes_of(self, values: Mapping[str, Any]) -> dict[str, int]:
+        """Return the value of each size symbol, as the shapes of ``values`` imply."""
+        sizes: dict[str, int] = {}
+        for argument in self._signature.arguments:
+            if isinstance(argument, Array) and argument.name in values:
+                shape = values[argument.name].shape
+                for (symbol, more), extent in zip(_extents(argument), shape, strict=False):
+                    if symbol is not None:
+                        sizes.setdefault(symbol, extent - more)
+        return sizes
+
+    def eject(self) -> str:
+        """Return a standalone Python file: the kernel, its NumPy reference and a self-check."""
+        from tikgen.eject import eject_text
+
+        return eject_text(self._source)
+
+    def unload(self) -> None:
+        """Forget the compiled kernel; a later call raises ArgumentError."""
+        unload(self._module)
+        self._function = self._refuse
+        self._scratch.clear()
+        self._ready = set()
+
+    # How it does it.
+
+    def _refuse(self, *_: Any) -> None:
+        raise ArgumentError(self.template.name, "was unloaded; build it again")
+
+    def _enter_epoch(self) -> None:
+        """Make ready for the current ``ti.init``."""
+        arch = bridge.current_arch()
+        if arch is None:
+            raise TaichiNotInitialised(self.template.name)
+        check_arch(self._source.variant, arch)
+        self._scratch.clear()
+        self._ready = set()
+        self._epoch = bridge.epoch()
+
+    def _scratch_for(self, sizes: list[int]) -> tuple[Any, ...]:
+        if not self.workspace:
+            return ()
+        named = dict(zip(self._signature.symbols, sizes, strict=True))
+        found = []
+        for array in self.workspace:
+            key = (array.name, concrete_shape(array, named))
+            if key not in self._scratch:
+                self._scratch[key] = bridge.make_ndarray(array.dtype.value, key[1])
+            found.append(self._scratch[key])
+        return tuple(found)
+
+    def _launch(self, values: tuple[Any, ...], scratch: tuple[Any, ...]) -> None:
+        # Fields are compiled in, so the types of the arguments do not tell what is compiled.
+        kinds = tuple(map(type, values))
+        if kinds in self._ready:
+            self._function(*values, *scratch)
+            return
+        with _compiling:
+            try:
+                self._function(*values, *scratch)
+            except (bridge.CompilationError, bridge.RuntimeFailure) as error:
+                raise self._explained(error) from None
+        if not any(isinstance(v, bridge.TiField) for v in values):
+            self._ready.add(kinds)
+
+    def _explained(self, error: Exception) -> KernelCompileError:
+        """Return Taichi's error with rendered line, template line and parameters."""
+        message = str(error).strip()
+        places = re.findall(rf'File "{re.escape(self._source.filename)}", line (\d+)', message)
+        number = int(places[-1]) if places else 0
+        last = [li for li in message.splitlines() if li.strip()][-1:]
+        return KernelCompileError(
+            self.template.name,
+            f"Taichi cannot compile the kernel: {last[0].strip() if last else message}",
+            template_line=self._source.template_line(number) if number else "",
+            rendered_line=f"{number}: {self._source.line(number).strip()}" if number else "",
+            params=self.params,
+        )
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
+        return (
+            f"<Kernel {self.template.name}({params})\n"
+            f"  takes {self._signature}\n"
+            f"  digest {self.digest[:16]}>"
+        )
+
+
+def check_arch(variant: Variant, arch: str) -> None:
+    """Raise :class:`UnsupportedOnArch` if ``arch`` cannot run ``variant``."""
+    reason = variant.template.unsupported(variant.problem, arch)
+    if reason:
+        raise UnsupportedOnArch(variant.template.name, arch, reason)
+
+
+def _extents(array: Array) -> list[tuple[str | None, int]]:
+    return [split_extent(extent) for extent in array.shape]

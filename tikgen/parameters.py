@@ -1,0 +1,272 @@
+"""Typed, documented template parameters, and what may reach generated code through them.
+
+A parameter is a number, a bool, a dtype, one of listed choices, a validated identifier or an
+expression that was parsed and found harmless. A plain ``str`` is refused when the template is
+loaded, so that no value can carry code into a kernel.
+"""
+
+from __future__ import annotations
+
+import keyword
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, PydanticUndefined, core_schema
+
+from tikgen.dtypes import DType
+from tikgen.errors import ExpressionError, ParameterError, TemplateError
+from tikgen.expression import Expression, Program
+
+RESERVED = frozenset({"name", "schedule", "arch"})
+
+
+class Identifier(str):
+    """A name that generated code may use: a Python identifier, no keyword, no dunder."""
+
+    @classmethod
+    def parse(cls, value: object) -> Identifier:
+        """Return ``value`` as an identifier, or raise ValueError."""
+        text = str(value)
+        usable = text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
+        if not isinstance(value, str) or not usable or text.startswith("_") or text == "ti":
+            raise ValueError(f"{value!r} is not a plain identifier")
+        return cls(text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls.parse)
+
+
+class Invalid(ValueError):
+    """Says that ``parameter`` does not go with the others; raised by ``check`` of a model."""
+
+    def __init__(self, parameter: str, problem: str) -> None:
+        self.parameter = parameter
+        self.problem = problem
+        super().__init__(problem)
+
+
+def parameter(
+    meaning: str,
+    default: Any = ...,
+    *,
+    choices: Iterable[Any] | None = None,
+    ge: float | None = None,
+    le: float | None = None,
+) -> Any:
+    """Declare one parameter of a template.
+
+    Args:
+        meaning: one line for ``tikgen describe`` and the documentation.
+        default: value taken where the user gives none; without it the parameter is required.
+        choices: the values allowed, where the type alone does not say it.
+        ge: least value allowed.
+        le: greatest value allowed.
+    """
+    extra = {} if choices is None else {"choices": [str(c) for c in choices]}
+    return Field(default, description=meaning, ge=ge, le=le, json_schema_extra=extra)
+
+
+class ParameterModel(BaseModel):
+    """Is the base of ``Problem`` and ``Schedule``: frozen, strict, closed to unknown names."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
+    )
+
+    def check(self) -> None:
+        """Raise :class:`Invalid` where parameters do not go together; override as needed."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _normalise(cls, data: Any) -> Any:
+        return {k: _plain(v) for k, v in data.items()} if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _checked(self) -> ParameterModel:
+        for name, field in type(self).model_fields.items():
+            choices = _choices(field)
+            value = getattr(self, name)
+            for item in value if isinstance(value, tuple) else (value,):
+                if choices and item is not None and str(item) not in choices:
+                    raise Invalid(name, f"takes {_listing(choices)}; got {_shown(value)}")
+        self.check()
+        return self
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, field in cls.model_fields.items():
+            if name in RESERVED:
+                raise TemplateError(cls.__qualname__, f"parameter name {name!r} is reserved")
+            if not _is_safe(field.annotation):
+                raise TemplateError(
+                    cls.__qualname__,
+                    f"parameter {name!r} has type {_type_name(field.annotation)}, which could "
+                    "carry code; use int, float, bool, DType, Literal, Identifier, Expression, "
+                    "Program, or tuples and dicts of these",
+                )
+
+
+class ProblemModel(ParameterModel):
+    """Holds the parameters that decide what a kernel computes."""
+
+
+class ScheduleModel(ParameterModel):
+    """Holds the parameters that decide how fast it runs, and never what it computes."""
+
+
+@dataclass(frozen=True)
+class ParameterInfo:
+    """Describes one parameter: its type, choices, default, meaning and kind."""
+
+    name: str
+    kind: Literal["problem", "schedule"]
+    type: str
+    choices: tuple[str, ...]
+    default: str
+    meaning: str
+
+
+def parameter_infos(
+    model: type[ParameterModel], kind: Literal["problem", "schedule"]
+) -> tuple[ParameterInfo, ...]:
+    """Return what ``model`` declares, in order of declaration."""
+    return tuple(
+        ParameterInfo(
+            name=name,
+            kind=kind,
+            type=_takes(field),
+            choices=tuple(_choices(field)),
+            default="required" if field.is_required() else _shown(field.default),
+            meaning=field.description or "",
+        )
+        for name, field in model.model_fields.items()
+    )
+
+
+def make_model(
+    model: type[ParameterModel], values: Mapping[str, Any], template: str
+) -> ParameterModel:
+    """Return ``model`` filled with ``values``.
+
+    Raises:
+        ParameterError: with one sentence a parameter: what it takes, what came.
+    """
+    try:
+        return model(**values)
+    except ValidationError as error:
+        raise ParameterError(template, _problems(model, error)) from None
+
+
+def canonical(value: Any) -> str:
+    """Return one text for equal parameter values, whatever order a dict was written in."""
+    if isinstance(value, Mapping):
+        items = sorted((canonical(k), canonical(v)) for k, v in value.items())
+        return "{" + ", ".join(f"{k}: {v}" for k, v in items) + "}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(canonical(v) for v in value) + ("," * (len(value) == 1)) + ")"
+    return _shown(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy scalars and lists as Python's own, and negative zero as zero."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list | tuple):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, Mapping):
+        return {_plain(k): _plain(v) for k, v in value.items()}
+    if type(value) is float:
+        return value + 0.0
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, DType | Identifier):
+        return str(value)
+    if isinstance(value, Expression | Program):
+        return repr(str(value))
+    return repr(value)
+
+
+_SAFE_TYPES = (int, float, bool, DType, Identifier, Expression, Program, type(None), Ellipsis)
+
+
+def _is_safe(annotation: Any) -> bool:
+    if annotation in _SAFE_TYPES or get_origin(annotation) is Literal:
+        return True
+    arguments = get_args(annotation)
+    containers = (tuple, dict, Union, types.UnionType, typing.Annotated)
+    return get_origin(annotation) in containers and all(_is_safe(a) for a in arguments)
+
+
+def _choices(field: FieldInfo) -> list[str]:
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and extra.get("choices"):
+        return typing.cast("list[str]", extra["choices"])
+    if get_origin(field.annotation) is Literal:
+        return [str(a) for a in get_args(field.annotation)]
+    return ["True", "False"] if field.annotation is bool else []
+
+
+def _takes(field: FieldInfo) -> str:
+    """Return in words what a parameter takes."""
+    if choices := _choices(field):
+        return _listing(choices)
+    low = next((m.ge for m in field.metadata if getattr(m, "ge", None) is not None), None)
+    high = next((m.le for m in field.metadata if getattr(m, "le", None) is not None), None)
+    bounds = {
+        (True, True): f" from {low} to {high}",
+        (True, False): f" of at least {low}",
+        (False, True): f" of at most {high}",
+        (False, False): "",
+    }[low is not None, high is not None]
+    return _type_name(field.annotation) + bounds
+
+
+def _type_name(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type_name(a) for a in arguments)
+    if origin is tuple:
+        return "a tuple of " + _type_name(arguments[0])
+    if origin is dict:
+        return f"a dict from {_type_name(arguments[0])} to {_type_name(arguments[1])}"
+    if origin is Literal:
+        return _listing([str(a) for a in arguments])
+    names = {int: "an integer", float: "a number", bool: "True or False", str: "str"}
+    names |= {DType: "a dtype", Identifier: "an identifier", type(None): "None"}
+    names |= {Expression: "an expression", Program: "an expression"}
+    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _listing(choices: Iterable[str]) -> str:
+    *most, last = choices
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _problems(model: type[ParameterModel], error: ValidationError) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    for detail in error.errors(include_url=False):
+        name = str(detail["loc"][0]) if detail["loc"] else ""
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, Invalid):
+            problems[cause.parameter] = cause.problem
+        elif isinstance(cause, ExpressionError | ValueError):
+            problems.setdefault(name, f"cannot be used: {cause}")
+        elif detail["type"] == "missing":
+            field = model.model_fields[name]
+            problems[name] = f"is missing; it takes {_takes(field)}: {field.description}"
+        elif name in model.model_fields:
+            value = "nothing" if detail["input"] is PydanticUndefined else _shown(detail["input"])
+            problems.setdefault(name, f"takes {_takes(model.model_fields[name])}; got {value}")
+        else:
+            problems.setdefault(name, detail["msg"])
+    return problems

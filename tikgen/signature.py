@@ -1,0 +1,261 @@
+"""Checks the arguments of a call before Taichi sees them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tikgen import taichi_bridge as bridge
+from tikgen.arguments import Argument, Array, Scalar, split_extent, symbols
+from tikgen.dtypes import DType
+from tikgen.errors import ArgumentError
+
+# Taichi indexes with 32 bits.
+_MOST_ELEMENTS = 2**31 - 1
+
+_TORCH_NAMES = {f"torch.{dtype.numpy.name}": dtype for dtype in DType}
+
+
+class Signature:
+    """The ordered arguments of a kernel, and the rules that a call must keep."""
+
+    def __init__(self, kernel: str, arguments: tuple[Argument, ...]) -> None:
+        self.kernel = kernel
+        self.arguments = arguments
+        self.names = tuple(a.name for a in arguments)
+        self.symbols = symbols(arguments)
+        self._checks = tuple(_Check(a, self.symbols) for a in arguments)
+        self._arrays = tuple(i for i, a in enumerate(arguments) if isinstance(a, Array))
+        # Pairs (written, other) that must not share memory, each pair once.
+        self._apart = tuple(
+            (i, j)
+            for i in self._arrays
+            for j in self._arrays
+            if i != j and self._checks[i].written and (j > i or not self._checks[j].written)
+        )
+
+    def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments in the kernel's order.
+
+        Raises:
+            ArgumentError: if one is missing, unknown or given twice.
+        """
+        if not kwargs and len(args) == len(self.names):
+            return tuple(args)
+        if len(args) > len(self.names):
+            raise self._error(f"takes {len(self.names)} arguments ({self}); got {len(args)}")
+        values = dict(zip(self.names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in self.names:
+                raise self._error(f"has no argument {name!r}; it takes {self}")
+            if name in values:
+                raise self._error(f"argument {name!r} is given twice")
+            values[name] = value
+        missing = [name for name in self.names if name not in values]
+        if missing:
+            raise self._error(f"argument {', '.join(missing)} is missing; it takes {self}")
+        return tuple(values[name] for name in self.names)
+
+    def check(self, values: Sequence[Any]) -> list[int]:
+        """Return the value of each size symbol, in order of :attr:`symbols`.
+
+        Raises:
+            ArgumentError: naming the argument, what it must be and what it is.
+        """
+        sizes = [-1] * len(self.symbols)
+        for check, value in zip(self._checks, values, strict=True):
+            kind = type(value)
+            if kind is np.ndarray and check.takes_host:
+                flags = value.flags
+                if (
+                    value.dtype != check.numpy
+                    or not flags.c_contiguous
+                    or (check.written and not flags.writeable)
+                ):
+                    raise self._error(check.explain(value))
+                shape = value.shape
+            elif check.is_scalar:
+                if (kind is float and check.is_float) or (
+                    kind is int and check.lowest <= value <= check.highest
+                ):
+                    continue
+                if problem := check.scalar_problem(value):
+                    raise self._error(problem)
+                continue
+            else:
+                if problem := check.array_problem(value):
+                    raise self._error(problem)
+                shape = value.shape
+            if len(shape) != check.ndim:
+                raise self._error(check.wrong_ndim(tuple(shape)))
+            count = 1
+            for (symbol, more), extent in zip(check.extents, shape, strict=True):
+                count *= extent
+                if symbol < 0:
+                    if extent != more:
+                        raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
+                elif sizes[symbol] < 0:
+                    sizes[symbol] = extent - more
+                elif sizes[symbol] != extent - more:
+                    raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
+            if not 0 < count <= _MOST_ELEMENTS:
+                raise self._error(check.wrong_count(tuple(shape)))
+        for i, j in self._apart:
+            if _may_share(values[i], values[j]):
+                self._check_alias(i, j, values)
+        return sizes
+
+    def _check_alias(self, i: int, j: int, values: Sequence[Any]) -> None:
+        one, other = self._checks[i], self._checks[j]
+        if one.inplace and not other.written and _is_same(values[i], values[j]):
+            return
+        allowed = " (the very same array would be fine)" if one.inplace else ""
+        raise self._error(
+            f"arguments {one.name!r} and {other.name!r} share memory, "
+            f"and the kernel writes to {one.name!r}{allowed}; pass a copy"
+        )
+
+    def _error(self, problem: str) -> ArgumentError:
+        return ArgumentError(self.kernel, problem)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.arguments))
+
+    def __repr__(self) -> str:
+        return f"({self})"
+
+
+class _Check:
+    """What one argument must be, laid out for speed."""
+
+    def __init__(self, argument: Argument, symbols: tuple[str, ...]) -> None:
+        dtype = argument.dtype
+        self.name = argument.name
+        self.dtype = dtype
+        self.numpy = dtype.numpy
+        self.is_scalar = isinstance(argument, Scalar)
+        self.is_float = dtype.is_float
+        self.lowest, self.highest = dtype.lowest, dtype.highest
+        self.takes_field = isinstance(argument, Array) and argument.storage == "field"
+        self.takes_host = not self.is_scalar and not self.takes_field
+        self.written = isinstance(argument, Array) and argument.written
+        self.inplace = isinstance(argument, Array) and argument.inplace
+        self.shape = argument.shape if isinstance(argument, Array) else ()
+        self.ndim = len(self.shape)
+        self.extents = tuple(
+            (-1 if symbol is None else symbols.index(symbol), more)
+            for symbol, more in map(split_extent, self.shape)
+        )
+
+    def scalar_problem(self, value: Any) -> str:
+        """Return what is wrong with a scalar, or an empty string."""
+        what = f"argument {self.name!r} takes a number of dtype {self.dtype}"
+        if isinstance(value, bool | np.bool_) or not isinstance(
+            value, int | float | np.integer | np.floating
+        ):
+            return f"{what}; got {_kind(value)}"
+        if self.is_float:
+            return ""
+        if isinstance(value, float | np.floating):
+            return f"{what}; got the float {value!r}"
+        if not self.lowest <= int(value) <= self.highest:
+            return f"{what}, from {self.lowest} to {self.highest}; got {value!r}"
+        return ""
+
+    def array_problem(self, value: Any) -> str:
+        """Return what is wrong with an array that is no plain NumPy array, or nothing."""
+        if self.takes_field:
+            if not isinstance(value, bridge.TiField) or not hasattr(value, "dtype"):
+                return f"argument {self.name!r} takes a ti.field; got {_kind(value)}"
+            found = str(value.dtype)
+        elif isinstance(value, bridge.TiNdarray):
+            found = str(value.dtype)
+        elif isinstance(value, np.ndarray):
+            return "" if self._is_fine(value) else self.explain(value)
+        elif hasattr(value, "data_ptr") and hasattr(value, "is_contiguous"):
+            found = str(_TORCH_NAMES.get(str(value.dtype), value.dtype))
+            if not value.is_contiguous():
+                return f"argument {self.name!r} is not contiguous; pass {self.name}.contiguous()"
+            if value.requires_grad:
+                return (
+                    f"argument {self.name!r} requires a gradient, which a kernel does not record;"
+                    f" pass {self.name}.detach()"
+                )
+        else:
+            return (
+                f"argument {self.name!r} takes a NumPy array, a ti.ndarray or a torch tensor; "
+                f"got {_kind(value)}"
+            )
+        if not hasattr(value, "data_ptr") and bridge.is_stale(value):
+            return f"argument {self.name!r} was made before the last ti.init and is stale"
+        if found != self.dtype.value:
+            return f"argument {self.name!r} takes dtype {self.dtype}; got {found}"
+        return ""
+
+    def _is_fine(self, value: Any) -> bool:
+        writeable = value.flags.writeable or not self.written
+        return bool(value.dtype == self.numpy and value.flags.c_contiguous and writeable)
+
+    def explain(self, value: Any) -> str:
+        """Return what is wrong with a NumPy array."""
+        if value.dtype != self.numpy:
+            return (
+                f"argument {self.name!r} takes dtype {self.dtype} ({self.numpy}); "
+                f"got {value.dtype}"
+            )
+        if not value.flags.c_contiguous:
+            return (
+                f"argument {self.name!r} is not C-contiguous (strides {value.strides}); "
+                f"pass np.ascontiguousarray({self.name})"
+            )
+        return f"argument {self.name!r} is read-only, and the kernel writes to it"
+
+    def wrong_ndim(self, shape: tuple[int, ...]) -> str:
+        return f"argument {self.name!r} takes {self.ndim} axes {self._wanted()}; got shape {shape}"
+
+    def wrong_extent(
+        self, shape: tuple[int, ...], symbols: Sequence[str], sizes: Sequence[int]
+    ) -> str:
+        known = [f"{k} = {v}" for k, v in zip(symbols, sizes, strict=True) if v >= 0]
+        where = f" where {', '.join(known)}" if known else ""
+        return f"argument {self.name!r} takes shape {self._wanted()}{where}; got {shape}"
+
+    def wrong_count(self, shape: tuple[int, ...]) -> str:
+        what = "is empty" if math.prod(shape) == 0 else f"has over {_MOST_ELEMENTS} elements"
+        return f"argument {self.name!r} {what} (shape {shape}), which Taichi cannot take"
+
+    def _wanted(self) -> str:
+        return f"({', '.join(map(str, self.shape))}{',' * (self.ndim == 1)})"
+
+
+def _may_share(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is np.ndarray and type(other) is np.ndarray:
+        return bool(np.may_share_memory(one, other))
+    ranges = _memory(one), _memory(other)
+    if ranges[0] is None or ranges[1] is None:
+        return False
+    return ranges[0][0] < ranges[1][1] and ranges[1][0] < ranges[0][1]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (_memory(one) is not None and _memory(one) == _memory(other))
+
+
+def _memory(value: Any) -> tuple[int, int] | None:
+    """Return the addresses that a NumPy array or a torch tensor spans."""
+    if isinstance(value, np.ndarray):
+        start = value.ctypes.data
+        return start, start + value.nbytes
+    if hasattr(value, "data_ptr"):
+        start = value.data_ptr()
+        return start, start + value.element_size() * value.nelement()
+    return None
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")

@@ -1,0 +1,188 @@
+"""The only file that touches private names of Taichi.
+
+Written for Taichi 1.7.4. ``impl.pytaichi`` is replaced at every ``ti.init`` and ``ti.reset``, so
+that its identity tells whether what was made earlier is still alive: it is tikgen's *epoch*.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import taichi as ti
+from taichi.lang import impl
+from taichi.lang._ndarray import Ndarray, ScalarNdarray
+from taichi.lang.field import Field, ScalarField
+from taichi.types import primitive_types
+from taichi.types.annotations import template as template_annotation
+from taichi.types.ndarray_type import NdarrayType
+
+CompilationError = ti.TaichiCompilationError
+RuntimeFailure = ti.TaichiRuntimeError
+
+_CPU_NAMES = ("x64", "arm64")
+_known_arch: tuple[Any, str] = (None, "")
+
+
+def epoch() -> Any:
+    """Return an object whose identity changes whenever Taichi is initialised or reset."""
+    return impl.pytaichi
+
+
+def is_initialised() -> bool:
+    """Tell whether ``ti.init`` was called and not undone."""
+    return impl.pytaichi.prog is not None
+
+
+def current_arch() -> str | None:
+    """Return ``"cpu"``, ``"cuda"``, ``"vulkan"`` and so on, or None before ``ti.init``."""
+    global _known_arch
+    runtime = impl.pytaichi
+    if _known_arch[0] is runtime:
+        return _known_arch[1]
+    if runtime.prog is None:
+        return None
+    name = ti._lib.core.arch_name(runtime.prog.config().arch)
+    _known_arch = (runtime, "cpu" if name in _CPU_NAMES else str(name))
+    return _known_arch[1]
+
+
+def is_debug() -> bool:
+    """Tell whether Taichi checks bounds at run time."""
+    return bool(impl.pytaichi.prog.config().debug)
+
+
+# Kernels.
+
+
+def is_kernel(value: object) -> bool:
+    """Tell whether ``value`` is a function decorated with ``ti.kernel``."""
+    return bool(getattr(value, "_is_wrapped_kernel", False))
+
+
+def kernel_arguments(kernel: Any) -> list[tuple[str, str, str | None, int]]:
+    """Return (name, kind, dtype, ndim) of each argument, kind as array, field or scalar."""
+    found = []
+    for argument in kernel._primal.arguments:
+        annotation = argument.annotation
+        if isinstance(annotation, NdarrayType):
+            dtype = None if annotation.dtype is None else str(annotation.dtype)
+            found.append((argument.name, "array", dtype, annotation.ndim or 0))
+        elif isinstance(annotation, template_annotation):
+            found.append((argument.name, "field", None, 0))
+        elif id(annotation) in primitive_types.type_ids:
+            found.append((argument.name, "scalar", str(annotation), 0))
+        else:
+            found.append((argument.name, "other", str(annotation), 0))
+    return found
+
+
+def unload(module: types.ModuleType) -> None:
+    """Drop the kernels of ``module`` from the list in which Taichi keeps every kernel."""
+    dead = {
+        id(half)
+        for value in vars(module).values()
+        if is_kernel(value)
+        for half in (value._primal, value._adjoint)
+    }
+    kernels = impl.pytaichi.kernels
+    kernels[:] = [kernel for kernel in kernels if id(kernel) not in dead]
+
+
+# Arrays and fields. Taichi gives no way to ask an array which ti.init it belongs to, and
+# launching with a stale field can kill the process. So their makers stamp them with the epoch.
+
+
+def _stamp_on_init(owner: type) -> None:
+    make: Callable[..., None] = owner.__init__  # type: ignore[misc]
+
+    def stamping(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        self._tikgen_epoch = impl.pytaichi
+
+    stamping.__name__, stamping.__qualname__ = make.__name__, make.__qualname__
+    stamping.__doc__, stamping.__wrapped__ = make.__doc__, make  # type: ignore[attr-defined]
+    owner.__init__ = stamping  # type: ignore[misc]
+
+
+if not hasattr(ScalarNdarray.__init__, "__wrapped__"):
+    _stamp_on_init(ScalarNdarray)
+    _stamp_on_init(ScalarField)
+_epoch_at_import = impl.pytaichi
+
+
+def is_stale(array: Any) -> bool:
+    """Tell whether a Taichi array or field was made before the last ``ti.init``."""
+    made = getattr(array, "_tikgen_epoch", _epoch_at_import)
+    return made is not impl.pytaichi or made.prog is None
+
+
+TiNdarray = Ndarray
+TiField = Field
+
+
+def make_ndarray(dtype: str, shape: tuple[int, ...]) -> Any:
+    """Return a new zeroed ``ti.ndarray``."""
+    return ti.ndarray(getattr(ti, dtype), shape)
+
+
+# Launching over a cached context.
+
+
+def can_bind() -> bool:
+    """Tell whether launching around Taichi's Python layer is proven safe just now."""
+    runtime = impl.pytaichi
+    return (
+        ti.__version__[:2] == (1, 7)
+        and runtime.prog is not None
+        and runtime.target_tape is None
+        and runtime.fwd_mode_manager is None
+        and not is_debug()
+    )
+
+
+class Launcher:
+    """A compiled kernel with a launch context of its own, for one thread and one epoch.
+
+    Array arguments are set once. On cpu a ``ti.ndarray`` is passed by address, because there a
+    launch replaces its handle in the context.
+    """
+
+    def __init__(self, kernel: Any, values: Sequence[Any]) -> None:
+        primal = kernel._primal
+        self._program = impl.pytaichi.prog
+        cpp = primal.compiled_kernels[primal.ensure_compiled(*values)]
+        self._compiled = self._program.compile_kernel(
+            self._program.config(), self._program.get_device_caps(), cpp
+        )
+        self._context = cpp.make_launch_context()
+        self._by_address = current_arch() == "cpu"
+        self._launch = self._program.launch_kernel
+
+    def set_array(self, slot: int, array: Any) -> None:
+        """Set the array argument in ``slot``; templates take no slot."""
+        context, where = self._context, (slot,)
+        if isinstance(array, Ndarray):
+            if not self._by_address:
+                context.set_arg_ndarray(where, array.arr)
+                return
+            address = self._program.get_ndarray_data_ptr_as_int(array.arr)
+            size = array.arr.nelement() * array.arr.element_size()
+        elif hasattr(array, "data_ptr"):
+            address, size = array.data_ptr(), array.element_size() * array.nelement()
+        else:
+            address, size = array.ctypes.data, array.nbytes
+        context.set_arg_external_array_with_shape(where, address, size, tuple(array.shape), 0)
+
+    def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
+        """Return the function that sets the scalar argument in ``slot``."""
+        context = self._context
+        name = "float" if is_float else "int" if is_signed else "uint"
+        setter = getattr(context, f"set_arg_{name}")
+        where = (slot,)
+        return lambda value: setter(where, value)
+
+    def launch(self) -> None:
+        """Launch the kernel with the arguments last set."""
+        self._launch(self._compiled, self._context)

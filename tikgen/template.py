@@ -1,0 +1,165 @@
+"""The base class of every template: what a kernel family declares beside its text."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.arguments import Argument, Array, symbols
+from tikgen.parameters import ParameterInfo, ProblemModel, ScheduleModel, parameter_infos
+
+_PACKAGE = Path(__file__).parent
+# A wheel holds the templates inside the package, a checkout beside it.
+BUILTIN_FOLDER = next(
+    (f for f in (_PACKAGE / "templates", _PACKAGE.parent / "templates") if f.is_dir()),
+    _PACKAGE / "templates",
+)
+
+NDArray = npt.NDArray[Any]
+TEXT_NAME = "kernel.py.j2"
+CODE_NAME = "template.py"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one launch must do at least: bytes moved through memory, operations done."""
+
+    bytes: int
+    flops: int
+
+
+class Template:
+    """A kernel family: a Jinja2 text, its typed parameters and its NumPy reference.
+
+    A subclass lives in ``template.py`` beside ``kernel.py.j2``. It declares ``Problem`` and
+    ``Schedule`` and overrides what it needs. ``p`` is an instance of ``Problem`` throughout.
+
+    ``reference``, ``inputs`` and ``tolerance`` are static methods that use NumPy, ``p`` and
+    functions of their own module only, because ``Kernel.eject`` copies their source.
+    """
+
+    Problem: ClassVar[type[ProblemModel]] = ProblemModel
+    Schedule: ClassVar[type[ScheduleModel]] = ScheduleModel
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = folder.name
+        self.text = (folder / TEXT_NAME).read_text(encoding="utf-8")
+
+    # What the template declares.
+
+    def arguments(self, p: Any) -> tuple[Argument, ...]:
+        """Return what a caller passes, in order."""
+        raise NotImplementedError
+
+    def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        """Return the scratch arrays that the kernel takes after its arguments."""
+        return ()
+
+    def context(self, p: Any, s: Any) -> Mapping[str, Any]:
+        """Return further names for the Jinja2 text; none of them may come from a user's text."""
+        return {}
+
+    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+        """Return the schedule parameters that differ from the model's defaults on ``arch``."""
+        return {}
+
+    def check(self, p: Any, s: Any) -> None:
+        """Raise :class:`tikgen.parameters.Invalid` where a schedule does not fit a problem."""
+
+    def unsupported(self, p: Any, arch: str) -> str | None:
+        """Return why ``arch`` cannot run the problem and what to use instead, or None."""
+        return None
+
+    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
+        """Return the least work of a launch where each size symbol has its value in ``sizes``."""
+        raise NotImplementedError
+
+    # What the kernel must compute.
+
+    @staticmethod
+    def reference(p: Any, *arguments: Any) -> NDArray | tuple[NDArray, ...]:
+        """Return what every written array must hold after a launch with ``arguments``.
+
+        Takes what the caller passes, outputs included with what they hold before the launch,
+        and changes none. Computes in higher precision (``DType.wide``).
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        """Return values for those arguments that random numbers would not suit."""
+        return {}
+
+    @staticmethod
+    def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, NDArray]) -> Any:
+        """Return the greatest error allowed, a dict from output to a number or an array.
+
+        The default allows 16 units in the last place of the largest expected value. Rounding
+        the result to its dtype is allowed on top, always.
+        """
+        allowed = {}
+        for name, value in expected.items():
+            finite = np.abs(value[np.isfinite(value)]) if value.dtype.kind == "f" else value[:0]
+            scale = float(finite.max()) if finite.size else 0.0
+            allowed[name] = 16 * float(np.finfo(p.dtype.numpy).eps) * scale if scale else 0.0
+        return allowed
+
+    # What verification draws.
+
+    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
+        """Return the sizes that verification tries for each size symbol."""
+        return {}
+
+    def strategies(self) -> Mapping[str, Any]:
+        """Return hypothesis strategies for parameters whose type does not imply one."""
+        return {}
+
+    # What follows from the above.
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Return a SHA-256 over the text, the declarations and every macro file."""
+        digest = hashlib.sha256()
+        for path in (self.folder / TEXT_NAME, self.folder / CODE_NAME):
+            digest.update(path.read_bytes() if path.exists() else b"")
+        for root in self.search_path:
+            for path in sorted((root / "_shared").glob("*.j2")):
+                digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    @property
+    def search_path(self) -> tuple[Path, ...]:
+        """Return the folders from which the text may import macros, nearest first."""
+        return (self.folder.parent, BUILTIN_FOLDER)
+
+    @property
+    def doc(self) -> str:
+        """Return the template's own description."""
+        return (type(self).__doc__ or "").strip()
+
+    @property
+    def summary(self) -> str:
+        """Return the first line of the description."""
+        return self.doc.partition("\n")[0]
+
+    @functools.cached_property
+    def parameters(self) -> tuple[ParameterInfo, ...]:
+        """Return every parameter, problem parameters first."""
+        return parameter_infos(self.Problem, "problem") + parameter_infos(
+            self.Schedule, "schedule"
+        )
+
+    def size_symbols(self, p: Any) -> tuple[str, ...]:
+        """Return the names of the sizes on which shapes depend."""
+        return symbols(self.arguments(p))
+
+    def __repr__(self) -> str:
+        return f"<Template {self.name} at {self.folder}>"
