@@ -28,6 +28,8 @@ class Array:
             workspace that tikgen allocates.
         storage: ``"ndarray"`` takes NumPy arrays, ``ti.ndarray`` and torch tensors, ``"field"``
             takes a ``ti.field``.
+        covered: whether a written array gets every element written. What a kernel leaves alone
+            keeps its value only where this is False (see ``Kernel``).
         inplace: whether an output may be the very array that is also an input.
     """
 
@@ -36,6 +38,7 @@ class Array:
     shape: tuple[Extent, ...]
     role: Role = "in"
     storage: Literal["ndarray", "field"] = "ndarray"
+    covered: bool = True
     inplace: bool = False
 
     @property
@@ -76,7 +79,17 @@ class Scalar:
         return f"{self.name}: {self.dtype}"
 
 
-Argument = Array | Scalar
+@dataclass(frozen=True)
+class Opaque:
+    """An argument of a user's own kernel about which tikgen knows nothing; passed unchecked."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: as the kernel declares"
+
+
+Argument = Array | Scalar | Opaque
 
 
 def split_extent(extent: Extent) -> tuple[str | None, int]:

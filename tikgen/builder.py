@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tikgen import catalogue
 from tikgen import taichi_bridge as bridge
+from tikgen.arguments import Argument
 from tikgen.errors import ParameterError
 from tikgen.kernel import Kernel, check_arch
 from tikgen.loader import load
-from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, make_model
-from tikgen.render import Source, Variant, render_variant
+from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, canonical, make_model
+from tikgen.render import VERSION, Source, Variant, render_variant
+from tikgen.store import default_store
 from tikgen.template import Template
 
 DEFAULT_ARCH = "cpu"
@@ -64,7 +67,7 @@ def build(
         key = None
     with _lock:
         variant = resolve(name, schedule=schedule, arch=arch, **params)
-        kernel = _kernel_of(_render_once(variant))
+        kernel = kernel_of(_render_once(variant))
         if bridge.is_initialised():
             check_arch(variant, arch or bridge.current_arch() or DEFAULT_ARCH)
         if key is not None:
@@ -102,16 +105,23 @@ def resolve(
     problem = make_model(
         template.Problem, {k: v for k, v in params.items() if k in problem_names}, template.name
     )
-    chosen = dict(
-        template.default_schedule(problem, arch or bridge.current_arch() or DEFAULT_ARCH)
-    )
-    fixed = make_model(template.Schedule, chosen | wanted, template.name)
+    assert isinstance(problem, ProblemModel)
+    defaults = template.default_schedule(problem, arch or bridge.current_arch() or DEFAULT_ARCH)
+    # What was asked for wins over the arch's defaults, where the two do not go together.
+    if defaults and wanted:
+        with contextlib.suppress(ParameterError):
+            return _variant(template, problem, {**defaults, **wanted})
+        defaults = {}
+    return _variant(template, problem, {**defaults, **wanted})
+
+
+def _variant(template: Template, problem: ProblemModel, schedule: Mapping[str, Any]) -> Variant:
+    fixed = make_model(template.Schedule, schedule, template.name)
+    assert isinstance(fixed, ScheduleModel)
     try:
         template.check(problem, fixed)
     except Invalid as error:
         raise ParameterError(template.name, {error.parameter: error.problem}) from None
-    assert isinstance(problem, ProblemModel)
-    assert isinstance(fixed, ScheduleModel)
     return Variant(template, problem, fixed)
 
 
@@ -148,11 +158,35 @@ def _render_once(variant: Variant) -> Source:
     return _sources[variant.key]
 
 
-def _kernel_of(source: Source) -> Kernel:
-    """Return the kernel with the code and the arguments of ``source``."""
+def kernel_of(
+    source: Source, arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None
+) -> Kernel:
+    """Return the one kernel with the code and the arguments of ``source``.
+
+    Args:
+        source: what to load, unless its like is loaded already.
+        arguments_of: reads the arguments off the loaded kernel and the text, for sources whose
+            template does not declare them.
+    """
     variant = source.variant
     identity = (source.digest, variant.arguments + variant.workspace)
-    if identity not in _kernels:
-        _kernels[identity] = Kernel(source, load(source))
-    return _kernels[identity]
+    with _lock:
+        if identity not in _kernels:
+            _kernels[identity] = Kernel(source, load(source), arguments_of)
+            _keep(source)
+        return _kernels[identity]
 
+
+def _keep(source: Source) -> None:
+    """Put the text into the store under its digest, unless it is there and unharmed."""
+    store = default_store()
+    if store.read("sources", source.digest) is None:
+        document = {
+            "digest": source.digest,
+            "text": source.text,
+            "line_map": list(source.line_map),
+            "template": source.variant.template.name,
+            "params": {name: canonical(v) for name, v in source.variant.params.items()},
+            "tikgen": VERSION,
+        }
+        store.write("sources", source.digest, document)

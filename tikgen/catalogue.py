@@ -154,9 +154,7 @@ def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:
     found = [
         value
         for value in names.values()
-        if isinstance(value, type)
-        and issubclass(value, Template)
-        and value.__module__ == module
+        if isinstance(value, type) and issubclass(value, Template) and value.__module__ == module
     ]
     if len(found) != 1:
         raise TemplateError(

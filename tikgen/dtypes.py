@@ -41,6 +41,8 @@ class DType(str, Enum):
         if name in cls.__members__:
             return cls(name)
         try:
+            if isinstance(value, str) and value not in _NUMPY_NAMES:
+                raise KeyError(value)  # NumPy would take "d" or "half" as well.
             return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
         except (TypeError, KeyError):
             raise ValueError(f"{value!r} is not one of {', '.join(cls.__members__)}") from None
@@ -76,7 +78,7 @@ class DType(str, Enum):
 
     @functools.cached_property
     def wide(self) -> np.dtype[Any]:
-        """Return the NumPy dtype in which references compute: wider for floats, 64 bits for ints."""
+        """Return the NumPy dtype in which references compute: wider floats, 64-bit integers."""
         if self is DType.f64:
             return np.dtype(np.longdouble)
         return np.dtype({"i": np.int64, "u": np.uint64, "f": np.float64}[self.value[0]])
@@ -131,6 +133,7 @@ class DType(str, Enum):
 
 
 _BY_NUMPY = {member.numpy: member for member in DType}
+_NUMPY_NAMES = {dtype.name for dtype in _BY_NUMPY}
 
 INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 FLOATS = ("f16", "f32", "f64")

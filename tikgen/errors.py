@@ -53,10 +53,8 @@ class ParameterError(TikgenError):
     def unknown(cls, template: str, name: str, known: Iterable[str]) -> ParameterError:
         """Build the error for a parameter that ``template`` does not have."""
         names = list(known)
-        return cls(
-            template,
-            {name: f"is unknown.{_near(name, names)} {template} takes {', '.join(names) or 'none'}"},
-        )
+        takes = f"{template} takes {', '.join(names) or 'none'}"
+        return cls(template, {name: f"is unknown.{_near(name, names)} {takes}"})
 
 
 class ExpressionError(TikgenError):
@@ -150,3 +148,7 @@ class VerificationError(TikgenError):
 
 class StoreError(TikgenError):
     """The store on disk was asked for something that it cannot do."""
+
+
+class StoreWarning(UserWarning):
+    """The store found an entry that it cannot use, or a disk that it cannot use."""

@@ -1,11 +1,310 @@
-"""Arithmetic that users write, parsed, checked and turned into Taichi and NumPy code."""
+"""Arithmetic that users write: parsed, checked, and turned into Taichi and NumPy code.
+
+The text is parsed with ``ast`` and rebuilt as a tree of :class:`Node`, which holds nothing but
+numbers, names and the operations listed here. All code is printed from that tree, so that no
+character of a user's text ever reaches a kernel.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic_core import CoreSchema, core_schema
+
+from tikgen.dtypes import DType
+from tikgen.errors import ExpressionError
+from tikgen.expression_code import NumpyCode, TaichiCode, canonical_text, helper_functions
+from tikgen.expression_tree import (
+    Node,
+    near,
+    parse_assignments,
+    parse_expression,
+    suitability_problem,
+)
+from tikgen.rounding import Bounded, bound, exact
+
+NDArray = npt.NDArray[Any]
+
 
 class Expression:
-    """One expression over named values."""
+    """One expression over named values, such as ``where(x > 0, a*x, 0)``.
+
+    It may hold ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the constants
+    ``pi`` and ``e``, and the functions ``abs acos asin atan2 ceil cos exp floor isnan log max min
+    pow round sign sin sqrt tan tanh where``. ``min`` and ``max`` ignore NaN, ``round`` takes
+    halves to the even neighbour, integers wrap around, and integer ``//`` and ``%`` by zero
+    give 0, all as NumPy does. Equal expressions compare equal however they were spaced.
+    """
+
+    __slots__ = ("__weakref__", "names", "node", "text")
+
+    node: Node
+    text: str
+    names: tuple[str, ...]
+
+    def __init__(self, node: Node) -> None:
+        _freeze(self, node=node, text=canonical_text(node), names=node.names)
+
+    @classmethod
+    def parse(cls, value: str | Expression) -> Expression:
+        """Return the expression that ``value`` holds.
+
+        Raises:
+            ExpressionError: naming what is not allowed in it.
+        """
+        return value if isinstance(value, Expression) else cls(parse_expression(value))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        return _validator(cls.parse)
+
+    def require(self, known: Iterable[str]) -> None:
+        """Raise :class:`ExpressionError` if a name is none of ``known``."""
+        names = tuple(known)
+        for name in self.names:
+            if name not in names:
+                known_names = ", ".join(names) or "none"
+                raise ExpressionError(
+                    self.text,
+                    f"the name {name!r} is unknown.{near(name, names)} It may use {known_names}",
+                )
+
+    def check(self, dtype: DType) -> None:
+        """Raise :class:`ExpressionError` if ``dtype`` cannot hold what the expression does."""
+        if problem := suitability_problem(self.node, dtype):
+            raise ExpressionError(self.text, problem)
+
+    def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
+        """Return generated code for the value, a number of ``dtype``.
+
+        Args:
+            values: the code that stands for each name, such as ``{"x": "x[i, j]"}``.
+            dtype: element type of every name, of every literal and of the result.
+
+        Raises:
+            ExpressionError: if the expression does not suit ``dtype``.
+        """
+        self.check(dtype)
+        return TaichiCode(values, dtype).number(self.node)
+
+    def helpers(self, dtype: DType) -> str:
+        """Return the ``ti.func`` definitions that the code of :meth:`taichi` calls, or nothing."""
+        return helper_functions([self.node], dtype)
+
+    def numpy_code(self) -> str:
+        """Return NumPy code for the value, over its names, ``np`` and ``dtype``.
+
+        ``dtype`` is the scalar type in which the code computes, such as ``np.float64``.
+        """
+        return NumpyCode().number(self.node)
+
+    def evaluate(self, /, **values: Any) -> NDArray:
+        """Return the value for arrays and scalars given by name, computed in their dtype."""
+        arrays = _same_dtype(values)
+        return _run(self.numpy_code(), arrays, np.broadcast_shapes(*_shapes(arrays)))
+
+    def error_bound(
+        self,
+        values: Mapping[str, Any],
+        dtype: DType,
+        errors: Mapping[str, Any] | None = None,
+    ) -> NDArray:
+        """Return how far a kernel may be off at each element, by running error analysis.
+
+        The bound is infinite where the outcome is open, such as next to a pole, and counts the
+        other branch where a comparison is too close to call (Higham 2002, section 3.3).
+
+        Args:
+            values: the arrays and scalars that the names stand for.
+            dtype: the float dtype in which the kernel computes; integers have no error.
+            errors: absolute errors that the values already carry, none by default.
+        """
+        known = _with_errors(values, dtype, errors)
+        return bound(self.node, known, dtype).spread(_shape(values)).error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).parse, (self.text,)
 
 
 class Program:
-    """Assignments, each of an expression to a name."""
+    """Assignments such as ``z = a*x + y; w = z*z``, done in order at every element.
+
+    A bare expression is assigned to ``out``, or to ``out1``, ``out2``, ... where it reads that.
+
+    Attributes:
+        assignments: (name, expression) in order.
+        inputs: names read before they are assigned, in order of first use.
+        outputs: names assigned, in order of first assignment.
+    """
+
+    __slots__ = ("__weakref__", "assignments", "inputs", "outputs", "text")
+
+    assignments: tuple[tuple[str, Expression], ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    text: str
+
+    def __init__(self, assignments: tuple[tuple[str, Expression], ...]) -> None:
+        inputs: dict[str, None] = {}
+        outputs: dict[str, None] = {}
+        for name, expression in assignments:
+            inputs |= dict.fromkeys(n for n in expression.names if n not in outputs)
+            outputs[name] = None
+        _freeze(
+            self,
+            assignments=assignments,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            text="; ".join(f"{name} = {expression}" for name, expression in assignments),
+        )
+
+    @classmethod
+    def parse(cls, value: str | Program | Expression) -> Program:
+        """Return the program that ``value`` holds.
+
+        Raises:
+            ExpressionError: naming what is not allowed in it.
+        """
+        if isinstance(value, Program):
+            return value
+        if isinstance(value, Expression):
+            value = value.text
+        return cls(tuple((name, Expression(node)) for name, node in parse_assignments(value)))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        return _validator(cls.parse)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return every name: the inputs, then the outputs that are no inputs."""
+        return tuple(dict.fromkeys(self.inputs + self.outputs))
+
+    @property
+    def operations(self) -> int:
+        """Return how many operations one element takes."""
+        return sum(expression.node.operations for _, expression in self.assignments)
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Return the operations that occur, functions by their names."""
+        return frozenset().union(*(e.node.kinds for _, e in self.assignments))
+
+    def check(self, dtype: DType) -> None:
+        """Raise :class:`ExpressionError` if ``dtype`` cannot hold what the program does."""
+        for _, expression in self.assignments:
+            expression.check(dtype)
+
+    def helpers(self, dtype: DType) -> str:
+        """Return the ``ti.func`` definitions that the generated code calls, or nothing."""
+        return helper_functions([expression.node for _, expression in self.assignments], dtype)
+
+    def numpy_code(self) -> str:
+        """Return NumPy statements over the names, ``np`` and ``dtype``, one a line."""
+        return "\n".join(f"{name} = {e.numpy_code()}" for name, e in self.assignments)
+
+    def evaluate(self, /, **values: Any) -> dict[str, NDArray]:
+        """Return the value of each output, computed by NumPy in the dtype of the inputs."""
+        known = _same_dtype(values)
+        shape = np.broadcast_shapes(*_shapes(known))
+        for name, expression in self.assignments:
+            known[name] = _run(expression.numpy_code(), known, shape)
+        return {name: known[name] for name in self.outputs}
+
+    def error_bound(self, values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
+        """Return how far each output may be off, as :meth:`Expression.error_bound` does."""
+        known = _with_errors(values, dtype, None)
+        for name, expression in self.assignments:
+            known[name] = bound(expression.node, known, dtype)
+        return {name: known[name].spread(_shape(values)).error for name in self.outputs}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Program({self.text!r})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).parse, (self.text,)
+
+
+def _freeze(target: Expression | Program, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(target, name, value)
+
+
+def _validator(parse: Any) -> CoreSchema:
+    """Return the pydantic schema that calls ``parse``; pydantic catches only ValueError."""
+
+    def validate(value: object) -> object:
+        try:
+            return parse(value)
+        except ExpressionError as error:
+            raise ValueError(str(error)) from None
+
+    return core_schema.no_info_plain_validator_function(validate)
+
+
+def _same_dtype(values: Mapping[str, Any]) -> dict[str, NDArray]:
+    """Return ``values`` in the common dtype of those that have one; plain numbers follow."""
+    typed = [v.dtype for v in values.values() if isinstance(v, np.ndarray | np.generic)]
+    common = np.result_type(*(typed or list(values.values()) or [np.float64]))
+    return {name: np.asarray(value, common) for name, value in values.items()}
+
+
+def _shapes(values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    return [np.shape(value) for value in values.values()]
+
+
+def _shape(values: Mapping[str, Any]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*_shapes(values))
+
+
+def _run(code: str, values: Mapping[str, NDArray], shape: tuple[int, ...]) -> NDArray:
+    dtype = next((v.dtype for v in values.values()), np.dtype(np.float64))
+    names: dict[str, Any] = {"np": np, "dtype": dtype.type, "__builtins__": {}, **values}
+    with np.errstate(all="ignore"):
+        result = eval(_compiled(code), names)
+    return np.array(np.broadcast_to(result, shape), dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(code: str) -> Any:
+    return compile(code, "<expression>", "eval")
+
+
+def _with_errors(
+    values: Mapping[str, Any], dtype: DType, errors: Mapping[str, Any] | None
+) -> dict[str, Bounded]:
+    known = {name: exact(np.asarray(value, dtype.numpy), dtype) for name, value in values.items()}
+    for name, error in (errors or {}).items():
+        known[name] = Bounded(known[name].value, np.asarray(error, dtype.wide))
+    return known

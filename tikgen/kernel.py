@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Array, concrete_shape, split_extent
+from tikgen.arguments import Argument, Array, concrete_shape, split_extent
 from tikgen.errors import (
     ArgumentError,
     KernelCompileError,
     TaichiNotInitialised,
+    TemplateError,
     UnsupportedOnArch,
 )
 from tikgen.loader import entry_of, unload
@@ -38,11 +40,24 @@ class Kernel:
     ``ti.field``, positionally or by name. Arguments are checked before Taichi sees them.
     """
 
-    def __init__(self, source: Source, module: types.ModuleType) -> None:
+    def __init__(
+        self,
+        source: Source,
+        module: types.ModuleType,
+        arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None,
+    ) -> None:
         self._source = source
         self._module = module
         self._function: Any = entry_of(module, source.variant.template.name)
-        self._signature = Signature(source.variant.template.name, source.variant.arguments)
+        arguments = (
+            arguments_of(self._function, source.text) if arguments_of else source.variant.arguments
+        )
+        self._signature = Signature(source.variant.template.name, arguments)
+        self._partial = tuple(
+            index
+            for index, a in enumerate(arguments)
+            if isinstance(a, Array) and a.written and not a.covered and a.storage == "ndarray"
+        )
         self._scratch: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._epoch: Any = None
         self._ready: set[tuple[type, ...]] = set()
@@ -106,8 +121,8 @@ class Kernel:
 
     # What it does.
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Check the arguments and launch the kernel.
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Check the arguments and launch the kernel; return what it returns, mostly None.
 
         Raises:
             ArgumentError: if an argument does not fit the signature.
@@ -115,11 +130,16 @@ class Kernel:
             UnsupportedOnArch: if the current arch cannot run the kernel.
             KernelCompileError: if Taichi refuses the kernel at its first launch.
         """
-        values = self._signature.order(args, kwargs)
-        if bridge.epoch() is not self._epoch:
-            self._enter_epoch()
-        sizes = self._signature.check(values)
-        self._launch(values, self._scratch_for(sizes))
+        values = self.prepare(self._signature.order(args, kwargs))
+        # Fields are compiled in, so the types of the arguments do not tell what is compiled.
+        kinds = tuple(map(type, values))
+        if kinds in self._ready:
+            return self.launch(values)
+        with _compiling, self._explaining():
+            returned = self.launch(values)
+        if not any(isinstance(v, bridge.TiField) for v in values):
+            self._ready.add(kinds)
+        return returned
 
     def bind(self, *args: Any, **kwargs: Any) -> BoundKernel:
         """Return the kernel with its arguments checked once and fixed.
@@ -141,6 +161,8 @@ class Kernel:
         Takes NumPy arrays and scalars as a call does, and changes none. Outputs may be left out;
         they then hold zeros before the call. Returns one array, or a tuple in order.
         """
+        if type(self.template).reference is Template.reference:
+            raise TemplateError(self.template.name, "has no reference")
         given = dict(zip(self._signature.names, args, strict=False)) | kwargs
         sizes = self.sizes_of(given)
         values = []
@@ -171,6 +193,54 @@ class Kernel:
 
         return eject_text(self._source)
 
+    def prepare(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the checked arguments followed by the workspace, for the current ``ti.init``.
+
+        Args:
+            values: the arguments in order.
+
+        Raises:
+            ArgumentError: if an argument does not fit the signature.
+            TaichiNotInitialised: if ``ti.init`` was not called.
+            UnsupportedOnArch: if the current arch cannot run the kernel.
+        """
+        if bridge.epoch() is not self._epoch:
+            self._enter_epoch()
+        sizes = self._signature.check(values)
+        return (*values, *self._scratch_for(sizes)) if self.workspace else values
+
+    def launch(self, values: tuple[Any, ...]) -> Any:
+        """Launch the kernel with what :meth:`prepare` returned."""
+        if not self.needs_staging(values):
+            return self._function(*values)
+        staged = list(values)
+        for index in self._partial:
+            if bridge.is_on_host(values[index]):
+                staged[index] = bridge.to_ndarray(values[index])
+        returned = self._function(*staged)
+        for index in self._partial:
+            if staged[index] is not values[index]:
+                bridge.copy_back(staged[index], values[index])
+        return returned
+
+    def needs_staging(self, values: tuple[Any, ...]) -> bool:
+        """Tell whether a host array has to be copied to the device and back by tikgen.
+
+        Archs that run through Vulkan, Metal or OpenGL do not upload a host array that a kernel
+        only writes, yet copy all of it back: elements that the kernel leaves alone would be
+        garbage.
+        """
+        return (
+            bool(self._partial)
+            and not bridge.uploads_outputs()
+            and any(bridge.is_on_host(values[index]) for index in self._partial)
+        )
+
+    def compile_for(self, values: tuple[Any, ...]) -> None:
+        """Compile the kernel for what :meth:`prepare` returned, without launching it."""
+        with _compiling, self._explaining():
+            bridge.ensure_compiled(self._function, values)
+
     def unload(self) -> None:
         """Forget the compiled kernel; a later call raises ArgumentError."""
         unload(self._module)
@@ -194,8 +264,6 @@ class Kernel:
         self._epoch = bridge.epoch()
 
     def _scratch_for(self, sizes: list[int]) -> tuple[Any, ...]:
-        if not self.workspace:
-            return ()
         named = dict(zip(self._signature.symbols, sizes, strict=True))
         found = []
         for array in self.workspace:
@@ -205,19 +273,13 @@ class Kernel:
             found.append(self._scratch[key])
         return tuple(found)
 
-    def _launch(self, values: tuple[Any, ...], scratch: tuple[Any, ...]) -> None:
-        # Fields are compiled in, so the types of the arguments do not tell what is compiled.
-        kinds = tuple(map(type, values))
-        if kinds in self._ready:
-            self._function(*values, *scratch)
-            return
-        with _compiling:
-            try:
-                self._function(*values, *scratch)
-            except (bridge.CompilationError, bridge.RuntimeFailure) as error:
-                raise self._explained(error) from None
-        if not any(isinstance(v, bridge.TiField) for v in values):
-            self._ready.add(kinds)
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Turn an error of Taichi's compiler into one that names the template's line."""
+        try:
+            yield
+        except (bridge.CompilationError, bridge.RuntimeFailure) as error:
+            raise self._explained(error) from None
 
     def _explained(self, error: Exception) -> KernelCompileError:
         """Return Taichi's error with rendered line, template line and parameters."""

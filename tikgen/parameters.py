@@ -69,7 +69,7 @@ def parameter(
         ge: least value allowed.
         le: greatest value allowed.
     """
-    extra = {} if choices is None else {"choices": [str(c) for c in choices]}
+    extra: dict[str, Any] = {} if choices is None else {"choices": [str(c) for c in choices]}
     return Field(default, description=meaning, ge=ge, le=le, json_schema_extra=extra)
 
 
@@ -77,7 +77,12 @@ class ParameterModel(BaseModel):
     """Is the base of ``Problem`` and ``Schedule``: frozen, strict, closed to unknown names."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        validate_default=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
     )
 
     def check(self) -> None:

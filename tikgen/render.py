@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import jinja2.meta
 
 from tikgen.arguments import Argument, Array
 from tikgen.errors import RenderError
@@ -196,7 +197,16 @@ def _render(
         place, problem = _place_of(error, name), f"undefined name: {error.message}"
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         place, problem = _place_of(error, name), f"{type(error).__name__}: {error}"
+        if "StrictUndefined" in problem:  # As in range(n): Jinja2 then does not say which.
+            problem = f"undefined name among {', '.join(_unknown(text, names))}"
     raise RenderError(name, problem, template_line=_with_text(place, text), params=params) from None
+
+
+def _unknown(text: str, names: Mapping[str, Any]) -> list[str]:
+    """Return the names that ``text`` uses and nobody defines."""
+    environment = make_environment(jinja2.DictLoader({}))
+    used = jinja2.meta.find_undeclared_variables(environment.parse(text))
+    return sorted(used - set(names) - set(environment.globals))
 
 
 def _place_of(error: BaseException, name: str) -> str:
@@ -219,9 +229,7 @@ def _with_text(place: str, text: str) -> str:
     return place
 
 
-def _check_syntax(
-    name: str, text: str, places: tuple[str, ...], params: Mapping[str, Any]
-) -> None:
+def _check_syntax(name: str, text: str, places: tuple[str, ...], params: Mapping[str, Any]) -> None:
     try:
         ast.parse(text)
     except SyntaxError as error:

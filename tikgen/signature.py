@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Argument, Array, Scalar, split_extent, symbols
+from tikgen.arguments import Argument, Array, Opaque, Scalar, split_extent, symbols
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 
@@ -27,14 +27,14 @@ class Signature:
         self.arguments = arguments
         self.names = tuple(a.name for a in arguments)
         self.symbols = symbols(arguments)
-        self._checks = tuple(_Check(a, self.symbols) for a in arguments)
+        self._checks = tuple(
+            None if isinstance(a, Opaque) else _Check(a, self.symbols) for a in arguments
+        )
         self._arrays = tuple(i for i, a in enumerate(arguments) if isinstance(a, Array))
         # Pairs (written, other) that must not share memory, each pair once.
+        written = {i for i, a in enumerate(arguments) if isinstance(a, Array) and a.written}
         self._apart = tuple(
-            (i, j)
-            for i in self._arrays
-            for j in self._arrays
-            if i != j and self._checks[i].written and (j > i or not self._checks[j].written)
+            (i, j) for i in written for j in self._arrays if i != j and (j > i or j not in written)
         )
 
     def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -67,6 +67,8 @@ class Signature:
         """
         sizes = [-1] * len(self.symbols)
         for check, value in zip(self._checks, values, strict=True):
+            if check is None:
+                continue
             kind = type(value)
             if kind is np.ndarray and check.takes_host:
                 flags = value.flags
@@ -108,9 +110,16 @@ class Signature:
                 self._check_alias(i, j, values)
         return sizes
 
+    def scalar_problem(self, index: int, value: Any) -> str:
+        """Return what is wrong with ``value`` for the scalar at ``index``, or nothing."""
+        check = self._checks[index]
+        return check.scalar_problem(value) if check is not None else ""
+
     def _check_alias(self, i: int, j: int, values: Sequence[Any]) -> None:
         one, other = self._checks[i], self._checks[j]
-        if one.inplace and not other.written and _is_same(values[i], values[j]):
+        assert one is not None
+        assert other is not None
+        if one.inplace and _is_same(values[i], values[j]):
             return
         allowed = " (the very same array would be fine)" if one.inplace else ""
         raise self._error(
@@ -131,7 +140,7 @@ class Signature:
 class _Check:
     """What one argument must be, laid out for speed."""
 
-    def __init__(self, argument: Argument, symbols: tuple[str, ...]) -> None:
+    def __init__(self, argument: Array | Scalar, symbols: tuple[str, ...]) -> None:
         dtype = argument.dtype
         self.name = argument.name
         self.dtype = dtype
@@ -203,8 +212,7 @@ class _Check:
         """Return what is wrong with a NumPy array."""
         if value.dtype != self.numpy:
             return (
-                f"argument {self.name!r} takes dtype {self.dtype} ({self.numpy}); "
-                f"got {value.dtype}"
+                f"argument {self.name!r} takes dtype {self.dtype} ({self.numpy}); got {value.dtype}"
             )
         if not value.flags.c_contiguous:
             return (

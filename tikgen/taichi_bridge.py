@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import taichi as ti
 from taichi.lang import impl
 from taichi.lang._ndarray import Ndarray, ScalarNdarray
@@ -17,6 +18,8 @@ from taichi.lang.field import Field, ScalarField
 from taichi.types import primitive_types
 from taichi.types.annotations import template as template_annotation
 from taichi.types.ndarray_type import NdarrayType
+
+from tikgen.dtypes import DType
 
 CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
@@ -127,19 +130,58 @@ def make_ndarray(dtype: str, shape: tuple[int, ...]) -> Any:
     return ti.ndarray(getattr(ti, dtype), shape)
 
 
+def uploads_outputs() -> bool:
+    """Tell whether a launch uploads host arrays that the kernel only writes."""
+    return current_arch() in ("cpu", "cuda")
+
+
+def is_on_host(array: Any) -> bool:
+    """Tell whether ``array`` is one that Taichi copies to the device and back."""
+    return not isinstance(array, Ndarray | Field)
+
+
+def to_ndarray(array: Any) -> Any:
+    """Return a new ``ti.ndarray`` that holds what a NumPy array or a torch tensor holds."""
+    host = array if isinstance(array, np.ndarray) else array.cpu().numpy()
+    made = make_ndarray(DType.parse(host.dtype).value, host.shape)
+    made.from_numpy(host)
+    return made
+
+
+def copy_back(made: Any, array: Any) -> None:
+    """Copy a ``ti.ndarray`` into the NumPy array or torch tensor that it was made from."""
+    if isinstance(array, np.ndarray):
+        array[...] = made.to_numpy()
+    else:
+        array.copy_(array.new_tensor(made.to_numpy()))
+
+
 # Launching over a cached context.
 
 
 def can_bind() -> bool:
-    """Tell whether launching around Taichi's Python layer is proven safe just now."""
+    """Tell whether launching around Taichi's Python layer is proven safe in this epoch."""
+    return ti.__version__[:2] == (1, 7) and is_initialised() and not is_debug()
+
+
+def is_recording() -> bool:
+    """Tell whether an autodiff tape must see each launch."""
     runtime = impl.pytaichi
-    return (
-        ti.__version__[:2] == (1, 7)
-        and runtime.prog is not None
-        and runtime.target_tape is None
-        and runtime.fwd_mode_manager is None
-        and not is_debug()
-    )
+    return runtime.target_tape is not None or runtime.fwd_mode_manager is not None
+
+
+def is_plain_launch(kernel: Any) -> bool:
+    """Tell whether a launch of a compiled kernel has nothing to do afterwards."""
+    primal = kernel._primal
+    return primal.return_type is None and not primal.has_print
+
+
+def ensure_compiled(kernel: Any, values: Sequence[Any]) -> None:
+    """Compile ``kernel`` for ``values`` without launching it."""
+    primal = kernel._primal
+    cpp = primal.compiled_kernels[primal.ensure_compiled(*values)]
+    program = impl.pytaichi.prog
+    program.compile_kernel(program.config(), program.get_device_caps(), cpp)
 
 
 class Launcher:

@@ -122,6 +122,13 @@ class Template:
         """Return hypothesis strategies for parameters whose type does not imply one."""
         return {}
 
+    def adjust(self, drawn: dict[str, Any]) -> Mapping[str, Any]:
+        """Return ``drawn``, some or all parameters by name, so changed that they go together.
+
+        What still does not go together (it raises ``Invalid``) is drawn again.
+        """
+        return drawn
+
     # What follows from the above.
 
     @functools.cached_property
@@ -153,9 +160,7 @@ class Template:
     @functools.cached_property
     def parameters(self) -> tuple[ParameterInfo, ...]:
         """Return every parameter, problem parameters first."""
-        return parameter_infos(self.Problem, "problem") + parameter_infos(
-            self.Schedule, "schedule"
-        )
+        return parameter_infos(self.Problem, "problem") + parameter_infos(self.Schedule, "schedule")
 
     def size_symbols(self, p: Any) -> tuple[str, ...]:
         """Return the names of the sizes on which shapes depend."""

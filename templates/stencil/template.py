@@ -5,8 +5,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tikgen import Array, Cost, DType, Invalid, ProblemModel, Scalar, ScheduleModel, Template
-from tikgen import parameter
+from tikgen import (
+    Array,
+    Cost,
+    DType,
+    Invalid,
+    ProblemModel,
+    Scalar,
+    ScheduleModel,
+    Template,
+    parameter,
+)
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
@@ -59,8 +68,8 @@ class Stencil(Template):
             for offset in self.points or ():
                 if len(offset) != self.dim or max(map(abs, offset)) > 64:
                     raise Invalid(
-                        "points", f"takes offsets of {self.dim} integers from -64 to 64; "
-                        f"got {offset}"
+                        "points",
+                        f"takes offsets of {self.dim} integers from -64 to 64; got {offset}",
                     )
             if len(self.points or ()) > 512:
                 raise Invalid("points", f"takes at most 512 points; got {len(self.points)}")
@@ -68,8 +77,9 @@ class Stencil(Template):
             if not self.dtype.is_float and fractional:
                 name = "points" if self.points else "spacing" if self.order == 2 else "order"
                 raise Invalid(
-                    name, f"gives the weight {fractional[0]:g}, which dtype {self.dtype} cannot "
-                    "hold; use a float dtype, or whole weights"
+                    name,
+                    f"gives the weight {fractional[0]:g}, which dtype {self.dtype} cannot "
+                    "hold; use a float dtype, or whole weights",
                 )
 
     class Schedule(ScheduleModel):
@@ -89,14 +99,22 @@ class Stencil(Template):
             raise Invalid("unroll", "must be 1 where loop='points', which has no rows to unroll")
         if s.unroll * len(weights(p)) > 1024:
             raise Invalid(
-                "unroll", f"times the {len(weights(p))} points of the stencil exceeds 1024 terms, "
-                "which would take long to compile"
+                "unroll",
+                f"times the {len(weights(p))} points of the stencil exceeds 1024 terms, "
+                "which would take long to compile",
             )
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         shape = tuple(f"n{axis}" for axis in range(p.dim))
         x = Array("x", p.dtype, shape, storage=p.storage)
-        y = Array("y", p.dtype, shape, role="out", storage=p.storage)
+        y = Array(
+            "y",
+            p.dtype,
+            shape,
+            role="out",
+            storage=p.storage,
+            covered=p.boundary != "interior",
+        )
         return (x, y, Scalar("scale", p.dtype)) if p.update else (x, y)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:

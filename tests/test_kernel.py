@@ -1,0 +1,192 @@
+"""Calling a kernel: what it takes, and what it says of what it does not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import taichi as ti
+
+import tikgen
+from tikgen.errors import ArgumentError, KernelCompileError, UnsupportedOnArch
+
+
+@pytest.fixture
+def kernel(ti_arch: str) -> tikgen.Kernel:
+    return tikgen.build("stencil", dim=2, unroll=1, loop="rows", update=True)
+
+
+def arrays(rng: np.random.Generator, shape: tuple[int, ...] = (5, 6)) -> tuple[Any, Any]:
+    return rng.random(shape, dtype=np.float32), np.full(shape, np.nan, np.float32)
+
+
+def test_positional_and_named_calls_agree_with_the_reference(
+    kernel: tikgen.Kernel, rng: np.random.Generator
+) -> None:
+    x, y = arrays(rng)
+    expected = kernel.reference(x, y, 0.5)
+    before = x.copy()
+    kernel(x, y, 0.5)
+    named = np.full_like(y, np.nan)
+    kernel(scale=0.5, y=named, x=x)
+    np.testing.assert_array_equal(y, named)
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_allclose(y[1:-1, 1:-1], expected[1:-1, 1:-1], atol=1e-5)
+    assert np.isnan(y[0]).all()
+    assert np.isnan(y[:, -1]).all()
+
+
+def test_ndarrays_and_fields(ti_arch: str, rng: np.random.Generator) -> None:
+    x, y = arrays(rng)
+    expected = tikgen.build("stencil", dim=2, unroll=1).reference(x, y)
+    x_nd, y_nd = ti.ndarray(ti.f32, x.shape), ti.ndarray(ti.f32, x.shape)
+    x_nd.from_numpy(x)
+    y_nd.from_numpy(y)
+    tikgen.build("stencil", dim=2, unroll=1)(x_nd, y_nd)
+    np.testing.assert_allclose(y_nd.to_numpy(), expected, atol=1e-5)
+    x_field, y_field = ti.field(ti.f32, x.shape), ti.field(ti.f32, x.shape)
+    x_field.from_numpy(x)
+    y_field.from_numpy(y)
+    tikgen.build("stencil", dim=2, unroll=1, storage="field")(x_field, y_field)
+    np.testing.assert_allclose(y_field.to_numpy(), expected, atol=1e-5)
+
+
+def test_torch_tensors(ti_arch: str, rng: np.random.Generator) -> None:
+    torch = pytest.importorskip("torch", reason="torch is an extra: pip install tikgen[torch]")
+    kernel = tikgen.build("stencil", dim=2, unroll=1)
+    x, y = arrays(rng)
+    expected = kernel.reference(x, y)
+    result = torch.from_numpy(y.copy())
+    kernel(torch.from_numpy(x), result)
+    np.testing.assert_allclose(result.numpy(), expected, atol=1e-5)
+    square = torch.zeros(6, 6)
+    for bad, message in (
+        (torch.zeros(6, 6).double(), "takes dtype f32; got f64"),
+        (square.t()[:, 1:], "not contiguous"),
+        (torch.zeros(6, 6, requires_grad=True), "requires a gradient"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            kernel(bad, square)
+    with pytest.raises(ArgumentError, match="share memory"):
+        kernel(square, square.numpy())
+
+
+BAD_CALLS = {
+    "dtype": (lambda x, y: (x.astype("f8"), y, 1.0), "'x' takes dtype f32 (float32); got float64"),
+    "byte order": (lambda x, y: (x.astype(">f4"), y, 1.0), "'x' takes dtype f32"),
+    "ndim": (lambda x, y: (x[0].copy(), y, 1.0), "'x' takes 2 axes (n0, n1); got shape (6,)"),
+    "shape": (
+        lambda x, y: (x, np.zeros((5, 7), "f4"), 1.0),
+        "'y' takes shape (n0, n1) where n0 = 5, n1 = 6; got (5, 7)",
+    ),
+    "strides": (lambda x, y: (x[:, ::2], y, 1.0), "'x' is not C-contiguous (strides (24, 8))"),
+    "fortran": (lambda x, y: (np.asfortranarray(x), y, 1.0), "'x' is not C-contiguous"),
+    "empty": (lambda x, y: (x[:0], y[:0], 1.0), "'x' is empty (shape (0, 6))"),
+    "aliased": (lambda x, y: (x, x, 1.0), "'y' and 'x' share memory"),
+    "overlapping": (lambda x, y: (x[1:], x[:-1], 1.0), "'y' and 'x' share memory"),
+    "list": (lambda x, y: ([[1.0]], y, 1.0), "takes a NumPy array, a ti.ndarray or a torch"),
+    "text for scalar": (lambda x, y: (x, y, "1"), "'scale' takes a number of dtype f32; got str"),
+    "bool for scalar": (lambda x, y: (x, y, True), "'scale' takes a number of dtype f32; got bool"),
+    "too few": (lambda x, y: (x, y), "argument scale is missing"),
+    "too many": (lambda x, y: (x, y, 1.0, 2.0), "takes 3 arguments"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_bad_arguments_are_refused_before_the_launch(
+    kernel: tikgen.Kernel, rng: np.random.Generator, case: str
+) -> None:
+    make, message = BAD_CALLS[case]
+    x, y = arrays(rng)
+    kept = x.copy(), y.copy()
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        kernel(*make(x, y))
+    np.testing.assert_array_equal(x, kept[0])
+    np.testing.assert_array_equal(y, kept[1])
+
+
+def test_names_are_checked(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
+    x, y = arrays(rng)
+    with pytest.raises(ArgumentError, match="has no argument 'z'; it takes x: f32"):
+        kernel(x, z=y)
+    with pytest.raises(ArgumentError, match="'x' is given twice"):
+        kernel(x, y, 1.0, x=x)
+
+
+def test_read_only_outputs_are_refused_and_read_only_inputs_are_fine(
+    kernel: tikgen.Kernel, rng: np.random.Generator
+) -> None:
+    x, y = arrays(rng)
+    x.flags.writeable = False
+    kernel(x, y, 1.0)
+    y.flags.writeable = False
+    with pytest.raises(ArgumentError, match="'y' is read-only, and the kernel writes to it"):
+        kernel(x, y, 1.0)
+
+
+def test_integer_scalars_must_fit(ti_arch: str) -> None:
+    kernel = tikgen.build("stencil", dim=1, dtype="i32", update=True)
+    x, y = np.arange(5, dtype=np.int32), np.zeros(5, np.int32)
+    kernel(x, y, np.int64(3))
+    with pytest.raises(ArgumentError, match="got the float 1.5"):
+        kernel(x, y, 1.5)
+    with pytest.raises(ArgumentError, match="from -2147483648 to 2147483647; got 4294967296"):
+        kernel(x, y, 2**32)
+
+
+def test_stale_arrays_and_fields_are_refused(ti_arch: str) -> None:
+    from conftest import init_taichi
+
+    array, field = ti.ndarray(ti.f32, 5), ti.field(ti.f32, 5)
+    fresh_kernel = tikgen.build("stencil", dim=1)
+    field_kernel = tikgen.build("stencil", dim=1, storage="field")
+    init_taichi()
+    with pytest.raises(ArgumentError, match=r"'x' was made before the last ti.init and is stale"):
+        fresh_kernel(array, np.zeros(5, np.float32))
+    with pytest.raises(ArgumentError, match=r"'y' was made before the last ti.init and is stale"):
+        field_kernel(ti.field(ti.f32, 5), field)
+    with pytest.raises(ArgumentError, match=r"'x' takes a ti.field; got numpy.ndarray"):
+        field_kernel(np.zeros(5, np.float32), ti.field(ti.f32, 5))
+    with pytest.raises(ArgumentError, match=r"'x' takes dtype f32; got i32"):
+        field_kernel(ti.field(ti.i32, 5), ti.field(ti.f32, 5))
+
+
+def test_what_a_kernel_knows_of_itself(kernel: tikgen.Kernel) -> None:
+    assert kernel.params["dim"] == 2
+    assert kernel.problem.update is True  # type: ignore[attr-defined]
+    assert kernel.schedule.unroll == 1  # type: ignore[attr-defined]
+    assert kernel.template.name == "stencil"
+    assert kernel.digest == kernel.source.digest
+    assert kernel.workspace == ()
+    assert str(kernel.signature) == "x: f32[n0, n1], y: f32[n0, n1] -> written, scale: f32"
+    for part in ("<Kernel stencil(dim=2", "takes x: f32[n0, n1]", kernel.digest[:16]):
+        assert part in repr(kernel)
+
+
+def test_a_compile_error_shows_rendered_line_template_line_and_parameters(ti_arch: str) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\n"
+        "def f(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):\n"
+        "    #% for u in range(n)\n"
+        "    x[{{ u }}] = undefined_thing\n"
+        "    #% endfor\n",
+        n=2,
+    )
+    with pytest.raises(KernelCompileError) as caught:
+        kernel(np.zeros(3, np.float32))
+    message = str(caught.value)
+    assert "undefined_thing" in message
+    assert "template: one_off/kernel.py.j2:7" in message
+    assert "rendered: 9: x[0] = undefined_thing" in message
+    assert "parameters: n=2" in message
+
+
+def test_an_arch_that_lacks_a_feature_is_refused(ti_arch: str, tmp_path: Any) -> None:
+    from test_render import CODE, folder_with
+
+    code = CODE + '\n    def unsupported(self, p, arch):\n        return f"needs magic; not {arch}"\n'
+    template = tikgen.load_template(folder_with(tmp_path, code=code, name="magic"))
+    with pytest.raises(UnsupportedOnArch, match=f"magic is not supported on {ti_arch}: needs magic"):
+        tikgen.build(template)

@@ -1,0 +1,59 @@
+"""What needs no ti.init, and what says so when it does; each in a fresh process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_everything_before_the_launch_works_without_ti_init() -> None:
+    out = run(
+        "import numpy as np, tikgen\n"
+        "k = tikgen.build('stencil', dim=1)\n"
+        "x = np.arange(5, dtype=np.float32) ** 2\n"
+        "print(k.reference(x)[1:-1], k.digest, len(k.eject()), tikgen.describe('stencil'))\n"
+        "try:\n    k(x, np.zeros_like(x))\n"
+        "except tikgen.errors.TaichiNotInitialised as error:\n    print('said:', error)\n"
+        "try:\n    k.bind(x, np.zeros_like(x))\n"
+        "except tikgen.TikgenError as error:\n    print('said:', error)\n"
+    )
+    assert "[2. 2. 2.]" in out
+    said = "said: stencil cannot run: Taichi is not initialised. Call ti.init(arch=ti.cpu)"
+    assert out.count(said) == 2
+
+
+def test_arrays_made_before_tikgen_was_imported_are_known_to_be_stale() -> None:
+    out = run(
+        "import taichi as ti, numpy as np\n"
+        "ti.init(arch=ti.cpu, log_level=ti.ERROR)\n"
+        "x = ti.ndarray(ti.f32, 5)\n"
+        "import tikgen\n"
+        "k = tikgen.build('stencil', dim=1)\n"
+        "y = np.zeros(5, np.float32)\n"
+        "k(x, y)\n"
+        "ti.init(arch=ti.cpu, log_level=ti.ERROR)\n"
+        "try:\n    k(x, y)\n"
+        "except tikgen.TikgenError as error:\n    print('said:', error)\n"
+        "ti.reset()\n"
+        "try:\n    k(y, y.copy())\n"
+        "except tikgen.TikgenError as error:\n    print('said:', error)\n"
+    )
+    assert "argument 'x' was made before the last ti.init and is stale" in out
+    assert "Taichi is not initialised" in out
+
+
+def test_importing_tikgen_leaves_the_heavy_parts_alone() -> None:
+    out = run(
+        "import sys, tikgen\n"
+        "heavy = ('hypothesis', 'matplotlib', 'torch', 'typer', 'pandas', 'rich')\n"
+        "print([m for m in heavy if m in sys.modules])\n"
+    )
+    assert out.strip().splitlines()[-1] == "[]"

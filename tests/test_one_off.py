@@ -1,0 +1,87 @@
+"""Kernels from strings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import taichi as ti
+
+import tikgen
+from tikgen.errors import KernelCompileError, ParameterError, RenderError, TemplateError
+
+TEXT = """\
+import taichi as ti
+
+
+@ti.kernel
+def add(
+    x: ti.types.ndarray(dtype=ti.{{ dtype }}, ndim=1),
+    y: ti.types.ndarray(dtype=ti.{{ dtype }}, ndim=1),
+    a: ti.f32,
+):
+    for i in range(x.shape[0]):
+        #% for _ in range(times)
+        y[i] += a * x[i]
+        #% endfor
+"""
+
+
+def test_it_runs_and_knows_what_it_only_reads(ti_arch: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.from_string(TEXT, dtype=ti.f32, times=3)
+    assert str(kernel.signature) == "x: f32[x_0], y: f32[y_0] -> updated, a: f32"
+    x = rng.random(5, dtype=np.float32)
+    x.flags.writeable = False
+    y = np.ones(5, np.float32)
+    kernel(x, y, 2.0)
+    np.testing.assert_allclose(y, 1 + 6 * x, rtol=1e-5)
+    y.flags.writeable = False
+    with pytest.raises(tikgen.TikgenError, match="'y' is read-only"):
+        kernel(x, y, 2.0)
+
+
+def test_arguments_that_say_nothing_are_passed_unchecked(ti_arch: str) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\ndef fill(x: ti.types.ndarray(), f: ti.template()):\n"
+        "    for i in range(x.shape[0]):\n        x[i] = f[None]\n"
+    )
+    field, x = ti.field(ti.i32, ()), np.zeros(3, np.int32)
+    field[None] = 7
+    kernel(x, field)
+    np.testing.assert_array_equal(x, 7)
+
+
+@pytest.mark.parametrize(
+    "value", ["a; import os", "x\ny", "__import__('os')", "ti.init()", object(), b"x", "lambda: 0"]
+)
+def test_values_that_could_carry_code_are_refused(value: object) -> None:
+    with pytest.raises(ParameterError, match="'v' takes a number, a dtype, an identifier"):
+        tikgen.from_string("{{ v }}\n", v=value)
+
+
+@pytest.mark.parametrize("text", ["", "  \n", None, b"x", 3])
+def test_texts_that_are_none_are_refused(text: object) -> None:
+    with pytest.raises(RenderError, match="takes a non-empty text"):
+        tikgen.from_string(text)  # type: ignore[arg-type]
+
+
+def test_names_that_are_not_given_are_reported() -> None:
+    with pytest.raises(RenderError, match="undefined name among times"):
+        tikgen.from_string(TEXT, dtype="f32")
+
+
+def test_a_text_must_define_one_kernel() -> None:
+    with pytest.raises(KernelCompileError, match="must define one @ti.kernel.*it defines none"):
+        tikgen.from_string("a = 1\n")
+
+
+def test_code_that_fails_when_it_is_loaded_is_located() -> None:
+    with pytest.raises(RenderError) as caught:
+        tikgen.from_string("import taichi as ti\n\nb = missing + 1\n")
+    assert "NameError" in str(caught.value)
+    assert "template: one_off/kernel.py.j2:3" in str(caught.value)
+
+
+def test_there_is_no_reference() -> None:
+    kernel = tikgen.from_string(TEXT, dtype="f32", times=1)
+    with pytest.raises(TemplateError, match="has no reference"):
+        kernel.reference(1)

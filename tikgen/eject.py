@@ -1,0 +1,222 @@
+"""Writes a kernel as a file that stands alone: kernel, NumPy reference, self-check."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import pprint
+import re
+import textwrap
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tikgen.arguments import Array, concrete_shape
+from tikgen.comparison import worst_error
+from tikgen.dtypes import DType
+from tikgen.errors import TemplateError
+from tikgen.expression import Expression, Program
+from tikgen.render import Source, Variant
+from tikgen.template import Template
+
+_DTYPE_ATTRIBUTES = (
+    "value", "numpy", "wide", "eps", "tiny", "bits", "is_float", "is_signed", "lowest", "highest",
+)  # fmt: skip
+
+
+def eject_text(source: Source) -> str:
+    """Return a Python file that runs without tikgen.
+
+    Raises:
+        TemplateError: if the reference needs something that cannot be copied.
+    """
+    variant = source.variant
+    template = variant.template
+    collected = _Collected(template.name)
+    for function in (template.reference, template.inputs, template.tolerance, worst_error):
+        collected.add(function)
+    functions = "\n\n".join(collected.functions.values())
+    parts = [
+        source.text.replace("import taichi as ti\n", _imports(collected), 1).rstrip(),
+        f"p = {_namespace(variant, functions)}",
+        *collected.constants.values(),
+        functions.rstrip(),
+        _self_check(variant).rstrip(),
+        'if __name__ == "__main__":\n    self_check()',
+    ]
+    return "\n\n\n".join(parts) + "\n"
+
+
+class _Collected:
+    """Functions, constants and imports that a set of functions needs, each once."""
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+        self.imports: dict[str, str] = {}
+        self.constants: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
+
+    def add(self, function: Callable[..., Any]) -> None:
+        """Add ``function`` and everything it refers to."""
+        name = function.__name__
+        if name in self.functions:
+            return
+        text = textwrap.dedent(inspect.getsource(function))
+        tree = ast.parse(text)
+        definition = tree.body[0]
+        assert isinstance(definition, ast.FunctionDef)
+        self.functions[name] = "\n".join(text.splitlines()[definition.lineno - 1 :]) + "\n"
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        for used in sorted(names - {"staticmethod", name}):
+            if used in function.__globals__:
+                self._add_global(used, function.__globals__[used], function)
+            elif hasattr(builtins, used):
+                continue
+
+    def _add_global(self, name: str, value: Any, user: Callable[..., Any]) -> None:
+        if isinstance(value, types.ModuleType):
+            self.imports[name] = f"import {value.__name__}" + (
+                f" as {name}" if name != value.__name__ else ""
+            )
+        elif isinstance(value, types.FunctionType) and value.__module__ == user.__module__:
+            self.add(value)
+        elif getattr(value, "__module__", "") in ("typing", "collections.abc"):
+            self.imports[name] = f"from {value.__module__} import {name}"
+        elif _is_literal(value):
+            self.constants[name] = f"{name} = {pprint.pformat(value, width=90)}"
+        else:
+            raise TemplateError(
+                self.template,
+                f"cannot be ejected: {user.__name__} uses {name}, which is neither a function "
+                "or constant of the template nor a module",
+            )
+
+
+def _is_literal(value: Any) -> bool:
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError):
+        return False
+
+
+def _imports(collected: _Collected) -> str:
+    collected.imports.setdefault("np", "import numpy as np")
+    standard = {"from types import SimpleNamespace"}
+    third_party = {"import taichi as ti"}
+    for line in collected.imports.values():
+        (third_party if "numpy" in line else standard).add(line)
+    ordered = [
+        sorted(group, key=lambda li: (li.startswith("from"), li))
+        for group in (standard, third_party)
+    ]
+    return "\n".join(ordered[0]) + "\n\n" + "\n".join(ordered[1]) + "\n"
+
+
+def _namespace(variant: Variant, functions: str) -> str:
+    """Return code for the problem parameters, with what ``functions`` use of each."""
+    lines = ["SimpleNamespace("]
+    for name, value in variant.problem:
+        lines.append(f"    {name}={_value_code(value, functions)},")
+    return "\n".join([*lines, ")"])
+
+
+def _value_code(value: Any, functions: str) -> str:
+    if isinstance(value, DType):
+        used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)]
+        fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
+        return f"SimpleNamespace({fields})"
+    if isinstance(value, Expression):
+        names = ", ".join(value.names)
+        return f"SimpleNamespace(evaluate=lambda {names}: {value.numpy_code()})"
+    if isinstance(value, Program):
+        return repr(str(value))
+    if isinstance(value, str):
+        return repr(str(value))
+    return repr(value)
+
+
+def _plain_code(value: Any) -> str:
+    if isinstance(value, np.dtype):
+        return f'np.dtype("{value.name}")'
+    if isinstance(value, float) and not np.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _self_check(variant: Variant) -> str:
+    template, problem = variant.template, variant.problem
+    sizes = _check_sizes(template, problem)
+    lines = [
+        "def self_check():",
+        '    """Run the kernel on random numbers and compare it with the reference."""',
+        "    ti.init(arch=ti.cpu)",
+        "    rng = np.random.default_rng()",
+        f"    sizes = {sizes!r}",
+        "    values = {",
+    ]
+    for argument in variant.arguments:
+        lines.append(f'        "{argument.name}": {_random_code(argument, sizes)},')
+    lines += ["    }", "    values.update(inputs(p, sizes, rng))"]
+    lines.append("    expected = reference(p, *values.values())")
+    outputs = [a for a in variant.arguments if isinstance(a, Array) and a.written]
+    if len(outputs) == 1:
+        lines.append("    expected = (expected,)")
+    names = ", ".join(f'"{a.name}"' for a in outputs)
+    lines.append(f"    expected = dict(zip([{names}], expected))")
+    lines.append("    allowed = tolerance(p, values, expected)")
+    passed = []
+    for argument in variant.arguments:
+        if isinstance(argument, Array) and argument.storage == "field":
+            name, dtype = argument.name, argument.dtype.taichi
+            lines.append(f'    {name} = ti.field({dtype}, values["{name}"].shape)')
+            lines.append(f'    {name}.from_numpy(values["{name}"])')
+            passed.append(name)
+        else:
+            lines.append(f'    {argument.name} = values["{argument.name}"]')
+            if isinstance(argument, Array) and argument.written:
+                lines[-1] += ".copy()"
+            passed.append(argument.name)
+    for array in variant.workspace:
+        shape = concrete_shape(array, sizes)
+        lines.append(f"    {array.name} = ti.ndarray({array.dtype.taichi}, {shape!r})")
+        passed.append(array.name)
+    lines.append(f"    {_function_name(variant)}({', '.join(passed)})")
+    for argument in outputs:
+        name = argument.name
+        got = f"{name}.to_numpy()" if argument.storage == "field" else name
+        lines.append(
+            f'    worst = worst_error({got}, expected["{name}"], allowed["{name}"])\n'
+            f'    print(f"{name}: worst error is {{worst:.1%}} of what is allowed")\n'
+            "    assert worst <= 1"
+        )
+    return "\n".join(lines)
+
+
+def _function_name(variant: Variant) -> str:
+    return variant.template.name
+
+
+def _check_sizes(template: Template, problem: Any) -> dict[str, int]:
+    """Return sizes for the self-check: the middle one of those that verification tries."""
+    wanted = template.sizes(problem)
+    found = {}
+    for symbol in template.size_symbols(problem):
+        options = sorted(wanted.get(symbol, (17,)))
+        found[symbol] = options[len(options) // 2]
+    return found
+
+
+def _random_code(argument: Any, sizes: dict[str, int]) -> str:
+    dtype = argument.dtype
+    shape = concrete_shape(argument, sizes) if isinstance(argument, Array) else ()
+    if not isinstance(argument, Array):
+        if dtype.is_float:
+            return "float(rng.uniform(-1, 1))"
+        return f"int(rng.integers({-5 if dtype.is_signed else 0}, 6))"
+    if dtype.is_float:
+        return f'rng.uniform(-1, 1, {shape!r}).astype("{dtype.numpy.name}")'
+    low = -5 if dtype.is_signed else 0
+    return f'rng.integers({low}, 6, {shape!r}).astype("{dtype.numpy.name}")'

@@ -1,0 +1,150 @@
+"""Kernels from a text in hand, without a template folder."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import create_model
+
+from tikgen import taichi_bridge as bridge
+from tikgen.arguments import Argument, Array, Opaque, Role, Scalar
+from tikgen.builder import kernel_of
+from tikgen.dtypes import DType
+from tikgen.errors import ExpressionError, ParameterError, RenderError
+from tikgen.expression import Expression
+from tikgen.kernel import Kernel
+from tikgen.parameters import (
+    RESERVED,
+    Identifier,
+    ParameterModel,
+    ProblemModel,
+    ScheduleModel,
+    make_model,
+)
+from tikgen.render import Variant, render_variant
+from tikgen.template import BUILTIN_FOLDER, Template
+
+NAME = "one_off"
+
+
+class OneOff(Template):
+    """A kernel from a string."""
+
+    def __init__(self, text: str, problem: type[ParameterModel]) -> None:
+        self.folder = BUILTIN_FOLDER / NAME
+        self.name = NAME
+        self.text = text
+        self.Problem = problem  # type: ignore[assignment, misc]
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Return a SHA-256 over the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def arguments(self, p: Any) -> tuple[Argument, ...]:
+        """Return nothing: the arguments are read off the rendered kernel."""
+        return ()
+
+    def context(self, p: Any, s: Any) -> Mapping[str, Any]:
+        """Return every parameter under its own name."""
+        return dict(p)
+
+
+def from_string(text: str, /, **params: Any) -> Kernel:
+    """Return the kernel that a Jinja2 text renders to.
+
+    The text is a Python module that defines one ``@ti.kernel``; it may use ``#%`` statements
+    and the shared macros as any template does. Its arguments are checked as far as their
+    annotations tell; those that the kernel only reads may be read-only.
+
+    Args:
+        text: the template.
+        params: values for its names: numbers, bools, dtypes, identifiers, expressions, or
+            tuples of these.
+
+    Raises:
+        ParameterError: if a value is something else, and so could carry code.
+        RenderError: if the text is malformed or uses a name that is not given.
+        KernelCompileError: if it defines no kernel, or several.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise RenderError(NAME, f"takes a non-empty text; got {type(text).__name__}")
+    values = {name: _safe(name, value) for name, value in params.items()}
+    for name in values:
+        if name in RESERVED | {"p", "s", "arguments", "workspace"}:
+            raise ParameterError(NAME, {name: "is a reserved name"})
+    fields = {name: (_annotation(value), value) for name, value in values.items()}
+    model = create_model("Problem", __base__=ProblemModel, **fields)  # type: ignore[call-overload]
+    template = OneOff(text, model)
+    problem = make_model(model, values, NAME)
+    source = render_variant(Variant(template, problem, ScheduleModel()))
+    return kernel_of(source, _arguments_of)
+
+
+def _safe(name: str, value: Any) -> Any:
+    """Return ``value`` as one of the kinds that may reach generated code."""
+    if value is None or isinstance(value, bool | int | float | DType | Expression):
+        return value
+    if isinstance(value, tuple | list):
+        return tuple(_safe(name, v) for v in value)
+    for parse in (DType.parse, Identifier.parse, Expression.parse):
+        with contextlib.suppress(ValueError, TypeError, ExpressionError):
+            return parse(value)
+    raise ParameterError(
+        NAME,
+        {
+            name: "takes a number, a dtype, an identifier, an expression, or a tuple of these; "
+            f"got {value!r}"
+        },
+    )
+
+
+def _annotation(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple[tuple(_annotation(v) for v in value)]  # type: ignore[misc]
+    return type(value)
+
+
+def _arguments_of(kernel: Any, text: str) -> tuple[Argument, ...]:
+    """Return the arguments that the annotations of a ``ti.kernel`` declare."""
+    read_only = _only_read(text, kernel.__name__)
+    found: list[Argument] = []
+    for name, kind, dtype, ndim in bridge.kernel_arguments(kernel):
+        if kind == "scalar" and dtype in DType.__members__:
+            found.append(Scalar(name, DType(dtype)))
+        elif kind == "array" and dtype in DType.__members__ and ndim:
+            shape = tuple(f"{name}_{axis}" for axis in range(ndim))
+            role: Role = "in" if name in read_only else "inout"
+            found.append(Array(name, DType(dtype), shape, role=role, covered=False, inplace=True))
+        else:
+            found.append(Opaque(name))
+    return tuple(found)
+
+
+def _only_read(text: str, function: str) -> set[str]:
+    """Return the arguments of which the kernel does nothing but load elements or the shape."""
+    definition = next(
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    )
+    names = {argument.arg for argument in definition.args.args}
+    harmless: set[ast.Name] = set()
+    atomic: set[str] = set()
+    for node in ast.walk(definition):
+        loads = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+        if loads or (isinstance(node, ast.Attribute) and node.attr == "shape"):
+            assert isinstance(node, ast.Subscript | ast.Attribute)
+            if isinstance(node.value, ast.Name):
+                harmless.add(node.value)
+        elif isinstance(node, ast.Call):  # Functions such as ti.atomic_add write to x[i].
+            for argument in node.args:
+                inner = argument.value if isinstance(argument, ast.Subscript) else argument
+                atomic |= {inner.id} if isinstance(inner, ast.Name) else set()
+    used = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and n not in harmless}
+    return names - used - atomic

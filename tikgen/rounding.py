@@ -1,0 +1,282 @@
+"""Running error analysis: how far generated code may be from exact arithmetic, element by element.
+
+Every value travels with a bound on its absolute error; each operation adds what it passes on and
+what it rounds itself (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.dtypes import DType
+from tikgen.expression_tree import COMPARISONS, CONSTANTS, Node
+
+NDArray = npt.NDArray[Any]
+
+# Rounding of each operation, (relative, absolute) in units of eps: the worst that was measured
+# on cpu and vulkan, less than doubled. Vulkan's logarithms and hyperbolic tangents are accurate
+# absolutely, not relatively; exp and pow lose more, see below.
+COST = {
+    "+": (1, 0),
+    "-": (1, 0),
+    "*": (1, 0),
+    "/": (3, 0),
+    "sqrt": (2, 0),
+    "sin": (4, 1),
+    "cos": (4, 1),
+    "tan": (8, 1),
+    "asin": (4, 4),
+    "acos": (4, 4),
+    "atan2": (4, 4),
+    "tanh": (4, 2),
+    "exp": (4, 0),
+    "log": (4, 4),
+}
+# Vulkan computes these in f32 by polynomials that are off by up to 4e-4.
+COST_F32 = {"asin": (4, 5000), "acos": (4, 5000), "atan2": (4, 64)}
+
+_MONOTONE = {
+    "sqrt": np.sqrt,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "tanh": np.tanh,
+    "exp": np.exp,
+    "log": np.log,
+}
+_STEPS = {"floor": np.floor, "ceil": np.ceil, "round": np.rint, "sign": np.sign}
+_ORDER: dict[str, Callable[[Any, Any], Any]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+class Bounded(NamedTuple):
+    """Values with their absolute errors; truth values with whether they are open."""
+
+    value: NDArray
+    error: NDArray
+
+    def spread(self, shape: tuple[int, ...]) -> Bounded:
+        """Return both broadcast to ``shape``."""
+        return Bounded(*(np.array(np.broadcast_to(part, shape)) for part in self))
+
+
+def exact(value: NDArray, dtype: DType) -> Bounded:
+    """Return values that carry no error, in wide precision."""
+    wide = np.asarray(value).astype(dtype.wide)
+    return Bounded(wide, np.zeros_like(wide))
+
+
+def bound(node: Node, values: Mapping[str, Bounded], dtype: DType) -> Bounded:
+    """Return the value of the tree in wide precision and its error when computed in ``dtype``."""
+    if not dtype.is_float:
+        zero = np.zeros((), dtype.wide)
+        return Bounded(zero, zero)
+    with np.errstate(all="ignore"):
+        return _Analysis(values, dtype).of(node)
+
+
+class _Analysis:
+    """Walks a tree; every method takes and returns :class:`Bounded` values."""
+
+    def __init__(self, values: Mapping[str, Bounded], dtype: DType) -> None:
+        self._values = values
+        self._dtype = dtype
+        self._highest = np.finfo(dtype.numpy).max.astype(dtype.wide)
+        self._cost = COST | (COST_F32 if dtype is DType.f32 else {})
+
+    def of(self, node: Node) -> Bounded:
+        """Return value and error of a tree."""
+        op = node.op
+        if op == "name":
+            return self._values[str(node.value)]
+        if op in ("number", "constant"):
+            return self._literal(CONSTANTS[str(node.value)] if op == "constant" else node.value)
+        args = [self.of(arg) for arg in node.args]
+        if op in COMPARISONS:
+            return _compare(op, *args)
+        if op in ("and", "or", "not", "cast", "isnan"):
+            return self._logic(op, args)
+        if op == "where":
+            return _where(*args)
+        if op == "**" and node.whole_exponent is not None:
+            return self._whole_power(args[0], node.whole_exponent)
+        if op in _MONOTONE:
+            extra = 2 * np.abs(args[0].value) if op == "exp" else 0
+            return self._monotone(op, _MONOTONE[op], args[0], extra)
+        if op in _STEPS:
+            return _steps(_STEPS[op], args[0])
+        methods: dict[str, Callable[..., Bounded]] = {
+            "neg": lambda a: Bounded(-a.value, a.error),
+            "abs": lambda a: Bounded(np.abs(a.value), a.error),
+            "+": self._sum,
+            "-": self._difference,
+            "*": self._product,
+            "/": self._quotient,
+            "//": self._floor_quotient,
+            "%": self._remainder,
+            "**": self._power,
+            "min": lambda a, b: _extremum(np.fmin, a, b),
+            "max": lambda a, b: _extremum(np.fmax, b, a),
+            "sin": lambda a: self._wave("sin", np.sin, a),
+            "cos": lambda a: self._wave("cos", np.cos, a),
+            "tan": self._tan,
+            "atan2": self._atan2,
+        }
+        return methods[op](*args)
+
+    def _literal(self, value: Any) -> Bounded:
+        wide = self._dtype.wide.type(value)
+        stored = self._dtype.numpy.type(value).astype(self._dtype.wide)
+        return Bounded(np.asarray(wide), np.asarray(abs(stored - wide)))
+
+    def _round(self, op: str, value: NDArray, passed_on: NDArray, relative: Any = 0) -> Bounded:
+        """Return ``value`` with the error passed on to it and that of its own rounding."""
+        own, absolute = self._cost[op]
+        rounding = self._dtype.eps * ((own + relative) * np.abs(value) + absolute)
+        certain_zero = (value == 0) & (passed_on == 0) & (absolute == 0)
+        error = passed_on + np.where(certain_zero, 0, rounding + self._dtype.tiny)
+        # Infinities and NaN that follow from exact values are certain; what may overflow is not.
+        error = np.where(np.isnan(error) | (np.abs(value) + error > self._highest), np.inf, error)
+        return Bounded(value, np.where(np.isfinite(value) | (passed_on != 0), error, 0))
+
+    def _sum(self, a: Bounded, b: Bounded) -> Bounded:
+        return self._round("+", a.value + b.value, a.error + b.error)
+
+    def _difference(self, a: Bounded, b: Bounded) -> Bounded:
+        return self._round("-", a.value - b.value, a.error + b.error)
+
+    def _product(self, a: Bounded, b: Bounded) -> Bounded:
+        passed_on = _scaled(a.error, np.abs(b.value) + b.error) + _scaled(b.error, np.abs(a.value))
+        return self._round("*", a.value * b.value, passed_on)
+
+    def _quotient(self, a: Bounded, b: Bounded) -> Bounded:
+        value = a.value / b.value
+        least = np.abs(b.value) - b.error
+        passed_on = (a.error + _scaled(b.error, np.abs(value))) / least
+        passed_on = np.where((a.error == 0) & (b.error == 0), 0, passed_on)
+        return self._round("/", value, np.where((least <= 0) & (b.error > 0), np.inf, passed_on))
+
+    def _floor_quotient(self, a: Bounded, b: Bounded) -> Bounded:
+        return _steps(np.floor, self._quotient(a, b))
+
+    def _remainder(self, a: Bounded, b: Bounded) -> Bounded:
+        quotient = self._floor_quotient(a, b)
+        return self._difference(a, self._product(b, quotient))
+
+    def _whole_power(self, a: Bounded, exponent: int) -> Bounded:
+        value = a.value**exponent
+        if exponent == 0:
+            return Bounded(value, np.zeros_like(value))
+        near, far = np.abs(a.value) - a.error, np.abs(a.value) + a.error
+        passed_on = np.maximum(_gap(far**exponent, np.abs(value)), _gap(near**exponent, value))
+        if exponent < 0:
+            passed_on = np.where((near <= 0) & (a.error > 0), np.inf, passed_on)
+        passed_on = np.where(a.error == 0, 0, passed_on)
+        return self._round("*", value, passed_on, relative=abs(exponent) + 2)
+
+    def _power(self, a: Bounded, b: Bounded) -> Bounded:
+        """Return a ** b as exp2(b * log2(a)), which needs a positive base."""
+        value = a.value**b.value
+        corners = [
+            _gap((a.value + s * a.error) ** (b.value + t * b.error), value)
+            for s in (-1, 1)
+            for t in (-1, 1)
+        ]
+        passed_on = np.where((a.error == 0) & (b.error == 0), 0, np.maximum.reduce(corners))
+        passed_on = np.where(a.value - a.error > 0, passed_on, np.inf)
+        magnitude = np.abs(b.value * np.log(np.abs(a.value)))
+        return self._round("exp", value, passed_on, 4 + 4 * np.abs(b.value) + 4 * magnitude)
+
+    def _monotone(self, op: str, function: Any, a: Bounded, extra: Any) -> Bounded:
+        value = function(a.value)
+        spread = np.maximum(
+            _gap(function(a.value + a.error), value), _gap(function(a.value - a.error), value)
+        )
+        return self._round(op, value, np.where(a.error == 0, 0, spread), extra)
+
+    def _wave(self, op: str, function: Any, a: Bounded) -> Bounded:
+        return self._round(op, function(a.value), np.minimum(a.error, 2))
+
+    def _tan(self, a: Bounded) -> Bounded:
+        to_pole = np.abs(np.cos(a.value)) - a.error
+        passed_on = np.where(to_pole > 0, a.error / to_pole**2, np.inf)
+        value = np.tan(a.value)
+        # Computed as sin / cos, whose divisor is off absolutely.
+        return self._round("tan", value, np.where(a.error == 0, 0, passed_on), 2 * np.abs(value))
+
+    def _atan2(self, y: Bounded, x: Bounded) -> Bounded:
+        total = y.error + x.error
+        radius = np.hypot(y.value, x.value) - total
+        at_cut = (np.abs(y.value) <= y.error) & (y.error > 0) & (x.value - x.error < 0)
+        turned = np.where((radius > 0) & ~at_cut, total / radius, 2 * np.pi)
+        passed_on = np.where((y.value == 0) & (x.value == 0), np.inf, turned)
+        return self._round("atan2", np.arctan2(y.value, x.value), passed_on)
+
+    def _logic(self, op: str, args: list[Bounded]) -> Bounded:
+        a = args[0]
+        if op == "not":
+            return Bounded(~a.value, a.error)
+        if op == "cast":
+            return Bounded(a.value.astype(self._dtype.wide), a.error.astype(self._dtype.wide))
+        if op == "isnan":
+            return Bounded(np.isnan(a.value), ~np.isfinite(a.error))
+        b = args[1]
+        if op == "or":  # By De Morgan's law.
+            either = self._logic("and", [Bounded(~a.value, a.error), Bounded(~b.value, b.error)])
+            return Bounded(~either.value, either.error)
+        both = (a.error & (b.value | b.error)) | (b.error & (a.value | a.error))
+        return Bounded(a.value & b.value, both)
+
+
+def _compare(op: str, a: Bounded, b: Bounded) -> Bounded:
+    error = a.error + b.error
+    # With fast math, NaN is not unequal to itself.
+    is_open = (np.abs(a.value - b.value) <= error) & (error > 0) | ~np.isfinite(error)
+    if op == "!=":
+        is_open = is_open | np.isnan(a.value) | np.isnan(b.value)
+    return Bounded(_ORDER[op](a.value, b.value), is_open)
+
+
+def _where(condition: Bounded, a: Bounded, b: Bounded) -> Bounded:
+    value = np.where(condition.value, a.value, b.value)
+    error = np.where(condition.value, a.error, b.error)
+    either = _gap(a.value, b.value) + np.maximum(a.error, b.error)
+    return Bounded(value, np.where(condition.error, either, error))
+
+
+def _steps(function: Any, a: Bounded) -> Bounded:
+    value = function(a.value)
+    jump = np.maximum(
+        _gap(function(a.value + a.error), value), _gap(function(a.value - a.error), value)
+    )
+    # With fast math, the sign of NaN is 0.
+    open_nan = np.isnan(value) & (function is np.sign)
+    return Bounded(value, np.where(open_nan, np.inf, np.where(a.error == 0, 0, jump)))
+
+
+def _extremum(function: Any, low: Bounded, high: Bounded) -> Bounded:
+    error = np.maximum(low.error, high.error)
+    apart = np.abs(low.value - high.value) > low.error + high.error
+    value = function(low.value, high.value)
+    chosen = np.where(value == low.value, low.error, high.error)
+    return Bounded(value, np.where(apart, chosen, error))
+
+
+def _gap(one: NDArray, other: NDArray) -> NDArray:
+    """Return the distance between two values: 0 if they are equal, infinite if one is NaN."""
+    gap = np.abs(one - other)
+    return np.where(one == other, 0, np.where(np.isnan(gap), np.inf, gap))
+
+
+def _scaled(error: NDArray, factor: NDArray) -> NDArray:
+    """Return error times factor, where no error stays none whatever the factor."""
+    return np.where(error == 0, 0, error * factor)

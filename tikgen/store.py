@@ -1,0 +1,240 @@
+"""The content-addressed store: JSON documents on disk, by kind and key.
+
+An entry is the file ``<folder>/<kind>/<first two characters>/<key>.json`` and carries the SHA-256
+of its document. Entries are replaced in one step, so that a reader sees the old or the new one.
+Whatever is wrong with the disk, a caller is never stopped: an entry that cannot be trusted reads as
+absent, and one that cannot be written is kept in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import filelock
+import platformdirs
+
+from tikgen.errors import StoreError, StoreWarning
+
+ENVIRONMENT_VARIABLE = "TIKGEN_CACHE_DIR"
+
+Document = dict[str, Any]
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_LOCK_SECONDS = 60
+# A temporary file of this age belongs to a process that died while writing.
+_ABANDONED_SECONDS = 3600
+
+_warned: set[tuple[Path, str]] = set()
+_default: Store | None = None
+
+
+class Store:
+    """Keeps documents in a folder; made by the first write, shared by any number of processes."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder).expanduser()
+        # Holds, as JSON, what the disk did not take; newer than what the disk has.
+        self._memory: dict[tuple[str, str], str] = {}
+
+    def read(self, kind: str, key: str) -> Document | None:
+        """Return the document under ``key``, or None if there is none that can be trusted.
+
+        Raises:
+            StoreError: if ``kind`` or ``key`` is not a plain name.
+        """
+        path = self._path(kind, key)
+        if (kind, key) in self._memory:
+            return _document(self._memory[kind, key])
+        try:
+            return _document(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn_of_disk(error)
+        except (ValueError, RecursionError) as error:
+            self._warn("damaged", f"{path} was changed or cut off ({error}); it will be made anew")
+        return None
+
+    def write(self, kind: str, key: str, document: Document) -> None:
+        """Put ``document`` under ``key``, in place of any other.
+
+        Raises:
+            StoreError: if ``kind`` or ``key`` is not a plain name, or ``document`` is not JSON.
+        """
+        path = self._path(kind, key)
+        text = _entry(kind, key, document)
+        try:
+            _replace(path, text)
+        except OSError as error:
+            self._warn_of_disk(error)
+            self._memory[kind, key] = text
+        else:
+            self._memory.pop((kind, key), None)
+
+    def update(
+        self, kind: str, key: str, change: Callable[[Document | None], Document]
+    ) -> Document:
+        """Replace the document under ``key`` by ``change`` of it, alone among all processes.
+
+        Returns what was written.
+
+        Raises:
+            StoreError: as :meth:`write` does.
+        """
+        self._path(kind, key)
+        lock = self._lock()
+        try:
+            document = change(self.read(kind, key))
+            self.write(kind, key, document)
+        finally:
+            lock.release()
+        return document
+
+    def keys(self, kind: str) -> tuple[str, ...]:
+        """Return the keys of all entries of ``kind``, sorted."""
+        _check_name("kind", kind)
+        on_disk = {path.stem for path in self._files(kind)}
+        return tuple(sorted(on_disk | {key for k, key in self._memory if k == kind}))
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Return (number of entries, bytes on disk) for each kind that has entries."""
+        found = {}
+        for kind in self._kinds():
+            count = len(self.keys(kind))
+            if count:
+                found[kind] = (count, sum(_size(path) for path in self._files(kind)))
+        return found
+
+    def clear(self, kind: str | None = None) -> int:
+        """Remove the entries of ``kind``, or all entries; return how many there were."""
+        kinds = self._kinds() if kind is None else (kind,)
+        before = sum(len(self.keys(k)) for k in kinds)
+        if not before:
+            return 0
+        lock = self._lock()
+        try:
+            for name in kinds:
+                for path in (*self._files(name), *self._abandoned(name)):
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            self._warn_of_disk(error)
+        finally:
+            lock.release()
+        for known in [k for k in self._memory if k[0] in kinds]:
+            del self._memory[known]
+        return before - sum(len(self.keys(k)) for k in kinds)
+
+    def _path(self, kind: str, key: str) -> Path:
+        _check_name("kind", kind)
+        _check_name("key", key)
+        return self.folder / kind / key[:2] / f"{key}.json"
+
+    def _kinds(self) -> tuple[str, ...]:
+        found = {kind for kind, _ in self._memory}
+        try:
+            found |= {p.name for p in self.folder.iterdir() if _NAME.fullmatch(p.name)}
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._warn_of_disk(error)
+        return tuple(sorted(found))
+
+    def _files(self, kind: str) -> Iterator[Path]:
+        """Yield the files that hold the entries of ``kind``."""
+        yield from (p for p in self.folder.glob(f"{kind}/*/*.json") if _NAME.fullmatch(p.stem))
+
+    def _abandoned(self, kind: str) -> Iterator[Path]:
+        for path in self.folder.glob(f"{kind}/*/.*.tmp"):
+            if path.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                yield path
+
+    def _lock(self) -> filelock.BaseFileLock:
+        """Return the lock of the folder, held where the disk lets it be."""
+        lock = filelock.FileLock(self.folder / ".lock", timeout=_LOCK_SECONDS)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except (OSError, NotImplementedError) as error:
+            self._warn_of_disk(error)
+        return lock
+
+    def _warn_of_disk(self, error: Exception) -> None:
+        self._warn("disk", f"cannot be used ({error}); results are kept in memory meanwhile")
+
+    def _warn(self, trouble: str, message: str) -> None:
+        """Warn once a process of each kind of trouble."""
+        if (self.folder, trouble) not in _warned:
+            _warned.add((self.folder, trouble))
+            warnings.warn(f"Store {self.folder}: {message}", StoreWarning, stacklevel=3)
+
+    def __repr__(self) -> str:
+        return f"<Store {self.folder}>"
+
+
+def default_store() -> Store:
+    """Return the store in the folder that TIKGEN_CACHE_DIR names, else in the user's cache."""
+    global _default
+    chosen = os.environ.get(ENVIRONMENT_VARIABLE) or platformdirs.user_cache_dir("tikgen")
+    folder = Path(chosen).expanduser()
+    if _default is None or _default.folder != folder:
+        _default = Store(folder)
+    return _default
+
+
+def _check_name(what: str, name: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise StoreError(
+            f"{name!r} cannot be a {what} of the store: it takes 1 to 128 letters, digits, "
+            "'.', '_' and '-', and does not begin with a dot."
+        )
+
+
+def _entry(kind: str, key: str, document: Document) -> str:
+    """Return the text of the file that holds ``document``."""
+    try:
+        return json.dumps({"sha256": _checksum(document), "document": document}, sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"The document {kind}/{key} is not JSON: {error}.") from None
+
+
+def _document(text: str) -> Document:
+    """Return the document that ``text`` holds, or raise ValueError."""
+    entry = json.loads(text)
+    if not isinstance(entry, dict) or not isinstance(entry.get("document"), dict):
+        raise ValueError("no document in it")
+    document: Document = entry["document"]
+    if entry.get("sha256") != _checksum(document):
+        raise ValueError("its checksum does not match")
+    return document
+
+
+def _checksum(document: Document) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
