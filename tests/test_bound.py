@@ -37,8 +37,10 @@ def made(storage: str, values: np.ndarray) -> Any:
 
 def seen(array: Any) -> np.ndarray:
     ti.sync()
-    return array.copy() if isinstance(array, np.ndarray) else np.asarray(
-        array.to_numpy() if hasattr(array, "to_numpy") else array.numpy()
+    return (
+        array.copy()
+        if isinstance(array, np.ndarray)
+        else np.asarray(array.to_numpy() if hasattr(array, "to_numpy") else array.numpy())
     )
 
 
@@ -73,9 +75,7 @@ def test_scalars_can_be_reset_and_arrays_rebound(
     np.testing.assert_allclose(seen(y_out), kernel.reference(x, poison, -2), atol=1e-4)
 
 
-def test_it_launches_over_a_cached_context(
-    kernel: tikgen.Kernel, rng: np.random.Generator
-) -> None:
+def test_it_launches_over_a_cached_context(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
     x = made("ndarray", rng.random(SHAPE, dtype=np.float32))
     y = made("ndarray", np.zeros(SHAPE, np.float32))
     assert "cached context" in repr(kernel.bind(x, y, 1.0))

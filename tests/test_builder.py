@@ -45,7 +45,7 @@ def test_schedules_are_flat_or_a_dict_but_not_both() -> None:
         tikgen.build("stencil", unroll=4, schedule={"unroll": 4})
     with pytest.raises(ParameterError, match="'schedule' takes 'auto' or a dict; got 'fastest'"):
         tikgen.build("stencil", schedule="fastest")
-    with pytest.raises(ParameterError, match="'unrol' is unknown. Did you mean 'unroll'"):
+    with pytest.raises(ParameterError, match=r"'unrol' is unknown\. Did you mean 'unroll'"):
         tikgen.build("stencil", schedule={"unrol": 4})
     with pytest.raises(ParameterError, match="'unroll' must be 1 where loop='points'"):
         tikgen.build("stencil", schedule={"loop": "points", "unroll": 4})

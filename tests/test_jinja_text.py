@@ -81,7 +81,9 @@ def test_marks_trace_every_line_to_its_template_line() -> None:
 
 
 def test_statements_continue_while_brackets_are_open_and_strings_hide_brackets() -> None:
-    text, _ = rendered("#% for a in [\n    1,\n    2\n]\n{{ a }}\n#% endfor\n#% set b = '('\n{{ b }}\n")
+    text, _ = rendered(
+        "#% for a in [\n    1,\n    2\n]\n{{ a }}\n#% endfor\n#% set b = '('\n{{ b }}\n"
+    )
     assert text == "1\n2\n(\n"
 
 

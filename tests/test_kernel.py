@@ -130,7 +130,7 @@ def test_integer_scalars_must_fit(ti_arch: str) -> None:
     kernel = tikgen.build("stencil", dim=1, dtype="i32", update=True)
     x, y = np.arange(5, dtype=np.int32), np.zeros(5, np.int32)
     kernel(x, y, np.int64(3))
-    with pytest.raises(ArgumentError, match="got the float 1.5"):
+    with pytest.raises(ArgumentError, match=r"got the float 1\.5"):
         kernel(x, y, 1.5)
     with pytest.raises(ArgumentError, match="from -2147483648 to 2147483647; got 4294967296"):
         kernel(x, y, 2**32)
@@ -186,7 +186,7 @@ def test_a_compile_error_shows_rendered_line_template_line_and_parameters(ti_arc
 def test_an_arch_that_lacks_a_feature_is_refused(ti_arch: str, tmp_path: Any) -> None:
     from test_render import CODE, folder_with
 
-    code = CODE + '\n    def unsupported(self, p, arch):\n        return f"needs magic; not {arch}"\n'
+    code = CODE + '\n    def unsupported(self, p, arch):\n        return "it needs magic"\n'
     template = tikgen.load_template(folder_with(tmp_path, code=code, name="magic"))
-    with pytest.raises(UnsupportedOnArch, match=f"magic is not supported on {ti_arch}: needs magic"):
+    with pytest.raises(UnsupportedOnArch, match=f"not supported on {ti_arch}: it needs magic"):
         tikgen.build(template)

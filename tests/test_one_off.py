@@ -70,7 +70,7 @@ def test_names_that_are_not_given_are_reported() -> None:
 
 
 def test_a_text_must_define_one_kernel() -> None:
-    with pytest.raises(KernelCompileError, match="must define one @ti.kernel.*it defines none"):
+    with pytest.raises(KernelCompileError, match=r"must define one @ti.kernel.*it defines none"):
         tikgen.from_string("a = 1\n")
 
 

@@ -67,7 +67,7 @@ def test_a_missing_parameter_says_what_it_is() -> None:
 
 
 def test_unknown_parameters_offer_near_names() -> None:
-    with pytest.raises(ParameterError, match="'ordr' is unknown. Did you mean 'order'") as caught:
+    with pytest.raises(ParameterError, match=r"'ordr' is unknown\. Did you mean 'order'") as caught:
         tikgen.build("stencil", ordr=2)
     assert caught.value.parameter == "ordr"
 

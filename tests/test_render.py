@@ -88,7 +88,7 @@ def test_no_bare_float_literal_is_ever_rendered() -> None:
 
 
 def test_unknown_templates_offer_near_names() -> None:
-    with pytest.raises(UnknownTemplate, match="no template 'stencl'. Did you mean 'stencil'"):
+    with pytest.raises(UnknownTemplate, match=r"no template 'stencl'\. Did you mean 'stencil'"):
         tikgen.render("stencl")
 
 

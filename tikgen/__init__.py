@@ -6,6 +6,7 @@ from tikgen.builder import build, clear, render
 from tikgen.catalogue import add_template_path, list_templates, load_template
 from tikgen.describe import describe
 from tikgen.dtypes import DType
+from tikgen.elementwise import elementwise
 from tikgen.errors import TikgenError
 from tikgen.expression import Expression, Program
 from tikgen.kernel import Kernel
@@ -37,6 +38,7 @@ __all__ = [
     "build",
     "clear",
     "describe",
+    "elementwise",
     "from_string",
     "list_templates",
     "load_template",

@@ -43,7 +43,7 @@ class DemoResult:
     def ok(self) -> bool:
         """Tell whether the result is right up to rounding."""
         limit = self.steps * _WORST_ERROR_OF_A_STEP
-        return max(self.error_to_discrete, self.error_to_numpy) <= limit
+        return self.error_to_discrete <= limit and self.error_to_numpy <= limit
 
 
 @dataclass(frozen=True)
@@ -175,5 +175,8 @@ def _draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult)
         from tikgen.heat_picture import draw
     except ModuleNotFoundError:
         return "No picture: matplotlib is missing; pip install 'tikgen[plot]' brings it."
-    draw(picture, exact, history, result)
+    try:
+        draw(picture, exact, history, result)
+    except OSError as error:
+        return f"No picture: cannot write {picture}: {error.strerror}."
     return f"wrote {picture}"

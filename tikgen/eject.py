@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tikgen.arguments import Array, concrete_shape
-from tikgen.comparison import worst_error
+from tikgen.comparison import perturbed_error, worst_error
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
 from tikgen.expression import Expression, Program
@@ -38,9 +38,13 @@ def eject_text(source: Source) -> str:
     collected = _Collected(template.name)
     for function in (template.reference, template.inputs, template.tolerance, worst_error):
         collected.add(function)
+    programs = [v for _, v in variant.problem if isinstance(v, Program)]
+    if programs or any(isinstance(v, Expression) for _, v in variant.problem):
+        collected.add(perturbed_error)
     functions = "\n\n".join(collected.functions.values())
     parts = [
         source.text.replace("import taichi as ti\n", _imports(collected), 1).rstrip(),
+        *map(_program_function, programs),
         f"p = {_namespace(variant, functions)}",
         *collected.constants.values(),
         functions.rstrip(),
@@ -119,23 +123,59 @@ def _namespace(variant: Variant, functions: str) -> str:
     """Return code for the problem parameters, with what ``functions`` use of each."""
     lines = ["SimpleNamespace("]
     for name, value in variant.problem:
-        lines.append(f"    {name}={_value_code(value, functions)},")
+        lines.append(f"    {name}={_value_code(name, value, functions)},")
     return "\n".join([*lines, ")"])
 
 
-def _value_code(value: Any, functions: str) -> str:
+def _value_code(name: str, value: Any, functions: str) -> str:
     if isinstance(value, DType):
         used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)]
         fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
         return f"SimpleNamespace({fields})"
     if isinstance(value, Expression):
         names = ", ".join(value.names)
-        return f"SimpleNamespace(evaluate=lambda {names}: {value.numpy_code()})"
+        kind = f"np.result_type({names or 'np.float64'}).type("
+        code = re.sub(r"\bdtype\(", kind, value.numpy_code())
+        return (
+            "SimpleNamespace(\n"
+            f"        evaluate=lambda {names}: {code},\n"
+            "        error_bound=lambda values, dtype, errors: perturbed_error(\n"
+            "            p.epilogue.evaluate, values, dtype, errors\n"
+            "        ),\n"
+            "    )".replace("p.epilogue", f"p.{name}")
+        )
     if isinstance(value, Program):
-        return repr(str(value))
+        return (
+            "SimpleNamespace(\n"
+            f"        names={value.names!r},\n"
+            f"        inputs={value.inputs!r},\n"
+            f"        outputs={value.outputs!r},\n"
+            "        evaluate=evaluate,\n"
+            "        error_bound=lambda values, dtype: {\n"
+            "            name: perturbed_error(lambda **v: evaluate(**v)[name], values, dtype)\n"
+            f"            for name in {value.outputs!r}\n"
+            "        },\n"
+            "    )"
+        )
     if isinstance(value, str):
         return repr(str(value))
     return repr(value)
+
+
+def _program_function(program: Program) -> str:
+    """Return a NumPy function that computes what a program computes."""
+    parameters = ", ".join([*program.inputs, "**_"])
+    outputs = ", ".join(f'"{name}": {name}' for name in program.outputs)
+    return "\n".join(
+        [
+            f"def evaluate({parameters}):",
+            f'    """Return the outputs of: {program}."""',
+            f"    dtype = np.result_type({', '.join(program.inputs) or 'np.float64'}).type",
+            '    with np.errstate(all="ignore"):',
+            *(f"        {name} = {e.numpy_code()}" for name, e in program.assignments),
+            f"    return {{{outputs}}}",
+        ]
+    )
 
 
 def _plain_code(value: Any) -> str:
@@ -167,36 +207,26 @@ def _self_check(variant: Variant) -> str:
     names = ", ".join(f'"{a.name}"' for a in outputs)
     lines.append(f"    expected = dict(zip([{names}], expected))")
     lines.append("    allowed = tolerance(p, values, expected)")
-    passed = []
+    lines.append(
+        "    passed = {name: np.copy(v) if np.ndim(v) else v for name, v in values.items()}"
+    )
     for argument in variant.arguments:
         if isinstance(argument, Array) and argument.storage == "field":
-            name, dtype = argument.name, argument.dtype.taichi
-            lines.append(f'    {name} = ti.field({dtype}, values["{name}"].shape)')
-            lines.append(f'    {name}.from_numpy(values["{name}"])')
-            passed.append(name)
-        else:
-            lines.append(f'    {argument.name} = values["{argument.name}"]')
-            if isinstance(argument, Array) and argument.written:
-                lines[-1] += ".copy()"
-            passed.append(argument.name)
-    for array in variant.workspace:
-        shape = concrete_shape(array, sizes)
-        lines.append(f"    {array.name} = ti.ndarray({array.dtype.taichi}, {shape!r})")
-        passed.append(array.name)
-    lines.append(f"    {_function_name(variant)}({', '.join(passed)})")
-    for argument in outputs:
-        name = argument.name
-        got = f"{name}.to_numpy()" if argument.storage == "field" else name
-        lines.append(
-            f'    worst = worst_error({got}, expected["{name}"], allowed["{name}"])\n'
-            f'    print(f"{name}: worst error is {{worst:.1%}} of what is allowed")\n'
-            "    assert worst <= 1"
-        )
+            place, dtype = f'passed["{argument.name}"]', argument.dtype.taichi
+            lines.append(f"    {place} = ti.field({dtype}, {place}.shape)")
+            lines.append(f'    {place}.from_numpy(values["{argument.name}"])')
+    scratch = [
+        f", ti.ndarray({array.dtype.taichi}, {concrete_shape(array, sizes)!r})"
+        for array in variant.workspace
+    ]
+    lines.append(f"    {variant.template.name}(*passed.values(){''.join(scratch)})")
+    lines.append("    for name in expected:")
+    is_field = any(isinstance(a, Array) and a.storage == "field" for a in outputs)
+    lines.append(f"        actual = passed[name]{'.to_numpy()' if is_field else ''}")
+    lines.append("        worst = worst_error(actual, expected[name], allowed[name])")
+    lines.append('        print(f"{name}: worst error is {worst:.1%} of what is allowed")')
+    lines.append("        assert worst <= 1")
     return "\n".join(lines)
-
-
-def _function_name(variant: Variant) -> str:
-    return variant.template.name
 
 
 def _check_sizes(template: Template, problem: Any) -> dict[str, int]:

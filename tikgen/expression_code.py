@@ -145,6 +145,9 @@ class TaichiCode(Code):
         exponent = node.whole_exponent
         if exponent is None:
             return super().call("ti.pow", node)
+        if exponent < 0:  # Vulkan gives NaN for a negative power of 0.
+            power = Node("**", (node.args[0], Node("number", value=-exponent)))
+            return self.piece(Node("/", (Node("number", value=1), power)))
         if self._is_narrow:
             return self._narrowed(f"ti.cast({self.number(node.args[0])}, ti.i32) ** {exponent}")
         return f"{self.inside(node.args[0], _ATOM)} ** {exponent}", _POWER

@@ -21,7 +21,7 @@ LARGEST_EXPONENT = 64
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
 # Names that generated code uses for itself.
 RESERVED = frozenset(
-    {"ti", "np", "dtype", "floor_divide", "remainder", "round_half_even", "sign_of"}
+    {"ti", "np", "dtype", "range", "floor_divide", "remainder", "round_half_even", "sign_of"}
 )
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -152,7 +152,7 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
 
 def _node_problem(node: Node, dtype: DType) -> str | None:
     if dtype.is_float:
-        if node.op == "number" and abs(node.value) > np.finfo(dtype.numpy).max:  # type: ignore[arg-type]
+        if node.op == "number" and abs(node.value) > float(np.finfo(dtype.numpy).max):  # type: ignore[arg-type]
             return f"{node.value!r} does not fit {dtype}"
         return None
     if node.op == "/":

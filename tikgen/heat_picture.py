@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ def draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult) 
     figure = Figure(figsize=(13, 4.1), dpi=140, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 4, width_ratios=(1, 1, 1, 1.35))
-    shown = sorted({0, len(history.steps) // 12, len(history.steps) - 1})
+    shown = sorted({0, len(history.steps) // 4, len(history.steps) - 1})
     for panel, index in zip(axes, shown, strict=False):
         field = history.slices[index]
         image = panel.imshow(
@@ -42,6 +43,7 @@ def draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult) 
         panel.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), xlabel="x")
         panel.tick_params(labelsize=8, colors=_PALE)
         bar = figure.colorbar(image, ax=panel, orientation="horizontal", shrink=0.85, aspect=28)
+        bar.locator = MaxNLocator(4)
         bar.ax.tick_params(labelsize=8, colors=_PALE)
         bar.outline.set_visible(False)
     axes[0].set_ylabel("y, at z = 0.5")
@@ -56,7 +58,7 @@ def draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult) 
 
 
 def _draw_decay(panel: Axes, exact: ExactHeat, history: History) -> None:
-    fine = np.unique(np.linspace(0, history.steps[-1], 60).astype(int))
+    fine = np.unique(np.linspace(0, history.steps[-1], 40).astype(int))
     curves = np.array([exact.norms(int(step)) for step in fine])
     panel.plot(fine, curves[:, 1], color="#f98e09", lw=5, alpha=0.45, label="differential equation")
     panel.plot(fine, curves[:, 0], color="#57106e", lw=1.4, label="difference equation")

@@ -122,7 +122,11 @@ def _lines_at(value: object, indent: int, place: str) -> str:
     """Return the lines of ``value`` at ``indent``, marking those that carry no mark."""
     # A mark alone on a line is dropped later: an empty value leaves no line.
     lines = reindent(str(value), indent).splitlines() or [" " * indent]
-    return "\n".join(li if _MARK.search(li) else f"{li}\x02{place}\x03" for li in lines)
+    # A blank line between others takes no mark, and so stays.
+    return "\n".join(
+        li if _MARK.search(li) or (not li and len(lines) > 1) else f"{li}\x02{place}\x03"
+        for li in lines
+    )
 
 
 def split_marks(rendered: str) -> tuple[str, tuple[str, ...]]:

@@ -123,17 +123,17 @@ def scaffold(name: str, parent: Path) -> Path:
         Identifier.parse(name)
     except ValueError as error:
         raise TemplateError(name, f"{error}; it takes letters, digits and underscores") from None
+    folder = parent / name
+    if folder.exists():
+        raise TemplateError(name, f"{folder} exists already; nothing was changed")
     if name in catalogue.list_templates():
         raise TemplateError(name, "there is a template of that name already")
-    folder = parent / name
     class_name = "".join(word.capitalize() for word in name.split("_")) or name
     try:
         folder.mkdir(parents=True)
         for file, text in ((TEXT_NAME, _TEXT), (CODE_NAME, _CODE)):
             filled = text.replace("NAME", name).replace("CLASS", class_name)
             (folder / file).write_text(filled, encoding="utf-8")
-    except FileExistsError:
-        raise TemplateError(name, f"{folder} exists already; nothing was changed") from None
     except OSError as error:
         raise TemplateError(name, f"cannot write {folder}: {error.strerror}") from None
     return folder

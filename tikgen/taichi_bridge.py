@@ -6,11 +6,17 @@ that its identity tells whether what was made earlier is still alive: it is tikg
 
 from __future__ import annotations
 
+import os
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+if "taichi" not in sys.modules:  # Its greeting would spoil what `tikgen render` prints.
+    os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "False")
+
 import taichi as ti
 from taichi.lang import impl
 from taichi.lang._ndarray import Ndarray, ScalarNdarray

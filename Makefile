@@ -1,0 +1,65 @@
+# Everything a newcomer types. `make demo` and `make test` install what they need into .venv.
+
+IN_RANGE := import sys, ensurepip, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
+CANDIDATES := python3 python3.13 python3.12 python3.11 python3.10
+# The first Python that tikgen runs on; `make PYTHON=/path/to/python test` takes another.
+PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),\
+	$(shell $(python) -c "$(IN_RANGE)" 2>/dev/null && echo $(python))))
+
+VENV := .venv
+IN_VENV := $(VENV)/bin/python
+PYTEST := $(IN_VENV) -m pytest
+ARCHS := cpu vulkan
+EXAMPLES ?= 200
+TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel.py.j2))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test verify bench lint docs clean
+
+help: ## Show what each target does
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in under a minute
+	$(VENV)/bin/tikgen demo
+
+test: $(VENV)/libraries ## Run the tests on cpu, then those that launch kernels on Vulkan too
+	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m "not slow"
+	TIKGEN_TEST_ARCH=vulkan $(PYTEST) -m "arch and not slow"
+
+verify: $(VENV)/libraries ## Run the slow tests, then verify every template (EXAMPLES=200 each)
+	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m slow
+	TIKGEN_TEST_ARCH=vulkan $(PYTEST) -m "arch and slow" || test $$? -eq 5 # 5: there are none
+	@for name in $(TEMPLATES); do \
+		$(VENV)/bin/tikgen verify $$name --max-examples $(EXAMPLES) $(ARCHS:%=--arch %) || exit 1; \
+	done
+
+bench: $(VENV)/benchmarks ## Measure against named peers and write docs/performance.md
+	$(PYTEST) benchmarks --benchmark-columns=median,iqr,rounds
+	$(IN_VENV) benchmarks/core.py
+
+lint: $(VENV)/installed ## Check style and types
+	$(IN_VENV) -m ruff check .
+	$(IN_VENV) -m ruff format --check .
+	$(IN_VENV) -m mypy
+
+docs: $(VENV)/installed ## Write docs/templates.md anew from the templates
+	$(IN_VENV) docs/generate.py
+
+clean: ## Delete .venv and everything that tools left behind
+	rm -rf $(VENV) dist build .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each of these files says that an installation is done; pyproject.toml makes it due again.
+$(VENV)/installed: pyproject.toml
+	@$(if $(PYTHON),,echo "tikgen needs Python 3.10 to 3.13 with venv (on Debian: python3-venv); name one with make PYTHON=..."; exit 1)
+	$(PYTHON) -m venv $(VENV)
+	$(IN_VENV) -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@
+
+$(VENV)/libraries: $(VENV)/installed .ci/install-libraries
+	@.ci/install-libraries
+	@touch $@
+
+$(VENV)/benchmarks: $(VENV)/libraries
+	$(IN_VENV) -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	@touch $@

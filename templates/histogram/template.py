@@ -1,0 +1,220 @@
+"""Counts, or sums of weights, by equal bins of a range."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from tikgen import (
+    Array,
+    Cost,
+    DType,
+    Invalid,
+    ProblemModel,
+    Scalar,
+    ScheduleModel,
+    Template,
+    parameter,
+)
+from tikgen.dtypes import INTS
+
+LARGEST_WORKSPACE = 2**22
+
+
+class Histogram(Template):
+    """Histogram over equal bins from lo to hi, as `np.histogram`.
+
+    Bins hold their lower edge and not their upper one, but the last bin holds hi. Values outside
+    count nowhere, nor does NaN. Integers fall into bins exactly; a float within a few units in
+    the last place of an edge may fall to either side of it. Every bin is 0 where lo < hi does
+    not hold, and where a float hi - lo times or over 4 * bins leaves the range of the dtype.
+
+    The result is the same bit for bit from run to run: each chunk of x is counted on its own,
+    and the chunks are added up in order.
+    """
+
+    class Problem(ProblemModel):
+        bins: int = parameter("number of bins", 64, ge=1, le=4096)
+        dtype: DType = parameter("element type", DType.f32, choices=("f32", "f64", *INTS))
+        weighted: bool = parameter("whether to sum a weight for each element", False)
+        count_dtype: DType = parameter(
+            "dtype of the counts where there are no weights", DType.i32, choices=("i32", "i64")
+        )
+        weight_dtype: DType = parameter(
+            "dtype of the weights and of their sums, where there are any",
+            DType.f32,
+            choices=("f32", "f64", "i32", "i64"),
+        )
+
+    class Schedule(ScheduleModel):
+        chunks: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096] = parameter(
+            "parts of x that are counted in parallel, each into bins of its own", 32
+        )
+        unroll: Literal[1, 2, 4, 8] = parameter("elements a step along a chunk", 1)
+        block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
+            "threads in a block, 0 for Taichi's own choice", 0
+        )
+
+    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+        if arch == "cpu":
+            return {}
+        # As many chunks as give the device enough threads, but no more than 2**20 partial bins.
+        most = 2**20 // p.bins
+        return {"chunks": min(1024, 1 << (most.bit_length() - 1)), "block_dim": 64}
+
+    def check(self, p: Any, s: Any) -> None:
+        if s.chunks * p.bins > LARGEST_WORKSPACE:
+            raise Invalid(
+                "chunks",
+                f"times {p.bins} bins exceeds {LARGEST_WORKSPACE} partial bins; got {s.chunks}",
+            )
+
+    def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
+        x = Array("x", p.dtype, ("n",))
+        counts = Array("counts", result_dtype(p), (p.bins,), role="out")
+        bounds = Scalar("lo", range_dtype(p)), Scalar("hi", range_dtype(p))
+        if p.weighted:
+            return (x, Array("weights", p.weight_dtype, ("n",)), counts, *bounds)
+        return (x, counts, *bounds)
+
+    def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        return (Array("partial", result_dtype(p), (s.chunks, p.bins), role="work"),)
+
+    def context(self, p: Any, s: Any) -> Mapping[str, Any]:
+        return {
+            "result": result_dtype(p),
+            "limit": range_dtype(p),
+            "widths": usable_widths(p) if p.dtype.is_float else (),
+            "u64": DType.u64,
+            # An offset below this times the number of bins fits 64 bits.
+            "narrow": 2**64 // 4096 - 1,
+        }
+
+    @staticmethod
+    def reference(p: Any, *arguments: Any) -> np.ndarray:
+        x, *weights, counts, lo, hi = arguments
+        bins = found_bins(p, x, lo, hi)
+        amounts = weights[0] if weights else np.ones(x.shape, counts.dtype)
+        wide = (p.weight_dtype if p.weighted else p.count_dtype).wide
+        total = np.zeros(p.bins, wide)
+        np.add.at(total, bins[bins >= 0], amounts.astype(wide)[bins >= 0])
+        return total
+
+    @staticmethod
+    def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        # The range covers most of x; now and then it is empty.
+        n = sizes["n"]
+        if p.dtype.is_float:
+            lo = float(p.dtype.numpy.type(rng.uniform(-1, 1)))
+            hi = float(p.dtype.numpy.type(lo + rng.uniform(0.1, 2)))
+            x = rng.uniform(lo - 0.1, hi + 0.1, n)
+            special = rng.choice([lo, hi, np.nan, np.inf, -np.inf], n)
+            x = np.where(rng.random(n) < 0.1, special, x)
+        else:
+            low, high = p.dtype.lowest, p.dtype.highest
+            if rng.random() < 0.5:
+                low, high = max(low, -40), 40
+            lo, hi = sorted(int(v) for v in rng.integers(low, high, 2, p.dtype.numpy, True))
+            x = rng.integers(low, high, n, p.dtype.numpy, True)
+            # A third of x lies at an edge or one beside it.
+            edges = [lo - (-int(b) * (hi - lo) // p.bins) for b in rng.integers(0, p.bins + 1, n)]
+            beside = [
+                min(max(e + int(d), low), high)
+                for e, d in zip(edges, rng.integers(-1, 2, n), strict=True)
+            ]
+            x = np.where(rng.random(n) < 1 / 3, np.array(beside, x.dtype), x)
+        if rng.random() < 0.1:
+            lo, hi = hi, lo
+        return {"x": x.astype(p.dtype.numpy), "lo": lo, "hi": hi}
+
+    @staticmethod
+    def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
+        # What lies next to an edge may fall to either side; a sum of m weights is off by at
+        # most m eps sum |w| (Higham 2002, section 4.2), whatever its order.
+        x, lo, hi = inputs["x"], inputs["lo"], inputs["hi"]
+        amounts = np.abs(inputs["weights"].astype(float)) if p.weighted else np.ones(x.shape)
+        open_amounts, amount, count = np.zeros(p.bins), np.zeros(p.bins), np.zeros(p.bins)
+        upper = upper_edge_bins(p, x, lo, hi)
+        for bins in (upper - 1, upper):
+            near = upper > 0
+            np.add.at(open_amounts, bins[near], amounts[near])
+            np.add.at(count, bins[near], 1)
+        bins = found_bins(p, x, lo, hi)
+        np.add.at(amount, bins[bins >= 0], amounts[bins >= 0])
+        np.add.at(count, bins[bins >= 0], 1)
+        if not (p.weighted and p.weight_dtype.is_float):
+            return {"counts": open_amounts}
+        eps = float(np.finfo(p.weight_dtype.numpy).eps)
+        return {"counts": open_amounts + eps * count * (amount + open_amounts)}
+
+    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
+        n, result = sizes["n"], result_dtype(p).bits // 8
+        element = p.dtype.bits // 8 + (result if p.weighted else 0)
+        return Cost(bytes=n * element + p.bins * result, flops=4 * n)
+
+    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
+        return {"n": (1, 2, 7, 64, 131, 1009)}
+
+    def strategies(self) -> Mapping[str, Any]:
+        from hypothesis import strategies as st
+
+        return {"bins": st.sampled_from((1, 2, 3, 10, 64, 257, 4096))}
+
+
+def result_dtype(p: Any) -> DType:
+    """Return the dtype of the counts or sums."""
+    found: DType = p.weight_dtype if p.weighted else p.count_dtype
+    return found
+
+
+def range_dtype(p: Any) -> DType:
+    """Return the dtype of lo and hi: integers take any range of 64 bits."""
+    if p.dtype.is_float:
+        return DType(p.dtype)
+    return DType.u64 if p.dtype is DType.u64 else DType.i64
+
+
+def found_bins(p: Any, x: np.ndarray, lo: Any, hi: Any) -> np.ndarray:
+    """Return the bin of each element, -1 for none."""
+    if p.dtype.is_float:
+        place = places(p, x, lo, hi)
+        return np.where(place < 0, -1, np.minimum(place.astype(np.int64), p.bins - 1))
+    lo, hi = int(lo), int(hi)
+    return np.array(
+        [
+            min((v - lo) * p.bins // (hi - lo), p.bins - 1) if lo < hi and lo <= v <= hi else -1
+            for v in x.tolist()
+        ]
+    )
+
+
+def places(p: Any, x: np.ndarray, lo: Any, hi: Any) -> np.ndarray:
+    """Return where each float lies, in bins from lo; -1 for those that count nowhere."""
+    with np.errstate(all="ignore"):
+        lo, hi = p.dtype.numpy.type(lo), p.dtype.numpy.type(hi)
+        smallest, largest = usable_widths(p)
+        if not smallest <= hi - lo <= largest:
+            return np.full(x.shape, -1.0)
+        inside = (lo <= x) & (x <= hi)
+        place = (x.astype(p.dtype.wide) - lo) / (p.dtype.wide.type(hi) - lo) * p.bins
+        return np.where(inside, place, -1)
+
+
+def usable_widths(p: Any) -> tuple[float, float]:
+    """Return the least and the greatest hi - lo of floats.
+
+    Between them no order of the operations, such as fast math may choose, overflows.
+    """
+    info = np.finfo(p.dtype.numpy)
+    return 4 * p.bins * float(info.tiny), float(info.max) / (4 * p.bins)
+
+
+def upper_edge_bins(p: Any, x: np.ndarray, lo: Any, hi: Any) -> np.ndarray:
+    """Return for each element the bin above the edge that it lies next to, 0 for none."""
+    if not p.dtype.is_float:
+        return np.zeros(x.shape, np.int64)
+    place = places(p, x, lo, hi)
+    edge = np.rint(place)
+    # Two differences, a quotient and a product, rounded or off by a few units on a GPU.
+    near = (np.abs(place - edge) <= 8 * p.dtype.eps * edge) & (edge < p.bins)
+    return np.where(near, edge, 0).astype(np.int64)

@@ -1,0 +1,128 @@
+"""Sparse matrix times dense vector."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from tikgen import Array, Cost, DType, ProblemModel, Scalar, ScheduleModel, Template, parameter
+
+
+class Spmv(Template):
+    """Sparse matrix-vector product, y = alpha * A @ x + beta * y.
+
+    In `csr` format row `r` of A holds `data[e]` in column `indices[e]` for `e` from `indptr[r]`
+    to `indptr[r + 1]`. In `ell` format it holds `data[r, s]` in column `indices[r, s]`, and a
+    negative column pads. Entries of one row and column add up. Columns are not checked.
+
+    As in BLAS, y is not read where beta is 0, so that it may hold anything.
+    """
+
+    class Problem(ProblemModel):
+        format: Literal["csr", "ell"] = parameter("how the matrix is stored", "csr")
+        dtype: DType = parameter("element type", DType.f32, choices=("f32", "f64", "i32", "i64"))
+        index_dtype: DType = parameter(
+            "dtype of column indices and row bounds", DType.i32, choices=("i32", "i64")
+        )
+
+    class Schedule(ScheduleModel):
+        unroll: Literal[1, 2, 4, 8, 16] = parameter("entries of a row a step", 1)
+        block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
+            "threads in a block, 0 for Taichi's own choice", 0
+        )
+
+    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+        return {"unroll": 4} if arch == "cpu" else {"block_dim": 128}
+
+    def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
+        matrix: tuple[Array, ...]
+        if p.format == "csr":
+            matrix = (
+                Array("data", p.dtype, ("nnz",)),
+                Array("indices", p.index_dtype, ("nnz",)),
+                Array("indptr", p.index_dtype, ("rows + 1",)),
+            )
+        else:
+            matrix = (
+                Array("data", p.dtype, ("rows", "width")),
+                Array("indices", p.index_dtype, ("rows", "width")),
+            )
+        return (
+            *matrix,
+            Array("x", p.dtype, ("cols",)),
+            Array("y", p.dtype, ("rows",), role="inout"),
+            Scalar("alpha", p.dtype),
+            Scalar("beta", p.dtype),
+        )
+
+    @staticmethod
+    def reference(p: Any, *arguments: Any) -> np.ndarray:
+        *matrix, x, y, alpha, beta = arguments
+        alpha, beta = (p.dtype.numpy.type(s).astype(p.dtype.wide) for s in (alpha, beta))
+        value = alpha * product(p, matrix, x)
+        return value if beta == 0 else value + beta * y.astype(p.dtype.wide)
+
+    @staticmethod
+    def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        # Some rows are empty, and some hold a column twice.
+        rows, cols = sizes["rows"], sizes["cols"]
+        index = p.index_dtype.numpy
+        if p.format == "csr":
+            cuts = np.sort(rng.integers(0, sizes["nnz"] + 1, rows - 1))
+            found = {
+                "indices": rng.integers(0, cols, sizes["nnz"]).astype(index),
+                "indptr": np.concatenate([[0], cuts, [sizes["nnz"]]]).astype(index),
+            }
+        else:
+            columns = rng.integers(0, cols, (rows, sizes["width"]))
+            padding = rng.random(columns.shape) < rng.choice([0, 0.3, 1], (rows, 1))
+            found = {"indices": np.where(padding, -1 - columns, columns).astype(index)}
+        if rng.random() < 0.5:  # Where beta is 0, what y holds must not matter.
+            nothing = np.nan if p.dtype.is_float else p.dtype.highest
+            found |= {"beta": 0, "y": np.full(rows, nothing, p.dtype.numpy)}
+        return found
+
+    @staticmethod
+    def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
+        # A sum of m products is off by at most m eps sum |a x| (Higham 2002, section 3.1);
+        # alpha, beta and the last sum add a rounding each.
+        if not p.dtype.is_float:
+            return {"y": 0}
+        arrays = dict(inputs)
+        alpha, beta = abs(float(arrays.pop("alpha"))), abs(float(arrays.pop("beta")))
+        data, *structure, x, y = arrays.values()
+        terms = product(p, [np.ones_like(data), *structure], np.ones_like(x))
+        bound = (terms + 3) * alpha * product(p, [np.abs(data), *structure], np.abs(x))
+        if beta != 0:
+            bound = bound + 3 * beta * np.abs(y)
+        return {"y": float(np.finfo(p.dtype.numpy).eps) * bound}
+
+    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
+        rows, cols = sizes["rows"], sizes["cols"]
+        value, index = p.dtype.bits // 8, p.index_dtype.bits // 8
+        entries = sizes["nnz"] if p.format == "csr" else rows * sizes["width"]
+        bounds = rows + 1 if p.format == "csr" else 0
+        return Cost(
+            bytes=entries * (value + index) + bounds * index + (cols + 2 * rows) * value,
+            flops=2 * entries + 3 * rows,
+        )
+
+    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
+        vectors = {"rows": (1, 2, 7, 31, 64), "cols": (1, 3, 17, 40)}
+        if p.format == "csr":
+            return {"nnz": (1, 2, 13, 67, 256), **vectors}
+        return {**vectors, "width": (1, 2, 5, 8, 19)}
+
+
+def product(p: Any, matrix: Any, x: Any) -> Any:
+    """Return A @ x in wide precision."""
+    data, indices, *bounds = matrix
+    if bounds:
+        row = np.repeat(np.arange(len(bounds[0]) - 1), np.diff(bounds[0]))
+        count = len(bounds[0]) - 1
+    else:
+        row, slot = np.nonzero(indices >= 0)
+        data, indices, count = data[row, slot], indices[row, slot], len(indices)
+    total = np.zeros(count, p.dtype.wide)
+    np.add.at(total, row, data.astype(p.dtype.wide) * x[indices].astype(p.dtype.wide))
+    return total

@@ -1,0 +1,68 @@
+"""Fixtures: one arch a process, a store of the test run's own, no kernel left over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that launch kernels: ``-m arch`` selects what a further arch must repeat."""
+    for item in items:
+        if "ti_arch" in getattr(item, "fixturenames", ()):
+            item.add_marker("arch")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep the user's store out of the tests, and the tests out of the user's store."""
+    folder = tmp_path_factory.mktemp("store")
+    before = os.environ.get("TIKGEN_CACHE_DIR")
+    os.environ["TIKGEN_CACHE_DIR"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["TIKGEN_CACHE_DIR"]
+    else:
+        os.environ["TIKGEN_CACHE_DIR"] = before
+
+
+def init_taichi() -> None:
+    """Initialise Taichi on the arch of this process."""
+    import taichi as ti
+
+    ti.init(
+        arch=getattr(ti, ARCH),
+        log_level=ti.ERROR,
+        enable_fallback=False,
+        offline_cache_file_path=os.environ["TIKGEN_CACHE_DIR"],
+    )
+
+
+@pytest.fixture
+def ti_arch() -> Iterator[str]:
+    """Give the arch of this process, with Taichi initialised on it."""
+    from tikgen import taichi_bridge as bridge
+
+    if bridge.current_arch() != ARCH:
+        try:
+            init_taichi()
+        except Exception as error:
+            if os.environ.get("CI") == "true":
+                raise
+            pytest.skip(f"{ARCH} does not work on this machine: {error}")
+    yield ARCH
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Give random numbers that differ from run to run; the seed shows in a failing test."""
+    seed = int.from_bytes(os.urandom(4), "little")
+    print(f"rng seed {seed}")
+    return np.random.default_rng(seed)

@@ -1,0 +1,37 @@
+# spmv: Sparse matrix-vector product, y = alpha * A @ x + beta * y.
+# problem: format='csr', dtype=f32, index_dtype=i32
+# schedule: unroll=4, block_dim=0
+# Rendered by tikgen 0.1.0.
+import taichi as ti
+
+
+@ti.kernel
+def spmv(
+    data: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    indices: ti.types.ndarray(dtype=ti.i32, ndim=1),
+    indptr: ti.types.ndarray(dtype=ti.i32, ndim=1),
+    x: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    y: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    alpha: ti.f32,
+    beta: ti.f32,
+):
+    for row in range(y.shape[0]):
+        total = ti.f32(0.0)
+        start = ti.cast(indptr[row], ti.i32)
+        stop = ti.cast(indptr[row + 1], ti.i32)
+        for e_step in range(ti.max(stop - start, 0) // 4):
+            e = start + e_step * 4
+            total += data[e] * x[ti.cast(indices[e], ti.i32)]
+            e1 = e + 1
+            total += data[e1] * x[ti.cast(indices[e1], ti.i32)]
+            e2 = e + 2
+            total += data[e2] * x[ti.cast(indices[e2], ti.i32)]
+            e3 = e + 3
+            total += data[e3] * x[ti.cast(indices[e3], ti.i32)]
+        for e_rest in range(ti.max(stop - start, 0) % 4):
+            e = stop - ti.max(stop - start, 0) % 4 + e_rest
+            total += data[e] * x[ti.cast(indices[e], ti.i32)]
+        value = alpha * total
+        if beta != 0:
+            value += beta * y[row]
+        y[row] = value

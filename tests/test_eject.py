@@ -1,0 +1,105 @@
+"""Ejected kernels: files that stand alone and check themselves."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tikgen
+from tikgen.errors import TemplateError
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("stencil", {"dim": 2, "order": 4}),
+    ("stencil", {"dim": 1, "storage": "field", "update": True, "boundary": "periodic"}),
+    ("map", {"expr": "z = a*x + sin(y); w = where(x > 0, x, -y)", "dim": 2}),
+    ("map", {"expr": "rng = p * values - expected"}),
+    ("map", {"expr": "z = (x // y) % 3", "dtype": "i32"}),
+    ("reduce", {"op": "sum", "dim": 2}),
+    ("reduce", {"op": "argmin", "dim": 2, "axis": 0, "dtype": "i32"}),
+    ("scan", {"op": "sum"}),
+    ("transpose", {"perm": (2, 0, 1)}),
+    ("gemm", {"layout": "nt", "epilogue": "max(v, 0)"}),
+    ("spmv", {"format": "csr"}),
+    ("spmv", {"format": "ell", "dtype": "f64"}),
+    ("histogram", {"bins": 7, "weighted": True}),
+]
+
+
+def test_every_ejected_file_runs_as_it_is_without_tikgen(tmp_path: Path) -> None:
+    names = []
+    for number, (template, params) in enumerate(VARIANTS):
+        path = tmp_path / f"ejected_{number}_{template}.py"
+        path.write_text(tikgen.build(template, **params).eject())
+        names.append(path.name)
+    # One process for all: compiling is quick, starting Taichi is not.
+    runner = (
+        "import runpy, sys\n"
+        "sys.modules['tikgen'] = None\n"
+        f"for name in {names!r}:\n"
+        "    print('running', name, flush=True)\n"
+        "    runpy.run_path(name, run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", runner],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "TI_LOG_LEVEL": "error"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    fractions = re.findall(r"worst error is ([\d.]+)% of what is allowed", done.stdout)
+    assert len(fractions) >= len(VARIANTS)
+    assert {template for template, _ in VARIANTS} == set(tikgen.list_templates()) - _foreign()
+
+
+def _foreign() -> set[str]:
+    """Return the templates that other tests made known."""
+    built_in = tikgen.describe("stencil").folder
+    root = Path(built_in).parent
+    return {n for n in tikgen.list_templates() if Path(tikgen.describe(n).folder).parent != root}
+
+
+@pytest.mark.parametrize(("template", "params"), VARIANTS)
+def test_an_ejected_file_imports_only_numpy_taichi_and_the_standard_library(
+    template: str, params: dict[str, Any]
+) -> None:
+    text = tikgen.build(template, **params).eject()
+    imported = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported - set(sys.stdlib_module_names) == {"numpy", "taichi"}
+    assert "from __future__ import annotations" not in text
+
+
+def test_the_self_check_of_an_ejected_file_can_fail(tmp_path: Path) -> None:
+    text = tikgen.build("stencil", dim=2).eject()
+    path = tmp_path / "broken.py"
+    path.write_text(text.replace("ti.f32(-4.0)", "ti.f32(-4.01)"))
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    assert "AssertionError" in done.stderr
+
+
+def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
+    from test_render import CODE, folder_with
+
+    code = CODE.replace("from tikgen", "from fractions import Fraction\n\nfrom tikgen") + (
+        "\n    @staticmethod\n    def reference(p, x):\n        return Fraction(1, 2) * x\n"
+    )
+    template = tikgen.load_template(folder_with(tmp_path, code=code, name="borrower"))
+    with pytest.raises(TemplateError, match="cannot be ejected: reference uses Fraction"):
+        tikgen.build(template).eject()

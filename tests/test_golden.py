@@ -1,0 +1,46 @@
+"""One rendered file a template, kept in tests/golden, shows what a change does to the text.
+
+After a change that is meant, run ``TIKGEN_UPDATE_GOLDEN=1 pytest tests/test_golden.py`` and
+review the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tikgen
+
+GOLDEN = Path(__file__).parent / "golden"
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "stencil_interior": ("stencil", {"dim": 3, "unroll": 2}),
+    "stencil_periodic_update": ("stencil", {"dim": 2, "boundary": "periodic", "update": True}),
+    "map": ("map", {"expr": "z = a*x + y; w = where(z > 0, sqrt(z), 0)", "dim": 2, "unroll": 2}),
+    "reduce_sum": ("reduce", {"op": "sum", "dim": 1}),
+    "reduce_argmin_axis": ("reduce", {"op": "argmin", "dim": 3, "axis": 1}),
+    "reduce_kahan": ("reduce", {"op": "sum", "dim": 1, "accuracy": "kahan"}),
+    "scan": ("scan", {"op": "sum"}),
+    "transpose": ("transpose", {"perm": (1, 0)}),
+    "gemm": ("gemm", {"layout": "nt", "epilogue": "max(v, 0)"}),
+    "spmv_csr": ("spmv", {"format": "csr"}),
+    "spmv_ell": ("spmv", {"format": "ell"}),
+    "histogram": ("histogram", {"bins": 16}),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_rendered_text_is_the_reviewed_one(name: str) -> None:
+    template, params = VARIANTS[name]
+    text = tikgen.render(template, arch="cpu", **params).text
+    path = GOLDEN / f"{name}.py"
+    if os.environ.get("TIKGEN_UPDATE_GOLDEN"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_template_has_a_golden_file_and_no_file_is_left_over() -> None:
+    assert {p.stem for p in GOLDEN.glob("*.py")} == set(VARIANTS)

@@ -1,0 +1,52 @@
+"""The rules of the house that a machine can check; docs/architecture.md says why they exist."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tikgen
+
+PACKAGE = Path(tikgen.__file__).parent
+FILES = sorted(p for p in PACKAGE.rglob("*.py") if "templates" not in p.relative_to(PACKAGE).parts)
+BRIDGE = PACKAGE / "taichi_bridge.py"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_only_the_bridge_touches_private_names_of_taichi(path: Path) -> None:
+    if path == BRIDGE:
+        return
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names]
+            assert not any(n.startswith("taichi.") for n in names), ast.unparse(node)
+        elif isinstance(node, ast.Attribute):
+            assert node.attr not in {"_primal", "_adjoint", "pytaichi", "lang", "_lib"}, (
+                f"line {node.lineno}: {ast.unparse(node)}"
+            )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_files_stay_near_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 440
+
+
+def test_the_core_uses_nothing_that_stands_above_it() -> None:
+    above = {"cli", "demo", "doctor", "heat", "scaffold", "stages", "verification"}
+    above |= {"__init__", "__main__"}
+    core = [p for p in FILES if p.parent == PACKAGE and p.stem not in above]
+    for path in core:
+        for node in ast.parse(path.read_text()).body:
+            module = node.module if isinstance(node, ast.ImportFrom) else None
+            if module and module.startswith("tikgen."):
+                assert module.split(".")[1] not in above, f"{path.name} imports {module}"
+
+
+def test_everything_public_has_a_docstring() -> None:
+    for name in tikgen.__all__:
+        value = getattr(tikgen, name)
+        assert isinstance(value, str) or (value.__doc__ or "").strip(), name

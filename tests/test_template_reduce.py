@@ -1,0 +1,283 @@
+"""The reduce template: every op, dtype and axis, NaN and infinity, accuracy, equal bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from tikgen import DType, Kernel
+from tikgen.errors import ParameterError
+
+OPS = ("sum", "prod", "min", "max", "mean", "norm2", "dot", "argmin", "argmax", "any", "all")
+LENGTHS = (1, 2, 7, 63, 65, 1009, 4099)
+POISON = {"f": np.nan, "i": -77, "u": 77}
+
+pytestmark = pytest.mark.usefixtures("ti_arch")
+
+
+def random_inputs(kernel: Kernel, shape: tuple[int, ...], rng: Any) -> dict[str, np.ndarray]:
+    """Return fresh inputs, those that the template draws itself included."""
+    sizes = {f"n{axis}": extent for axis, extent in enumerate(shape)}
+    values = kernel.template.inputs(kernel.problem, sizes, rng)
+    dtype = kernel.problem.dtype
+    for name in kernel.signature.names[:-1]:
+        if name not in values:
+            drawn = rng.uniform(-1, 1, shape) if dtype.is_float else rng.integers(-9, 9, shape)
+            values[name] = drawn.astype(dtype.numpy)
+    return values
+
+
+def launch(kernel: Kernel, **inputs: Any) -> np.ndarray:
+    """Return what the kernel writes into a poisoned array."""
+    x, target = inputs["x"], kernel.signature.arguments[-1]
+    p = kernel.problem
+    whole = p.axis is None or p.dim == 1
+    shape = (1,) if whole else x.shape[: p.axis] + x.shape[p.axis + 1 :]
+    out = np.full(shape, POISON[target.dtype.numpy.kind], target.dtype.numpy)
+    kernel(**inputs, out=out)
+    return out
+
+
+def check(kernel: Kernel, rng: Any = None, shape: tuple[int, ...] = (), **inputs: Any) -> Any:
+    """Launch, compare with the reference under the tolerance model, return the result."""
+    inputs = inputs or random_inputs(kernel, shape, rng)
+    before = {name: value.copy() for name, value in inputs.items()}
+    out = launch(kernel, **inputs)
+    expected = kernel.reference(**inputs)
+    allowed = kernel.template.tolerance(kernel.problem, inputs, {"out": expected})["out"]
+    with np.errstate(invalid="ignore"):
+        error = np.abs(out.astype(expected.dtype) - expected)
+    same = (out == expected) | (np.isnan(out) & np.isnan(expected))
+    assert np.all(same | (error <= allowed)), (kernel.params, inputs["x"].shape, out, expected)
+    for name, value in inputs.items():
+        assert value.tobytes() == before[name].tobytes(), f"{name} was changed"
+    return out
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
+def test_whole_vector(op: str, dtype: str, rng: Any) -> None:
+    kernel = tikgen.build("reduce", op=op, dtype=dtype)
+    for n in LENGTHS:
+        check(kernel, rng, (n,))
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "argmin", "all"])
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i64", "u8", "u16", "u32", "u64", "f16"])
+def test_every_other_dtype(op: str, dtype: str, rng: Any) -> None:
+    kernel = tikgen.build("reduce", op=op, dtype=dtype, chunks=7, unroll=2)
+    for n in (1, 6, 401):
+        check(kernel, rng, (n,))
+    if dtype != "f16":
+        limits = np.iinfo(dtype.replace("u", "uint").replace("i", "int").replace("uintnt", "uint"))
+        extreme = np.array([limits.max, 1, limits.min, 0, limits.max], limits.dtype)
+        check(kernel, x=extreme)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u16", "f16"])
+@pytest.mark.parametrize("op", ["prod", "mean", "norm2", "dot"])
+def test_small_dtypes_accumulate_widely(op: str, dtype: str, rng: Any) -> None:
+    kernel = tikgen.build("reduce", op=op, dtype=dtype, unroll=1)
+    wide = {"mean": "f64", "norm2": "f64"}.get(op, "i64" if dtype == "i8" else "u64")
+    assert kernel.signature.arguments[-1].dtype == ("f32" if dtype == "f16" else wide)
+    for n in (1, 67, 300):
+        check(kernel, rng, (n,))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_whole_array_of_more_axes(op: str, rng: Any) -> None:
+    for shape in ((1, 1), (7, 1), (1, 67), (13, 17)):
+        check(tikgen.build("reduce", op=op, dim=2, chunks=5), rng, shape)
+    for shape in ((1, 1, 1), (5, 1, 3), (1, 2, 67), (5, 7, 11)):
+        check(tikgen.build("reduce", op=op, dim=3, chunks=13, unroll=2), rng, shape)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("op", ["sum", "prod", "min", "norm2", "dot", "argmax", "any"])
+def test_one_axis(op: str, axis: int, rng: Any) -> None:
+    kernel = tikgen.build("reduce", op=op, dim=3, axis=axis, dtype="f64")
+    for shape in ((1, 1, 1), (5, 7, 11), (2, 1, 13)):
+        out = check(kernel, rng, shape)
+        assert out.shape == shape[:axis] + shape[axis + 1 :]
+
+
+def test_axis_of_fewer_axes(rng: Any) -> None:
+    check(tikgen.build("reduce", op="mean", dim=2, axis=0, dtype="i32"), rng, (13, 5))
+    check(tikgen.build("reduce", op="argmin", dim=2, axis=1, dtype="i16"), rng, (13, 5))
+    assert check(tikgen.build("reduce", op="sum", dim=1, axis=0), rng, (13,)).shape == (1,)
+
+
+@pytest.mark.parametrize("accuracy", ["pairwise", "kahan"])
+@pytest.mark.parametrize("op", ["sum", "mean", "norm2", "dot"])
+def test_accuracy_on_random_data(op: str, accuracy: str, rng: Any) -> None:
+    whole = tikgen.build("reduce", op=op, accuracy=accuracy, chunks=3)
+    for n in (1, 2, 63, 65, 4099):
+        check(whole, rng, (n,))
+    for axis, shape in ((None, (3, 5, 71)), (1, (3, 200, 2))):
+        kernel = tikgen.build("reduce", op=op, accuracy=accuracy, dim=3, axis=axis, dtype="f64")
+        check(kernel, rng, shape)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("dtype, great", [("f32", 1e8), ("f64", 1e17)])
+def test_kahan_survives_cancellation(dtype: str, great: float, axis: int | None, rng: Any) -> None:
+    n = 4000
+    small = rng.uniform(0, 1, n).astype(dtype.replace("f", "float"))
+    exact = float(np.sum(small.astype(np.longdouble)))
+    x = np.concatenate([[great], small, [-great]]).astype(small.dtype)
+    x = x if axis is None else x[:, None]
+    errors = {}
+    for accuracy in ("fast", "kahan"):
+        kernel = tikgen.build(
+            "reduce", dim=x.ndim, axis=axis, dtype=dtype, accuracy=accuracy, chunks=1, unroll=8
+        )
+        errors[accuracy] = abs(float(check(kernel, x=x)[0]) - exact)
+    assert errors["fast"] > 10
+    assert errors["kahan"] < 0.05
+
+
+def test_kahan_carries_what_chunks_lost(rng: Any) -> None:
+    # Every chunk loses something of its own, and what the chunks left cancels again.
+    x = rng.uniform(0, 1, 1001).astype(np.float32)
+    x[[0, 300, 600, 900]] = 1e8, 3e8, -3e8, -1e8
+    exact = float(np.sum(x.astype(np.float64)))
+    for chunks in (1, 7, 64):
+        kernel = tikgen.build("reduce", accuracy="kahan", chunks=chunks, unroll=2)
+        assert abs(float(check(kernel, x=x)[0]) - exact) < 0.05
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_pairwise_error_grows_with_the_logarithm(dtype: str) -> None:
+    # Adding 0.1 in order drifts: the error of one long chunk grows like n, or n**2 at worst.
+    n = 60_000
+    x = np.full(n, 0.1, dtype.replace("f", "float"))
+    exact = float(np.sum(x.astype(np.longdouble)))
+    kernel = tikgen.build("reduce", dtype=dtype, accuracy="pairwise", chunks=1, unroll=1)
+    error = abs(float(check(kernel, x=x)[0]) - exact) / exact
+    assert error <= (64 + np.log2(n)) * np.finfo(x.dtype).eps / 2
+    # That is far below the bound for adding in order.
+    assert (64 + np.log2(n)) < n / 500
+
+
+@pytest.mark.parametrize("accuracy", ["fast", "pairwise", "kahan"])
+@pytest.mark.parametrize("chunks", [1, 64])
+def test_equal_launches_give_equal_bits(accuracy: str, chunks: int, rng: Any) -> None:
+    kernel = tikgen.build("reduce", accuracy=accuracy, chunks=chunks)
+    x = rng.uniform(-1, 1, 5003).astype(np.float32)
+    results = {launch(kernel, x=x).tobytes() for _ in range(5)}
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("op", OPS)
+def test_nan_propagates(op: str, dtype: str, rng: Any) -> None:
+    kernel = tikgen.build("reduce", op=op, dtype=dtype, chunks=4, unroll=2)
+    for places in ((0,), (5,), (40,), (17, 18), (3, 39)):
+        inputs = random_inputs(kernel, (41,), rng)
+        inputs["x"][list(places)] = np.nan
+        out = check(kernel, **inputs)
+        if op.startswith("arg"):
+            assert out[0] == places[0]
+        elif op == "any":
+            assert out[0] == 1
+        elif op != "all":
+            assert np.isnan(out[0])
+    only = {name: np.full(1, np.nan, value.dtype) for name, value in inputs.items()}
+    check(kernel, **only)
+
+
+@pytest.mark.parametrize("op", ["sum", "min", "max", "argmin", "argmax", "mean", "norm2", "any"])
+def test_infinity(op: str, rng: Any) -> None:
+    for accuracy in ("fast", "pairwise", "kahan"):
+        if accuracy != "fast" and op not in ("sum", "mean", "norm2"):
+            continue
+        kernel = tikgen.build("reduce", op=op, accuracy=accuracy, chunks=4, unroll=1)
+        for great in ([np.inf], [-np.inf], [np.inf, np.inf], [np.inf, -np.inf]):
+            x = rng.uniform(-1, 1, 41).astype(np.float32)
+            x[[7, 30][: len(great)]] = great
+            check(kernel, x=x)
+        for same in (np.inf, -np.inf):
+            check(kernel, x=np.full(9, same, np.float32))
+
+
+@pytest.mark.parametrize("op", ["argmin", "argmax"])
+def test_the_first_of_equals_counts(op: str) -> None:
+    kernel = tikgen.build("reduce", op=op, chunks=4, unroll=4)
+    extreme = -1.0 if op == "argmin" else 1.0
+    for first, others in ((0, [1, 40]), (9, [10, 11]), (10, [11, 40]), (3, [30])):
+        x = np.zeros(41, np.float32)
+        x[[first, *others]] = extreme
+        assert check(kernel, x=x)[0] == first
+    assert check(kernel, x=np.array([0.0, -0.0, 0.0], np.float32))[0] == 0
+    assert check(kernel, x=np.array([-0.0, 0.0, -0.0], np.float32))[0] == 0
+
+
+def test_truth_is_that_of_numpy(rng: Any) -> None:
+    anything = tikgen.build("reduce", op="any", dtype="f64")
+    assert check(anything, x=np.array([0.0, -0.0]))[0] == 0
+    assert check(anything, x=np.array([0.0, 1e-300, 0.0]))[0] == 1
+    everything = tikgen.build("reduce", op="all", dtype="u64")
+    assert check(everything, x=np.array([1, 2**63, 2**32], np.uint64))[0] == 1
+    assert check(everything, x=np.array([1, 0, 2**32], np.uint64))[0] == 0
+
+
+def test_accumulators(rng: Any) -> None:
+    x = rng.integers(-100, 100, 300).astype(np.int8)
+    for accumulator in ("i32", "u32", "u64", "f32", "f64"):
+        kernel = tikgen.build("reduce", dtype="i8", accumulator=accumulator, unroll=1)
+        assert check(kernel, x=x).dtype == DType(accumulator).numpy
+    check(tikgen.build("reduce", op="dot", accumulator="f64"), rng, (500,))
+    check(tikgen.build("reduce", op="sum", dtype="f64", accumulator="f32"), rng, (500,))
+    check(tikgen.build("reduce", op="mean", dtype="u64"), x=np.array([2**63, 2**62], np.uint64))
+
+
+def test_integers_wrap_around() -> None:
+    kernel = tikgen.build("reduce", op="sum", dtype="i32", accumulator="i32")
+    assert check(kernel, x=np.array([2**31 - 1, 1], np.int32))[0] == -(2**31)
+    kernel = tikgen.build("reduce", op="prod", dtype="u8")
+    assert check(kernel, x=np.full(10, 255, np.uint8))[0] == 255**10 % 2**64
+
+
+@pytest.mark.parametrize("unroll, chunks, block_dim", [(1, 1, 0), (16, 1000, 32), (8, 4096, 128)])
+def test_schedules(unroll: int, chunks: int, block_dim: int, rng: Any) -> None:
+    for op in ("sum", "argmax"):
+        kernel = tikgen.build("reduce", op=op, unroll=unroll, chunks=chunks, block_dim=block_dim)
+        for n in (1, 15, 17, 4099):
+            check(kernel, rng, (n,))
+
+
+@pytest.mark.parametrize(
+    "params, problem",
+    [
+        ({"axis": 1}, "takes an axis below dim=1; got 1"),
+        ({"op": "max", "accuracy": "kahan"}, "must be 'fast' but for sum, mean, norm2 and dot"),
+        ({"op": "prod", "accuracy": "pairwise"}, "must be 'fast' but for sum"),
+        ({"dtype": "i32", "accuracy": "kahan"}, "with a float accumulator"),
+        ({"op": "any", "accumulator": "i32"}, "must be None where op='any' adds nothing up"),
+        ({"accumulator": "i64"}, "takes f32 or f64 for op='sum' on f32; got i64"),
+        ({"op": "mean", "dtype": "i32", "accumulator": "i64"}, "takes f32 or f64 for op='mean'"),
+        ({"accumulator": "f16"}, "takes i32, i64, u32, u64, f32 or f64; got f16"),
+        ({"chunks": 0}, "from 1 to 16384; got 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(params: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ParameterError, match="reduce") as caught:
+        tikgen.build("reduce", **params)
+    assert problem in str(caught.value)
+
+
+def test_cost_counts_what_is_read_and_written() -> None:
+    kernel = tikgen.build("reduce", op="dot", dim=2, axis=1, dtype="f64")
+    cost = kernel.template.cost(kernel.problem, {"n0": 10, "n1": 100})
+    assert (cost.bytes, cost.flops) == (2 * 1000 * 8 + 10 * 8, 2000)
+
+
+def test_drawn_parameters_are_repaired() -> None:
+    template = tikgen.build("reduce").template
+    drawn = {"op": "max", "dim": 1, "axis": 2, "dtype": "i8", "accumulator": "f32"}
+    fixed = template.adjust({**drawn, "accuracy": "kahan"})
+    assert fixed == {**drawn, "axis": 0, "accumulator": None, "accuracy": "fast"}
+    tikgen.build("reduce", **fixed)

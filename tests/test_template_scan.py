@@ -1,0 +1,143 @@
+"""The scan template: every op and dtype, both modes, in place, NaN and infinity, equal bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from tikgen import DType, Kernel
+from tikgen.errors import ArgumentError
+
+OPS = ("sum", "prod", "min", "max")
+LENGTHS = (1, 2, 7, 63, 65, 401, 4099)
+
+pytestmark = pytest.mark.usefixtures("ti_arch")
+
+
+def random_input(kernel: Kernel, n: int, rng: Any) -> np.ndarray:
+    """Return a fresh input, the template's own where it draws one."""
+    dtype = kernel.problem.dtype
+    drawn = rng.uniform(-1, 1, n) if dtype.is_float else rng.integers(0, 100, n)
+    given = kernel.template.inputs(kernel.problem, {"n0": n}, rng)
+    return np.asarray(given.get("x", drawn.astype(dtype.numpy)))
+
+
+def check(kernel: Kernel, x: np.ndarray) -> np.ndarray:
+    """Launch, compare with the reference under the tolerance model, return the result."""
+    dtype = kernel.problem.dtype
+    out = np.full(x.shape, np.nan if dtype.is_float else 77, dtype.numpy)
+    before = x.copy()
+    kernel(x, out)
+    compare(kernel, x, out)
+    assert x.tobytes() == before.tobytes(), "x was changed"
+    return out
+
+
+def compare(kernel: Kernel, x: np.ndarray, out: np.ndarray) -> None:
+    dtype = kernel.problem.dtype
+    expected = kernel.reference(x)
+    allowed = kernel.template.tolerance(kernel.problem, {"x": x}, {"out": expected})["out"]
+    with np.errstate(all="ignore"):
+        error = np.abs(out.astype(expected.dtype) - expected)
+        rounding = dtype.eps * np.abs(expected) if dtype.is_float else 0
+        same = (out == expected) | (np.isnan(out) & np.isnan(expected))
+        assert np.all(same | (error <= allowed + rounding)), (kernel.params, x.size, out, expected)
+
+
+@pytest.mark.parametrize("mode", ["inclusive", "exclusive"])
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", ["f32", "i32", "f64"])
+def test_every_length(op: str, mode: str, dtype: str, rng: Any) -> None:
+    kernel = tikgen.build("scan", op=op, mode=mode, dtype=dtype)
+    for n in LENGTHS:
+        check(kernel, random_input(kernel, n, rng))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i64", "u8", "u16", "u32", "u64", "f16"])
+@pytest.mark.parametrize("op", OPS)
+def test_every_other_dtype(op: str, dtype: str, rng: Any) -> None:
+    kernel = tikgen.build("scan", op=op, dtype=dtype, mode="exclusive", chunks=7, unroll=2)
+    for n in (1, 6, 67):
+        check(kernel, random_input(kernel, n, rng))
+    kernel = tikgen.build("scan", op=op, dtype=dtype, chunks=7, unroll=1)
+    x = random_input(kernel, 300, rng)
+    check(kernel, x)
+    if not DType(dtype).is_float:
+        limits = np.iinfo(x.dtype)
+        x[:4] = limits.max, limits.min, limits.max, 1
+        check(kernel, x)
+
+
+def test_integers_wrap_around_as_in_numpy() -> None:
+    x = np.array([100, 100, 100, 3], np.int8)
+    for op, running in (
+        ("sum", np.cumsum(x, dtype=x.dtype)),
+        ("prod", np.cumprod(x, dtype=x.dtype)),
+    ):
+        out = check(tikgen.build("scan", op=op, dtype="i8", chunks=2), x)
+        assert np.array_equal(out, running)
+
+
+def test_the_exclusive_scan_begins_with_the_identity() -> None:
+    for dtype in ("f32", "i16", "u64"):
+        highest = np.inf if dtype == "f32" else DType(dtype).highest
+        lowest = -np.inf if dtype == "f32" else DType(dtype).lowest
+        for op, first in (("sum", 0), ("prod", 1), ("min", highest), ("max", lowest)):
+            kernel = tikgen.build("scan", op=op, mode="exclusive", dtype=dtype, unroll=1)
+            assert check(kernel, np.array([5, 3], DType(dtype).numpy)).tolist() == [first, 5]
+
+
+@pytest.mark.parametrize("mode", ["inclusive", "exclusive"])
+@pytest.mark.parametrize("unroll", [1, 8])
+def test_in_place(mode: str, unroll: int, rng: Any) -> None:
+    kernel = tikgen.build("scan", mode=mode, unroll=unroll, chunks=5)
+    for n in (1, 4, 401):
+        x = random_input(kernel, n, rng)
+        y = x.copy()
+        kernel(y, y)
+        compare(kernel, x, y)
+    overlapping = np.zeros(10, np.float32)
+    with pytest.raises(ArgumentError, match="the very same array would be fine"):
+        kernel(overlapping[1:], overlapping[:-1])
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("op", OPS)
+def test_nan_and_infinity_propagate(op: str, dtype: str, rng: Any) -> None:
+    for mode in ("inclusive", "exclusive"):
+        kernel = tikgen.build("scan", op=op, dtype=dtype, mode=mode, chunks=4, unroll=2)
+        for place in (0, 1, 10, 11, 40):
+            for value in (np.nan, np.inf, -np.inf):
+                x = random_input(kernel, 41, rng)
+                x[place] = value
+                out = check(kernel, x)
+                first = place + (mode == "exclusive")
+                assert not np.isnan(out[:first]).any()
+                assert not np.isnan(value) or np.isnan(out[first:]).all()
+    both = np.array([1, np.inf, 2, -np.inf, 3], DType(dtype).numpy)
+    check(kernel, both)
+    check(kernel, np.full(9, np.inf, DType(dtype).numpy))
+    check(kernel, np.full(9, -np.inf, DType(dtype).numpy))
+
+
+def test_equal_launches_give_equal_bits(rng: Any) -> None:
+    kernel = tikgen.build("scan")
+    x = random_input(kernel, 5003, rng)
+    assert len({check(kernel, x).tobytes() for _ in range(5)}) == 1
+
+
+@pytest.mark.parametrize("unroll, chunks, block_dim", [(1, 1, 0), (16, 1000, 32), (4, 4096, 128)])
+def test_schedules(unroll: int, chunks: int, block_dim: int, rng: Any) -> None:
+    for mode in ("inclusive", "exclusive"):
+        kernel = tikgen.build("scan", mode=mode, unroll=unroll, chunks=chunks, block_dim=block_dim)
+        for n in (1, 15, 17, 4099):
+            check(kernel, random_input(kernel, n, rng))
+
+
+def test_cost_counts_what_is_read_and_written() -> None:
+    kernel = tikgen.build("scan", dtype="f64")
+    cost = kernel.template.cost(kernel.problem, {"n0": 100})
+    assert (cost.bytes, cost.flops) == (1600, 100)

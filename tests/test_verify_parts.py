@@ -1,0 +1,126 @@
+"""The parts of verification: strategies, cases, data, comparison."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from mutants import TEXT
+from tikgen import DType, ProblemModel, ScheduleModel, Template, parameter
+from tikgen.verification import Case
+from tikgen.verification.compare import compare
+from tikgen.verification.data import Guarded, differs, poison, random_values
+from tikgen.verification.strategies import parameter_strategies
+
+
+class Everything(Template):
+    class Problem(ProblemModel):
+        dtype: DType = parameter("", DType.f64, choices=("f16", "f64", "i32"))
+        word: Literal["a", "b"] = parameter("", "b")
+        flag: bool = parameter("", True)
+        count: int = parameter("", 3, ge=1, le=4)
+        weight: float = parameter("", 0.5, ge=0, le=1)
+        maybe: int | None = parameter("", None, ge=0, le=1)
+        free: float = parameter("", 2.0)
+
+    class Schedule(ScheduleModel):
+        unroll: Literal[4, 1, 2] = parameter("", 4)
+
+
+def test_strategies_follow_the_types_simplest_first(tmp_path):
+    from hypothesis import find
+
+    (tmp_path / "everything").mkdir()
+    (tmp_path / "everything" / TEXT).write_text("")
+    drawn = parameter_strategies(Everything(tmp_path / "everything"), fixed={"flag"})
+    simplest = {name: find(strategy, lambda value: True) for name, strategy in drawn.items()}
+    assert simplest == {
+        "dtype": "i32",
+        "word": "b",
+        "count": 1,
+        "weight": 0.0,
+        "maybe": None,
+        "unroll": 1,
+    }
+    assert find(drawn["count"], lambda n: n > 3) == 4
+    assert find(drawn["maybe"], lambda n: n == 1) == 1
+
+
+def test_a_case_survives_its_line():
+    params = {"points": {(0, 1): 0.1, (1, 0): -2.0}, "dtype": "f32", "spacing": (1.0, 0.5)}
+    case = Case("stencil", "/t", "cpu", params, {"n0": 3}, 7, "sparse", "ndarray", True)
+    again = Case.from_line(case.line)
+    assert again.line == case.line
+    assert again.params == params
+    assert "\n" not in case.line
+
+
+F32 = DType.f32
+BIG = 3.5e38  # More than f32 holds.
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "tolerance", "right"),
+    [
+        (1.0, 1.0, 0, True),
+        (0.1, 0.1, 0, True),  # Rounding to f32 is no error.
+        (1.0000001, 1.0, 0, False),
+        (1.0, 1.0000005, 5e-7, True),
+        (1.0, 1.00001, 1e-6, False),
+        (np.nan, np.nan, 0, True),
+        (np.nan, 1.0, 1e9, False),
+        (1.0, np.nan, 1e9, False),
+        (np.inf, np.inf, 0, True),
+        (np.inf, -np.inf, 1e9, False),
+        (np.inf, 1.0, 1e9, False),
+        (3.4e38, np.inf, 1e30, False),
+        (np.inf, BIG, 0, True),
+        (-np.inf, BIG, 0, False),
+        (np.inf, 3.4028e38, 1e30, False),
+        (np.inf, 3.4028e38, 1e36, True),
+        (1.0, 1.0, np.nan, True),
+        (1.0, 2.0, np.nan, False),
+        (5.0, 1.0, np.inf, True),
+    ],
+)
+def test_floats_are_compared(actual, expected, tolerance, right):
+    with np.errstate(all="ignore"):
+        verdict = compare(
+            "y", F32, np.array([0, actual], np.float32), np.array([0.0, expected]), tolerance
+        )
+    assert (verdict.message == "") == right, verdict
+    assert (verdict.worst <= 1) == right
+    if not right:
+        assert verdict.message.startswith("y[1] is")
+
+
+def test_integers_are_compared_as_they_wrap():
+    actual = np.array([-128, 5], np.int8)
+    assert compare("y", DType.i8, actual, np.array([128, 5]), 0).message == ""
+    assert "1 of 2 elements" in compare("y", DType.i8, actual, np.array([127, 5]), 0).message
+    assert compare("y", DType.i8, actual, np.array([-127, 5]), 1).message == ""
+
+
+@pytest.mark.parametrize("dtype", list(DType), ids=str)
+def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
+    marked = np.full(3, poison(dtype), dtype.numpy)
+    assert marked.dtype == dtype.numpy
+    assert not dtype.is_float or np.isnan(marked).all()
+    for data in ("whole", "uniform", "sparse"):
+        values = random_values(dtype, (500,), data, rng)
+        assert values.dtype == dtype.numpy
+        assert np.abs(values.astype(float)).max() <= 20
+        assert (values == 0).any()
+        assert differs(values, np.full(500, poison(dtype), dtype.numpy)).all()
+
+
+def test_writes_outside_a_guarded_array_are_seen():
+    guarded = Guarded(np.arange(6, dtype=np.float32).reshape(2, 3), F32)
+    assert guarded.value.flags.c_contiguous
+    assert guarded.writes_outside() == ""
+    beyond = np.lib.stride_tricks.as_strided(guarded.value, shape=(9,), strides=(4,))
+    assert np.isnan(beyond[6])
+    beyond[7] = 0
+    assert guarded.writes_outside() == "2 elements behind its last one"

@@ -1,0 +1,5 @@
+"""The command ``tikgen``: one command for each public function."""
+
+from tikgen.cli.app import app, main
+
+__all__ = ["app", "main"]

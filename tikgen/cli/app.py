@@ -1,0 +1,66 @@
+"""Puts the commands together, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from tikgen.cli import kernels, machine, templates
+from tikgen.errors import KernelCompileError, RenderError, TikgenError, VerificationError
+from tikgen.render import VERSION
+
+FAILED, MISUSED = 1, 2
+
+
+class _Commands(TyperGroup):
+    """A group whose commands end with one clean message where tikgen knows what is wrong."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TikgenError as error:
+            console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+            console.print(f"[bold red]error:[/] {escape(str(error))}")
+            failed = isinstance(error, KernelCompileError | RenderError | VerificationError)
+            raise typer.Exit(FAILED if failed else MISUSED) from None
+
+
+app = typer.Typer(
+    name="tikgen",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    epilog="Exit codes: 0 all is well; 1 a kernel failed to render, to compile, to run or to agree "
+    "with its reference; 2 wrong usage, an unknown template, a bad parameter, an arch that cannot.",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tikgen {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _tikgen(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Turn Jinja2 templates into verified, tuned, cached Taichi kernels."""
+
+
+for group in (templates, kernels, machine):
+    group.register(app)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,147 @@
+"""Commands about kernels: render, build, verify, eject."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tikgen.cli.options import Arch, Json, Name, Params, parse_params, template_name
+from tikgen.cli.output import console, plain, print_code, print_json, print_stage, say
+from tikgen.stages import Stage
+
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="File to write, in place of the screen.")
+]
+ForArch = Annotated[Arch, typer.Option(help="Arch whose default schedule is taken.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command("render")(render_command)
+    app.command("build")(build_command)
+    app.command("verify")(verify_command)
+    app.command("eject")(eject_command)
+
+
+def render_command(
+    name: Name,
+    param: Params = None,
+    arch: ForArch = Arch.cpu,
+    output: Output = None,
+    json: Json = False,
+) -> None:
+    """Print the source of a kernel."""
+    from tikgen.builder import render
+
+    name = template_name(name)
+    source = render(name, arch=arch.value, **parse_params(name, param))
+    if json:
+        print_json(
+            {
+                "template": name,
+                "params": plain(source.variant.params),
+                "digest": source.digest,
+                "filename": source.filename,
+                "text": source.text,
+                "line_map": list(source.line_map),
+            }
+        )
+    else:
+        _emit(source.text, output)
+
+
+def build_command(
+    name: Name,
+    param: Params = None,
+    arch: Annotated[Arch, typer.Option(help="Arch to run on.")] = Arch.cpu,
+    json: Json = False,
+) -> None:
+    """Render, load, compile and launch a kernel on small inputs; tell what each stage did."""
+    from tikgen.stages import build_in_stages, launch_in_stages, start_taichi
+
+    stages: list[Stage] = []
+
+    def report(stage: Stage) -> None:
+        stages.append(stage)
+        if not json:
+            print_stage(stage)
+
+    name = template_name(name)
+    kernel = build_in_stages(name, report, arch=arch.value, **parse_params(name, param))
+    start_taichi(arch.value, name)
+    outcome = launch_in_stages(kernel, report, seed=secrets.randbits(32))
+    if json:
+        print_json(
+            {
+                "template": name,
+                "params": plain(kernel.params),
+                "arch": arch.value,
+                "digest": kernel.digest,
+                "arguments": [str(a) for a in kernel.signature.arguments],
+                "stages": [vars(stage) for stage in stages],
+                "ok": outcome.ok,
+                "problem": outcome.message,
+            }
+        )
+    elif outcome.ok:
+        say(f"{kernel.name} works on {arch.value}", style="bold green")
+    else:
+        say(f"{kernel.name} disagrees with its reference on {arch.value}", style="bold red")
+    if not outcome.ok:
+        raise typer.Exit(1)
+
+
+def verify_command(
+    name: Name,
+    param: Params = None,
+    arch: Annotated[
+        list[Arch] | None, typer.Option(help="Arch to run on; give it once for each.")
+    ] = None,
+    max_examples: Annotated[
+        int | None, typer.Option(min=1, help="How many variants to try on each arch.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed, to repeat a verification.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare random variants of a template with its NumPy reference on every arch."""
+    from tikgen.verification import verify
+
+    name = template_name(name)
+    options: dict[str, Any] = {"max_examples": max_examples, "seed": seed}
+    if arch:
+        options["archs"] = tuple(a.value for a in arch)
+    given = {k: v for k, v in options.items() if v is not None}
+    report = verify(name, **given, **parse_params(name, param))
+    if json:
+        print_json(report.to_dict())
+    elif sys.stdout.isatty():
+        console().print(report)
+    else:
+        print(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def eject_command(
+    name: Name, param: Params = None, arch: ForArch = Arch.cpu, output: Output = None
+) -> None:
+    """Write a kernel as a Python file of its own: kernel, NumPy reference and self-check."""
+    from tikgen.builder import build
+
+    name = template_name(name)
+    _emit(build(name, arch=arch.value, **parse_params(name, param)).eject(), output)
+
+
+def _emit(text: str, output: Path | None) -> None:
+    if output is None:
+        print_code(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {output}: {error.strerror}") from None
+    say(f"wrote {output}")

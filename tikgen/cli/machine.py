@@ -1,0 +1,91 @@
+"""Commands about this machine: demo, doctor, cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tikgen.cli.options import Arch, Json
+from tikgen.cli.output import print_json, print_stage, print_table, say, size
+from tikgen.store import default_store
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command("demo")(demo_command)
+    app.command("doctor")(doctor_command)
+    cache = typer.Typer(no_args_is_help=True, help="Show or clear what tikgen keeps on disk.")
+    cache.command("show")(cache_show_command)
+    cache.command("clear")(cache_clear_command)
+    app.add_typer(cache, name="cache")
+
+
+def demo_command(
+    arch: Annotated[Arch, typer.Option(help="Arch to run on.")] = Arch.cpu,
+    n: Annotated[int, typer.Option(min=8, max=512, help="Grid points along an axis.")] = 128,
+    steps: Annotated[int, typer.Option(min=1, help="Steps in time.")] = 400,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write.")] = Path(
+        "tikgen_demo.png"
+    ),
+) -> None:
+    """Solve the 3D heat equation; compare with the exact solution and with NumPy."""
+    from tikgen.demo import run_demo
+
+    if not output.absolute().parent.is_dir():  # Told now, not after the run.
+        raise typer.BadParameter(f"cannot write {output}: {output.parent} is not a folder")
+    result = run_demo(arch.value, n, steps, output, print_stage, say)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def doctor_command(json: Json = False) -> None:
+    """Tell which archs work here, known limits, versions and caches."""
+    from tikgen.doctor import examine
+
+    diagnosis = examine()
+    if json:
+        print_json(diagnosis.to_dict())
+        return
+    print_table(("software", "version"), list(diagnosis.versions.items()))
+    say("")
+    print_table(
+        ("arch", "works", "device", "says"),
+        [(a.name, "yes" if a.works else "no", a.device, a.message) for a in diagnosis.archs],
+    )
+    say("")
+    print_table(
+        ("cache", "entries", "size", "folder"),
+        [(c.name, str(c.entries), size(c.bytes), c.folder) for c in diagnosis.caches],
+    )
+    say("\nknown limits", style="bold")
+    for limit in diagnosis.limits:
+        say(f"- {limit}")
+    for trouble in diagnosis.troubles:
+        say(f"trouble: {trouble}", style="bold yellow")
+
+
+def cache_show_command(json: Json = False) -> None:
+    """Show where the store is and what it holds."""
+    store = default_store()
+    sizes = store.sizes()
+    if json:
+        kinds = {kind: {"entries": n, "bytes": b} for kind, (n, b) in sizes.items()}
+        print_json({"folder": str(store.folder), "kinds": kinds})
+        return
+    say(str(store.folder))
+    rows = [(kind, str(n), size(b)) for kind, (n, b) in sizes.items()]
+    if rows:
+        print_table(("kind", "entries", "size"), rows)
+    else:
+        say("The store is empty.")
+
+
+def cache_clear_command(
+    kind: Annotated[
+        str | None, typer.Option(help="Clear this kind only, such as evidence.")
+    ] = None,
+) -> None:
+    """Remove what the store holds."""
+    say(f"removed {default_store().clear(kind)} entries")

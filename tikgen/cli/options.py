@@ -1,0 +1,87 @@
+"""What commands have in common: names of templates, parameters, archs."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tikgen import catalogue
+from tikgen.errors import ParameterError, UnknownTemplate
+from tikgen.parameters import RESERVED
+from tikgen.template import TEXT_NAME
+
+
+class Arch(str, Enum):
+    """The archs that a command may run on."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+    vulkan = "vulkan"
+
+
+Name = Annotated[
+    str,
+    typer.Argument(help="Name of a template, or path of a template folder such as ./mine."),
+]
+Params = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-p",
+        "--param",
+        metavar="NAME=VALUE",
+        help="A parameter, such as -p dim=3 -p dtype=f32 -p 'points={(0, 0, 1): 0.5}'; "
+        "give the option once for each.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def template_name(name: str) -> str:
+    """Return the name of the template that ``name`` means, and make sure it can be found.
+
+    Raises:
+        UnknownTemplate: if there is none.
+        TemplateError: if the folder is not a template.
+    """
+    if os.sep not in name and "/" not in name:
+        return catalogue.find_template(name).name
+    folder = Path(name).expanduser().resolve()
+    if not (folder / TEXT_NAME).is_file():
+        raise UnknownTemplate(name, catalogue.list_templates())
+    # Through the environment, so that processes which verification starts find it as well.
+    paths = [str(folder.parent), os.environ.get(catalogue.ENVIRONMENT_VARIABLE, "")]
+    os.environ[catalogue.ENVIRONMENT_VARIABLE] = os.pathsep.join(filter(None, paths))
+    return catalogue.load_template(folder).name
+
+
+def parse_params(template: str, given: Sequence[str] | None) -> dict[str, Any]:
+    """Return parameters from texts such as ``dim=3``: Python literals, else plain text.
+
+    Raises:
+        ParameterError: if one is given twice, has no value, or has another option.
+    """
+    params: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals:
+            raise ParameterError(template, {name: "has no value; write -p name=value"})
+        if name in RESERVED:
+            raise ParameterError(template, {name: "is not a parameter of a template"})
+        if name in params:
+            raise ParameterError(template, {name: "is given twice"})
+        params[name] = _literal(value.strip())
+    return params
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text

@@ -1,0 +1,80 @@
+"""Commands about templates: list, describe, new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tikgen import catalogue
+from tikgen.cli.options import Json, Name, template_name
+from tikgen.cli.output import console, print_json, print_table, say
+from tikgen.describe import describe
+from tikgen.errors import TikgenError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command("list")(list_command)
+    app.command("describe")(describe_command)
+    app.command("new")(new_command)
+
+
+def list_command(json: Json = False) -> None:
+    """List the templates that can be built."""
+    found = [{"name": name, "summary": _summary(name)} for name in catalogue.list_templates()]
+    if json:
+        print_json(found)
+    else:
+        print_table(("template", "what it computes"), [tuple(f.values()) for f in found])
+
+
+def describe_command(name: Name, json: Json = False) -> None:
+    """Describe a template: what it computes and every parameter it takes."""
+    description = describe(template_name(name))
+    if json:
+        print_json(description.to_dict())
+        return
+    say(description.name, style="bold")
+    say(description.doc.replace("\n    ", "\n"))
+    for kind, meaning in (
+        ("problem", "decide what is computed"),
+        ("schedule", "decide how fast, never what"),
+    ):
+        rows = [
+            (info.name, info.default, info.type, info.meaning)
+            for info in description.parameters
+            if info.kind == kind
+        ]
+        if rows:
+            console().print()
+            print_table(
+                ("parameter", "default", "takes", "meaning"),
+                rows,
+                title=f"{kind} parameters: {meaning}",
+            )
+
+
+def new_command(
+    name: Annotated[str, typer.Argument(help="Name of the new template: a Python identifier.")],
+    path: Annotated[Path, typer.Option(help="Folder in which to make the template's folder.")] = (
+        Path()
+    ),
+) -> None:
+    """Scaffold a template folder that works and verifies at once."""
+    from tikgen.scaffold import scaffold
+
+    folder = scaffold(name, path)
+    shown = folder if folder.is_absolute() else f"./{folder}"
+    for file in sorted(folder.iterdir()):
+        say(f"wrote {file}")
+    say(f"Try it:    tikgen build {shown}")
+    say(f"Verify it: tikgen verify {shown}")
+
+
+def _summary(name: str) -> str:
+    try:
+        return catalogue.find_template(name).summary
+    except TikgenError as error:  # One broken template must not hide the others.
+        return f"cannot be used: {error}"

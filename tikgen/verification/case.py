@@ -1,0 +1,123 @@
+"""One trial that can be repeated anywhere, and what came of it; both travel as JSON lines."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Data = Literal["whole", "uniform", "sparse"]
+Container = Literal["numpy", "ndarray"]
+Kind = Literal["passed", "skipped", "mismatch", "error", "crash", "timeout"]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A variant, the sizes of its arrays, and how its data is made.
+
+    Attributes:
+        template: name of the template.
+        folder: folder of the template.
+        arch: arch to run on.
+        params: every parameter, as Python literals.
+        sizes: value of each size symbol.
+        seed: seed of the random data.
+        data: ``"whole"`` draws small whole numbers, ``"uniform"`` numbers from -1 to 1 (small
+            ones for integers) with some zeros, ``"sparse"`` mostly zeros.
+        container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
+        inplace: whether outputs share the array of an input, where the kernel allows it.
+    """
+
+    template: str
+    folder: str
+    arch: str
+    params: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    seed: int = 0
+    data: Data = "whole"
+    container: Container = "numpy"
+    inplace: bool = False
+
+    @functools.cached_property
+    def line(self) -> str:
+        """Return the case as one line of JSON; equal cases give equal lines."""
+        return json.dumps(asdict(self) | {"params": repr(dict(self.params))})
+
+    @classmethod
+    def from_line(cls, line: str) -> Case:
+        """Return the case that :attr:`line` wrote."""
+        fields = json.loads(line)
+        return cls(**fields | {"params": ast.literal_eval(fields["params"])})
+
+    @property
+    def trial(self) -> dict[str, Any]:
+        """Return everything but the variant: the arguments of a :class:`Trial`."""
+        return {
+            "sizes": dict(self.sizes),
+            "seed": self.seed,
+            "data": self.data,
+            "container": self.container,
+            "inplace": self.inplace,
+        }
+
+    def __str__(self) -> str:
+        params = ", ".join(f"{k}={v!r}" for k, v in self.params.items())
+        sizes = ", ".join(f"{k}={v}" for k, v in self.sizes.items())
+        held = {"numpy": "NumPy arrays", "ndarray": "ti.ndarray"}[self.container]
+        return (
+            f"{self.template}({params}) with {sizes or 'fixed shapes'}, "
+            f"{self.data} data of seed {self.seed} in {held}"
+            f"{', in place' if self.inplace else ''}, on {self.arch}"
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case.
+
+    Attributes:
+        kind: ``"passed"``, ``"skipped"``, or how it failed.
+        message: what is wrong, in a sentence or two.
+        digest: digest of the kernel, empty where it was not built.
+        worst: greatest error as a fraction of what is allowed.
+        error: greatest absolute error.
+    """
+
+    kind: Kind
+    message: str = ""
+    digest: str = ""
+    worst: float = 0.0
+    error: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether nothing is wrong."""
+        return self.kind in ("passed", "skipped")
+
+    @property
+    def line(self) -> str:
+        """Return the outcome as one line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_line(cls, line: str) -> Outcome:
+        """Return the outcome that :attr:`line` wrote."""
+        return cls(**json.loads(line))
+
+
+def literal(value: Any) -> Any:
+    """Return a parameter's value as the Python literal from which it can be made again."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {literal(k): literal(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(literal(v) for v in value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return str(value)

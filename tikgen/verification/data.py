@@ -1,0 +1,95 @@
+"""Made-up arguments: random values, poison for what a kernel must write or leave alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tikgen.dtypes import DType
+from tikgen.template import NDArray
+from tikgen.verification.case import Data
+
+_SMALL = {"whole": 3, "uniform": 20, "sparse": 20}
+
+
+def random_values(
+    dtype: DType, shape: tuple[int, ...], data: Data, rng: np.random.Generator
+) -> NDArray:
+    """Return random numbers that no usual kernel overflows on."""
+    if dtype.is_float and data != "whole":
+        values: NDArray = rng.uniform(-1, 1, shape)
+    else:
+        most = _SMALL[data]
+        values = rng.integers(-most if dtype.is_signed else 0, most, shape, endpoint=True)
+    zeros = {"whole": 0.0, "uniform": 1 / 16, "sparse": 0.9}[data]
+    values[rng.random(shape) < zeros] = 0
+    return values.astype(dtype.numpy)
+
+
+def poison(dtype: DType) -> Any:
+    """Return a value that is no result: a NaN of its own, or a sentinel for integers."""
+    bits = {16: 0x7E5A, 32: 0x7FC0_5A5A, 64: 0x7FF8_5A5A_5A5A_5A5A} if dtype.is_float else {}
+    pattern = bits.get(dtype.bits, 0x5A5A_5A5A_5A5A_5A5A & (2**dtype.bits - 1))
+    return np.array(pattern, f"uint{dtype.bits}").view(dtype.numpy)[()]
+
+
+def other_poison(dtype: DType) -> Any:
+    """Return a value that differs from :func:`poison` and is no NaN."""
+    return dtype.numpy.type(37)
+
+
+def differs(one: NDArray, other: NDArray) -> NDArray:
+    """Return where two arrays of one dtype differ in any bit."""
+    bits = np.dtype(f"uint{8 * one.dtype.itemsize}")
+    found: NDArray = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
+    return found
+
+
+class Guarded:
+    """A NumPy array in the middle of poisoned memory.
+
+    Reading outside it gives poison, writing outside it is seen.
+    """
+
+    def __init__(self, values: NDArray, dtype: DType) -> None:
+        margin = -(-(values.size + 64) // 64) * 64  # Keeps the alignment of the buffer.
+        self._buffer = np.full(values.size + 2 * margin, poison(dtype), dtype.numpy)
+        self._inside = slice(margin, margin + values.size)
+        self._before = self._buffer.copy()
+        self.value = self._buffer[self._inside].reshape(values.shape)
+        self.value[...] = values
+
+    def read(self) -> NDArray:
+        """Return a copy of what the array holds."""
+        found: NDArray = self.value.copy()
+        return found
+
+    def writes_outside(self) -> str:
+        """Return where memory outside the array was written, or an empty string."""
+        touched = differs(self._buffer, self._before)
+        touched[self._inside] = False
+        if not touched.any():
+            return ""
+        where = int(np.flatnonzero(touched)[0])
+        distance = where - self._inside.start
+        if distance < 0:
+            return f"{-distance} elements before its first one"
+        return f"{where - self._inside.stop + 1} elements behind its last one"
+
+
+class OnDevice:
+    """A ``ti.ndarray`` or a ``ti.field``."""
+
+    def __init__(self, values: NDArray, empty: Any) -> None:
+        self.value = empty
+        self.value.from_numpy(values)
+
+    def read(self) -> NDArray:
+        """Return a copy of what the array holds."""
+        found: NDArray = self.value.to_numpy()
+        return found
+
+    def writes_outside(self) -> str:
+        """Return an empty string: the memory around the array cannot be seen."""
+        return ""

@@ -1,0 +1,96 @@
+"""What verifications showed, kept in the store by digest and arch."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tikgen.kernel import Kernel
+from tikgen.parameters import canonical
+from tikgen.render import VERSION
+from tikgen.store import default_store
+
+KIND = "evidence"
+ARCHS = ("cpu", "cuda", "vulkan", "metal", "opengl", "gles", "amdgpu")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the last verification of a kernel on an arch showed.
+
+    Attributes:
+        digest: digest of the kernel's code.
+        arch: where it ran.
+        template: name of the template.
+        params: each parameter as text.
+        passed: whether every example agreed with the reference.
+        examples: how often it was launched.
+        seed: seed of the verification.
+        worst: greatest error as a fraction of what is allowed.
+        taichi: version of Taichi.
+        tikgen: version of tikgen.
+        when: time in UTC, ISO 8601.
+    """
+
+    digest: str
+    arch: str
+    template: str
+    params: Mapping[str, str]
+    passed: bool
+    examples: int
+    seed: int
+    worst: float
+    taichi: str
+    tikgen: str
+    when: str
+
+
+@dataclass
+class Tally:
+    """Counts what the launches of one kernel showed."""
+
+    params: Mapping[str, Any]
+    passed: bool = True
+    examples: int = 0
+    worst: float = 0.0
+
+    def add(self, passed: bool, worst: float) -> None:
+        """Count one launch."""
+        self.passed = self.passed and passed
+        self.examples += 1
+        self.worst = max(self.worst, worst)
+
+
+def keep(template: str, arch: str, seed: int, tallies: Mapping[str, Tally]) -> None:
+    """Put evidence into the store for each digest in ``tallies``."""
+    store = default_store()
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    for digest, tally in tallies.items():
+        evidence = Evidence(
+            digest=digest,
+            arch=arch,
+            template=template,
+            params={name: canonical(value) for name, value in tally.params.items()},
+            passed=tally.passed,
+            examples=tally.examples,
+            seed=seed,
+            worst=tally.worst,
+            taichi=importlib.metadata.version("taichi"),
+            tikgen=VERSION,
+            when=now,
+        )
+        store.write(KIND, f"{digest}-{arch}", asdict(evidence))
+
+
+def evidence_for(kernel: Kernel) -> tuple[Evidence, ...]:
+    """Return what the store knows about ``kernel``, one entry for each arch it ran on."""
+    names = {field.name for field in fields(Evidence)}
+    found = []
+    for arch in ARCHS:
+        document = default_store().read(KIND, f"{kernel.digest}-{arch}")
+        if document is not None and names == document.keys():
+            found.append(Evidence(**document))
+    return tuple(found)

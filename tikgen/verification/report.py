@@ -1,0 +1,150 @@
+"""What a verification found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from tikgen.errors import VerificationError
+from tikgen.verification.case import Case, Outcome
+
+Status = Literal["passed", "failed", "skipped", "absent"]
+
+_STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow", "absent": "yellow"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The smallest case found that fails, what came of it, and a script that repeats it."""
+
+    case: Case
+    outcome: Outcome
+    script: Path | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.outcome.kind}: {self.outcome.message}", f"  {self.case}"]
+        if self.script is not None:
+            lines.append(f"  reproduce it with: python {self.script}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ArchReport:
+    """What was found on one arch.
+
+    Attributes:
+        arch: the arch.
+        examples: launches that agreed with the reference.
+        variants: distinct variants among them.
+        skipped: reasons why drawn variants cannot run on the arch, with how many.
+        worst: greatest error as a fraction of what is allowed.
+        error: greatest absolute error.
+        seconds: time taken.
+        failure: the smallest failure, if any.
+        absent: why the arch does not work here, or an empty string.
+    """
+
+    arch: str
+    examples: int = 0
+    variants: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    worst: float = 0.0
+    error: float = 0.0
+    seconds: float = 0.0
+    failure: Failure | None = None
+    absent: str = ""
+
+    @property
+    def status(self) -> Status:
+        """Return ``"passed"`` only where examples ran and all agreed."""
+        if self.failure is not None:
+            return "failed"
+        if self.absent:
+            return "absent"
+        return "passed" if self.examples else "skipped"
+
+    @property
+    def summary(self) -> str:
+        """Return what was found, in a line."""
+        if self.absent:
+            return self.absent
+        ran = f"{self.examples} examples of {self.variants} variants in {self.seconds:.1f} s"
+        if self.examples:
+            ran += f", worst error {self.worst:.2g} of the tolerance ({self.error:.2g})"
+        return ran
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a verification of a template found on each arch."""
+
+    template: str
+    seed: int
+    archs: tuple[ArchReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether nothing failed, and at least one arch passed."""
+        found = [arch.status for arch in self.archs]
+        return "failed" not in found and "passed" in found
+
+    def raise_for_failure(self) -> None:
+        """Raise :class:`VerificationError` unless the report is ok."""
+        if self.ok:
+            return
+        for arch in self.archs:
+            if arch.failure is not None:
+                outcome = arch.failure.outcome
+                raise VerificationError(
+                    self.template,
+                    f"{outcome.kind}: {outcome.message}\n{arch.failure.case}",
+                    str(arch.failure.script or ""),
+                )
+        reasons = "; ".join(f"{a.arch}: {a.summary}" for a in self.archs)
+        raise VerificationError(self.template, f"Nothing was verified ({reasons}).")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON has it; an infinite error is None."""
+        archs = []
+        for arch in self.archs:
+            found = asdict(arch) | {"status": arch.status, "skipped": dict(arch.skipped)}
+            if arch.failure is not None:
+                found["failure"] = {
+                    "kind": arch.failure.outcome.kind,
+                    "message": arch.failure.outcome.message,
+                    "case": str(arch.failure.case),
+                    "params": {k: repr(v) for k, v in arch.failure.case.params.items()},
+                    "script": str(arch.failure.script) if arch.failure.script else None,
+                }
+            for name in ("worst", "error"):
+                found[name] = found[name] if math.isfinite(found[name]) else None
+            archs.append(found)
+        return {"template": self.template, "seed": self.seed, "ok": self.ok, "archs": archs}
+
+    def __str__(self) -> str:
+        lines = [f"{self.template}: {'ok' if self.ok else 'NOT ok'} (seed {self.seed})"]
+        for arch in self.archs:
+            lines.append(f"  {arch.arch:8}{arch.status:9}{arch.summary}")
+            lines += [f"    {n} skipped: {reason}" for reason, n in arch.skipped.items()]
+            if arch.failure is not None:
+                lines += [f"    {line}" for line in str(arch.failure).splitlines()]
+        return "\n".join(lines)
+
+    def __rich__(self) -> Table:
+        table = Table(title=f"{self.template}, seed {self.seed}", title_justify="left")
+        table.add_column("arch")
+        table.add_column("status")
+        table.add_column("found", overflow="fold")
+        for arch in self.archs:
+            notes = [arch.summary, *(f"{n} skipped: {why}" for why, n in arch.skipped.items())]
+            if arch.failure is not None:
+                notes.append(str(arch.failure))
+            status = Text(arch.status, style=_STYLES[arch.status])
+            table.add_row(arch.arch, status, Text("\n".join(notes)))
+        return table

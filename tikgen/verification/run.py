@@ -1,0 +1,121 @@
+"""The entry: verifies a template on each arch and reports."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tikgen.catalogue import find_template
+from tikgen.errors import ParameterError, TemplateError, TikgenError
+from tikgen.template import CODE_NAME, Template
+from tikgen.verification import evidence
+from tikgen.verification.report import ArchReport, Report
+from tikgen.verification.script import write_script
+from tikgen.verification.search import Limits, Search
+
+SCRIPTS = "tikgen-failures"
+
+
+def verify(
+    name: str | Template,
+    *,
+    archs: Sequence[str] = ("cpu", "vulkan"),
+    max_examples: int = 100,
+    seed: int | None = None,
+    scripts: str | os.PathLike[str] = SCRIPTS,
+    timeout: float = 120.0,
+    shrink_seconds: float = 60.0,
+    raise_on_failure: bool = False,
+    **params: Any,
+) -> Report:
+    """Compare kernels of a template with their NumPy reference, and report.
+
+    Draws problem parameters, schedule parameters, sizes and data together, runs each arch in a
+    process of its own, and shrinks what fails to the smallest such case. That is printed to the
+    error stream, and a script that repeats it is written. What passed is kept in the store.
+
+    Args:
+        name: name of a template, or the template itself.
+        archs: archs to run on; one that does not work here is reported as absent.
+        max_examples: examples an arch, each a variant launched up to three times.
+        seed: seed of all that is drawn; None takes a new one, which the report tells.
+        scripts: folder for scripts that repeat failures, made when there is one.
+        timeout: seconds after which a launch, its compilation included, has failed.
+        shrink_seconds: time spent on making a failing case smaller.
+        raise_on_failure: whether to raise unless the report is ok.
+        params: parameters to hold fixed.
+
+    Raises:
+        UnknownTemplate: if no template has that name.
+        ParameterError: if a fixed parameter is unknown, or allows no variant.
+        VerificationError: if the report is not ok and ``raise_on_failure`` is set.
+        TikgenError: if hypothesis is not installed.
+    """
+    if importlib.util.find_spec("hypothesis") is None:
+        raise TikgenError("Verification needs hypothesis: pip install 'tikgen[verify]'.")
+    template = find_template(name)
+    _check(template, archs, max_examples, params)
+    if seed is None:
+        seed = random.SystemRandom().randrange(2**32)
+    limits = Limits(max_examples, seed, shrink_seconds, timeout)
+    found = [_verify_on(arch, template, params, limits, Path(scripts)) for arch in archs]
+    report = Report(template.name, seed, tuple(found))
+    if raise_on_failure:
+        report.raise_for_failure()
+    return report
+
+
+def _check(
+    template: Template, archs: Sequence[str], max_examples: int, params: Mapping[str, Any]
+) -> None:
+    if not (template.folder / CODE_NAME).is_file():
+        raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
+    wrong = [arch for arch in archs if arch not in evidence.ARCHS]
+    if isinstance(archs, str) or wrong or not archs:
+        known = ", ".join(evidence.ARCHS)
+        raise ParameterError("verify", {"archs": f"takes a sequence of {known}; got {archs!r}"})
+    if max_examples < 1:
+        raise ParameterError("verify", {"max_examples": f"must be positive; got {max_examples}"})
+    known_names = [*template.Problem.model_fields, *template.Schedule.model_fields]
+    for given in params:
+        if given not in known_names:
+            raise ParameterError.unknown(template.name, given, known_names)
+
+
+def _verify_on(
+    arch: str, template: Template, params: Mapping[str, Any], limits: Limits, scripts: Path
+) -> ArchReport:
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(f"{template.name} on {arch}", total=limits.max_examples)
+
+        def show(drawn: int, shrinking: bool) -> None:
+            what = "shrinking a failure" if shrinking else f"{template.name} on {arch}"
+            progress.update(task, completed=min(drawn, limits.max_examples), description=what)
+
+        search = Search(template, arch, params, limits, show)
+        found = search.run()
+    evidence.keep(template.name, arch, limits.seed, search.tallies)
+    if found.failure is None:
+        return found
+    case, outcome = found.failure.case, found.failure.outcome
+    failure = replace(found.failure, script=write_script(scripts, case, outcome))
+    console.print(f"{template.name} failed on {arch}", style="bold red")
+    console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
+    return replace(found, failure=failure)

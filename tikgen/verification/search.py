@@ -1,0 +1,164 @@
+"""Drives hypothesis over one arch: many examples, then the smallest one that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tikgen.errors import ParameterError
+from tikgen.template import Template
+from tikgen.verification.case import Case, Outcome
+from tikgen.verification.evidence import Tally
+from tikgen.verification.process import ArchProcess
+from tikgen.verification.report import ArchReport, Failure
+from tikgen.verification.strategies import trials
+
+# After ten examples hypothesis mostly alters those it has drawn. What is wanted are others, so
+# examples are drawn in short runs.
+_RUN = 9
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to look: examples to draw, their seed, seconds for shrinking and for a case."""
+
+    max_examples: int
+    seed: int
+    shrink_seconds: float
+    timeout: float
+
+
+class _Wrong(Exception):
+    """Tells hypothesis that a case failed."""
+
+
+class Search:
+    """Looks on one arch for a case that fails.
+
+    Args:
+        template: the template.
+        arch: the arch.
+        fixed: parameters that are not drawn.
+        limits: how long to look.
+        on_progress: told the number of examples drawn, and whether a failure is being shrunk.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        arch: str,
+        fixed: Mapping[str, Any],
+        limits: Limits,
+        on_progress: Callable[[int, bool], None] = lambda drawn, shrinking: None,
+    ) -> None:
+        self.template, self.arch, self.fixed = template, arch, fixed
+        self.limits = limits
+        self.tallies: dict[str, Tally] = {}
+        self._on_progress = on_progress
+        self._process = ArchProcess(arch, limits.timeout)
+        self._skipped: Counter[str] = Counter()
+        self._invalid: ParameterError | None = None
+        self._outcomes: dict[str, Outcome] = {}
+        self._failing: tuple[Case, Outcome] | None = None
+        self._shrink_until = float("inf")
+        self._drawn = 0
+        self._cases = trials(template, arch, fixed, self._note_unsupported, self._note_invalid)
+
+    def run(self) -> ArchReport:
+        """Look until an example fails or all agree, and return what was found.
+
+        Raises:
+            ParameterError: if the fixed parameters allow no variant at all.
+        """
+        began = time.monotonic()
+        with self._process:
+            absent = self._process.start()
+            if absent:
+                return ArchReport(self.arch, absent=absent, seconds=time.monotonic() - began)
+            self._explore()
+        passed = [t for t in self.tallies.values() if t.passed]
+        if not self._outcomes and not self._skipped and self._invalid is not None:
+            raise self._invalid
+        return ArchReport(
+            self.arch,
+            examples=sum(o.kind == "passed" for o in self._outcomes.values()),
+            variants=len(passed),
+            skipped=dict(self._skipped),
+            worst=max((o.worst for o in self._outcomes.values() if o.ok), default=0.0),
+            error=max((o.error for o in self._outcomes.values() if o.ok), default=0.0),
+            seconds=time.monotonic() - began,
+            failure=Failure(*self._failing) if self._failing else None,
+        )
+
+    def _explore(self) -> None:
+        """Draw examples, in runs, until there are enough, one fails or there are no others."""
+        for run in itertools.count():
+            missing = self.limits.max_examples - self._drawn
+            before = len(self._outcomes)
+            self._draw(min(missing, _RUN) + 1, f"{self.limits.seed}-{run}")
+            if self._failing or self._drawn >= self.limits.max_examples:
+                return
+            if len(self._outcomes) == before:
+                return
+
+    def _draw(self, count: int, seed: str) -> None:
+        """Draw ``count`` examples, the simplest one first, and shrink the one that fails."""
+        import hypothesis
+        from hypothesis import HealthCheck, Phase, Verbosity
+        from hypothesis.errors import Unsatisfiable
+
+        @hypothesis.seed(seed)
+        @hypothesis.settings(
+            max_examples=count,
+            phases=(Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+            verbosity=Verbosity.quiet,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            print_blob=False,
+            report_multiple_bugs=False,
+        )
+        @hypothesis.given(self._cases)
+        def examples_agree(cases: tuple[Case, ...]) -> None:
+            before = len(self._outcomes)
+            for case in cases:
+                self._check(case)
+            self._drawn += len(self._outcomes) > before
+            self._on_progress(self._drawn, self._failing is not None)
+
+        with contextlib.suppress(_Wrong, Unsatisfiable):
+            examples_agree()
+
+    def _check(self, case: Case) -> None:
+        """Run ``case`` unless that was done before, and raise if it fails."""
+        outcome = self._outcomes.get(case.line)
+        if outcome is None:
+            if time.monotonic() > self._shrink_until:
+                return  # Whatever was not tried in time counts as agreeing.
+            outcome = self._outcomes[case.line] = self._process.run(case)
+            self._note(case, outcome)
+        if not outcome.ok:
+            self._failing = (case, outcome)
+            raise _Wrong
+
+    def _note(self, case: Case, outcome: Outcome) -> None:
+        if outcome.kind == "skipped":
+            self._skipped[outcome.message] += 1
+        if outcome.digest:
+            tally = self.tallies.setdefault(outcome.digest, Tally(case.params))
+            tally.add(outcome.ok, outcome.worst)
+        if not outcome.ok and self._failing is None:
+            self._shrink_until = time.monotonic() + self.limits.shrink_seconds
+            self._on_progress(self._drawn, True)
+
+    def _note_unsupported(self, reason: str) -> None:
+        self._skipped[reason] += 1
+
+    def _note_invalid(self, error: ParameterError) -> None:
+        self._invalid = error

@@ -1,0 +1,192 @@
+"""Hypothesis strategies: variants, sizes and data drawn together, simplest first."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import numpy as np
+from pydantic.fields import FieldInfo
+
+from tikgen.arguments import Array, concrete_shape, symbols
+from tikgen.builder import resolve
+from tikgen.dtypes import ALL_DTYPES, DType
+from tikgen.errors import ParameterError, TemplateError
+from tikgen.render import Variant
+from tikgen.template import Template
+from tikgen.verification.case import Case, literal
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+# Sizes of 1, primes, powers of two and their neighbours.
+PLAIN_SIZES = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67, 128, 131, 257)
+PLAIN_ELEMENTS = 5_000
+# Beyond that Vulkan on a CPU stops silently.
+MOST_ELEMENTS = 65_535
+MOST_TRIALS = 3
+
+_SIMPLE_DTYPES = ("i32", "f32", "i64", "f64")
+
+
+def trials(
+    template: Template,
+    arch: str,
+    fixed: Mapping[str, Any],
+    on_unsupported: Callable[[str], None],
+    on_invalid: Callable[[ParameterError], None],
+) -> SearchStrategy[tuple[Case, ...]]:
+    """Return a strategy for up to three cases of one variant.
+
+    Args:
+        template: what to draw variants of.
+        arch: the arch of the cases.
+        fixed: parameters that are not drawn.
+        on_unsupported: told why, whenever a drawn variant cannot run on ``arch``.
+        on_invalid: told of drawn parameters that do not go together.
+    """
+    from hypothesis import reject
+    from hypothesis import strategies as st
+
+    drawn = parameter_strategies(template, fixed)
+
+    def draw_variant(draw: DrawFn) -> Variant:
+        chosen = {name: draw(strategy) for name, strategy in drawn.items()}
+        default_schedule = draw(st.integers(0, 3)) == 3
+        adjusted = {**template.adjust({**chosen, **fixed}), **fixed}
+        if default_schedule:
+            adjusted = {
+                name: value
+                for name, value in adjusted.items()
+                if name in fixed or name in template.Problem.model_fields
+            }
+        try:
+            variant = resolve(template, arch=arch, **adjusted)
+        except ParameterError as error:
+            on_invalid(error)
+            reject()
+        reason = template.unsupported(variant.problem, arch)
+        if reason:
+            on_unsupported(reason)
+            reject()
+        return variant
+
+    @st.composite
+    def draw_trials(draw: DrawFn) -> tuple[Case, ...]:
+        variant = draw_variant(draw)
+        inplace = any(isinstance(a, Array) and a.inplace for a in variant.arguments)
+        trial: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+            {
+                "sizes": _sizes(template, variant),
+                "data": st.sampled_from(("whole", "uniform", "sparse")),
+                "container": st.sampled_from(("numpy", "ndarray")),
+                "inplace": st.booleans() if inplace else st.just(False),
+                "seed": st.integers(0, 2**31 - 1),
+            }
+        )
+        params = {name: literal(value) for name, value in variant.params.items()}
+        return tuple(
+            Case(template.name, str(template.folder), arch, params, **one)
+            for one in draw(st.lists(trial, min_size=1, max_size=MOST_TRIALS))
+        )
+
+    return draw_trials()
+
+
+def parameter_strategies(
+    template: Template, fixed: Iterable[str] = ()
+) -> dict[str, SearchStrategy[Any]]:
+    """Return a strategy for each parameter that is not fixed and whose values are known.
+
+    Raises:
+        TemplateError: if a required parameter can neither be drawn nor left out.
+    """
+    own = dict(template.strategies())
+    found = {}
+    for model in (template.Problem, template.Schedule):
+        for name, field in model.model_fields.items():
+            if name in fixed:
+                continue
+            strategy = own[name] if name in own else _of_field(field)
+            if strategy is not None:
+                found[name] = strategy
+            elif field.is_required():
+                raise TemplateError(
+                    template.name,
+                    f"verification cannot draw the required parameter {name!r}; give it a value, "
+                    "or let strategies() of the template draw it",
+                )
+    return found
+
+
+def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int]]:
+    from hypothesis import strategies as st
+
+    given = template.sizes(variant.problem)
+    needed = symbols(variant.arguments)
+    most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
+    plain = tuple(n for n in PLAIN_SIZES if n <= most)
+    arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
+
+    def fit(sizes: Mapping[str, int]) -> bool:
+        return all(np.prod(concrete_shape(a, sizes)) <= MOST_ELEMENTS for a in arrays)
+
+    return st.fixed_dictionaries(
+        {name: st.sampled_from(sorted(set(given.get(name, plain)))) for name in needed}
+    ).filter(fit)
+
+
+def _of_field(field: FieldInfo) -> SearchStrategy[Any] | None:
+    extra = field.json_schema_extra
+    choices = extra.get("choices") if isinstance(extra, dict) else None
+    return _of_type(field.annotation, field.metadata, field.default, choices)
+
+
+def _of_type(
+    annotation: Any, limits: Iterable[Any], default: Any, choices: Any
+) -> SearchStrategy[Any] | None:
+    """Return the strategy that a type implies, or None where it implies none."""
+    from hypothesis import strategies as st
+
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is typing.Annotated:
+        return _of_type(arguments[0], [*limits, *arguments[1:]], default, choices)
+    if annotation is bool:
+        return st.booleans()
+    if annotation is DType:
+        names = choices or ALL_DTYPES
+        return st.sampled_from(sorted(names, key=lambda n: (n not in _SIMPLE_DTYPES, n[0] == "f")))
+    if origin is Literal:
+        return st.sampled_from(_simple_first(arguments, default))
+    if annotation in (int, float):
+        if choices:
+            return st.sampled_from(sorted(map(annotation, choices)))
+        low = _limit(limits, "ge")
+        high = _limit(limits, "le")
+        if low is None or high is None:
+            return None
+        return st.integers(low, high) if annotation is int else st.floats(low, high)
+    if origin in (typing.Union, types.UnionType):
+        known = [
+            rule
+            for argument in arguments
+            if argument is not type(None)
+            and (rule := _of_type(argument, limits, default, choices)) is not None
+        ]
+        if known and type(None) in arguments:
+            known.insert(0, st.none())
+        return st.one_of(known) if known else None
+    return None
+
+
+def _simple_first(choices: tuple[Any, ...], default: Any) -> list[Any]:
+    """Return numbers in order, or else the default in front."""
+    if all(isinstance(c, int) for c in choices):
+        return sorted(choices)
+    return sorted(choices, key=lambda choice: choice != default)
+
+
+def _limit(limits: Iterable[Any], name: str) -> Any:
+    return next((getattr(m, name) for m in limits if getattr(m, name, None) is not None), None)
