@@ -135,8 +135,8 @@ def test_kahan_survives_cancellation(dtype: str, great: float, axis: int | None,
             "reduce", dim=x.ndim, axis=axis, dtype=dtype, accuracy=accuracy, chunks=1, unroll=8
         )
         errors[accuracy] = abs(float(check(kernel, x=x)[0]) - exact)
-    assert errors["fast"] > 10
     assert errors["kahan"] < 0.05
+    assert errors["fast"] > 10 * errors["kahan"]
 
 
 def test_kahan_carries_what_chunks_lost(rng: Any) -> None:

@@ -83,12 +83,14 @@ BIG = 3.5e38  # More than f32 holds.
         (1.0, 1.0, np.nan, True),
         (1.0, 2.0, np.nan, False),
         (5.0, 1.0, np.inf, True),
+        (5.0, np.nan, np.inf, True),
+        (np.nan, np.inf, np.inf, True),
     ],
 )
 def test_floats_are_compared(actual, expected, tolerance, right):
     with np.errstate(all="ignore"):
         verdict = compare(
-            "y", F32, np.array([0, actual], np.float32), np.array([0.0, expected]), tolerance
+            "y", np.array([0, actual], np.float32), np.array([0.0, expected]), tolerance
         )
     assert (verdict.message == "") == right, verdict
     assert (verdict.worst <= 1) == right
@@ -98,9 +100,9 @@ def test_floats_are_compared(actual, expected, tolerance, right):
 
 def test_integers_are_compared_as_they_wrap():
     actual = np.array([-128, 5], np.int8)
-    assert compare("y", DType.i8, actual, np.array([128, 5]), 0).message == ""
-    assert "1 of 2 elements" in compare("y", DType.i8, actual, np.array([127, 5]), 0).message
-    assert compare("y", DType.i8, actual, np.array([-127, 5]), 1).message == ""
+    assert compare("y", actual, np.array([128, 5]), 0).message == ""
+    assert "1 of 2 elements" in compare("y", actual, np.array([127, 5]), 0).message
+    assert compare("y", actual, np.array([-127, 5]), 1).message == ""
 
 
 @pytest.mark.parametrize("dtype", list(DType), ids=str)

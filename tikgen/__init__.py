@@ -1,5 +1,8 @@
 """tikgen turns Jinja2 templates into verified, tuned, cached Taichi kernels."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tikgen.arguments import Array, Scalar
 from tikgen.bound import BoundKernel
 from tikgen.builder import build, clear, render
@@ -16,6 +19,9 @@ from tikgen.render import VERSION as __version__  # noqa: N811
 from tikgen.render import Source, Variant
 from tikgen.template import Cost, Template
 
+if TYPE_CHECKING:
+    from tikgen.verification import Report, verify
+
 __all__ = [
     "Array",
     "BoundKernel",
@@ -27,6 +33,7 @@ __all__ = [
     "Kernel",
     "ProblemModel",
     "Program",
+    "Report",
     "Scalar",
     "ScheduleModel",
     "Source",
@@ -44,4 +51,14 @@ __all__ = [
     "load_template",
     "parameter",
     "render",
+    "verify",
 ]
+
+_LATE = {"Report": "tikgen.verification", "verify": "tikgen.verification"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what most programs never need when it is first asked for."""
+    if name in _LATE:
+        return getattr(importlib.import_module(_LATE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,31 +11,52 @@ import numpy as np
 def worst_error(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> float:
     """Return the greatest error as a fraction of what is allowed; above 1 is a failure.
 
+    Takes what :func:`errors` takes.
+    """
+    return float(fractions(*errors(actual, expected, allowed)).max(initial=0))
+
+
+def errors(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the error of each element, and how great it may be.
+
+    The expected value rounded to the dtype of ``actual`` is right always; an allowance above 0
+    grows by what rounding costs. NaN must be NaN and infinity infinity, unless the allowance is
+    infinite; a finite value beyond the range of the dtype counts as infinity. Integers wrap.
+
     Args:
         actual: what the kernel wrote.
         expected: what it must write, in higher precision, of the same shape.
-        allowed: greatest absolute error, a number or an array of the same shape. Rounding
-            ``expected`` to the dtype of ``actual`` is allowed on top.
+        allowed: greatest absolute error, a number or an array of the same shape.
     """
+    wide = np.longdouble  # Holds every 64-bit integer.
+    limit = np.broadcast_to(np.asarray(allowed, wide), actual.shape)
     if actual.dtype.kind != "f":
-        wide = np.longdouble  # Holds every 64-bit integer.
-        if expected.dtype.kind in "iu":
-            expected = expected.astype(actual.dtype)  # Integers wrap, as they do in a kernel.
-        error = np.abs(actual.astype(wide) - expected.astype(wide))
-        rounding = np.zeros_like(error)
-    else:
-        info = np.finfo(actual.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):
-            rounded = expected.astype(actual.dtype)
-            error = np.abs(actual.astype(expected.dtype) - expected)
-            same = (np.isnan(actual) & np.isnan(rounded)) | (actual == rounded)
-            error = np.where(same, 0, np.where(np.isfinite(error), error, np.inf))
-            rounding = np.where(np.isfinite(expected), np.abs(expected) * info.eps + info.tiny, 0)
-    limit = np.broadcast_to(np.asarray(allowed, dtype=error.dtype), error.shape)
-    limit = np.where(limit > 0, limit + rounding, limit)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fraction = np.where(error == 0, 0, np.where(np.isposinf(limit), 0, error / limit))
-    return float(fraction.max(initial=0))
+        if expected.dtype.kind in "iub":
+            expected = expected.astype(actual.dtype)
+        return np.abs(actual.astype(wide) - expected.astype(wide)), limit
+    info = np.finfo(actual.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = expected.astype(actual.dtype)
+        right = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
+        # Half a step above the greatest number all is infinity: what lies beyond counts as that.
+        beyond = wide(info.max) * (1 + wide(info.eps) / 4)
+        want, got = expected.astype(wide), actual.astype(wide)
+        finite = np.isfinite(want)
+        want = np.where(finite, np.clip(want, -beyond, beyond), want)
+        got = np.where(finite & np.isinf(got), np.copysign(beyond, got), got)
+        error = np.where(right, 0, np.abs(got - want))
+        rounding = np.where(finite, info.eps * np.abs(want) + info.tiny, 0)
+        grown = np.where(limit > 0, limit + rounding, limit)
+    limit = np.where(finite | np.isposinf(limit), grown, 0)
+    # A NaN on one side only, or an undefined allowance, is infinitely wrong.
+    return np.where(np.isnan(error) | (np.isnan(limit) & ~right), np.inf, error), limit
+
+
+def fractions(error: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """Return each error as a fraction of its limit; an infinite limit forgives everything."""
+    fraction = np.where(error == 0, 0, np.inf).astype(np.longdouble)
+    fraction = np.divide(error, limit, out=fraction, where=limit > 0)
+    return np.where(np.isposinf(limit), 0, fraction)
 
 
 def perturbed_error(

@@ -28,6 +28,7 @@ from tikgen.template import Template
 
 if TYPE_CHECKING:
     from tikgen.bound import BoundKernel
+    from tikgen.verification.evidence import Evidence
 
 # Taichi's compiler is not thread-safe.
 _compiling = threading.RLock()
@@ -118,6 +119,13 @@ class Kernel:
     def function(self) -> Any:
         """Return the ``ti.kernel`` itself, which takes the arguments and then the workspace."""
         return self._function
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """Return what verifications of this code showed, one entry for each arch."""
+        from tikgen.verification.evidence import evidence_for
+
+        return evidence_for(self)
 
     # What it does.
 

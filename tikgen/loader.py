@@ -15,7 +15,7 @@ import types
 
 from tikgen import taichi_bridge as bridge
 from tikgen.errors import KernelCompileError, RenderError
-from tikgen.render import Source
+from tikgen.render import Source, code_of
 
 PREFIX = "tikgen_rendered."
 
@@ -33,8 +33,7 @@ class TextLoader(importlib.abc.InspectLoader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Execute the text in ``module``."""
-        code = compile(self.text, self.filename, "exec", dont_inherit=True)
-        exec(code, module.__dict__)
+        exec(code_of(self.text, self.filename), module.__dict__)
 
 
 def load(source: Source) -> types.ModuleType:

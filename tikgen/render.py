@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import importlib.metadata
 import io
 import tokenize
-from collections.abc import Mapping
+import types
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import jinja2
-import jinja2.meta
 
 from tikgen.arguments import Argument, Array
 from tikgen.errors import RenderError
-from tikgen.jinja_text import make_environment, split_marks
 from tikgen.parameters import ParameterModel, canonical
-from tikgen.template import TEXT_NAME, Template
+from tikgen.template import Template
 
 VERSION = importlib.metadata.version("tikgen")
 
@@ -122,13 +116,14 @@ def render_variant(variant: Variant) -> Source:
         "workspace": variant.workspace,
         **template.context(variant.problem, variant.schedule),
     }
-    body = _render(template.name, template.text, template.search_path, names, variant.params)
-    text, places = split_marks(body)
+    from tikgen.jinja_run import run  # Jinja2 takes a while to import.
+
+    body, places = run(template, names, variant.params)
     header = _header(variant)
-    text = header + text
-    places = ("",) * header.count("\n") + places
-    _check_syntax(template.name, text, places, variant.params)
-    return Source(variant, text, digest_of(text), places)
+    text = header + body
+    source = Source(variant, text, digest_of(text), ("",) * header.count("\n") + places)
+    _check_syntax(source)
+    return source
 
 
 def digest_of(text: str) -> str:
@@ -167,78 +162,21 @@ def _header(variant: Variant) -> str:
     return "\n".join([*lines, f"# Rendered by tikgen {VERSION}.", ""])
 
 
-@functools.lru_cache(maxsize=64)
-def _environment(search_path: tuple[Path, ...]) -> jinja2.Environment:
-    return make_environment(jinja2.FileSystemLoader([str(p) for p in search_path]))
+@functools.lru_cache(maxsize=16)
+def code_of(text: str, filename: str) -> types.CodeType:
+    """Return the compiled text; checking its syntax and loading it share the work."""
+    return compile(text, filename, "exec", dont_inherit=True)
 
 
-@functools.lru_cache(maxsize=256)
-def _compiled(name: str, text: str, search_path: tuple[Path, ...]) -> jinja2.Template:
-    environment = _environment(search_path)
-    code = environment.compile(text, name=f"{name}/{TEXT_NAME}", filename=f"{name}/{TEXT_NAME}")
-    return jinja2.Template.from_code(environment, code, environment.make_globals(None), None)
-
-
-def _render(
-    name: str,
-    text: str,
-    search_path: tuple[Path, ...],
-    names: Mapping[str, Any],
-    params: Mapping[str, Any],
-) -> str:
+def _check_syntax(source: Source) -> None:
     try:
-        return _compiled(name, text, search_path).render(names)
-    except jinja2.TemplateSyntaxError as error:
-        place = f"{error.name or name}:{error.lineno}"
-        problem = f"syntax error: {error.message}"
-    except jinja2.TemplateNotFound as error:
-        place, problem = _place_of(error, name), f"cannot find the file {error.name!r} it imports"
-    except jinja2.UndefinedError as error:
-        place, problem = _place_of(error, name), f"undefined name: {error.message}"
-    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        place, problem = _place_of(error, name), f"{type(error).__name__}: {error}"
-        if "StrictUndefined" in problem:  # As in range(n): Jinja2 then does not say which.
-            problem = f"undefined name among {', '.join(_unknown(text, names))}"
-    raise RenderError(name, problem, template_line=_with_text(place, text), params=params) from None
-
-
-def _unknown(text: str, names: Mapping[str, Any]) -> list[str]:
-    """Return the names that ``text`` uses and nobody defines."""
-    environment = make_environment(jinja2.DictLoader({}))
-    used = jinja2.meta.find_undeclared_variables(environment.parse(text))
-    return sorted(used - set(names) - set(environment.globals))
-
-
-def _place_of(error: BaseException, name: str) -> str:
-    """Return the innermost template line that stands in the traceback of ``error``."""
-    place, frame = "", error.__traceback__
-    while frame is not None:
-        file = frame.tb_frame.f_code.co_filename
-        if file.endswith(".j2"):
-            place = f"{'/'.join(Path(file).parts[-2:])}:{frame.tb_lineno}"
-        frame = frame.tb_next
-    return place or f"{name}/{TEXT_NAME}"
-
-
-def _with_text(place: str, text: str) -> str:
-    """Return ``place`` followed by the line of ``text``, where it lies in it."""
-    file, _, number = place.rpartition(":")
-    lines = text.splitlines()
-    if file.endswith(TEXT_NAME) and number.isdigit() and 0 < int(number) <= len(lines):
-        return f"{place}: {lines[int(number) - 1].strip()}"
-    return place
-
-
-def _check_syntax(name: str, text: str, places: tuple[str, ...], params: Mapping[str, Any]) -> None:
-    try:
-        ast.parse(text)
+        code_of(source.text, source.filename)
     except SyntaxError as error:
-        number = error.lineno or 1
-        line = text.splitlines()[min(number, len(places)) - 1]
+        number = min(error.lineno or 1, len(source.line_map))
         raise RenderError(
-            name,
+            source.variant.template.name,
             f"the rendered text is not Python: {error.msg}",
-            template_line=places[min(number, len(places)) - 1],
-            rendered_line=f"{number}: {line.strip()}",
-            params=params,
+            template_line=source.template_line(number),
+            rendered_line=f"{number}: {source.line(number).strip()}",
+            params=source.variant.params,
         ) from None

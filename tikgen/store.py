@@ -8,6 +8,7 @@ absent, and one that cannot be written is kept in memory.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -17,12 +18,12 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import filelock
-import platformdirs
+from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import StoreError, StoreWarning
+
+if TYPE_CHECKING:
+    import filelock
 
 ENVIRONMENT_VARIABLE = "TIKGEN_CACHE_DIR"
 
@@ -159,6 +160,8 @@ class Store:
 
     def _lock(self) -> filelock.BaseFileLock:
         """Return the lock of the folder, held where the disk lets it be."""
+        import filelock  # Most runs never lock.
+
         lock = filelock.FileLock(self.folder / ".lock", timeout=_LOCK_SECONDS)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -183,11 +186,17 @@ class Store:
 def default_store() -> Store:
     """Return the store in the folder that TIKGEN_CACHE_DIR names, else in the user's cache."""
     global _default
-    chosen = os.environ.get(ENVIRONMENT_VARIABLE) or platformdirs.user_cache_dir("tikgen")
-    folder = Path(chosen).expanduser()
+    folder = Path(os.environ.get(ENVIRONMENT_VARIABLE) or _user_folder()).expanduser()
     if _default is None or _default.folder != folder:
         _default = Store(folder)
     return _default
+
+
+@functools.cache
+def _user_folder() -> str:
+    import platformdirs
+
+    return platformdirs.user_cache_dir("tikgen")
 
 
 def _check_name(what: str, name: str) -> None:

@@ -185,7 +185,7 @@ class Map(Template):
                     "tanh(a*x) + atan2(y, x) + asin(x) - acos(y)",
                     "log(x*x + 0.5) + tan(x)",
                     "floor(4*x) + ceil(4*y) + round(8*x)",
-                    "(abs(x) + 0.5)**y + (abs(y) + 3)**-2 + pi*e",
+                    "(x + 0.5)**y + (abs(y) + 3)**-2 + pi*e",
                     "j = i + k; i1 = i*k",
                 )
             ),

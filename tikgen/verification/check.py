@@ -116,9 +116,7 @@ class Trial:
                     return self._wrong(
                         f"{name}[{place}] must stay untouched, and holds {value} now"
                     )
-                verdict = compare(
-                    name, array.dtype, after[name], expected[name], tolerance.get(name, 0)
-                )
+                verdict = compare(name, after[name], expected[name], tolerance.get(name, 0))
                 worst, error = max(worst, verdict.worst), max(error, verdict.error)
                 if verdict.message:
                     return self._wrong(verdict.message, worst, error)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Literal
 
 from tikgen.errors import VerificationError
 from tikgen.verification.case import Case, Outcome
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Status = Literal["passed", "failed", "skipped", "absent"]
 
@@ -137,6 +137,9 @@ class Report:
         return "\n".join(lines)
 
     def __rich__(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(title=f"{self.template}, seed {self.seed}", title_justify="left")
         table.add_column("arch")
         table.add_column("status")

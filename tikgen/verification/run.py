@@ -10,9 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from tikgen.catalogue import find_template
 from tikgen.errors import ParameterError, TemplateError, TikgenError
 from tikgen.template import CODE_NAME, Template
@@ -93,6 +90,15 @@ def _check(
 def _verify_on(
     arch: str, template: Template, params: Mapping[str, Any], limits: Limits, scripts: Path
 ) -> ArchReport:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
