@@ -36,7 +36,7 @@ class BoundKernel:
         }
         self._contexts: dict[int, _Context] = {}
         self._version = 0
-        self._values: tuple[Any, ...] = ()
+        self._values: list[Any] = []
         self._accept(values)
         self._epoch = bridge.epoch()
         self._fast = self._is_proven()
@@ -54,15 +54,21 @@ class BoundKernel:
         if bridge.epoch() is not self._epoch:
             raise self._error("was bound before the last ti.init; bind it again")
         context = self._contexts.get(get_ident())
-        if context is None or context.version != self._version:
-            context = self._refresh(context)
+        is_current = context is not None and context.version == self._version
         for name, value in scalars.items():
-            self._set_scalar(name, value, context)
+            self._keep_scalar(name, value)
+            if is_current:
+                context.setters[name](value)  # type: ignore[union-attr]
         if not self._fast or bridge.is_recording():
-            return self.kernel.launch(self._values)
+            return self.kernel.launch(tuple(self._values))
+        if context is None or not is_current:
+            context = self._refresh(context)
+        context.version = self._version
         for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
             context.launcher.set_array(slot, tensor)
-        context.launch()
+        context.launcher.launch()
+        if context.launcher.is_spent:
+            context.version = -1
         return None
 
     def rebind(self, **arguments: Any) -> None:
@@ -77,48 +83,44 @@ class BoundKernel:
         for name in arguments:
             if name not in names:
                 raise self._error(f"has no argument {name!r}; it takes {self.kernel.signature}")
-        count = len(names)
-        old = dict(zip(names, self._values[:count], strict=True))
+        old = dict(zip(names, self._values, strict=False))  # Behind them stands the workspace.
         self._accept(tuple((old | arguments).values()))
         # Fields are compiled in: another field is another instance of the kernel.
         self._contexts = {}
         self._fast = self._is_proven()
 
     def _accept(self, values: tuple[Any, ...]) -> None:
-        self._values = self.kernel.prepare(values)
+        self._values = list(self.kernel.prepare(values))
         self._version += 1
 
-    def _set_scalar(self, name: str, value: Any, context: _Context) -> None:
+    def _keep_scalar(self, name: str, value: Any) -> None:
         if name not in self._scalars:
             takes = ", ".join(self._scalars) or "no scalar"
             raise self._error(f"has no scalar argument {name!r}; it takes {takes}")
         index, _ = self._scalars[name]
         if problem := self.kernel.signature.scalar_problem(index, value):
             raise self._error(problem)
-        self._values = (*self._values[:index], value, *self._values[index + 1 :])
-        # Contexts of other threads have to follow; this one does so here.
-        self._version += 1
-        context.version = self._version
-        if self._fast:
-            context.setters[name](value)
+        self._values[index] = value
+        self._version += 1  # The contexts of other threads have to follow.
 
     def _refresh(self, context: _Context | None) -> _Context:
         """Return the context of this thread, made if it is missing, with every argument set."""
         if context is None:
-            context = self._contexts[get_ident()] = _Context()
-            if self._fast:
-                context.attach(self.kernel, self._values, self._slots, self._scalars)
-        if self._fast:
-            context.set_all(self._values, self._slots, self._scalars)
-        context.version = self._version
+            context = self._contexts[get_ident()] = _Context(
+                bridge.Launcher(self.kernel.function, self._values)
+            )
+        elif context.launcher.is_spent:
+            context.launcher.renew()
+        context.set_all(self._values, self._slots, self._scalars)
         return context
 
     def _is_proven(self) -> bool:
         if bridge.current_arch() not in _PROVEN_ARCHS or not bridge.can_bind():
             return False
-        if self.kernel.needs_staging(self._values):
+        values = tuple(self._values)
+        if self.kernel.needs_staging(values):
             return False
-        self.kernel.compile_for(self._values)
+        self.kernel.compile_for(values)
         return bridge.is_plain_launch(self.kernel.function)
 
     def _error(self, problem: str) -> ArgumentError:
@@ -132,41 +134,27 @@ class BoundKernel:
 class _Context:
     """What one thread needs to launch."""
 
-    def __init__(self) -> None:
+    def __init__(self, launcher: bridge.Launcher) -> None:
         self.version = -1
-        self.launcher: Any = None
-        self.launch: Callable[[], None] = _nothing
+        self.launcher = launcher
         self.setters: dict[str, Callable[[Any], None]] = {}
         self.tensors: list[tuple[int, Any]] = []
 
-    def attach(
-        self,
-        kernel: Kernel,
-        values: tuple[Any, ...],
-        slots: dict[int, int],
-        scalars: dict[str, Any],
+    def set_all(
+        self, values: list[Any], slots: dict[int, int], scalars: dict[str, tuple[int, Scalar]]
     ) -> None:
-        self.launcher = bridge.Launcher(kernel.function, values)
-        self.launch = self.launcher.launch
         self.setters = {
             name: self.launcher.scalar_setter(
                 slots[index], scalar.dtype.is_float, scalar.dtype.is_signed
             )
             for name, (index, scalar) in scalars.items()
         }
-
-    def set_all(
-        self, values: tuple[Any, ...], slots: dict[int, int], scalars: dict[str, Any]
-    ) -> None:
-        named = {index: name for name, (index, _) in scalars.items()}
-        self.tensors = []
-        for index, slot in slots.items():
-            if index in named:
-                self.setters[named[index]](values[index])
-                continue
-            self.launcher.set_array(slot, values[index])
-            if hasattr(values[index], "data_ptr"):
-                self.tensors.append((slot, values[index]))
+        for name, (index, _) in scalars.items():
+            self.setters[name](values[index])
+        arrays = slots.keys() - {index for index, _ in scalars.values()}
+        for index in arrays:
+            self.launcher.set_array(slots[index], values[index])
+        self.tensors = [(slots[i], values[i]) for i in arrays if hasattr(values[i], "data_ptr")]
 
 
 def _slots(kernel: Kernel) -> dict[int, int]:
@@ -177,7 +165,3 @@ def _slots(kernel: Kernel) -> dict[int, int]:
         if not (isinstance(argument, Array) and argument.storage == "field")
     ]
     return {index: slot for slot, index in enumerate(passed)}
-
-
-def _nothing() -> None:
-    """Stand for a launch where there is no cached context."""

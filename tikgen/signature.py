@@ -79,6 +79,8 @@ class Signature:
                 ):
                     raise self._error(check.explain(value))
                 shape = value.shape
+            elif kind is bridge.TiScalarNdarray and check.takes_fresh(value):
+                shape = value.shape
             elif check.is_scalar:
                 if (kind is float and check.is_float) or (
                     kind is int and check.lowest <= value <= check.highest
@@ -145,6 +147,7 @@ class _Check:
         self.name = argument.name
         self.dtype = dtype
         self.numpy = dtype.numpy
+        self.taichi = bridge.primitive(dtype.value)
         self.is_scalar = isinstance(argument, Scalar)
         self.is_float = dtype.is_float
         self.lowest, self.highest = dtype.lowest, dtype.highest
@@ -158,6 +161,10 @@ class _Check:
             (-1 if symbol is None else symbols.index(symbol), more)
             for symbol, more in map(split_extent, self.shape)
         )
+
+    def takes_fresh(self, array: Any) -> bool:
+        """Tell in the quickest way that a ``ti.ndarray`` fits; False means to look closer."""
+        return self.takes_host and array.dtype is self.taichi and bridge.is_fresh(array)
 
     def scalar_problem(self, value: Any) -> str:
         """Return what is wrong with a scalar, or an empty string."""
@@ -244,6 +251,8 @@ def _may_share(one: Any, other: Any) -> bool:
         return True
     if type(one) is np.ndarray and type(other) is np.ndarray:
         return bool(np.may_share_memory(one, other))
+    if isinstance(one, bridge.TaichiArray) or isinstance(other, bridge.TaichiArray):
+        return False
     ranges = _memory(one), _memory(other)
     if ranges[0] is None or ranges[1] is None:
         return False

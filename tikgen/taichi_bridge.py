@@ -6,6 +6,7 @@ that its identity tells whether what was made earlier is still alive: it is tikg
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import types
@@ -127,13 +128,25 @@ def is_stale(array: Any) -> bool:
     return made is not impl.pytaichi or made.prog is None
 
 
+def is_fresh(array: Any) -> bool:
+    """Tell in the quickest way that an array is not stale; False means to look closer."""
+    return getattr(array, "_tikgen_epoch", None) is impl.pytaichi
+
+
 TiNdarray = Ndarray
+TiScalarNdarray = ScalarNdarray
 TiField = Field
+TaichiArray = (Ndarray, Field)
+
+
+def primitive(dtype: str) -> Any:
+    """Return Taichi's own object for a dtype, of which there is one."""
+    return getattr(ti, dtype)
 
 
 def make_ndarray(dtype: str, shape: tuple[int, ...]) -> Any:
     """Return a new zeroed ``ti.ndarray``."""
-    return ti.ndarray(getattr(ti, dtype), shape)
+    return ti.ndarray(primitive(dtype), shape)
 
 
 def uploads_outputs() -> bool:
@@ -193,20 +206,28 @@ def ensure_compiled(kernel: Any, values: Sequence[Any]) -> None:
 class Launcher:
     """A compiled kernel with a launch context of its own, for one thread and one epoch.
 
-    Array arguments are set once. On cpu a ``ti.ndarray`` is passed by address, because there a
-    launch replaces its handle in the context.
+    Arguments stay set from launch to launch, unless the context :attr:`is_spent` by a launch. On
+    cpu a ``ti.ndarray`` is passed by address, because there a launch replaces its handle.
     """
 
     def __init__(self, kernel: Any, values: Sequence[Any]) -> None:
         primal = kernel._primal
         self._program = impl.pytaichi.prog
-        cpp = primal.compiled_kernels[primal.ensure_compiled(*values)]
+        self._kernel = primal.compiled_kernels[primal.ensure_compiled(*values)]
         self._compiled = self._program.compile_kernel(
-            self._program.config(), self._program.get_device_caps(), cpp
+            self._program.config(), self._program.get_device_caps(), self._kernel
         )
-        self._context = cpp.make_launch_context()
         self._by_address = current_arch() == "cpu"
-        self._launch = self._program.launch_kernel
+        # A launch on cuda leaves device addresses behind: setting an argument then is a SIGSEGV.
+        self.is_spent = current_arch() == "cuda"
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin a new context, in which no argument is set."""
+        self._context = self._kernel.make_launch_context()
+        self.launch: Callable[[], None] = functools.partial(
+            self._program.launch_kernel, self._compiled, self._context
+        )
 
     def set_array(self, slot: int, array: Any) -> None:
         """Set the array argument in ``slot``; templates take no slot."""
@@ -225,12 +246,5 @@ class Launcher:
 
     def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
         """Return the function that sets the scalar argument in ``slot``."""
-        context = self._context
         name = "float" if is_float else "int" if is_signed else "uint"
-        setter = getattr(context, f"set_arg_{name}")
-        where = (slot,)
-        return lambda value: setter(where, value)
-
-    def launch(self) -> None:
-        """Launch the kernel with the arguments last set."""
-        self._launch(self._compiled, self._context)
+        return functools.partial(getattr(self._context, f"set_arg_{name}"), (slot,))
