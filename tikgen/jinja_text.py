@@ -114,7 +114,9 @@ def reindent(text: str, indent: int) -> str:
         lines.pop(0)
     while lines and not _MARK.sub("", lines[-1]).strip():
         lines.pop()
-    margin = min((len(li) - len(li.lstrip()) for li in lines if li.strip()), default=0)
+    margin = 0
+    if lines and lines[0][0].isspace():
+        margin = min(len(li) - len(li.lstrip()) for li in lines if li.strip())
     return "".join(f"{' ' * indent}{li[margin:]}\n" if li.strip() else "\n" for li in lines)
 
 

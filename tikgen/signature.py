@@ -82,10 +82,6 @@ class Signature:
             elif kind is bridge.TiScalarNdarray and check.takes_fresh(value):
                 shape = value.shape
             elif check.is_scalar:
-                if (kind is float and check.is_float) or (
-                    kind is int and check.lowest <= value <= check.highest
-                ):
-                    continue
                 if problem := check.scalar_problem(value):
                     raise self._error(problem)
                 continue
@@ -168,6 +164,11 @@ class _Check:
 
     def scalar_problem(self, value: Any) -> str:
         """Return what is wrong with a scalar, or an empty string."""
+        kind = type(value)
+        if (kind is float and self.is_float) or (
+            kind is int and self.lowest <= value <= self.highest
+        ):
+            return ""
         what = f"argument {self.name!r} takes a number of dtype {self.dtype}"
         if isinstance(value, bool | np.bool_) or not isinstance(
             value, int | float | np.integer | np.floating
