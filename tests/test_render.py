@@ -10,7 +10,7 @@ import pytest
 
 import tikgen
 from tikgen.errors import ParameterError, RenderError, TemplateError, UnknownTemplate
-from tikgen.render import digest_of
+from tikgen.rendering import digest_of
 
 CODE = """\
 from tikgen import Array, DType, ProblemModel, ScheduleModel, Template, parameter

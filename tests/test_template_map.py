@@ -9,8 +9,8 @@ import pytest
 
 import tikgen
 from tikgen import Array, DType, Kernel
-from tikgen.elementwise import elementwise
 from tikgen.errors import ArgumentError, ParameterError, UnsupportedOnArch
+from tikgen.shorthands import elementwise
 
 SHAPES = {1: (1031,), 2: (13, 17), 3: (3, 5, 9), 4: (3, 2, 5, 7)}
 FLOAT_EXPRESSIONS = (

@@ -14,9 +14,10 @@ from tikgen.errors import ParameterError
 from tikgen.kernel import Kernel, check_arch
 from tikgen.loader import load
 from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, canonical, make_model
-from tikgen.render import VERSION, Source, Variant, render_variant
+from tikgen.rendering import Source, Variant, render_variant
 from tikgen.store import default_store
 from tikgen.template import Template
+from tikgen.version import __version__
 
 DEFAULT_ARCH = "cpu"
 
@@ -187,6 +188,6 @@ def _keep(source: Source) -> None:
             "line_map": list(source.line_map),
             "template": source.variant.template.name,
             "params": {name: canonical(v) for name, v in source.variant.params.items()},
-            "tikgen": VERSION,
+            "tikgen": __version__,
         }
         store.write("sources", source.digest, document)

@@ -19,7 +19,7 @@ from tikgen.comparison import perturbed_error, worst_error
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
 from tikgen.expression import Expression, Program
-from tikgen.render import Source, Variant
+from tikgen.rendering import Source, Variant
 from tikgen.template import Template
 
 _DTYPE_ATTRIBUTES = (

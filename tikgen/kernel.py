@@ -22,7 +22,7 @@ from tikgen.errors import (
 )
 from tikgen.loader import entry_of, unload
 from tikgen.parameters import ParameterModel, canonical
-from tikgen.render import Source, Variant
+from tikgen.rendering import Source, Variant
 from tikgen.signature import Signature
 from tikgen.template import Template
 

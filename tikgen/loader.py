@@ -15,7 +15,7 @@ import types
 
 from tikgen import taichi_bridge as bridge
 from tikgen.errors import KernelCompileError, RenderError
-from tikgen.render import Source, code_of
+from tikgen.rendering import Source, code_of
 
 PREFIX = "tikgen_rendered."
 

@@ -26,7 +26,7 @@ from tikgen.parameters import (
     ScheduleModel,
     make_model,
 )
-from tikgen.render import Variant, render_variant
+from tikgen.rendering import Variant, render_variant
 from tikgen.template import BUILTIN_FOLDER, Template
 
 NAME = "one_off"

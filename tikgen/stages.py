@@ -16,7 +16,7 @@ from tikgen.builder import resolve
 from tikgen.errors import UnsupportedOnArch
 from tikgen.kernel import Kernel, check_arch
 from tikgen.loader import load
-from tikgen.render import render_variant
+from tikgen.rendering import render_variant
 from tikgen.template import Template
 from tikgen.verification import Outcome, Trial
 

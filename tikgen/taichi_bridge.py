@@ -26,8 +26,6 @@ from taichi.types import primitive_types
 from taichi.types.annotations import template as template_annotation
 from taichi.types.ndarray_type import NdarrayType
 
-from tikgen.dtypes import DType
-
 CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
 
@@ -162,7 +160,7 @@ def is_on_host(array: Any) -> bool:
 def to_ndarray(array: Any) -> Any:
     """Return a new ``ti.ndarray`` that holds what a NumPy array or a torch tensor holds."""
     host = array if isinstance(array, np.ndarray) else array.cpu().numpy()
-    made = make_ndarray(DType.parse(host.dtype).value, host.shape)
+    made = make_ndarray(f"{host.dtype.kind}{8 * host.dtype.itemsize}", host.shape)
     made.from_numpy(host)
     return made
 

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from tikgen.cli import kernels, machine, templates
 from tikgen.errors import KernelCompileError, RenderError, TikgenError, VerificationError
-from tikgen.render import VERSION
+from tikgen.version import __version__
 
 FAILED, MISUSED = 1, 2
 
@@ -43,7 +43,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"tikgen {VERSION}")
+        print(f"tikgen {__version__}")
         raise typer.Exit
 
 

@@ -10,7 +10,7 @@ import typer
 from tikgen import catalogue
 from tikgen.cli.options import Json, Name, template_name
 from tikgen.cli.output import console, print_json, print_table, say
-from tikgen.describe import describe
+from tikgen.description import describe
 from tikgen.errors import TikgenError
 
 

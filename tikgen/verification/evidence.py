@@ -10,8 +10,8 @@ from typing import Any
 
 from tikgen.kernel import Kernel
 from tikgen.parameters import canonical
-from tikgen.render import VERSION
 from tikgen.store import default_store
+from tikgen.version import __version__
 
 KIND = "evidence"
 ARCHS = ("cpu", "cuda", "vulkan", "metal", "opengl", "gles", "amdgpu")
@@ -79,7 +79,7 @@ def keep(template: str, arch: str, seed: int, tallies: Mapping[str, Tally]) -> N
             seed=seed,
             worst=tally.worst,
             taichi=importlib.metadata.version("taichi"),
-            tikgen=VERSION,
+            tikgen=__version__,
             when=now,
         )
         store.write(KIND, f"{digest}-{arch}", asdict(evidence))

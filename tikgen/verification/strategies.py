@@ -14,7 +14,7 @@ from tikgen.arguments import Array, concrete_shape, symbols
 from tikgen.builder import resolve
 from tikgen.dtypes import ALL_DTYPES, DType
 from tikgen.errors import ParameterError, TemplateError
-from tikgen.render import Variant
+from tikgen.rendering import Variant
 from tikgen.template import Template
 from tikgen.verification.case import Case, literal
 

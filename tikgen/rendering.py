@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import io
 import tokenize
 import types
@@ -15,8 +14,7 @@ from tikgen.arguments import Argument, Array
 from tikgen.errors import RenderError
 from tikgen.parameters import ParameterModel, canonical
 from tikgen.template import Template
-
-VERSION = importlib.metadata.version("tikgen")
+from tikgen.version import __version__
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def _header(variant: Variant) -> str:
         values = ", ".join(f"{k}={canonical(v)}" for k, v in model)
         if values:
             lines.append(f"# {kind}: {values}")
-    return "\n".join([*lines, f"# Rendered by tikgen {VERSION}.", ""])
+    return "\n".join([*lines, f"# Rendered by tikgen {__version__}.", ""])
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,0 +1,50 @@
+from . import errors
+from .arguments import Array, Scalar
+from .bound import BoundKernel
+from .builder import build, clear, render
+from .catalogue import add_template_path, list_templates, load_template
+from .description import describe
+from .dtypes import DType
+from .errors import TikgenError
+from .expression import Expression, Program
+from .kernel import Kernel
+from .one_off import from_string
+from .parameters import Identifier, Invalid, ProblemModel, ScheduleModel, parameter
+from .rendering import Source, Variant
+from .shorthands import elementwise
+from .template import Cost, Template
+from .verification import Report, verify
+from .version import __version__
+
+__all__ = [
+    "Array",
+    "BoundKernel",
+    "Cost",
+    "DType",
+    "Expression",
+    "Identifier",
+    "Invalid",
+    "Kernel",
+    "ProblemModel",
+    "Program",
+    "Report",
+    "Scalar",
+    "ScheduleModel",
+    "Source",
+    "Template",
+    "TikgenError",
+    "Variant",
+    "__version__",
+    "add_template_path",
+    "build",
+    "clear",
+    "describe",
+    "elementwise",
+    "errors",
+    "from_string",
+    "list_templates",
+    "load_template",
+    "parameter",
+    "render",
+    "verify",
+]
