@@ -67,7 +67,7 @@ def no_remainder(template: str, **params: Any) -> Mutant:
 # Quick to compile: an order, a spacing and a schedule are fixed.
 SMALL = {"dim": 1, "dtype": "f32", "storage": "ndarray", "points": None}
 SMALL |= {"order": 2, "spacing": 1.0, "loop": "rows", "unroll": 2}
-WHOLE = SMALL | {"boundary": "zero"}
+WHOLE = SMALL | {"boundary": "zero", "row_buffer": 0}
 WEIGHT = "{p.dtype.literal(weight)} *"
 
 STENCILS = (
@@ -89,7 +89,7 @@ STENCILS = (
         SMALL | {"boundary": "periodic"},
     ),
     Mutant(
-        "stencil", "uninitialised output", TEXT, "] = (", "] += (", "is nan",
+        "stencil", "uninitialised output", TEXT, "{{ target }} = (", "{{ target }} += (", "is nan",
         WHOLE | {"update": False},
     ),
     Mutant(
@@ -97,8 +97,12 @@ STENCILS = (
     ),
     Mutant("stencil", "write outside", *appended("y[y.shape[0]] = ti.f32(7.0)"), "behind", WHOLE),
     Mutant(
-        "stencil", "schedule changes the result", TEXT, "] = (",
-        '] = {{ "ti.f32(2.0) * " if s.block_dim == 64 }}(', "block_dim=64", WHOLE,
+        "stencil", "schedule changes the result", TEXT, "{{ target }} = (",
+        '{{ target }} = {{ "ti.f32(2.0) * " if s.block_dim == 64 }}(', "block_dim=64", WHOLE,
+    ),
+    Mutant(
+        "stencil", "wrong step in a row", CODE, '("plane", "row", "")', '("plane", "row", "row")',
+        "expected", SMALL | {"dim": 2, "boundary": "interior", "row_buffer": 16, "unroll": 1},
     ),
     Mutant(
         "stencil", "parameter ignored", CODE, "elif p.boundary == \"periodic\"", "elif False",

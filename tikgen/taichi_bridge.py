@@ -30,7 +30,8 @@ CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
 
 _CPU_NAMES = ("x64", "arm64")
-_known_arch: tuple[Any, str] = (None, "")
+# What was asked of the current runtime: the runtime, its arch, whether it checks bounds.
+_known: tuple[Any, str, bool] = (None, "", False)
 
 
 def epoch() -> Any:
@@ -45,20 +46,25 @@ def is_initialised() -> bool:
 
 def current_arch() -> str | None:
     """Return ``"cpu"``, ``"cuda"``, ``"vulkan"`` and so on, or None before ``ti.init``."""
-    global _known_arch
-    runtime = impl.pytaichi
-    if _known_arch[0] is runtime:
-        return _known_arch[1]
-    if runtime.prog is None:
-        return None
-    name = ti._lib.core.arch_name(runtime.prog.config().arch)
-    _known_arch = (runtime, "cpu" if name in _CPU_NAMES else str(name))
-    return _known_arch[1]
+    return _ask_runtime()[1] or None
 
 
 def is_debug() -> bool:
     """Tell whether Taichi checks bounds at run time."""
-    return bool(impl.pytaichi.prog.config().debug)
+    return _ask_runtime()[2]
+
+
+def _ask_runtime() -> tuple[Any, str, bool]:
+    global _known
+    runtime = impl.pytaichi
+    if _known[0] is runtime:
+        return _known
+    if runtime.prog is None:
+        return runtime, "", False
+    config = runtime.prog.config()
+    name = ti._lib.core.arch_name(config.arch)
+    _known = (runtime, "cpu" if name in _CPU_NAMES else str(name), bool(config.debug))
+    return _known
 
 
 # Kernels.

@@ -1,6 +1,6 @@
 """Finite-difference stencils on regular grids."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -87,14 +87,30 @@ class Stencil(Template):
             "parallel over rows, each walked in order, or over every point", "rows"
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter("points a step along a row", 4)
+        row_buffer: Literal[0, 16, 32, 64, 128] = parameter(
+            "points computed into a local buffer before they are stored, 0 for none; rows are "
+            "then walked by their linear index",
+            0,
+        )
+        chunk: Literal[1024, 4096, 16384, 65536] = parameter(
+            "points of a row where there is one axis, with row_buffer", 4096
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0
         )
 
     def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
-        return {} if arch == "cpu" else {"loop": "points", "unroll": 1, "block_dim": 128}
+        if arch != "cpu":
+            return {"loop": "points", "unroll": 1, "block_dim": 128}
+        if p.boundary == "interior" and p.storage == "ndarray":
+            return {"row_buffer": 32, "unroll": 1}
+        return {}
 
     def check(self, p: Any, s: Any) -> None:
+        if s.row_buffer and (p.boundary != "interior" or p.storage != "ndarray"):
+            raise Invalid("row_buffer", "needs boundary='interior' and storage='ndarray'")
+        if s.row_buffer and (s.loop != "rows" or s.unroll != 1):
+            raise Invalid("row_buffer", "needs loop='rows' and unroll=1")
         if s.loop == "points" and s.unroll != 1:
             raise Invalid("unroll", "must be 1 where loop='points', which has no rows to unroll")
         if s.unroll * len(weights(p)) > 1024:
@@ -124,7 +140,13 @@ class Stencil(Template):
             extent = f"x.shape[{axis}]"
             low, high = radius if interior else (0, 0)
             bounds.append((AXES[axis], str(low), f"{extent} - {high}" if high else extent))
-        return {"bounds": bounds, "weighted_sum": lambda index: _weighted_sum(p, index)}
+        return {
+            "bounds": bounds,
+            "weighted_sum": lambda index: _weighted_sum(p, lambda offset: _value(p, index, offset)),
+            "linear_sum": lambda zeros, k: _weighted_sum(
+                p, lambda offset: f"x[{zeros}{_linear(k, offset)}]"
+            ),
+        }
 
     @staticmethod
     def reference(p: Any, x: np.ndarray, y: np.ndarray, scale: Any = None) -> np.ndarray:
@@ -177,6 +199,12 @@ class Stencil(Template):
     def adjust(self, drawn: dict[str, Any]) -> dict[str, Any]:
         if drawn.get("points"):
             drawn["points"] = {k[: drawn["dim"]]: v for k, v in drawn["points"].items()}
+        if drawn["boundary"] != "interior" or drawn["storage"] != "ndarray":
+            drawn["row_buffer"] = 0
+        if drawn["row_buffer"]:
+            drawn["loop"] = "rows"
+        if drawn["row_buffer"] or drawn["loop"] == "points":
+            drawn["unroll"] = 1
         return drawn
 
 
@@ -228,11 +256,14 @@ def stencil_sum(p: Any, x: Any, w: Mapping[tuple[int, ...], float]) -> Any:
     return total
 
 
-def _weighted_sum(p: Any, index: tuple[str, ...]) -> str:
-    """Return generated code for the sum, one line for each distinct weight."""
+def _weighted_sum(p: Any, value: Callable[[tuple[int, ...]], str]) -> str:
+    """Return generated code for the sum, one line for each distinct weight.
+
+    `value` gives the code of x at an offset from the point.
+    """
     groups: dict[float, list[str]] = {}
     for offset, weight in weights(p).items():
-        groups.setdefault(weight, []).append(_value(p, index, offset))
+        groups.setdefault(weight, []).append(value(offset))
     terms = []
     for weight, values in groups.items():
         total = values[0] if len(values) == 1 else f"({' + '.join(values)})"
@@ -240,6 +271,16 @@ def _weighted_sum(p: Any, index: tuple[str, ...]) -> str:
             total = "(\n    " + "\n    + ".join(values) + "\n)"
         terms.append(total if weight == 1 else f"{p.dtype.literal(weight)} * {total}")
     return "\n+ ".join(terms)
+
+
+def _linear(k: str, offset: tuple[int, ...]) -> str:
+    """Return generated code for the linear index at an offset from the linear index k."""
+    text = k
+    for step, size in zip(offset, ("plane", "row", "")[-len(offset) :], strict=True):
+        if step:
+            factor = f"{abs(step)} * {size}" if size and abs(step) > 1 else size or str(abs(step))
+            text += f" {'+' if step > 0 else '-'} {factor}"
+    return text
 
 
 def _value(p: Any, index: tuple[str, ...], offset: tuple[int, ...]) -> str:

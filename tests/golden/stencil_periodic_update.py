@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=2, dtype=f32, order=2, spacing=1.0, points=None, boundary='periodic', storage='ndarray', update=True
-# schedule: loop='rows', unroll=4, block_dim=0
+# schedule: loop='rows', unroll=4, row_buffer=0, chunk=4096, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
