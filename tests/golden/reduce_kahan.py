@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='sum', dim=1, axis=None, dtype=f32, accumulator=None, accuracy='kahan'
-# schedule: chunks=64, unroll=4, block_dim=0
+# schedule: chunks=64, unroll=1, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -42,17 +42,7 @@ def reduce(
         zero = x.shape[0] & ti.i32(-2147483648)
         total = ti.f32(0.0)
         lost = ti.f32(0.0)
-        for i_step in range(ti.max(stop - start, 0) // 4):
-            i = start + i_step * 4
-            add(total, lost, x[i], zero)
-            i1 = i + 1
-            add(total, lost, x[i1], zero)
-            i2 = i + 2
-            add(total, lost, x[i2], zero)
-            i3 = i + 3
-            add(total, lost, x[i3], zero)
-        for i_rest in range(ti.max(stop - start, 0) % 4):
-            i = stop - ti.max(stop - start, 0) % 4 + i_rest
+        for i in range(start, stop):
             add(total, lost, x[i], zero)
         partial[chunk] = total
         partial_lost[chunk] = lost

@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='sum', dim=1, axis=None, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=64, unroll=4, block_dim=0
+# schedule: chunks=64, unroll=1, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -18,17 +18,7 @@ def reduce(
         start = chunk * length
         stop = start + ti.min(length, count - start)
         total = ti.f32(0.0)
-        for i_step in range(ti.max(stop - start, 0) // 4):
-            i = start + i_step * 4
-            total += x[i]
-            i1 = i + 1
-            total += x[i1]
-            i2 = i + 2
-            total += x[i2]
-            i3 = i + 3
-            total += x[i3]
-        for i_rest in range(ti.max(stop - start, 0) % 4):
-            i = stop - ti.max(stop - start, 0) % 4 + i_rest
+        for i in range(start, stop):
             total += x[i]
         partial[chunk] = total
     # One thread combines what the chunks left, in order.

@@ -1,6 +1,6 @@
 # scan: Running sum, product, minimum or maximum of a vector.
 # problem: op='sum', mode='inclusive', dtype=f32
-# schedule: chunks=64, unroll=4, block_dim=0
+# schedule: chunks=64, unroll=1, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -18,17 +18,7 @@ def scan(
         start = chunk * length
         stop = start + ti.min(length, count - start)
         total = ti.f32(0.0)
-        for i_step in range(ti.max(stop - start, 0) // 4):
-            i = start + i_step * 4
-            total += x[i]
-            i1 = i + 1
-            total += x[i1]
-            i2 = i + 2
-            total += x[i2]
-            i3 = i + 3
-            total += x[i3]
-        for i_rest in range(ti.max(stop - start, 0) % 4):
-            i = stop - ti.max(stop - start, 0) % 4 + i_rest
+        for i in range(start, stop):
             total += x[i]
         totals[chunk] = total
     # One thread combines what the chunks left, in order.
@@ -42,20 +32,6 @@ def scan(
         start = chunk * length
         stop = start + ti.min(length, count - start)
         running = totals[chunk]
-        for i_step in range(ti.max(stop - start, 0) // 4):
-            i = start + i_step * 4
-            running += x[i]
-            out[i] = running
-            i1 = i + 1
-            running += x[i1]
-            out[i1] = running
-            i2 = i + 2
-            running += x[i2]
-            out[i2] = running
-            i3 = i + 3
-            running += x[i3]
-            out[i3] = running
-        for i_rest in range(ti.max(stop - start, 0) % 4):
-            i = stop - ti.max(stop - start, 0) % 4 + i_rest
+        for i in range(start, stop):
             running += x[i]
             out[i] = running
