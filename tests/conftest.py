@@ -33,6 +33,13 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["TIKGEN_CACHE_DIR"] = before
 
 
+def built_in_templates() -> set[str]:
+    """Return the names of tikgen's own templates, less those that tests made known."""
+    from tikgen.template import BUILTIN_FOLDER
+
+    return {path.parent.name for path in BUILTIN_FOLDER.glob("*/kernel.py.j2")}
+
+
 def init_taichi() -> None:
     """Initialise Taichi on the arch of this process."""
     import taichi as ti

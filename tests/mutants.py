@@ -129,6 +129,10 @@ OTHERS = (
         params=F32_SCAN,
     ),
     Mutant(
+        "scan", "workspace taken for zeros", TEXT, "totals[chunk] = total\n",
+        "totals[chunk] += total\n", params=F32_SCAN,
+    ),
+    Mutant(
         "scan", "exclusive is inclusive", TEXT, 'if p.mode == "inclusive"', "if True",
         params=F32_SCAN,
     ),

@@ -173,3 +173,51 @@ def test_a_kernel_that_returns_is_called_plainly(ti_arch: str) -> None:
     assert bound() == 8
     assert bound(a=5) == 10
     assert kernel(6) == 12
+
+
+def test_unknown_arguments_are_passed_plainly(ti_arch: str) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\n"
+        "def fill(n: ti.template(), x: ti.types.ndarray(dtype=ti.i32, ndim=1), a: ti.i32):\n"
+        "    for i in range(x.shape[0]):\n        x[i] = a + n\n"
+    )
+    x = np.zeros(4, np.int32)
+    bound = kernel.bind(5, x, 3)
+    assert "plain calls" in repr(bound)
+    bound()
+    np.testing.assert_array_equal(x, 8)
+    bound(a=1)
+    np.testing.assert_array_equal(x, 6)
+
+
+def test_scalars_are_kept_all_or_none(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
+    x, y = rng.random(SHAPE, dtype=np.float32), np.zeros(SHAPE, np.float32)
+    bound = kernel.bind(x, y, 1.0)
+    bound()
+    with pytest.raises(ArgumentError, match="no scalar argument"):
+        bound(scale=9.0, other=1.0)
+    bound()
+    np.testing.assert_allclose(seen(y), kernel.reference(x, y, 1.0), atol=1e-5)
+
+
+def test_a_scalar_set_in_one_thread_reaches_the_others(
+    kernel: tikgen.Kernel, rng: np.random.Generator
+) -> None:
+    x, y = rng.random(SHAPE, dtype=np.float32), np.zeros(SHAPE, np.float32)
+    bound = kernel.bind(x, y, 1.0)
+    bound()
+    other = threading.Thread(target=lambda: bound(scale=2.0))
+    other.start()
+    other.join()
+    bound()
+    np.testing.assert_allclose(seen(y), kernel.reference(x, y, 2.0), atol=1e-4)
+
+
+def test_after_clear_it_raises(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
+    x, y = rng.random(SHAPE, dtype=np.float32), np.zeros(SHAPE, np.float32)
+    bound = kernel.bind(x, y, 1.0)
+    tikgen.clear()
+    with pytest.raises(ArgumentError, match="was unloaded; build and bind it again"):
+        bound()
+    with pytest.raises(ArgumentError, match="was unloaded; build it again"):
+        kernel(x, y, 1.0)

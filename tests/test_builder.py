@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import os
 import subprocess
 import sys
 import threading
@@ -144,7 +145,9 @@ def test_a_kernel_survives_ti_init_on_the_same_and_on_another_arch(
     try:
         ti.init(arch=other, log_level=ti.ERROR, enable_fallback=False, offline_cache=False)
     except Exception:
-        ti.init(arch=ti.cpu, log_level=ti.ERROR, offline_cache=False)
+        if os.environ.get("CI") == "true":
+            raise
+        init_taichi()
     check()
     init_taichi()
     check()

@@ -91,6 +91,9 @@ def test_without_matplotlib_it_names_the_extra(tmp_path: Path, ti_arch: str) -> 
 
 
 def test_a_picture_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -> None:
+    done = demo("cpu", "--output", "heat.xyz", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "name a .png, .pdf, .svg, .jpg file" in " ".join(done.stderr.split())
     done = demo("cpu", "--output", "absent/heat.png", cwd=tmp_path)
     assert done.returncode == 2
     assert "cannot write" in done.stderr

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tikgen
+from conftest import built_in_templates
 from tikgen.errors import TemplateError
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -58,14 +59,7 @@ def test_every_ejected_file_runs_as_it_is_without_tikgen(tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
     fractions = re.findall(r"worst error is ([\d.]+)% of what is allowed", done.stdout)
     assert len(fractions) >= len(VARIANTS)
-    assert {template for template, _ in VARIANTS} == set(tikgen.list_templates()) - _foreign()
-
-
-def _foreign() -> set[str]:
-    """Return the templates that other tests made known."""
-    built_in = tikgen.describe("stencil").folder
-    root = Path(built_in).parent
-    return {n for n in tikgen.list_templates() if Path(tikgen.describe(n).folder).parent != root}
+    assert {template for template, _ in VARIANTS} == built_in_templates()
 
 
 @pytest.mark.parametrize(("template", "params"), VARIANTS)
@@ -103,3 +97,23 @@ def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
     template = tikgen.load_template(folder_with(tmp_path, code=code, name="borrower"))
     with pytest.raises(TemplateError, match="cannot be ejected: reference uses Fraction"):
         tikgen.build(template).eject()
+
+
+def test_a_template_with_the_default_tolerance_can_be_ejected(tmp_path: Path) -> None:
+    from test_render import CODE, TEXT, folder_with
+
+    code = (
+        CODE.replace("DType.f32, (", "p.dtype, (").replace(
+            "n: int", 'dtype: DType = parameter("type", DType.f32)\n        n: int'
+        )
+        + "\n    @staticmethod\n    def reference(p, x):\n        return x.astype('f8') + p.n\n"
+    )
+    text = TEXT.replace("import taichi as ti", "import taichi as ti  # as ever")
+    template = tikgen.load_template(folder_with(tmp_path, text, code, name="plain"))
+    path = tmp_path / "alone.py"
+    path.write_text(tikgen.build(template).eject())
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "of what is allowed" in done.stdout

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tikgen import DType, Expression, Program
 from tikgen.errors import ExpressionError, ParameterError
+from tikgen.expression import lacks_on_vulkan
 from tikgen.expression_tree import FUNCTIONS
 from tikgen.parameters import ProblemModel, make_model, parameter
 
@@ -76,6 +77,9 @@ REFUSED = {
     "deep brackets": ("(" * 900 + "x" + ")" * 900, "is not arithmetic|nested"),
     "deep operators": ("-" * 1500 + "x", "nested"),
     "a long sum": ("x+" * 900 + "x", "nested more than 100 levels deep"),
+    "a long or": (" or ".join(["x"] * 390), "nested more than 100 levels deep"),
+    "a long chain": ("<".join(["x"] * 390), "nested more than 100 levels deep"),
+    "nested minima": ("min(" * 30 + "x" + f"{', x' * 15})" * 30, "nested more than 100 levels"),
     "a number": (3, "takes a text; got int"),
     "a list object": (["x"], "takes a text; got list"),
 }
@@ -158,7 +162,7 @@ def test_equal_expressions_are_equal_and_frozen() -> None:
     "text, code",
     {
         "a*x + y": "a * x[i] + y[i]",
-        "-(x+y)*2**-x": "-(x[i] + y[i]) * ti.pow(ti.f32(2.0), -x[i])",
+        "-(x+y)*2**-x": "-(x[i] + y[i]) * power(ti.f32(2.0), -x[i])",
         "x-(y-x)-y": "x[i] - (y[i] - x[i]) - y[i]",
         "(x*y)/(x*y)": "x[i] * y[i] / (x[i] * y[i])",
         "(-x)**2 + -x**2": "(-x[i]) ** 2 + -x[i] ** 2",
@@ -213,6 +217,56 @@ def test_refuses_what_a_dtype_cannot_hold(text: str, dtype: str, problem: str) -
     assert problem in str(caught.value)
     with pytest.raises(ExpressionError):
         expression.taichi({"x": "x", "y": "y"}, DType(dtype))
+
+
+@pytest.mark.parametrize("text", [" or ".join(["x>y"] * 98), "min(" + "x, " * 15 + "x)", "x<y<z<w"])
+def test_joined_operands_count_as_if_written_out(text: str) -> None:
+    expression = Expression.parse(text)
+    assert Expression.parse(expression.text).node == expression.node
+
+
+def test_what_is_long_when_written_out_can_be_copied_and_used() -> None:
+    expression = Expression.parse(" or ".join(["x"] * 100))
+    assert pickle.loads(pickle.dumps(expression)).node == expression.node
+    program = Program.parse(expression)
+    assert program.text == f"out = {expression}"
+    assert pickle.loads(pickle.dumps(program)) == program
+    assert Program.parse(Expression.parse("out + 1")).outputs == ("out1",)
+
+
+DEEPEST = {
+    "operators": "-(" * 98 + "x" + ")" * 98,
+    "calls": "sin(x<" * 49 + "x" + ")" * 49,
+    "minima": "min(x," * 98 + "x" + ")" * 98,
+    "a sum": "x+" * 98 + "x",
+    "or": " or ".join(["x"] * 98),
+}
+
+
+@pytest.mark.parametrize("text", DEEPEST.values(), ids=DEEPEST)
+def test_the_deepest_trees_can_be_used(text: str) -> None:
+    expression = Expression.parse(text)
+    x = np.array([0.5], np.float32)
+    compile(expression.taichi({"x": "x[i]"}, DType.f32), "code", "eval")
+    assert expression.evaluate(x=x).shape == (1,)
+    assert expression.error_bound({"x": x}, DType.f32).shape == (1,)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u16", "f16"])
+def test_small_types_take_less_depth(dtype: str) -> None:
+    # Their casts would nest more parentheses than Python reads.
+    for text in ("abs(" * 60 + "x" + ")" * 60, "min(x," * 60 + "x" + ")" * 60):
+        with pytest.raises(ExpressionError, match=f"48 levels deep, too deep for {dtype}"):
+            Expression.parse(text).check(DType(dtype))
+    code = Expression.parse("abs(" * 47 + "x" + ")" * 47).taichi({"x": "x"}, DType(dtype))
+    compile(code, "code", "eval")
+
+
+def test_vulkan_lacks_functions_in_f64_only() -> None:
+    functions = Program.parse("y = x**2 + sin(x)").functions
+    assert "sin of an f64 does not work" in str(lacks_on_vulkan(functions, DType.f64))
+    assert lacks_on_vulkan(functions, DType.f32) is None
+    assert lacks_on_vulkan(Program.parse("y = x**2").functions, DType.f64) is None
 
 
 def test_program_tells_inputs_from_outputs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ def test_stale_arrays_and_fields_are_refused(ti_arch: str) -> None:
         fresh_kernel(array, np.zeros(5, np.float32))
     with pytest.raises(ArgumentError, match=r"'y' was made before the last ti.init and is stale"):
         field_kernel(ti.field(ti.f32, 5), field)
-    with pytest.raises(ArgumentError, match=r"'x' takes a ti.field; got numpy.ndarray"):
+    with pytest.raises(ArgumentError, match=r"'x' takes a ti.field of scalars; got numpy.ndarray"):
         field_kernel(np.zeros(5, np.float32), ti.field(ti.f32, 5))
     with pytest.raises(ArgumentError, match=r"'x' takes dtype f32; got i32"):
         field_kernel(ti.field(ti.i32, 5), ti.field(ti.f32, 5))
@@ -190,3 +191,85 @@ def test_an_arch_that_lacks_a_feature_is_refused(ti_arch: str, tmp_path: Any) ->
     template = tikgen.load_template(folder_with(tmp_path, code=code, name="magic"))
     with pytest.raises(UnsupportedOnArch, match=f"not supported on {ti_arch}: it needs magic"):
         tikgen.build(template)
+
+
+def test_vector_arrays_and_fields_are_refused(ti_arch: str) -> None:
+    kernel = tikgen.build("stencil", dim=1)
+    y = np.zeros(5, np.float32)
+    with pytest.raises(ArgumentError, match=r"takes a NumPy array, a ti.ndarray or a torch tensor"):
+        kernel(ti.Vector.ndarray(2, ti.f32, 5), y)
+    with pytest.raises(ArgumentError, match=r"takes a ti.field of scalars"):
+        tikgen.build("stencil", dim=1, storage="field")(
+            ti.Vector.field(2, ti.f32, 5), ti.field(ti.f32, 5)
+        )
+
+
+def test_a_field_without_a_shape_is_refused(ti_arch: str) -> None:
+    kernel = tikgen.build("stencil", dim=1, storage="field")
+    loose = ti.field(ti.f32)
+    with pytest.raises(ArgumentError, match="'x' is a field that is not placed; give it a shape"):
+        kernel(loose, ti.field(ti.f32, 5))
+    ti.root.dense(ti.i, 5).place(loose)
+    kernel(loose, ti.field(ti.f32, 5))
+
+
+def test_integers_beyond_every_float_are_refused(kernel: tikgen.Kernel) -> None:
+    x, y = np.zeros((3, 3), np.float32), np.zeros((3, 3), np.float32)
+    with pytest.raises(ArgumentError, match="got an integer beyond every float"):
+        kernel(x, y, 10**400)
+
+
+def test_two_outputs_may_not_be_one_array(ti_arch: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.elementwise("u = x + 1; v = x + 2")
+    x, y = rng.random((2, 6), dtype=np.float32)
+    with pytest.raises(ArgumentError, match="share memory"):
+        kernel(x, y, y)
+    kernel(x, x, y)  # An output may be an input.
+
+
+def test_the_reference_checks_what_it_is_given(kernel: tikgen.Kernel) -> None:
+    x = np.ones((4, 5), np.float32)
+    with pytest.raises(ArgumentError, match="has no argument 'bogus'"):
+        kernel.reference(x, scale=1.0, bogus=3)
+    with pytest.raises(ArgumentError, match="'x' is given twice"):
+        kernel.reference(x, scale=1.0, x=x)
+    with pytest.raises(ArgumentError, match="'scale' takes a number of dtype f32; got None"):
+        kernel.reference(x)
+    with pytest.raises(ArgumentError, match="takes 2 axes"):
+        kernel.reference(x[0], scale=1.0)
+    array = ti.ndarray(ti.f32, x.shape)
+    array.fill(1.0)
+    np.testing.assert_array_equal(
+        kernel.reference(array, scale=2.0), kernel.reference(x, scale=2.0)
+    )
+
+
+def test_the_first_launches_may_come_from_8_threads(ti_arch: str, rng: np.random.Generator) -> None:
+    tikgen.clear()
+    x = rng.random(40, dtype=np.float32)
+    interior = tikgen.build("stencil", dim=1)
+    interior(x, x.copy())  # The first launch belongs to the thread that called ti.init.
+    barrier = threading.Barrier(8)
+    errors = []
+
+    def work(number: int) -> None:
+        try:
+            reduce = tikgen.build("reduce", op="sum", chunks=number + 1)
+            smooth = tikgen.build("stencil", dim=1, points={(0,): 1.0, (1,): number + 1.0})
+            barrier.wait()
+            for _ in range(3):
+                out, y = np.zeros(1, np.float32), np.full_like(x, np.nan)
+                reduce(x, out)
+                smooth(x, y)
+                np.testing.assert_allclose(out[0], x.sum(), rtol=1e-4)
+                np.testing.assert_allclose(y[:-1], x[:-1] + (number + 1) * x[1:], rtol=1e-5)
+                assert np.isnan(y[-1])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []

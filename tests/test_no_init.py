@@ -57,3 +57,23 @@ def test_importing_tikgen_leaves_the_heavy_parts_alone() -> None:
         "print([m for m in heavy if m in sys.modules])\n"
     )
     assert out.strip().splitlines()[-1] == "[]"
+
+
+def test_the_first_launch_belongs_to_the_thread_that_called_ti_init() -> None:
+    out = run(
+        "import threading, numpy as np, taichi as ti, tikgen\n"
+        "ti.init(arch=ti.cpu, log_level=ti.ERROR)\n"
+        "k = tikgen.build('stencil', dim=1, storage='field')\n"
+        "f, g = ti.field(ti.f32, 5), ti.field(ti.f32, 5)\n"
+        "def work():\n"
+        "    try:\n        k(f, g); print('ran')\n"
+        "    except tikgen.TikgenError as error:\n        print('said:', error)\n"
+        "def in_thread():\n"
+        "    t = threading.Thread(target=work); t.start(); t.join()\n"
+        "in_thread()\n"
+        "ti.sync()\n"
+        "in_thread()\n"
+        "k(f, g)\n"
+    )
+    assert "said: stencil cannot be the first to run in this thread" in out
+    assert out.count("ran") == 1

@@ -7,7 +7,13 @@ import pytest
 import taichi as ti
 
 import tikgen
-from tikgen.errors import KernelCompileError, ParameterError, RenderError, TemplateError
+from tikgen.errors import (
+    ArgumentError,
+    KernelCompileError,
+    ParameterError,
+    RenderError,
+    TemplateError,
+)
 
 TEXT = """\
 import taichi as ti
@@ -85,3 +91,61 @@ def test_there_is_no_reference() -> None:
     kernel = tikgen.from_string(TEXT, dtype="f32", times=1)
     with pytest.raises(TemplateError, match="has no reference"):
         kernel.reference(1)
+
+
+def test_a_stale_field_in_an_unknown_argument_is_refused(ti_arch: str) -> None:
+    from conftest import init_taichi
+
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\ndef fill(f: ti.template()):\n"
+        "    for i in range(3):\n        f[i] = 1\n"
+    )
+    field, vectors = ti.field(ti.i32, 3), ti.Vector.field(2, ti.i32, 3)
+    kernel(field)
+    init_taichi()
+    for stale in (field, vectors):
+        with pytest.raises(ArgumentError, match=r"'f' was made before the last ti\.init"):
+            kernel(stale)
+    fresh = ti.Vector.field(2, ti.i32, 3)
+    kernel(fresh)
+    assert (fresh.to_numpy() == 1).all()
+
+
+def test_each_value_of_a_template_argument_is_compiled_with_its_error_explained(
+    ti_arch: str,
+) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\n"
+        "def pick(n: ti.template(), x: ti.types.ndarray(dtype=ti.i32, ndim=1)):\n"
+        "    for i in range(x.shape[0]):\n"
+        "        if ti.static(n == 1):\n            x[i] = n\n"
+        "        else:\n            x[i] = missing\n"
+    )
+    x = np.zeros(2, np.int32)
+    kernel(1, x)
+    with pytest.raises(KernelCompileError, match="missing"):
+        kernel(2, x)
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\ndef f():\n    a = {{ n }}\n", n=np.int64(3)
+    )
+    assert "a = 3" in kernel.source.text
+
+
+def test_comments_in_strings_belong_to_the_code() -> None:
+    text = 'import taichi as ti\n\nTABLE = """\n{} one\n"""\nN = TABLE.count("#")\n\n\n'
+    text += "@ti.kernel\ndef count() -> ti.i32:\n    return N\n"
+    assert tikgen.from_string(text.format("#")) is not tikgen.from_string(text.format("-"))
+
+
+def test_one_offs_cannot_be_ejected() -> None:
+    kernel = tikgen.from_string(TEXT, dtype="f32", times=1)
+    with pytest.raises(TemplateError, match="has no reference to eject"):
+        kernel.eject()
+
+
+def test_parameters_that_the_text_does_not_use_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"'tmies' is unknown\. Did you mean 'times'"):
+        tikgen.from_string(TEXT, dtype="f32", times=1, tmies=2)

@@ -32,6 +32,32 @@ def error_of(**values: object) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.int64(3), np.float32(0), np.array("f32"), np.zeros(3), 3, 3.5, True, None, b"f4", "d",
+        "float16 ", ["f32"], object(), np.floating, np.bool_, bool, str, ti.u1, np.dtype(">f4"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_is_no_dtype_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="is not one of i8, i16"):
+        DType.parse(value)
+
+
+def test_every_dtype_is_known_by_all_its_names() -> None:
+    for dtype in DType:
+        names = (dtype.value, getattr(ti, dtype.value), dtype.numpy, dtype.numpy.type)
+        assert {DType.parse(name) for name in (*names, dtype.numpy.name, dtype)} == {dtype}
+
+
+def test_kernels_compute_in_32_bits_at_least() -> None:
+    for dtype in DType:
+        assert dtype.working.bits >= 32
+        assert np.can_cast(dtype.numpy, dtype.working.numpy, "safe")
+        assert dtype.working is dtype or dtype.bits < 32
+
+
 @pytest.mark.parametrize("spelling", ["f64", ti.f64, np.float64, np.dtype("f8"), "float64"])
 def test_dtype_takes_every_usual_spelling(spelling: object) -> None:
     model = make_model(Model, {"dtype": spelling, "label": "v"}, "demo")

@@ -190,3 +190,101 @@ def test_installed_packages_offer_templates_through_the_entry_point(
 def test_a_parameter_never_injects_code(points: object) -> None:
     with pytest.raises(ParameterError, match="'points' takes a dict"):
         tikgen.render("stencil", dim=2, points=points)
+
+
+def test_tags_may_span_lines(tmp_path: Path) -> None:
+    text = (
+        TEXT.replace(
+            "ti.f32({{ p.n }}.0)",
+            "ti.f32({{\n    p.n\n        }}.0) {% if\n    p.n %}+ ti.f32(1.0){% endif %}",
+        )
+        + "{# a comment\n   over lines #}\n"
+    )
+    source = tikgen.render(tikgen.load_template(folder_with(tmp_path, text)))
+    assert "x[i] += ti.f32(3.0) + ti.f32(1.0)" in source.text
+
+
+def test_a_loaded_template_stays_known_when_paths_are_added(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    tikgen.load_template(folder_with(tmp_path, name="explicit"))
+    tikgen.add_template_path(tmp_path / "more")
+    assert tikgen.render("explicit").variant.template.name == "explicit"
+    assert "explicit" in tikgen.list_templates()
+
+
+def test_an_edited_template_is_read_anew_after_clear(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, name="edited")
+    assert "ti.f32(3.0)" in tikgen.build(tikgen.load_template(folder)).source.text
+    (folder / "kernel.py.j2").write_text(TEXT.replace("+=", "-="))
+    tikgen.clear()
+    assert "x[i] -= ti.f32(3.0)" in tikgen.build("edited").source.text
+
+
+def test_texts_that_differ_in_comments_have_names_of_their_own() -> None:
+    one = tikgen.render("stencil", dim=1, loop="rows", unroll=1, row_buffer=0)
+    other = tikgen.render("stencil", dim=1, loop="points", unroll=1, row_buffer=0)
+    assert one.digest == other.digest
+    assert one.text != other.text
+    assert one.filename != other.filename
+
+
+def test_what_is_no_template_name_is_refused() -> None:
+    for name in ([1], None, 3, b"stencil"):
+        with pytest.raises(UnknownTemplate, match="There is no template"):
+            tikgen.build(name)
+    with pytest.raises(ParameterError, match="'arch' takes one of cpu, cuda, vulkan"):
+        tikgen.build("stencil", arch="foo")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('("n",)', '("n*2",)', r"arguments\(\) fails: ValueError: 'n\*2' is not an extent"),
+        ("return (Array", "1 / 0\n        return (Array", r"fails: ZeroDivisionError"),
+    ],
+)
+def test_declarations_that_fail_name_the_template(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    template = tikgen.load_template(folder_with(tmp_path, code=CODE.replace(old, new)))
+    with pytest.raises(TemplateError, match=message):
+        tikgen.build(template)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x", [], "x" * 400, "\0"])
+def test_paths_that_are_none_are_refused(path: object) -> None:
+    for function in (tikgen.load_template, tikgen.add_template_path):
+        with pytest.raises(TemplateError):
+            function(path)
+
+
+def test_a_folder_must_be_named_like_a_kernel(tmp_path: Path) -> None:
+    with pytest.raises(TemplateError, match="which becomes the kernel's, is no identifier"):
+        tikgen.load_template(folder_with(tmp_path, name="my kernel"))
+
+
+def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path)
+    (folder / "kernel.py.j2").write_bytes(b"\xff\xfe")
+    with pytest.raises(TemplateError, match=r"kernel.py.j2 is not UTF-8"):
+        tikgen.load_template(folder)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"spacing": 1e-30}, "'spacing' gives the weight .* beyond dtype f32"),
+        ({"spacing": 1e-200}, "'spacing' takes numbers from 1e-100 to 1e100"),
+        ({"spacing": 1e200}, "'spacing' takes numbers from 1e-100 to 1e100"),
+        ({"points": {(0,): 1e300}}, "'points' gives the weight 1e.300, which is beyond dtype f32"),
+        ({"points": {(0,): 2.0**40}, "dtype": "i32"}, "'points' gives the weight .* dtype i32"),
+        ({"points": {(0,): 0.5}, "dtype": "i32"}, "'points' gives the weight 0.5"),
+        ({"points": {(0,): 1.0}, "order": 4}, "'points' stands in place of order and spacing"),
+        ({"points": {}}, "'points' holds no point"),
+        ({"points": {(0, 1): 1.0}}, "'points' takes offsets of 1 integers"),
+        ({"order": 4, "dtype": "i64"}, "'order' gives the weight"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(params: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        tikgen.render("stencil", dim=1, **params)

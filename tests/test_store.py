@@ -8,11 +8,15 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import tikgen
+from conftest import built_in_templates
 from tikgen.errors import StoreError, StoreWarning
+from tikgen.rendering import digest_of
 from tikgen.store import Store, default_store
 
 DOCUMENT = {"text": "for i in range(3):\n    pass\n", "numbers": [1, 0.1, 1e-300], "none": None}
@@ -231,3 +235,96 @@ def test_a_file_is_plain_json(store: Store) -> None:
     entry = json.loads(only_file(store).read_text())
     assert entry["document"] == DOCUMENT
     assert len(entry["sha256"]) == 64
+
+
+@pytest.fixture
+def used(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Give an empty store that ``tikgen.build`` uses."""
+    monkeypatch.setenv("TIKGEN_CACHE_DIR", str(store.folder))
+    tikgen.clear()
+    return store
+
+
+BUILD_ALL = """
+import sys
+import taichi
+import tikgen
+print("ready", flush=True)
+sys.stdin.readline()
+for name in tikgen.list_templates():
+    tikgen.build(name, **({"expr": "z = a*x + y"} if name == "map" else {}))
+"""
+
+
+def test_eight_processes_build_every_template_cold_at_once(used: Store) -> None:
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error::UserWarning", "-c", BUILD_ALL],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        while (line := child.stdout.readline()).strip() != "ready":
+            assert line, child.communicate()[1]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    for child in children:
+        _, errors = child.communicate(timeout=240)
+        assert child.returncode == 0, errors
+        assert "Warning" not in errors
+    entries = [used.read("sources", key) for key in used.keys("sources")]
+    assert {entry["template"] for entry in entries} == built_in_templates()
+    assert all(digest_of(entry["text"]) == entry["digest"] for entry in entries)
+    assert tuple(sorted(entry["digest"] for entry in entries)) == used.keys("sources")
+    assert not list(used.folder.rglob("*.tmp"))
+
+
+def test_build_works_without_a_store_and_warns_its_caller_once(used: Store) -> None:
+    used.folder.write_text("a file, not a folder")
+    with pytest.warns(StoreWarning, match="kept in memory") as caught:
+        tikgen.build("stencil", dim=1)
+        kernel = tikgen.build("scan")
+    assert [warning.filename for warning in caught] == [__file__]
+    kept = default_store().read("sources", kernel.digest)
+    assert kept is not None
+    assert kept["text"] == kernel.source.text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda text: text.replace("def scan", "def evil"), lambda text: text[: len(text) // 2]],
+)
+def test_build_rewrites_a_damaged_text(used: Store, damage: Callable[[str], str]) -> None:
+    digest = tikgen.build("scan").digest
+    path = only_file(used)
+    whole = path.read_text()
+    path.write_text(damage(whole))
+    assert path.read_text() != whole
+    tikgen.clear()
+    with pytest.warns(StoreWarning, match="was changed or cut off") as caught:
+        assert tikgen.build("scan").digest == digest
+    assert [warning.filename for warning in caught] == [__file__]
+    assert path.read_text() == whole
+
+
+def test_an_unknown_home_folder_degrades_to_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIKGEN_CACHE_DIR", "~no-such-user/store")
+    store = default_store()
+    with pytest.warns(StoreWarning, match="no such home folder.*kept in memory") as caught:
+        store.write("sources", "k", DOCUMENT)
+        assert store.update("tuning", "k", lambda old: {"old": old}) == {"old": None}
+    assert len(caught) == 1
+    assert default_store() is store
+    assert store.read("sources", "k") == DOCUMENT
+    assert store.clear() == 2
+    assert not list(tmp_path.iterdir())

@@ -234,3 +234,17 @@ def test_vulkan_refuses_before_it_compiles(ti_arch: str) -> None:
 
 def test_equal_expressions_give_one_kernel() -> None:
     assert elementwise("z=a*x+y") is elementwise("z = (a * x) + y", dim=1)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_powers_of_negative_numbers_are_those_of_numpy(ti_arch: str, dtype: str) -> None:
+    if dtype == "f64" and ti_arch == "vulkan":
+        pytest.skip("powers of f64 are refused there")
+    kernel = tikgen.elementwise("z = x**y", dtype=dtype)
+    numpy_dtype = kernel.problem.dtype.numpy
+    x = np.array([-2, -2, -3, 0, 0, -2, -2, 1.5, 4, -1, -1], numpy_dtype)
+    y = np.array([2, 3, 1, 0, 3, -1, 0.5, -2, 0.5, -2, -3], numpy_dtype)
+    z = np.zeros_like(x)
+    kernel(x, y, z)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(z, x**y, rtol=2e-3 if dtype == "f16" else 1e-5)

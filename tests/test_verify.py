@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import subprocess
@@ -21,15 +22,15 @@ from tikgen.verification.process import ArchProcess
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 
 
+def verify_briefly(template, folder: Path, **settings) -> Report:
+    """Verify with settings for a test: one arch, little shrinking, scripts out of the way."""
+    defaults = {"archs": (ARCH,), "max_examples": 40, "seed": 1, "shrink_seconds": 0.5}
+    return verify(template, **(defaults | settings), scripts=folder / "scripts")
+
+
 @pytest.fixture
 def check(tmp_path):
-    """Verify with settings for a test: one arch, little shrinking, scripts out of the way."""
-
-    def run(template, **settings):
-        defaults = {"archs": (ARCH,), "max_examples": 40, "seed": 1, "shrink_seconds": 0.5}
-        return verify(template, **(defaults | settings), scripts=tmp_path / "scripts")
-
-    return run
+    return functools.partial(verify_briefly, folder=tmp_path)
 
 
 def failure_of(report: Report):
@@ -125,6 +126,7 @@ class Twice(Template):
     def reference(p, x, y):
         return 2 * x.astype(p.dtype.wide)
 '''
+BEFORE = "return 2 *"
 
 
 # What is broken is caught.
@@ -197,7 +199,6 @@ def test_an_output_in_place_is_tried(check, tmp_path):
 
 # What crashes or hangs is a failure like any other.
 
-BEFORE = "return 2 *"
 CRASHES = {
     "abort": ("os.abort()", "SIGABRT"),
     "fault": ("os.kill(os.getpid(), 11)", "SIGSEGV"),
@@ -310,8 +311,11 @@ def test_bad_input_is_refused(check, monkeypatch):
         check("stencil", archs="cpu")
     with pytest.raises(ParameterError, match="'archs'"):
         check("stencil", archs=("x64",))
-    with pytest.raises(ParameterError, match="'max_examples' must be positive"):
-        check("stencil", max_examples=0)
+    with pytest.raises(ParameterError, match="'archs' takes a sequence of cpu"):
+        check("stencil", archs=None)
+    for wrong in (0, -1, 2.5, "9", None, True):
+        with pytest.raises(ParameterError, match="'max_examples' must be a positive integer"):
+            check("stencil", max_examples=wrong)
     with pytest.raises(ParameterError, match="'dim' takes an integer from 1 to 3; got 7"):
         check("stencil", max_examples=1, dim=7)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -11,7 +11,7 @@ from mutants import TEXT
 from tikgen import DType, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.verification import Case
 from tikgen.verification.compare import compare
-from tikgen.verification.data import Guarded, differs, poison, random_values
+from tikgen.verification.data import Guarded, differs, poison, random_values, scratch_poison
 from tikgen.verification.strategies import parameter_strategies
 
 
@@ -116,6 +116,16 @@ def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
         assert np.abs(values.astype(float)).max() <= 20
         assert (values == 0).any()
         assert differs(values, np.full(500, poison(dtype), dtype.numpy)).all()
+
+
+@pytest.mark.parametrize("dtype", list(DType), ids=str)
+def test_a_workspace_is_never_poisoned_with_what_a_sum_forgets(dtype):
+    for seed in range(3):
+        value = np.full(1, scratch_poison(dtype, seed))
+        assert value.dtype == dtype.numpy
+        assert value[0] != 0
+        with np.errstate(over="ignore"):
+            assert (value + value)[0] != 0
 
 
 def test_writes_outside_a_guarded_array_are_seen():

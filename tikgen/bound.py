@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -35,13 +36,14 @@ class BoundKernel:
             if isinstance(argument, Scalar)
         }
         self._contexts: dict[int, _Context] = {}
+        self._changing = threading.Lock()
         self._version = 0
         self._values: list[Any] = []
         self._accept(values)
         self._epoch = bridge.epoch()
         self._fast = self._is_proven()
 
-    def __call__(self, **scalars: Any) -> Any:
+    def __call__(self, /, **scalars: Any) -> Any:
         """Launch the kernel with the bound arguments.
 
         Args:
@@ -51,19 +53,14 @@ class BoundKernel:
             ArgumentError: if a name or value does not fit, or if Taichi was initialised again
                 since the kernel was bound.
         """
-        if bridge.epoch() is not self._epoch:
-            raise self._error("was bound before the last ti.init; bind it again")
+        self._check_alive()
         context = self._contexts.get(get_ident())
-        is_current = context is not None and context.version == self._version
-        for name, value in scalars.items():
-            self._keep_scalar(name, value)
-            if is_current:
-                context.setters[name](value)  # type: ignore[union-attr]
+        if scalars:
+            self._keep_scalars(scalars, context)
         if not self._fast or bridge.is_recording():
-            return self.kernel.launch(tuple(self._values))
-        if context is None or not is_current:
+            return self.kernel.run(tuple(self._values))
+        if context is None or context.version != self._version:
             context = self._refresh(context)
-        context.version = self._version
         for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
             context.launcher.set_array(slot, tensor)
         context.launcher.launch()
@@ -71,14 +68,13 @@ class BoundKernel:
             context.version = -1
         return None
 
-    def rebind(self, **arguments: Any) -> None:
+    def rebind(self, /, **arguments: Any) -> None:
         """Replace arguments by name, checking all of them again.
 
         Raises:
             ArgumentError: if a name or value does not fit; the old arguments then stay.
         """
-        if bridge.epoch() is not self._epoch:
-            raise self._error("was bound before the last ti.init; bind it again")
+        self._check_alive()
         names = self.kernel.signature.names
         for name in arguments:
             if name not in names:
@@ -90,18 +86,28 @@ class BoundKernel:
         self._fast = self._is_proven()
 
     def _accept(self, values: tuple[Any, ...]) -> None:
-        self._values = list(self.kernel.prepare(values))
-        self._version += 1
+        prepared = list(self.kernel.prepare(values))
+        with self._changing:
+            self._values = prepared
+            self._version += 1
 
-    def _keep_scalar(self, name: str, value: Any) -> None:
-        if name not in self._scalars:
-            takes = ", ".join(self._scalars) or "no scalar"
-            raise self._error(f"has no scalar argument {name!r}; it takes {takes}")
-        index, _ = self._scalars[name]
-        if problem := self.kernel.signature.scalar_problem(index, value):
-            raise self._error(problem)
-        self._values[index] = value
-        self._version += 1  # The contexts of other threads have to follow.
+    def _keep_scalars(self, scalars: dict[str, Any], context: _Context | None) -> None:
+        """Keep new values, all or none; a context that is up to date stays so."""
+        for name, value in scalars.items():
+            if name not in self._scalars:
+                takes = ", ".join(self._scalars) or "no scalar"
+                raise self._error(f"has no scalar argument {name!r}; it takes {takes}")
+            if problem := self.kernel.signature.scalar_problem(self._scalars[name][0], value):
+                raise self._error(problem)
+        with self._changing:
+            is_current = context is not None and context.version == self._version
+            self._version += 1  # The contexts of other threads have to follow.
+            for name, value in scalars.items():
+                self._values[self._scalars[name][0]] = value
+                if is_current:
+                    context.setters[name](value)  # type: ignore[union-attr]
+            if is_current:
+                context.version = self._version  # type: ignore[union-attr]
 
     def _refresh(self, context: _Context | None) -> _Context:
         """Return the context of this thread, made if it is missing, with every argument set."""
@@ -111,11 +117,21 @@ class BoundKernel:
             )
         elif context.launcher.is_spent:
             context.launcher.renew()
-        context.set_all(self._values, self._slots, self._scalars)
+        with self._changing:
+            context.set_all(self._values, self._slots, self._scalars)
+            context.version = self._version
         return context
+
+    def _check_alive(self) -> None:
+        if bridge.epoch() is not self._epoch:
+            raise self._error("was bound before the last ti.init; bind it again")
+        if not self.kernel.is_loaded:
+            raise self._error("was unloaded; build and bind it again")
 
     def _is_proven(self) -> bool:
         if bridge.current_arch() not in _PROVEN_ARCHS or not bridge.can_bind():
+            return False
+        if self.kernel.signature.is_opaque:  # Such an argument may take no slot, or several.
             return False
         values = tuple(self._values)
         if self.kernel.needs_staging(values):

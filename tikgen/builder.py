@@ -12,7 +12,7 @@ from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Argument
 from tikgen.errors import ParameterError
 from tikgen.kernel import Kernel, check_arch
-from tikgen.loader import load
+from tikgen.loader import load, unload
 from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, canonical, make_model
 from tikgen.rendering import Source, Variant, render_variant
 from tikgen.store import default_store
@@ -56,11 +56,13 @@ def build(
         key = (
             name,
             schedule,
-            arch or bridge.current_arch(),
+            arch,
+            bridge.current_arch(),
             bridge.is_debug(),
             catalogue.generation,
             *params.items(),
-            *map(type, params.values()),
+            # 1, 1.0 and True are equal, and not alike; so are tuples of them.
+            *[repr(v) if type(v) is tuple else type(v) for v in params.values()],
         )
         return _memo[key]
     except KeyError:
@@ -71,7 +73,7 @@ def build(
         variant = resolve(name, schedule=schedule, arch=arch, **params)
         kernel = kernel_of(_render_once(variant))
         if bridge.is_initialised():
-            check_arch(variant, arch or bridge.current_arch() or DEFAULT_ARCH)
+            check_arch(variant, bridge.current_arch() or DEFAULT_ARCH)
         if key is not None:
             _memo[key] = kernel
         return kernel
@@ -97,6 +99,9 @@ def resolve(
 ) -> Variant:
     """Return the variant of a template with every parameter fixed; takes what ``build`` takes."""
     template = catalogue.find_template(name)
+    if arch is not None and arch not in bridge.ARCHS:
+        takes = ", ".join(bridge.ARCHS)
+        raise ParameterError(template.name, {"arch": f"takes one of {takes}; got {arch!r}"})
     problem_names = template.Problem.model_fields
     schedule_names = template.Schedule.model_fields
     for unknown in params.keys() - problem_names.keys() - schedule_names.keys():
@@ -130,13 +135,17 @@ def _variant(template: Template, problem: ProblemModel, schedule: Mapping[str, A
 
 
 def clear() -> None:
-    """Unload every kernel and forget every memo; kernels still held cannot be launched again."""
+    """Unload every kernel, and forget every template and memo.
+
+    Kernels still held cannot be launched again. Templates are read anew when next asked for.
+    """
     with _lock:
         for kernel in _kernels.values():
             kernel.unload()
         _memo.clear()
         _sources.clear()
         _kernels.clear()
+        catalogue.forget_templates()
 
 
 def _explicit_schedule(
@@ -176,7 +185,12 @@ def kernel_of(
     identity = (source.digest, variant.arguments + variant.workspace)
     with _lock:
         if identity not in _kernels:
-            _kernels[identity] = Kernel(source, load(source), arguments_of)
+            module = load(source)
+            try:
+                _kernels[identity] = Kernel(source, module, arguments_of)
+            except BaseException:
+                unload(module)
+                raise
             _keep(source)
         return _kernels[identity]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tikgen.errors import TemplateError, UnknownTemplate
+from tikgen.parameters import Identifier
 from tikgen.template import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template
 
 ENVIRONMENT_VARIABLE = "TIKGEN_TEMPLATE_PATH"
@@ -21,6 +22,9 @@ _lock = threading.RLock()
 _paths: list[Path] = []
 _loaded: dict[Path, Template] = {}
 _by_name: dict[str, Template] = {}
+# Folders that load_template was given; they win over every search path.
+_explicit: dict[str, Path] = {}
+_known_variable = os.environ.get(ENVIRONMENT_VARIABLE)
 # Counts the changes of what a name may mean; part of the key of every memo.
 generation = 0
 
@@ -31,7 +35,7 @@ def add_template_path(path: str | os.PathLike[str]) -> None:
     Raises:
         TemplateError: if ``path`` is not a folder.
     """
-    folder = Path(path).expanduser().resolve()
+    folder = _folder_of(path)
     if not folder.is_dir():
         raise TemplateError(str(path), "is not a folder of templates")
     with _lock:
@@ -49,11 +53,12 @@ def load_template(path: str | os.PathLike[str]) -> Template:
         TemplateError: if the folder lacks ``kernel.py.j2`` or ``template.py``, or the latter
             cannot be used.
     """
-    folder = Path(path).expanduser().resolve()
+    folder = _folder_of(path)
     with _lock:
         template = _load_folder(folder)
         if _by_name.get(template.name) is not template:
             _by_name[template.name] = template
+            _explicit[template.name] = folder
             _bump()
         return template
 
@@ -66,11 +71,14 @@ def find_template(name: str | Template) -> Template:
     """
     if isinstance(name, Template):
         return name
+    if not isinstance(name, str):
+        raise UnknownTemplate(repr(name), list_templates())
     with _lock:
+        _follow_variable()
         if name not in _by_name:
-            folder = _folders().get(name) if isinstance(name, str) else None
+            folder = _folders().get(name)
             if folder is None:
-                raise UnknownTemplate(str(name), set(_folders()) | set(_by_name))
+                raise UnknownTemplate(name, _folders())
             _by_name[name] = _load_folder(folder)
         return _by_name[name]
 
@@ -78,7 +86,7 @@ def find_template(name: str | Template) -> Template:
 def list_templates() -> tuple[str, ...]:
     """Return the names of all templates that can be built, sorted."""
     with _lock:
-        return tuple(sorted(set(_folders()) | set(_by_name)))
+        return tuple(sorted(_folders()))
 
 
 def forget_templates() -> None:
@@ -96,8 +104,26 @@ def _bump() -> None:
     generation += 1
 
 
+def _folder_of(path: str | os.PathLike[str]) -> Path:
+    try:
+        folder = Path(path).expanduser().resolve()
+        folder.exists()  # Raises where the system cannot have such a name.
+        return folder
+    except (TypeError, OSError, ValueError, RuntimeError) as error:
+        raise TemplateError(repr(path)[:80], f"is not the path of a folder: {error}") from None
+
+
+def _follow_variable() -> None:
+    """Forget what names meant, where the environment variable has changed since."""
+    global _known_variable
+    if os.environ.get(ENVIRONMENT_VARIABLE) != _known_variable:
+        _known_variable = os.environ.get(ENVIRONMENT_VARIABLE)
+        _by_name.clear()
+        _bump()
+
+
 def _folders() -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    found = dict(_explicit)
     for root in _roots():
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             if (folder / TEXT_NAME).is_file():
@@ -125,9 +151,20 @@ def _module_name(folder: Path) -> str:
 def _load_folder(folder: Path) -> Template:
     if folder in _loaded:
         return _loaded[folder]
-    for required in (TEXT_NAME, CODE_NAME):
-        if not (folder / required).is_file():
-            raise TemplateError(folder.name, f"the file {folder / required} is missing")
+    try:
+        for required in (TEXT_NAME, CODE_NAME):
+            if not (folder / required).is_file():
+                raise TemplateError(folder.name, f"the file {folder / required} is missing")
+        Identifier.parse(folder.name)
+        (folder / TEXT_NAME).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TemplateError(folder.name, f"{TEXT_NAME} is not UTF-8: {error}") from None
+    except OSError as error:
+        raise TemplateError(folder.name[:80], f"cannot be read: {error}") from None
+    except ValueError:
+        raise TemplateError(
+            folder.name, "the name of its folder, which becomes the kernel's, is no identifier"
+        ) from None
     name = _module_name(folder)
     spec = importlib.util.spec_from_file_location(name, folder / CODE_NAME)
     if spec is None or spec.loader is None:

@@ -37,15 +37,18 @@ class DType(str, Enum):
         """
         if isinstance(value, cls):
             return value
-        name = str(value)  # Taichi's types print as their own names.
-        if name in cls.__members__:
-            return cls(name)
-        try:
-            if isinstance(value, str) and value not in _NUMPY_NAMES:
-                raise KeyError(value)  # NumPy would take "d" or "half" as well.
-            return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
-        except (TypeError, KeyError):
-            raise ValueError(f"{value!r} is not one of {', '.join(cls.__members__)}") from None
+        found = None
+        if isinstance(value, str):
+            found = cls.__members__.get(value) or _BY_NAME.get(value)
+        elif isinstance(value, np.dtype):
+            found = _BY_NUMPY.get(value)
+        elif isinstance(value, type):
+            found = _BY_TYPE.get(value)
+        elif type(value).__module__.split(".")[0] == "taichi":
+            found = cls.__members__.get(str(value))  # Taichi's types print as their own names.
+        if found is None:
+            raise ValueError(f"{value!r} is not one of {', '.join(cls.__members__)}")
+        return found
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
@@ -82,6 +85,13 @@ class DType(str, Enum):
         if self is DType.f64:
             return np.dtype(np.longdouble)
         return np.dtype({"i": np.int64, "u": np.uint64, "f": np.float64}[self.value[0]])
+
+    @property
+    def working(self) -> DType:
+        """Return the dtype in which kernels compute: 32 bits at least, as Taichi needs."""
+        if self.bits >= 32:
+            return self
+        return DType.f32 if self.is_float else DType.i32
 
     @functools.cached_property
     def eps(self) -> float:
@@ -133,7 +143,9 @@ class DType(str, Enum):
 
 
 _BY_NUMPY = {member.numpy: member for member in DType}
-_NUMPY_NAMES = {dtype.name for dtype in _BY_NUMPY}
+_BY_NAME = {dtype.name: member for dtype, member in _BY_NUMPY.items()}
+_BY_TYPE = {dtype.type: member for dtype, member in _BY_NUMPY.items()}
+_BY_TYPE |= {int: DType.i64, float: DType.f64}
 
 INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 FLOATS = ("f16", "f32", "f64")

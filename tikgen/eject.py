@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import inspect
 import pprint
 import re
@@ -35,6 +34,10 @@ def eject_text(source: Source) -> str:
     """
     variant = source.variant
     template = variant.template
+    if type(template).reference is Template.reference:
+        raise TemplateError(
+            template.name, "has no reference to eject; its kernel alone is source.text"
+        )
     collected = _Collected(template.name)
     for function in (template.reference, template.inputs, template.tolerance, worst_error):
         collected.add(function)
@@ -43,7 +46,7 @@ def eject_text(source: Source) -> str:
         collected.add(perturbed_error)
     functions = "\n\n".join(collected.functions.values())
     parts = [
-        source.text.replace("import taichi as ti\n", _imports(collected), 1).rstrip(),
+        _with_imports(source.text, _imports(collected)).rstrip(),
         *map(_program_function, programs),
         f"p = {_namespace(variant, functions)}",
         *collected.constants.values(),
@@ -77,8 +80,6 @@ class _Collected:
         for used in sorted(names - {"staticmethod", name}):
             if used in function.__globals__:
                 self._add_global(used, function.__globals__[used], function)
-            elif hasattr(builtins, used):
-                continue
 
     def _add_global(self, name: str, value: Any, user: Callable[..., Any]) -> None:
         if isinstance(value, types.ModuleType):
@@ -104,6 +105,16 @@ def _is_literal(value: Any) -> bool:
         return bool(ast.literal_eval(repr(value)) == value)
     except (ValueError, SyntaxError):
         return False
+
+
+def _with_imports(text: str, imports: str) -> str:
+    """Return ``text`` with ``imports`` in the place of its import of Taichi."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import) and node.names[0].name == "taichi":
+            lines[node.lineno - 1 : node.end_lineno] = [imports]
+            return "".join(lines)
+    return imports + text
 
 
 def _imports(collected: _Collected) -> str:
@@ -188,7 +199,7 @@ def _plain_code(value: Any) -> str:
 
 def _self_check(variant: Variant) -> str:
     template, problem = variant.template, variant.problem
-    sizes = _check_sizes(template, problem)
+    sizes = template.middle_sizes(problem)
     lines = [
         "def self_check():",
         '    """Run the kernel on random numbers and compare it with the reference."""',
@@ -227,16 +238,6 @@ def _self_check(variant: Variant) -> str:
     lines.append('        print(f"{name}: worst error is {worst:.1%} of what is allowed")')
     lines.append("        assert worst <= 1")
     return "\n".join(lines)
-
-
-def _check_sizes(template: Template, problem: Any) -> dict[str, int]:
-    """Return sizes for the self-check: the middle one of those that verification tries."""
-    wanted = template.sizes(problem)
-    found = {}
-    for symbol in template.size_symbols(problem):
-        options = sorted(wanted.get(symbol, (17,)))
-        found[symbol] = options[len(options) // 2]
-    return found
 
 
 def _random_code(argument: Any, sizes: dict[str, int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def near(name: str, known: Iterable[str]) -> str:
     """Return a hint such as ``Did you mean 'stencil'?`` or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     if not close:
@@ -25,7 +25,7 @@ class UnknownTemplate(TikgenError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
         super().__init__(
-            f"There is no template {name!r}.{_near(name, names)}"
+            f"There is no template {name!r}.{near(name, names)}"
             f" Templates found: {', '.join(names) or 'none'}."
         )
 
@@ -54,7 +54,7 @@ class ParameterError(TikgenError):
         """Build the error for a parameter that ``template`` does not have."""
         names = list(known)
         takes = f"{template} takes {', '.join(names) or 'none'}"
-        return cls(template, {name: f"is unknown.{_near(name, names)} {takes}"})
+        return cls(template, {name: f"is unknown.{near(name, names)} {takes}"})
 
 
 class ExpressionError(TikgenError):
@@ -65,51 +65,34 @@ class ExpressionError(TikgenError):
         super().__init__(f"Expression {text!r}: {problem}")
 
 
-class RenderError(TikgenError):
+class _LocatedError(TikgenError):
+    """Names the lines of the template and of the rendered kernel that are to blame."""
+
+    def __init__(
+        self,
+        template: str,
+        problem: str,
+        *,
+        template_line: str = "",
+        rendered_line: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        lines = [f"Template {template!r}: {problem}"]
+        if template_line:
+            lines.append(f"  template: {template_line}")
+        if rendered_line:
+            lines.append(f"  rendered: {rendered_line}")
+        if params:
+            lines.append("  parameters: " + ", ".join(f"{k}={v}" for k, v in params.items()))
+        super().__init__("\n".join(lines))
+
+
+class RenderError(_LocatedError):
     """A template could not be rendered, or rendered to text that is not Python."""
 
-    def __init__(
-        self,
-        template: str,
-        problem: str,
-        *,
-        template_line: str = "",
-        rendered_line: str = "",
-        params: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(_located(template, problem, template_line, rendered_line, params))
 
-
-class KernelCompileError(TikgenError):
+class KernelCompileError(_LocatedError):
     """Taichi refused the rendered kernel."""
-
-    def __init__(
-        self,
-        template: str,
-        problem: str,
-        *,
-        template_line: str = "",
-        rendered_line: str = "",
-        params: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(_located(template, problem, template_line, rendered_line, params))
-
-
-def _located(
-    template: str,
-    problem: str,
-    template_line: str,
-    rendered_line: str,
-    params: Mapping[str, Any] | None,
-) -> str:
-    lines = [f"Template {template!r}: {problem}"]
-    if template_line:
-        lines.append(f"  template: {template_line}")
-    if rendered_line:
-        lines.append(f"  rendered: {rendered_line}")
-    if params:
-        lines.append("  parameters: " + ", ".join(f"{k}={v}" for k, v in params.items()))
-    return "\n".join(lines)
 
 
 class ArgumentError(TikgenError):
@@ -134,6 +117,17 @@ class TaichiNotInitialised(TikgenError):
         super().__init__(
             f"{kernel} cannot run: Taichi is not initialised. "
             "Call ti.init(arch=ti.cpu), or another arch, before the first launch."
+        )
+
+
+class WrongThread(TikgenError):
+    """A kernel was launched in a thread in which Taichi cannot lay out what was declared."""
+
+    def __init__(self, kernel: str) -> None:
+        super().__init__(
+            f"{kernel} cannot be the first to run in this thread: launch one kernel, or call "
+            "ti.sync(), in the thread that called ti.init, after the last field was declared; "
+            "from then on every thread may launch."
         )
 
 

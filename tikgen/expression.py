@@ -16,11 +16,11 @@ import numpy.typing as npt
 from pydantic_core import CoreSchema, core_schema
 
 from tikgen.dtypes import DType
-from tikgen.errors import ExpressionError
+from tikgen.errors import ExpressionError, near
 from tikgen.expression_code import NumpyCode, TaichiCode, canonical_text, helper_functions
 from tikgen.expression_tree import (
     Node,
-    near,
+    free_output,
     parse_assignments,
     parse_expression,
     suitability_problem,
@@ -28,6 +28,11 @@ from tikgen.expression_tree import (
 from tikgen.rounding import Bounded, bound, exact
 
 NDArray = npt.NDArray[Any]
+
+# A power with a literal whole exponent is multiplied out, and is no "pow".
+_NO_F64_ON_VULKAN = frozenset(
+    {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
+)
 
 
 class Expression:
@@ -142,7 +147,7 @@ class Expression:
         raise AttributeError(f"{type(self).__name__} is frozen")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).parse, (self.text,)
+        return type(self), (self.node,)  # The text may be longer than what parse takes.
 
 
 class Program:
@@ -187,7 +192,7 @@ class Program:
         if isinstance(value, Program):
             return value
         if isinstance(value, Expression):
-            value = value.text
+            return cls(((free_output(value.node), value),))
         return cls(tuple((name, Expression(node)) for name, node in parse_assignments(value)))
 
     @classmethod
@@ -253,7 +258,15 @@ class Program:
         raise AttributeError(f"{type(self).__name__} is frozen")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).parse, (self.text,)
+        return type(self), (self.assignments,)
+
+
+def lacks_on_vulkan(functions: Iterable[str], dtype: DType) -> str | None:
+    """Return which of the ``functions`` Vulkan does not have in ``dtype``, in words, or None."""
+    missing = sorted(_NO_F64_ON_VULKAN.intersection(functions))
+    if dtype is not DType.f64 or not missing:
+        return None
+    return f"{missing[0]} of an f64 does not work there; use dtype='f32', or cpu or cuda"
 
 
 def _freeze(target: Expression | Program, **values: object) -> None:

@@ -144,7 +144,7 @@ class TaichiCode(Code):
     def _power(self, node: Node) -> Piece:
         exponent = node.whole_exponent
         if exponent is None:
-            return super().call("ti.pow", node)
+            return super().call("power", node)
         if exponent < 0:  # Vulkan gives NaN for a negative power of 0.
             power = Node("**", (node.args[0], Node("number", value=-exponent)))
             return self.piece(Node("/", (Node("number", value=1), power)))
@@ -165,13 +165,13 @@ def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
     """Return the ``ti.func`` definitions that the Taichi code of ``nodes`` calls, or nothing."""
     needed = {_helper_of(part, dtype) for node in nodes for part in node.walk()}
     texts = {
+        "power": _RAISE,
         "floor_divide": _SIGNED_DIVIDE if dtype.is_signed else _UNSIGNED_DIVIDE,
         "remainder": _SIGNED_REMAINDER if dtype.is_signed else _UNSIGNED_REMAINDER,
         "round_half_even": _ROUND,
         "sign_of": _SIGN,
     }
-    working = DType.i32 if dtype.is_signed else DType.u32
-    working = dtype if dtype.is_float or dtype.bits >= 32 else working
+    working = dtype if dtype.is_float else dtype.working
     replaced = {"DTYPE": dtype.taichi, "WORKING": working.taichi}
     replaced |= {"HALF": dtype.literal(0.5)} if dtype.is_float else {}
     replaced |= {"MINUS": working.literal(-1)} if dtype.is_signed else {}
@@ -193,6 +193,8 @@ def _helper_of(node: Node, dtype: DType) -> str:
         if harmless and divisor.value > 0 and dtype.bits >= 32:  # type: ignore[operator]
             return ""
         return "floor_divide" if node.op == "//" else "remainder"
+    if node.op == "**" and node.whole_exponent is None:
+        return "power"
     return {"round": "round_half_even", "sign": "sign_of"}.get(node.op, "")
 
 
@@ -228,6 +230,19 @@ def remainder(a, b):
     """Return what is left after dividing; 0 for a divisor of 0."""
     n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
     return ti.cast(n % ti.select(d == ZERO, ONE, d), DTYPE)
+'''
+# On vulkan ti.pow gives NaN for a base below 0, and for 0 to the power 0.
+_RAISE = '''
+@ti.func
+def power(base, exponent):
+    """Raise to a power; only whole powers of negative numbers are numbers, as in NumPy."""
+    size = ti.pow(ti.abs(base), exponent)
+    half = exponent * HALF
+    is_odd = ti.floor(exponent) == exponent and ti.floor(half) != half
+    is_even = ti.floor(half) == half
+    result = ti.select(is_odd, -size, ti.select(is_even, size, ti.sqrt(base)))
+    result = ti.select(base < ZERO, result, size)
+    return ti.select(exponent == ZERO, ONE, result)
 '''
 # Taichi rounds halves to even on some archs and away from zero on others.
 _ROUND = '''

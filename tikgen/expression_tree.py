@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import difflib
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
@@ -11,17 +11,28 @@ from typing import NoReturn
 import numpy as np
 
 from tikgen.dtypes import DType
-from tikgen.errors import ExpressionError
+from tikgen.errors import ExpressionError, near
 
 MOST_CHARACTERS = 2000
 DEEPEST = 100
+DEEPEST_SMALL = 48  # Of types below 32 bits: casts triple the depth of generated code.
 MOST_NODES = 1000  # A chained comparison repeats its middle, so length alone does not limit it.
 LARGEST_EXPONENT = 64
 
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
 # Names that generated code uses for itself.
 RESERVED = frozenset(
-    {"ti", "np", "dtype", "range", "floor_divide", "remainder", "round_half_even", "sign_of"}
+    {
+        "ti",
+        "np",
+        "dtype",
+        "range",
+        "floor_divide",
+        "remainder",
+        "power",
+        "round_half_even",
+        "sign_of",
+    }
 )
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -93,6 +104,11 @@ class Node:
             yield from arg.walk()
 
     @property
+    def depth(self) -> int:
+        """Return how many levels the tree has."""
+        return 1 + max((arg.depth for arg in self.args), default=0)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Return the free names in order of first use."""
         return tuple(dict.fromkeys(str(n.value) for n in self.walk() if n.op == "name"))
@@ -137,13 +153,21 @@ def parse_assignments(text: object) -> list[tuple[str, Node]]:
     reader = _Reader(text)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
-        choices = ("out", *(f"out{n}" for n in range(1, len(node.names) + 1)))
-        return [(next(c for c in choices if c not in node.names), node)]
+        return [(free_output(node), node)]
     return [reader.assignment(statement) for statement in statements]
+
+
+def free_output(node: Node) -> str:
+    """Return the name of what a bare expression is assigned to: one that it does not read."""
+    names = node.names
+    choices = ("out", *(f"out{n}" for n in range(1, len(names) + 1)))
+    return next(choice for choice in choices if choice not in names)
 
 
 def suitability_problem(node: Node, dtype: DType) -> str | None:
     """Return why the tree cannot be computed in ``dtype``, or None."""
+    if dtype.bits < 32 and node.depth > DEEPEST_SMALL:
+        return f"is nested more than {DEEPEST_SMALL} levels deep, too deep for {dtype}"
     for part in node.walk():
         if problem := _node_problem(part, dtype):
             return problem
@@ -256,10 +280,8 @@ class _Reader:
                 return Node(_BINARY[type(tree.op)], (left, right))
             case ast.BoolOp():
                 op = "and" if isinstance(tree.op, ast.And) else "or"
-                node = self.truth(tree.values[0], depth)
-                for value in tree.values[1:]:
-                    node = Node(op, (node, self.truth(value, depth)))
-                return node
+                levels = _levels(len(tree.values), depth)
+                return _fold(op, map(self.truth, tree.values, levels))
             case ast.Compare():
                 return self._comparison(tree, depth)
             case ast.IfExp():
@@ -280,16 +302,16 @@ class _Reader:
         return Node("number", value=value)
 
     def _comparison(self, tree: ast.Compare, depth: int) -> Node:
-        node = None
+        parts = []
         terms = [tree.left, *tree.comparators]
-        for left, op, right in zip(terms, tree.ops, terms[1:], strict=False):
+        # Those of a chain stand one level below the "and" that joins them.
+        levels = _levels(len(tree.ops), depth + (len(tree.ops) > 1))
+        for left, op, right, level in zip(terms, tree.ops, terms[1:], levels, strict=False):
             if type(op) not in _COMPARE:
                 self._refuse(f"{self._piece(tree)!r}: 'is' and 'in' are not allowed")
-            sides = self.number(left, depth), self.number(right, depth)
-            one = Node(_COMPARE[type(op)], sides)
-            node = one if node is None else Node("and", (node, one))
-        assert node is not None
-        return node
+            sides = self.number(left, level), self.number(right, level)
+            parts.append(Node(_COMPARE[type(op)], sides))
+        return _fold("and", parts)
 
     def _call(self, tree: ast.Call, depth: int) -> Node:
         if not isinstance(tree.func, ast.Name):
@@ -310,13 +332,10 @@ class _Reader:
         if name == "where":
             condition = self.truth(tree.args[0], depth)
             return Node(name, (condition, *(self.number(a, depth) for a in tree.args[1:])))
-        args = [self.number(arg, depth) for arg in tree.args]
         if name in ("min", "max"):
-            node = args[0]
-            for arg in args[1:]:
-                node = Node(name, (node, arg))
-            return node
-        return Node("**" if name == "pow" else name, tuple(args))
+            return _fold(name, map(self.number, tree.args, _levels(len(tree.args), depth)))
+        args = tuple(self.number(arg, depth) for arg in tree.args)
+        return Node("**" if name == "pow" else name, args)
 
     def _name(self, name: str) -> str:
         if name.startswith("_"):
@@ -338,10 +357,14 @@ class _Reader:
         return ExpressionError(_shown(self._text), problem)
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """Return a hint that offers names like ``name``, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+def _fold(op: str, nodes: Iterable[Node]) -> Node:
+    """Return the nodes joined by ``op``, from left to right."""
+    return functools.reduce(lambda left, right: Node(op, (left, right)), nodes)
+
+
+def _levels(count: int, depth: int) -> list[int]:
+    """Return the depth of each operand where ``_fold`` joins so many: the first two lie deepest."""
+    return [depth + count - 1 - max(place, min(count - 1, 1)) for place in range(count)]
 
 
 def _article(tree: ast.AST) -> str:

@@ -41,7 +41,8 @@ def run(
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         place, problem = _place_of(error, name), f"{type(error).__name__}: {error}"
         if "StrictUndefined" in problem:  # As in range(n): Jinja2 then does not say which.
-            problem = f"undefined name among {', '.join(_unknown(text, names))}"
+            missing = sorted(names_used(template) - set(names))
+            problem = f"undefined name among {', '.join(missing)}"
     raise RenderError(name, problem, template_line=_with_text(place, text), params=params) from None
 
 
@@ -57,11 +58,14 @@ def _compiled(name: str, text: str, search_path: tuple[Path, ...]) -> jinja2.Tem
     return jinja2.Template.from_code(environment, code, environment.make_globals(None), None)
 
 
-def _unknown(text: str, names: Mapping[str, Any]) -> list[str]:
-    """Return the names that ``text`` uses and nobody defines."""
-    environment = make_environment(jinja2.DictLoader({}))
-    used = jinja2.meta.find_undeclared_variables(environment.parse(text))
-    return sorted(used - set(names) - set(environment.globals))
+def names_used(template: Template) -> set[str]:
+    """Return the names that the text of ``template`` expects, or ``p`` where it is malformed."""
+    environment = _environment(template.search_path)
+    try:
+        used = jinja2.meta.find_undeclared_variables(environment.parse(template.text))
+    except (jinja2.TemplateSyntaxError, ValueError):
+        return {"p"}
+    return used - set(environment.globals)
 
 
 def _place_of(error: BaseException, name: str) -> str:

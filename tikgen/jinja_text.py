@@ -24,6 +24,7 @@ from jinja2.loaders import BaseLoader
 STATEMENT = "#%"
 _MARK = re.compile("\x02([^\x02\x03]*)\x03")
 _VALUE_LINE = re.compile(r"(?P<indent>\s*)\{\{-?(?P<value>.*?)-?\}\}\s*")
+_OPENING = re.compile(r"\{[{%#]")
 _ENDS = {
     "endcall": "{% endcall %}{% endfilter %}",
     "endmacro": "{% endfilter %}{% endmacro %}",
@@ -55,10 +56,14 @@ class Indentation(Extension):
         """Return ``source`` with marks and indentation filters; line numbers do not change."""
         if "\x02" in source or "\x03" in source:
             raise ValueError("a template cannot hold the control characters 2 and 3")
-        rewritten = [
-            text if text is not None else _rewrite_text(line, f"{name}:{number}")
-            for number, line, text in _statements(source.split("\n"))
-        ]
+        rewritten = []
+        awaited = ""  # The end of a tag that began on a line above.
+        for number, line, text in _statements(source.split("\n")):
+            began_above, awaited = awaited, _open_tag(line, awaited) if text is None else ""
+            if text is None:
+                whole = not began_above and not awaited
+                text = _rewrite_text(line, f"{name}:{number}") if whole else line
+            rewritten.append(text)
         return "\n".join(rewritten)
 
 
@@ -89,6 +94,22 @@ def _statements(lines: list[str]) -> Iterator[tuple[int, str, str | None]]:
         else:
             text = f"{{% {body}"
         yield number, line, text if depth or head["word"] in _ENDS else text + closing
+
+
+def _open_tag(line: str, awaited: str) -> str:
+    """Return the end that a Jinja2 tag still needs behind ``line``, or nothing."""
+    position = 0
+    while True:
+        if awaited:
+            position = line.find(awaited, position)
+            if position < 0:
+                return awaited
+            position += 2
+        opening = _OPENING.search(line, position)
+        if opening is None:
+            return ""
+        awaited = {"{{": "}}", "{%": "%}", "{#": "#}"}[opening[0]]
+        position = opening.end()
 
 
 def _open_brackets(text: str) -> int:

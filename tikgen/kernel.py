@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import threading
 import types
@@ -19,6 +20,7 @@ from tikgen.errors import (
     TaichiNotInitialised,
     TemplateError,
     UnsupportedOnArch,
+    WrongThread,
 )
 from tikgen.loader import entry_of, unload
 from tikgen.parameters import ParameterModel, canonical
@@ -28,10 +30,12 @@ from tikgen.template import Template
 
 if TYPE_CHECKING:
     from tikgen.bound import BoundKernel
-    from tikgen.verification.evidence import Evidence
+    from tikgen.evidence import Evidence
 
-# Taichi's compiler is not thread-safe.
+# Neither Taichi's compiler nor the making of arrays is thread-safe.
 _compiling = threading.RLock()
+# Scratch arrays kept for kernels whose workspace follows the sizes of their arguments.
+_MOST_SCRATCH = 16
 
 
 class Kernel:
@@ -47,6 +51,7 @@ class Kernel:
         module: types.ModuleType,
         arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None,
     ) -> None:
+        self.is_loaded = True
         self._source = source
         self._module = module
         self._function: Any = entry_of(module, source.variant.template.name)
@@ -54,6 +59,13 @@ class Kernel:
             arguments_of(self._function, source.text) if arguments_of else source.variant.arguments
         )
         self._signature = Signature(source.variant.template.name, arguments)
+        self._host_signature = Signature(
+            source.variant.template.name,
+            tuple(
+                dataclasses.replace(a, storage="ndarray") if isinstance(a, Array) else a
+                for a in arguments
+            ),
+        )
         self._partial = tuple(
             index
             for index, a in enumerate(arguments)
@@ -123,33 +135,25 @@ class Kernel:
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """Return what verifications of this code showed, one entry for each arch."""
-        from tikgen.verification.evidence import evidence_for
+        from tikgen.evidence import evidence_for
 
         return evidence_for(self)
 
     # What it does.
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Check the arguments and launch the kernel; return what it returns, mostly None.
 
         Raises:
             ArgumentError: if an argument does not fit the signature.
             TaichiNotInitialised: if ``ti.init`` was not called.
+            WrongThread: if no kernel ran yet in the thread that called ``ti.init``.
             UnsupportedOnArch: if the current arch cannot run the kernel.
             KernelCompileError: if Taichi refuses the kernel at its first launch.
         """
-        values = self.prepare(self._signature.order(args, kwargs))
-        # Fields are compiled in, so the types of the arguments do not tell what is compiled.
-        kinds = tuple(map(type, values))
-        if kinds in self._ready:
-            return self.launch(values)
-        with _compiling, self._explaining():
-            returned = self.launch(values)
-        if not any(isinstance(v, bridge.TiField) for v in values):
-            self._ready.add(kinds)
-        return returned
+        return self.run(self.prepare(self._signature.order(args, kwargs)))
 
-    def bind(self, *args: Any, **kwargs: Any) -> BoundKernel:
+    def bind(self, /, *args: Any, **kwargs: Any) -> BoundKernel:
         """Return the kernel with its arguments checked once and fixed.
 
         Args:
@@ -163,7 +167,7 @@ class Kernel:
 
         return BoundKernel(self, self._signature.order(args, kwargs))
 
-    def reference(self, *args: Any, **kwargs: Any) -> Any:
+    def reference(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return what every written array must hold after a call, computed by NumPy.
 
         Takes NumPy arrays and scalars as a call does, and changes none. Outputs may be left out;
@@ -171,17 +175,20 @@ class Kernel:
         """
         if type(self.template).reference is Template.reference:
             raise TemplateError(self.template.name, "has no reference")
-        given = dict(zip(self._signature.names, args, strict=False)) | kwargs
+        given = self._signature.named(args, kwargs)
         sizes = self.sizes_of(given)
-        values = []
+        values: list[Any] = []
         for argument in self._signature.arguments:
-            if argument.name in given:
-                values.append(given[argument.name])
-            elif isinstance(argument, Array) and argument.role == "out":
-                shape = concrete_shape(argument, sizes)
-                values.append(np.zeros(shape, argument.dtype.numpy))
+            if not isinstance(argument, Array):
+                values.append(given.get(argument.name))
+            elif argument.name in given:
+                # A copy, since the reference may take an output that is also an input.
+                values.append(np.array(bridge.to_host(given[argument.name]), order="C"))
+            elif argument.role == "out":
+                values.append(np.zeros(concrete_shape(argument, sizes), argument.dtype.numpy))
             else:
                 raise ArgumentError(self.template.name, f"argument {argument.name!r} is missing")
+        self._host_signature.check(values)
         return self.template.reference(self.problem, *values)
 
     def sizes_of(self, values: Mapping[str, Any]) -> dict[str, int]:
@@ -189,8 +196,13 @@ class Kernel:
         sizes: dict[str, int] = {}
         for argument in self._signature.arguments:
             if isinstance(argument, Array) and argument.name in values:
-                shape = values[argument.name].shape
-                for (symbol, more), extent in zip(_extents(argument), shape, strict=False):
+                shape = np.shape(bridge.to_host(values[argument.name]))
+                if len(shape) != argument.ndim:
+                    raise ArgumentError(
+                        self.template.name,
+                        f"argument {argument.name!r} takes {argument.ndim} axes; got shape {shape}",
+                    )
+                for (symbol, more), extent in zip(_extents(argument), shape, strict=True):
                     if symbol is not None:
                         sizes.setdefault(symbol, extent - more)
         return sizes
@@ -217,18 +229,17 @@ class Kernel:
         sizes = self._signature.check(values)
         return (*values, *self._scratch_for(sizes)) if self.workspace else values
 
-    def launch(self, values: tuple[Any, ...]) -> Any:
-        """Launch the kernel with what :meth:`prepare` returned."""
-        if not self.needs_staging(values):
-            return self._function(*values)
-        staged = list(values)
-        for index in self._partial:
-            if bridge.is_on_host(values[index]):
-                staged[index] = bridge.to_ndarray(values[index])
-        returned = self._function(*staged)
-        for index in self._partial:
-            if staged[index] is not values[index]:
-                bridge.copy_back(staged[index], values[index])
+    def run(self, values: tuple[Any, ...]) -> Any:
+        """Launch the kernel with what :meth:`prepare` returned; compile it where that is due."""
+        kinds = tuple(map(type, values))
+        if kinds in self._ready:
+            return self._launch(values)
+        with _compiling, self._explaining():
+            self._materialise()
+            returned = self._launch(values)
+        # What is compiled in cannot be told from the types: fields, and whatever is unknown.
+        if not self._signature.is_opaque and bridge.TiScalarField not in kinds:
+            self._ready.add(kinds)
         return returned
 
     def needs_staging(self, values: tuple[Any, ...]) -> bool:
@@ -247,11 +258,13 @@ class Kernel:
     def compile_for(self, values: tuple[Any, ...]) -> None:
         """Compile the kernel for what :meth:`prepare` returned, without launching it."""
         with _compiling, self._explaining():
+            self._materialise()
             bridge.ensure_compiled(self._function, values)
 
     def unload(self) -> None:
         """Forget the compiled kernel; a later call raises ArgumentError."""
         unload(self._module)
+        self.is_loaded = False
         self._function = self._refuse
         self._scratch.clear()
         self._ready = set()
@@ -267,9 +280,30 @@ class Kernel:
         if arch is None:
             raise TaichiNotInitialised(self.template.name)
         check_arch(self._source.variant, arch)
-        self._scratch.clear()
-        self._ready = set()
-        self._epoch = bridge.epoch()
+        with _compiling:
+            if bridge.epoch() is not self._epoch:
+                self._scratch.clear()
+                self._ready = set()
+                self._epoch = bridge.epoch()
+
+    def _materialise(self) -> None:
+        if not bridge.may_materialise():
+            raise WrongThread(self.template.name)
+        bridge.materialise()
+
+    def _launch(self, values: tuple[Any, ...]) -> Any:
+        if not self.needs_staging(values):
+            return self._function(*values)
+        with _compiling:  # Copying launches kernels of Taichi's own.
+            staged = list(values)
+            for index in self._partial:
+                if bridge.is_on_host(values[index]):
+                    staged[index] = bridge.to_ndarray(values[index])
+            returned = self._function(*staged)
+            for index in self._partial:
+                if staged[index] is not values[index]:
+                    bridge.copy_back(staged[index], values[index])
+        return returned
 
     def _scratch_for(self, sizes: list[int]) -> tuple[Any, ...]:
         named = dict(zip(self._signature.symbols, sizes, strict=True))
@@ -277,15 +311,25 @@ class Kernel:
         for array in self.workspace:
             key = (array.name, concrete_shape(array, named))
             if key not in self._scratch:
-                self._scratch[key] = bridge.make_ndarray(array.dtype.value, key[1])
+                self._make_scratch(array, key)
             found.append(self._scratch[key])
         return tuple(found)
+
+    def _make_scratch(self, array: Array, key: tuple[str, tuple[int, ...]]) -> None:
+        with _compiling:
+            self._materialise()
+            if len(self._scratch) >= _MOST_SCRATCH:
+                bridge.sync()
+                self._scratch.clear()
+            self._scratch[key] = bridge.make_ndarray(array.dtype.value, key[1])
 
     @contextlib.contextmanager
     def _explaining(self) -> Iterator[None]:
         """Turn an error of Taichi's compiler into one that names the template's line."""
         try:
             yield
+        except bridge.AssertionFailure:
+            raise  # In debug mode, at run time: it says itself what is wrong.
         except (bridge.CompilationError, bridge.RuntimeFailure) as error:
             raise self._explained(error) from None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +24,7 @@ from tikgen.parameters import (
     ProblemModel,
     ScheduleModel,
     make_model,
+    plain,
 )
 from tikgen.rendering import Variant, render_variant
 from tikgen.template import BUILTIN_FOLDER, Template
@@ -39,12 +39,8 @@ class OneOff(Template):
         self.folder = BUILTIN_FOLDER / NAME
         self.name = NAME
         self.text = text
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
         self.Problem = problem  # type: ignore[assignment, misc]
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """Return a SHA-256 over the text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
 
     def arguments(self, p: Any) -> tuple[Argument, ...]:
         """Return nothing: the arguments are read off the rendered kernel."""
@@ -81,6 +77,12 @@ def from_string(text: str, /, **params: Any) -> Kernel:
     fields = {name: (_annotation(value), value) for name, value in values.items()}
     model = create_model("Problem", __base__=ProblemModel, **fields)  # type: ignore[call-overload]
     template = OneOff(text, model)
+    from tikgen.jinja_run import names_used  # Jinja2 takes a while to import.
+
+    used = names_used(template)
+    for name in values if "p" not in used else ():
+        if name not in used:
+            raise ParameterError.unknown(NAME, name, sorted(used))
     problem = make_model(model, values, NAME)
     source = render_variant(Variant(template, problem, ScheduleModel()))
     return kernel_of(source, _arguments_of)
@@ -88,9 +90,10 @@ def from_string(text: str, /, **params: Any) -> Kernel:
 
 def _safe(name: str, value: Any) -> Any:
     """Return ``value`` as one of the kinds that may reach generated code."""
+    value = plain(value)
     if value is None or isinstance(value, bool | int | float | DType | Expression):
         return value
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple):
         return tuple(_safe(name, v) for v in value)
     for parse in (DType.parse, Identifier.parse, Expression.parse):
         with contextlib.suppress(ValueError, TypeError, ExpressionError):

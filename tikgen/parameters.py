@@ -91,7 +91,7 @@ class ParameterModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _normalise(cls, data: Any) -> Any:
-        return {k: _plain(v) for k, v in data.items()} if isinstance(data, dict) else data
+        return {k: plain(v) for k, v in data.items()} if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _checked(self) -> ParameterModel:
@@ -180,14 +180,14 @@ def canonical(value: Any) -> str:
     return _shown(value)
 
 
-def _plain(value: Any) -> Any:
-    """Return NumPy scalars and lists as Python's own, and negative zero as zero."""
+def plain(value: Any) -> Any:
+    """Return NumPy scalars as Python's own, lists as tuples and negative zero as zero."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, list | tuple):
-        return tuple(_plain(v) for v in value)
+        return tuple(plain(v) for v in value)
     if isinstance(value, Mapping):
-        return {_plain(k): _plain(v) for k, v in value.items()}
+        return {plain(k): plain(v) for k, v in value.items()}
     if type(value) is float:
         return value + 0.0
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import io
@@ -10,8 +11,8 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
-from tikgen.arguments import Argument, Array
-from tikgen.errors import RenderError
+from tikgen.arguments import Argument, Array, symbols
+from tikgen.errors import RenderError, TemplateError, TikgenError
 from tikgen.parameters import ParameterModel, canonical
 from tikgen.template import Template
 from tikgen.version import __version__
@@ -49,13 +50,32 @@ class Variant:
 
     @functools.cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """Return what a caller passes."""
-        return self.template.arguments(self.problem)
+        """Return what a caller passes.
+
+        Raises:
+            TemplateError: if the template's ``arguments`` fails, or names an unusable extent.
+        """
+        return self._declared("arguments", self.problem)
 
     @functools.cached_property
     def workspace(self) -> tuple[Array, ...]:
-        """Return the scratch arrays that follow the arguments."""
-        return self.template.workspace(self.problem, self.schedule)
+        """Return the scratch arrays that follow the arguments.
+
+        Raises:
+            TemplateError: if the template's ``workspace`` fails, or names an unusable extent.
+        """
+        return self._declared("workspace", self.problem, self.schedule)
+
+    def _declared(self, method: str, *models: ParameterModel) -> tuple[Any, ...]:
+        try:
+            found = tuple(getattr(self.template, method)(*models))
+            symbols(found)  # Raises where an extent cannot be read.
+        except TikgenError:
+            raise
+        except Exception as error:
+            problem = f"{method}() fails: {type(error).__name__}: {error}"
+            raise TemplateError(self.template.name, problem) from error
+        return found
 
 
 @dataclass(frozen=True)
@@ -77,7 +97,12 @@ class Source:
     @property
     def filename(self) -> str:
         """Return the name under which tracebacks show the text."""
-        return f"tikgen:{self.variant.template.name}:{self.digest[:16]}"
+        return f"tikgen:{self.variant.template.name}:{self._text_digest[:16]}"
+
+    @functools.cached_property
+    def _text_digest(self) -> str:
+        # Not that of the code: texts that differ in comments need names of their own.
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     def line(self, number: int) -> str:
         """Return line ``number`` of the text, counted from 1, or an empty string."""
@@ -131,6 +156,8 @@ def digest_of(text: str) -> str:
 
 def strip_comments(text: str) -> str:
     """Return ``text`` less its comments, blank lines and trailing space."""
+    if '"""' in text or "'''" in text:  # What looks like a comment may be part of a string.
+        return ast.unparse(ast.parse(text)) + "\n"
     kept = []
     for line in _without_inline_comments(text).splitlines():
         bare = line.rstrip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from tikgen.errors import ArgumentError
 # Taichi indexes with 32 bits.
 _MOST_ELEMENTS = 2**31 - 1
 
+_STALE = "argument {name!r} was made before the last ti.init and is stale"
 _TORCH_NAMES = {f"torch.{dtype.numpy.name}": dtype for dtype in DType}
 
 
@@ -30,6 +32,7 @@ class Signature:
         self._checks = tuple(
             None if isinstance(a, Opaque) else _Check(a, self.symbols) for a in arguments
         )
+        self._opaque = tuple(i for i, a in enumerate(arguments) if isinstance(a, Opaque))
         self._arrays = tuple(i for i, a in enumerate(arguments) if isinstance(a, Array))
         # Pairs (written, other) that must not share memory, each pair once.
         written = {i for i, a in enumerate(arguments) if isinstance(a, Array) and a.written}
@@ -45,6 +48,18 @@ class Signature:
         """
         if not kwargs and len(args) == len(self.names):
             return tuple(args)
+        values = self.named(args, kwargs)
+        missing = [name for name in self.names if name not in values]
+        if missing:
+            raise self._error(f"argument {', '.join(missing)} is missing; it takes {self}")
+        return tuple(values[name] for name in self.names)
+
+    def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments given, by name.
+
+        Raises:
+            ArgumentError: if one is unknown or given twice.
+        """
         if len(args) > len(self.names):
             raise self._error(f"takes {len(self.names)} arguments ({self}); got {len(args)}")
         values = dict(zip(self.names, args, strict=False))
@@ -54,10 +69,7 @@ class Signature:
             if name in values:
                 raise self._error(f"argument {name!r} is given twice")
             values[name] = value
-        missing = [name for name in self.names if name not in values]
-        if missing:
-            raise self._error(f"argument {', '.join(missing)} is missing; it takes {self}")
-        return tuple(values[name] for name in self.names)
+        return values
 
     def check(self, values: Sequence[Any]) -> list[int]:
         """Return the value of each size symbol, in order of :attr:`symbols`.
@@ -65,6 +77,9 @@ class Signature:
         Raises:
             ArgumentError: naming the argument, what it must be and what it is.
         """
+        for index in self._opaque:  # A stale field could kill the process.
+            if isinstance(values[index], bridge.TaichiArray) and bridge.is_stale(values[index]):
+                raise self._error(_STALE.format(name=self.names[index]))
         sizes = [-1] * len(self.symbols)
         for check, value in zip(self._checks, values, strict=True):
             if check is None:
@@ -108,6 +123,11 @@ class Signature:
                 self._check_alias(i, j, values)
         return sizes
 
+    @property
+    def is_opaque(self) -> bool:
+        """Tell whether an argument is passed unchecked, because nothing is known about it."""
+        return bool(self._opaque)
+
     def scalar_problem(self, index: int, value: Any) -> str:
         """Return what is wrong with ``value`` for the scalar at ``index``, or nothing."""
         check = self._checks[index]
@@ -117,9 +137,10 @@ class Signature:
         one, other = self._checks[i], self._checks[j]
         assert one is not None
         assert other is not None
-        if one.inplace and _is_same(values[i], values[j]):
+        may_be_same = one.inplace and not other.written
+        if may_be_same and _is_same(values[i], values[j]):
             return
-        allowed = " (the very same array would be fine)" if one.inplace else ""
+        allowed = " (the very same array would be fine)" if may_be_same else ""
         raise self._error(
             f"arguments {one.name!r} and {other.name!r} share memory, "
             f"and the kernel writes to {one.name!r}{allowed}; pass a copy"
@@ -147,6 +168,8 @@ class _Check:
         self.is_scalar = isinstance(argument, Scalar)
         self.is_float = dtype.is_float
         self.lowest, self.highest = dtype.lowest, dtype.highest
+        if dtype.is_float:  # What Python can make a float of.
+            self.lowest, self.highest = -sys.float_info.max, sys.float_info.max
         self.takes_field = isinstance(argument, Array) and argument.storage == "field"
         self.takes_host = not self.is_scalar and not self.takes_field
         self.written = isinstance(argument, Array) and argument.written
@@ -175,7 +198,8 @@ class _Check:
         ):
             return f"{what}; got {_kind(value)}"
         if self.is_float:
-            return ""
+            fits = not isinstance(value, int) or self.lowest <= value <= self.highest
+            return "" if fits else f"{what}; got an integer beyond every float"
         if isinstance(value, float | np.floating):
             return f"{what}; got the float {value!r}"
         if not self.lowest <= int(value) <= self.highest:
@@ -185,10 +209,12 @@ class _Check:
     def array_problem(self, value: Any) -> str:
         """Return what is wrong with an array that is no plain NumPy array, or nothing."""
         if self.takes_field:
-            if not isinstance(value, bridge.TiField) or not hasattr(value, "dtype"):
-                return f"argument {self.name!r} takes a ti.field; got {_kind(value)}"
+            if not isinstance(value, bridge.TiScalarField):
+                return f"argument {self.name!r} takes a ti.field of scalars; got {_kind(value)}"
+            if not bridge.is_placed(value):
+                return f"argument {self.name!r} is a field that is not placed; give it a shape"
             found = str(value.dtype)
-        elif isinstance(value, bridge.TiNdarray):
+        elif isinstance(value, bridge.TiScalarNdarray):
             found = str(value.dtype)
         elif isinstance(value, np.ndarray):
             return "" if self._is_fine(value) else self.explain(value)
@@ -207,7 +233,7 @@ class _Check:
                 f"got {_kind(value)}"
             )
         if not hasattr(value, "data_ptr") and bridge.is_stale(value):
-            return f"argument {self.name!r} was made before the last ti.init and is stale"
+            return _STALE.format(name=self.name)
         if found != self.dtype.value:
             return f"argument {self.name!r} takes dtype {self.dtype}; got {found}"
         return ""

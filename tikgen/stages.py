@@ -98,12 +98,8 @@ def launch_in_stages(kernel: Kernel, report: Report, seed: int) -> Outcome:
     Raises:
         KernelCompileError: if Taichi refuses the kernel.
     """
-    template, problem = kernel.template, kernel.problem
-    tried = template.sizes(problem)
-    sizes = {}
-    for symbol in template.size_symbols(problem):
-        options = sorted(tried.get(symbol, (17,)))
-        sizes[symbol] = options[len(options) // 2]
+    template = kernel.template
+    sizes = template.middle_sizes(kernel.problem)
     trial = Trial(template, kernel.params, sizes=sizes, seed=seed, data="uniform")
     shown = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
     timed("compile", report, trial.run, lambda _: f"first launch, {shown or 'fixed shapes'}")

@@ -8,8 +8,10 @@ absent, and one that cannot be written is kept in memory.
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -34,6 +36,8 @@ _LOCK_SECONDS = 60
 # A temporary file of this age belongs to a process that died while writing.
 _ABANDONED_SECONDS = 3600
 
+_PACKAGE = str(Path(__file__).parent) + os.sep
+
 _warned: set[tuple[Path, str]] = set()
 _default: Store | None = None
 
@@ -42,7 +46,7 @@ class Store:
     """Keeps documents in a folder; made by the first write, shared by any number of processes."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder).expanduser()
+        self.folder = _expanded(folder)
         # Holds, as JSON, what the disk did not take; newer than what the disk has.
         self._memory: dict[tuple[str, str], str] = {}
 
@@ -74,6 +78,7 @@ class Store:
         path = self._path(kind, key)
         text = _entry(kind, key, document)
         try:
+            self._make(path.parent)
             _replace(path, text)
         except OSError as error:
             self._warn_of_disk(error)
@@ -139,6 +144,11 @@ class Store:
         _check_name("key", key)
         return self.folder / kind / key[:2] / f"{key}.json"
 
+    def _make(self, folder: Path) -> None:
+        if self.folder.parts[:1] and self.folder.parts[0].startswith("~"):
+            raise FileNotFoundError(errno.ENOENT, "there is no such home folder")
+        folder.mkdir(parents=True, exist_ok=True)
+
     def _kinds(self) -> tuple[str, ...]:
         found = {kind for kind, _ in self._memory}
         try:
@@ -164,7 +174,7 @@ class Store:
 
         lock = filelock.FileLock(self.folder / ".lock", timeout=_LOCK_SECONDS)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._make(self.folder)
             lock.acquire()
         except (OSError, NotImplementedError) as error:
             self._warn_of_disk(error)
@@ -177,7 +187,8 @@ class Store:
         """Warn once a process of each kind of trouble."""
         if (self.folder, trouble) not in _warned:
             _warned.add((self.folder, trouble))
-            warnings.warn(f"Store {self.folder}: {message}", StoreWarning, stacklevel=3)
+            text = f"Store {self.folder}: {message}"
+            warnings.warn(text, StoreWarning, stacklevel=_outer_level())
 
     def __repr__(self) -> str:
         return f"<Store {self.folder}>"
@@ -186,7 +197,7 @@ class Store:
 def default_store() -> Store:
     """Return the store in the folder that TIKGEN_CACHE_DIR names, else in the user's cache."""
     global _default
-    folder = Path(os.environ.get(ENVIRONMENT_VARIABLE) or _user_folder()).expanduser()
+    folder = _expanded(os.environ.get(ENVIRONMENT_VARIABLE) or _user_folder())
     if _default is None or _default.folder != folder:
         _default = Store(folder)
     return _default
@@ -197,6 +208,24 @@ def _user_folder() -> str:
     import platformdirs
 
     return platformdirs.user_cache_dir("tikgen")
+
+
+def _expanded(folder: str | os.PathLike[str]) -> Path:
+    """Return ``folder`` with ``~`` replaced, unless there is no such home folder."""
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError:
+        return Path(folder)
+
+
+def _outer_level() -> int:
+    """Return the ``stacklevel`` with which the calling function warns of who called tikgen."""
+    frame = inspect.currentframe()
+    level = 0
+    while frame and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+        level += 1
+    return level
 
 
 def _check_name(what: str, name: str) -> None:
@@ -232,7 +261,6 @@ def _checksum(document: Document) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")

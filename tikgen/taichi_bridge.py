@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,6 +29,9 @@ from taichi.types.ndarray_type import NdarrayType
 
 CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
+AssertionFailure = ti.TaichiAssertionError
+
+ARCHS = ("cpu", "cuda", "vulkan", "metal", "opengl", "gles", "amdgpu")
 
 _CPU_NAMES = ("x64", "arm64")
 # What was asked of the current runtime: the runtime, its arch, whether it checks bounds.
@@ -65,6 +69,37 @@ def _ask_runtime() -> tuple[Any, str, bool]:
     name = ti._lib.core.arch_name(config.arch)
     _known = (runtime, "cpu" if name in _CPU_NAMES else str(name), bool(config.debug))
     return _known
+
+
+# The program belongs to the thread that called ti.init: on archs that run through LLVM, laying out
+# fields anywhere else corrupts it.
+
+_LLVM_ARCHS = ("cpu", "cuda", "amdgpu")
+
+
+def _stamp_thread_on_create() -> None:
+    create = impl.PyTaichi.create_program
+
+    @functools.wraps(create)
+    def stamping(self: Any) -> None:
+        create(self)
+        self._tikgen_thread = threading.get_ident()
+
+    impl.PyTaichi.create_program = stamping
+
+
+def may_materialise() -> bool:
+    """Tell whether this thread may let Taichi lay out what was declared so far."""
+    runtime = impl.pytaichi
+    if runtime.materialized and (impl.root.finalized or impl.root.empty):
+        return True
+    owner = getattr(runtime, "_tikgen_thread", threading.main_thread().ident)
+    return threading.get_ident() == owner or current_arch() not in _LLVM_ARCHS
+
+
+def materialise() -> None:
+    """Let Taichi lay out what was declared so far."""
+    impl.pytaichi.materialize()
 
 
 # Kernels.
@@ -111,18 +146,18 @@ def unload(module: types.ModuleType) -> None:
 def _stamp_on_init(owner: type) -> None:
     make: Callable[..., None] = owner.__init__  # type: ignore[misc]
 
+    @functools.wraps(make)
     def stamping(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         self._tikgen_epoch = impl.pytaichi
 
-    stamping.__name__, stamping.__qualname__ = make.__name__, make.__qualname__
-    stamping.__doc__, stamping.__wrapped__ = make.__doc__, make  # type: ignore[attr-defined]
     owner.__init__ = stamping  # type: ignore[misc]
 
 
-if not hasattr(ScalarNdarray.__init__, "__wrapped__"):
-    _stamp_on_init(ScalarNdarray)
-    _stamp_on_init(ScalarField)
+if not hasattr(Ndarray.__init__, "__wrapped__"):
+    _stamp_on_init(Ndarray)
+    _stamp_on_init(Field)
+    _stamp_thread_on_create()
 _epoch_at_import = impl.pytaichi
 
 
@@ -140,6 +175,7 @@ def is_fresh(array: Any) -> bool:
 TiNdarray = Ndarray
 TiScalarNdarray = ScalarNdarray
 TiField = Field
+TiScalarField = ScalarField
 TaichiArray = (Ndarray, Field)
 
 
@@ -161,6 +197,23 @@ def uploads_outputs() -> bool:
 def is_on_host(array: Any) -> bool:
     """Tell whether ``array`` is one that Taichi copies to the device and back."""
     return not isinstance(array, Ndarray | Field)
+
+
+def is_placed(field: Any) -> bool:
+    """Tell whether a field has a shape, be it its own or that of its place in a tree."""
+    return is_stale(field) or field.vars[0].ptr.snode() is not None
+
+
+def to_host(array: Any) -> Any:
+    """Return what a Taichi array, a field or a torch tensor holds, as a NumPy array."""
+    if isinstance(array, TaichiArray):
+        return array.to_numpy()
+    return array.detach().cpu().numpy() if hasattr(array, "data_ptr") else array
+
+
+def sync() -> None:
+    """Wait until the device has done what it was told."""
+    ti.sync()
 
 
 def to_ndarray(array: Any) -> Any:

@@ -51,7 +51,16 @@ class Template:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name = folder.name
-        self.text = (folder / TEXT_NAME).read_text(encoding="utf-8")
+        text = (folder / TEXT_NAME).read_bytes()
+        self.text = text.decode("utf-8")
+        digest = hashlib.sha256(text)
+        code = folder / CODE_NAME
+        digest.update(code.read_bytes() if code.exists() else b"")
+        for root in self.search_path:
+            for path in sorted((root / "_shared").glob("*.j2")):
+                digest.update(path.read_bytes())
+        # SHA-256 over the text, the declarations and every macro file, as they were read.
+        self.fingerprint = digest.hexdigest()
 
     # What the template declares.
 
@@ -99,7 +108,7 @@ class Template:
         return {}
 
     @staticmethod
-    def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, NDArray]) -> Any:
+    def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         """Return the greatest error allowed, a dict from output to a number or an array.
 
         The default allows 16 units in the last place of the largest expected value. Rounding
@@ -131,17 +140,6 @@ class Template:
 
     # What follows from the above.
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """Return a SHA-256 over the text, the declarations and every macro file."""
-        digest = hashlib.sha256()
-        for path in (self.folder / TEXT_NAME, self.folder / CODE_NAME):
-            digest.update(path.read_bytes() if path.exists() else b"")
-        for root in self.search_path:
-            for path in sorted((root / "_shared").glob("*.j2")):
-                digest.update(path.read_bytes())
-        return digest.hexdigest()
-
     @property
     def search_path(self) -> tuple[Path, ...]:
         """Return the folders from which the text may import macros, nearest first."""
@@ -165,6 +163,15 @@ class Template:
     def size_symbols(self, p: Any) -> tuple[str, ...]:
         """Return the names of the sizes on which shapes depend."""
         return symbols(self.arguments(p))
+
+    def middle_sizes(self, p: Any) -> dict[str, int]:
+        """Return for each size symbol the middle one of the sizes that verification tries."""
+        tried = self.sizes(p)
+        middle = {}
+        for symbol in self.size_symbols(p):
+            options = sorted(tried.get(symbol, (17,)))
+            middle[symbol] = options[len(options) // 2]
+        return middle
 
     def __repr__(self) -> str:
         return f"<Template {self.name} at {self.folder}>"

@@ -18,11 +18,7 @@ from tikgen import (
     parameter,
 )
 from tikgen.errors import ExpressionError
-
-# What Vulkan lacks in f64.
-NO_F64_ON_VULKAN = frozenset(
-    {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
-)
+from tikgen.expression import lacks_on_vulkan
 
 
 class Gemm(Template):
@@ -72,10 +68,9 @@ class Gemm(Template):
             )
 
     def unsupported(self, p: Any, arch: str) -> str | None:
-        missing = sorted(p.epilogue.node.kinds & NO_F64_ON_VULKAN) if p.epilogue else []
-        if arch == "vulkan" and p.dtype is DType.f64 and missing:
-            return f"{missing[0]} of an f64 does not work there; use dtype='f32', or cpu or cuda"
-        return None
+        if arch != "vulkan" or p.epilogue is None:
+            return None
+        return lacks_on_vulkan(p.epilogue.node.kinds, p.dtype)
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         return (

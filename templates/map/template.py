@@ -21,16 +21,13 @@ from tikgen import (
     parameter,
 )
 from tikgen.errors import ExpressionError
+from tikgen.expression import lacks_on_vulkan
 
 # Names that are scalars unless `scalars` says otherwise.
 USUAL_SCALARS = ("a", "b", "c", "alpha", "beta", "gamma", "scale")
 KERNEL_NAME = "map"
 MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
-# What Vulkan lacks in f64; a power with a literal whole exponent is multiplied out.
-NO_F64_ON_VULKAN = frozenset(
-    {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
-)
 
 
 class Map(Template):
@@ -40,6 +37,11 @@ class Map(Template):
     each to an array. The kernel takes the names that are read, in order of first use, and then
     the arrays that are only written. Without `scalars` the names a, b, c, alpha, beta, gamma and
     scale are scalars and all others arrays. An output may be the very array that is an input.
+
+    Taichi's fast math assumes that there is neither NaN nor infinity: with one of them as an
+    operand, comparisons, `sign` and what cancels, such as `x - x` or `x/x`, may differ from NumPy.
+    `isnan(x)` is right always, so that `where(isnan(x), 0, x)` is; `min` and `max` of a NaN and a
+    number give the number, as np.fmin and np.fmax do.
     """
 
     class Problem(ProblemModel):
@@ -102,10 +104,7 @@ class Map(Template):
         arrays = sum(isinstance(argument, Array) for argument in self.arguments(p))
         if arrays > MOST_ARRAYS_ON_VULKAN:
             return f"it takes {arrays} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; split expr"
-        missing = sorted(p.expr.functions & NO_F64_ON_VULKAN)
-        if p.dtype == DType.f64 and missing:
-            return f"{missing[0]} of an f64 does not work there; use dtype='f32', or cpu or cuda"
-        return None
+        return lacks_on_vulkan(p.expr.functions, p.dtype)
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         shape = tuple(f"n{axis}" for axis in range(p.dim))

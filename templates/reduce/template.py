@@ -10,9 +10,6 @@ from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Tem
 AXES = ("i", "j", "k")
 COMPENSABLE = ("sum", "mean", "norm2", "dot")
 ACCUMULATED = (*COMPENSABLE, "prod")
-# Taichi cannot compare 8 bits everywhere, nor look at the bits of f16.
-WORK_OF_SMALL = {"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "f16": "f32"}
-NUMPY_KINDS = {"i": "int", "u": "uint", "f": "float"}
 ACCUMULATORS = ("i32", "i64", "u32", "u64", "f32", "f64")
 # Where a chunk starts, as generated code.
 START_PLACES = {
@@ -163,7 +160,7 @@ class Reduce(Template):
 
     @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
-        work = work_numpy(p)
+        work = total_numpy(p)
         if p.op not in ACCUMULATED or work.kind != "f":
             return {"out": 0}
         axis = None if is_whole(p) else p.axis
@@ -263,37 +260,26 @@ def kept_axes(p: Any) -> list[int]:
     return [axis for axis in range(p.dim) if axis != p.axis and not is_whole(p)]
 
 
-def work_name(p: Any) -> str:
-    """Return the name of the dtype in which the kernel computes."""
-    name: str = p.dtype.value
-    if p.op not in ACCUMULATED:
-        return WORK_OF_SMALL.get(name, name)
-    if p.accumulator is not None:
-        return str(p.accumulator.value)
-    if p.dtype.is_float:
-        return WORK_OF_SMALL.get(name, name)
-    if p.op in ("mean", "norm2"):
-        return "f64"
-    return name[0] + "64"
-
-
 def work_dtype(p: Any) -> DType:
     """Return the dtype in which the kernel computes."""
-    return DType(work_name(p))
+    return DType.parse(total_numpy(p)) if p.op in ACCUMULATED else p.dtype.working
 
 
-def work_numpy(p: Any) -> np.dtype:
-    """Return the dtype in which the kernel computes, as NumPy's."""
-    name = work_name(p)
-    return np.dtype(NUMPY_KINDS[name[0]] + name[1:])
+def total_numpy(p: Any) -> np.dtype:
+    """Return the dtype of totals, as NumPy's."""
+    if p.accumulator is not None:
+        return p.accumulator.numpy
+    if p.dtype.is_float:
+        return np.result_type(p.dtype.numpy, np.float32)
+    return np.dtype(np.float64) if p.op in ("mean", "norm2") else p.dtype.wide
 
 
 def wide_numpy(p: Any) -> np.dtype:
-    """Return the dtype in which the reference computes: integers must wrap around alike."""
-    work = work_numpy(p)
-    if work.kind != "f":
-        return work
-    return np.dtype(np.longdouble if work.itemsize == 8 else np.float64)
+    """Return the dtype in which the reference adds up: integers must wrap around alike."""
+    total = total_numpy(p)
+    if total.kind != "f":
+        return total
+    return np.dtype(np.longdouble if total.itemsize == 8 else np.float64)
 
 
 def result_dtype(p: Any) -> DType:

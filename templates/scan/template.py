@@ -48,10 +48,10 @@ class Scan(Template):
         )
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
-        return (Array("totals", work_dtype(p), (s.chunks,), role="work"),)
+        return (Array("totals", p.dtype.working, (s.chunks,), role="work"),)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
-        work = work_dtype(p)
+        work = p.dtype.working
         is_work = p.dtype is work
         return {
             "work": work,
@@ -103,12 +103,6 @@ class Scan(Template):
         from hypothesis import strategies as st
 
         return {"chunks": st.sampled_from((1, 2, 7, 64, 1024))}
-
-
-def work_dtype(p: Any) -> DType:
-    """Return the dtype in which the kernel computes: 32 bits at least, as Taichi needs."""
-    small = {"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "f16": "f32"}
-    return DType(small.get(p.dtype.value, p.dtype.value))
 
 
 def identity(p: Any) -> int | float:

@@ -73,9 +73,23 @@ class Stencil(Template):
                     )
             if len(self.points or ()) > 512:
                 raise Invalid("points", f"takes at most 512 points; got {len(self.points)}")
+            if self.points is not None and (self.order, self.spacing) != (2, 1.0):
+                raise Invalid("points", "stands in place of order and spacing; leave those out")
+            name = "points" if self.points else "spacing" if self.order == 2 else "order"
+            if min(spacing) < 1e-100 or max(spacing) > 1e100:
+                raise Invalid("spacing", f"takes numbers from 1e-100 to 1e100; got {self.spacing}")
+            for weight in weights(self).values():
+                if self.dtype.is_float:
+                    fits = abs(weight) <= float(np.finfo(self.dtype.numpy).max)
+                else:
+                    fits = self.dtype.lowest <= weight <= self.dtype.highest
+                if not fits:
+                    raise Invalid(
+                        "spacing" if name == "order" else name,
+                        f"gives the weight {weight:g}, which is beyond dtype {self.dtype}",
+                    )
             fractional = [w for w in weights(self).values() if w != int(w)]
             if not self.dtype.is_float and fractional:
-                name = "points" if self.points else "spacing" if self.order == 2 else "order"
                 raise Invalid(
                     name,
                     f"gives the weight {fractional[0]:g}, which dtype {self.dtype} cannot "
@@ -199,6 +213,7 @@ class Stencil(Template):
     def adjust(self, drawn: dict[str, Any]) -> dict[str, Any]:
         if drawn.get("points"):
             drawn["points"] = {k[: drawn["dim"]]: v for k, v in drawn["points"].items()}
+            drawn |= {"order": 2, "spacing": 1.0}
         if drawn["boundary"] != "interior" or drawn["storage"] != "ndarray":
             drawn["row_buffer"] = 0
         if drawn["row_buffer"]:

@@ -11,6 +11,8 @@ from tikgen.cli.options import Arch, Json
 from tikgen.cli.output import print_json, print_stage, print_table, say, size
 from tikgen.store import default_store
 
+_PICTURES = (".png", ".pdf", ".svg", ".jpg")
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
@@ -35,6 +37,8 @@ def demo_command(
 
     if not output.absolute().parent.is_dir():  # Told now, not after the run.
         raise typer.BadParameter(f"cannot write {output}: {output.parent} is not a folder")
+    if output.suffix not in _PICTURES:
+        raise typer.BadParameter(f"cannot write {output}: name a {', '.join(_PICTURES)} file")
     result = run_demo(arch.value, n, steps, output, print_stage, say)
     if not result.ok:
         raise typer.Exit(1)

@@ -6,14 +6,14 @@ import ast
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 Data = Literal["whole", "uniform", "sparse"]
 Container = Literal["numpy", "ndarray"]
-Kind = Literal["passed", "skipped", "mismatch", "error", "crash", "timeout"]
+Kind = Literal["passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +81,13 @@ class Outcome:
     """What came of a case.
 
     Attributes:
-        kind: ``"passed"``, ``"skipped"``, or how it failed.
+        kind: ``"passed"``, ``"skipped"``, or how it failed; ``"uncompared"`` where all passed, but
+            nothing was compared.
         message: what is wrong, in a sentence or two.
         digest: digest of the kernel, empty where it was not built.
         worst: greatest error as a fraction of what is allowed.
         error: greatest absolute error.
+        compared: for each output, how many elements the tolerance did not simply forgive.
     """
 
     kind: Kind
@@ -93,6 +95,7 @@ class Outcome:
     digest: str = ""
     worst: float = 0.0
     error: float = 0.0
+    compared: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import taichi as ti
@@ -11,7 +11,9 @@ import taichi as ti
 from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.builder import build, resolve
+from tikgen.errors import TemplateError
 from tikgen.template import NDArray, Template
+from tikgen.verification.blame import blamed, check_unchanged
 from tikgen.verification.case import Container, Data, Outcome
 from tikgen.verification.compare import compare
 from tikgen.verification.data import (
@@ -21,6 +23,7 @@ from tikgen.verification.data import (
     other_poison,
     poison,
     random_values,
+    scratch_poison,
 )
 
 
@@ -28,7 +31,8 @@ class Trial:
     """One launch of a variant on made-up data.
 
     Outputs are poisoned before the launch: what the reference leaves alone must keep the poison
-    bit for bit, and so must the memory around NumPy arrays. Inputs must stay as they were.
+    bit for bit, and so must the memory around NumPy arrays. Inputs must stay as they were. The
+    workspace is poisoned as well, since nothing says what it holds before a launch.
 
     Args:
         template: the template.
@@ -40,7 +44,7 @@ class Trial:
         inplace: whether outputs share the array of an input, where the kernel allows it.
 
     Raises:
-        TikgenError: if the variant cannot be built.
+        TikgenError: if the variant cannot be built, or ``inputs`` of the template fails.
     """
 
     def __init__(
@@ -61,9 +65,10 @@ class Trial:
         self._problem = resolve(template, **params).problem
         self.arguments = template.arguments(self._problem)
         self._container = container
+        self._seed = seed
         self._owner = self._shared_arrays(sizes) if inplace else {}
         rng = np.random.default_rng(seed)
-        special = template.inputs(self._problem, sizes, rng)
+        special = self._inputs(sizes, rng)
         self._start = {
             a.name: self._value(a, sizes, data, rng, special)
             for a in self.arguments
@@ -73,7 +78,12 @@ class Trial:
             self._start[name] = self._start[owner]
 
     def run(self) -> Outcome:
-        """Launch the kernel and return how its results compare with the reference."""
+        """Launch the kernel and return how its results compare with the reference.
+
+        Raises:
+            KernelCompileError: if Taichi refuses the kernel.
+            TemplateError: if the reference or the tolerance of the template fails.
+        """
         boxes: dict[str, Guarded | OnDevice] = {}
         for array in self._arrays():
             if array.name not in self._owner:
@@ -84,11 +94,12 @@ class Trial:
         before = {name: box.read() for name, box in boxes.items()}
         with np.errstate(all="ignore"):
             expected, kept = self._expected(before)
-            tolerance = self._template.tolerance(self._problem, self._copies(before), expected)
+            tolerance = self._tolerance(before, expected)
         values = [
             boxes[a.name].value if isinstance(a, Array) else self._start[a.name]
             for a in self.arguments
         ]
+        self._poison_workspace(values)
         self.kernel(*values)
         ti.sync()
         after = {name: box.read() for name, box in boxes.items()}
@@ -104,9 +115,9 @@ class Trial:
         after: Mapping[str, NDArray],
         expected: Mapping[str, NDArray],
         kept: Mapping[str, NDArray],
-        tolerance: Mapping[str, Any],
+        tolerance: Mapping[str, NDArray],
     ) -> Outcome:
-        worst, error = 0.0, 0.0
+        worst, error, compared = 0.0, 0.0, {}
         for array in self._arrays():
             name, changed = array.name, differs(before[array.name], after[array.name])
             if name in expected:
@@ -116,14 +127,15 @@ class Trial:
                     return self._wrong(
                         f"{name}[{place}] must stay untouched, and holds {value} now"
                     )
-                verdict = compare(name, after[name], expected[name], tolerance.get(name, 0))
+                verdict = compare(name, after[name], expected[name], tolerance[name])
+                compared[name] = int((verdict.compared & ~kept[name]).sum())
                 worst, error = max(worst, verdict.worst), max(error, verdict.error)
                 if verdict.message:
                     return self._wrong(verdict.message, worst, error)
             elif changed.any() and name not in self._owner.values():
                 place, value = _first(changed, after[name])
                 return self._wrong(f"the input {name} was changed: {name}[{place}] is {value} now")
-        return Outcome("passed", "", self.kernel.digest, worst, error)
+        return Outcome("passed", "", self.kernel.digest, worst, error, compared)
 
     def _wrong(self, message: str, worst: float = float("inf"), error: float = 0.0) -> Outcome:
         return Outcome("mismatch", message, self.kernel.digest, worst, error)
@@ -144,6 +156,31 @@ class Trial:
                     break
         return shared
 
+    def _poison_workspace(self, values: list[Any]) -> None:
+        """Fill the arrays that the kernel is going to take as its workspace."""
+        scratch = self.kernel.prepare(tuple(values))[len(values) :]
+        for array, held in zip(self.kernel.workspace, scratch, strict=True):
+            content = scratch_poison(array.dtype, self._seed)
+            held.from_numpy(np.full(held.shape, content, array.dtype.numpy))
+
+    def _inputs(self, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        """Return what the template wants for some arguments, in their dtypes and shapes."""
+        found = {}
+        with blamed(self._template, "inputs()"):
+            given = dict(self._template.inputs(self._problem, sizes, rng))
+            for argument in self.arguments:
+                if argument.name in given and isinstance(argument, Array | Scalar):
+                    found[argument.name] = np.asarray(given[argument.name], argument.dtype.numpy)
+        for argument in self.arguments:
+            if argument.name in found:
+                given_shape = found[argument.name].shape
+                shape = concrete_shape(argument, sizes) if isinstance(argument, Array) else ()
+                if given_shape != shape:
+                    self._refuse(
+                        f"inputs() gives {argument.name} the shape {given_shape}, not {shape}"
+                    )
+        return found
+
     def _value(
         self,
         argument: Argument,
@@ -156,14 +193,10 @@ class Trial:
             raise TypeError(f"verification cannot make up the argument {argument.name}")
         dtype = argument.dtype
         if isinstance(argument, Scalar):
-            given = special.get(argument.name, random_values(dtype, (1,), data, rng)[0])
-            return dtype.numpy.type(given).item()
+            return special.get(argument.name, random_values(dtype, (1,), data, rng)).item()
         shape = concrete_shape(argument, sizes)
         if argument.name in special:
-            values = np.asarray(special[argument.name], dtype.numpy)
-            if values.shape != shape:
-                raise ValueError(f"inputs() gives {argument.name} the shape {values.shape}")
-            return values
+            return special[argument.name]
         if argument.role == "out":
             return np.full(shape, poison(dtype), dtype.numpy)
         return random_values(dtype, shape, data, rng)
@@ -183,7 +216,7 @@ class Trial:
         Where another value in the output beforehand changes what is expected, the reference
         leaves the output alone.
         """
-        expected = self._reference(self._copies(before))
+        expected = self._reference(before)
         other = self._copies(before)
         for array in self._arrays():
             if array.role == "out" and array.name not in self._owner:
@@ -193,19 +226,41 @@ class Trial:
             kept[name] = (again != expected[name]) & ~(np.isnan(again) & np.isnan(expected[name]))
         return expected, kept
 
-    def _reference(self, values: dict[str, Any]) -> dict[str, NDArray]:
-        found = self._template.reference(self._problem, *values.values())
-        outputs = [array for array in self._arrays() if array.written]
-        results = found if isinstance(found, tuple) else (found,)
+    def _reference(self, before: Mapping[str, NDArray]) -> dict[str, NDArray]:
+        given = self._copies(before)
+        with blamed(self._template, "reference()"):
+            found = self._template.reference(self._problem, *given.values())
+            results = [np.asarray(r) for r in (found if isinstance(found, tuple) else (found,))]
+        check_unchanged(self._template, "reference()", given, self._copies(before))
+        outputs = [array.name for array in self._arrays() if array.written]
         if len(results) != len(outputs):
-            raise ValueError(f"reference() returns {len(results)} arrays, not {len(outputs)}")
-        expected = {a.name: np.asarray(r) for a, r in zip(outputs, results, strict=True)}
-        for name, result in expected.items():
-            if result.shape != values[name].shape:
-                raise ValueError(
-                    f"reference() gives {name} the shape {result.shape}, not {values[name].shape}"
+            self._refuse(f"reference() returns {len(results)} arrays, not {len(outputs)}")
+        for name, result in zip(outputs, results, strict=True):
+            if result.dtype.kind not in "fiub":
+                self._refuse(f"reference() gives {name} the dtype {result.dtype}")
+            if result.shape != before[name].shape:
+                self._refuse(
+                    f"reference() gives {name} the shape {result.shape}, not {before[name].shape}"
                 )
-        return expected
+        return dict(zip(outputs, results, strict=True))
+
+    def _tolerance(
+        self, before: Mapping[str, NDArray], expected: Mapping[str, NDArray]
+    ) -> dict[str, NDArray]:
+        """Return the error allowed for each element of each output."""
+        given, wanted = self._copies(before), {k: v.copy() for k, v in expected.items()}
+        with blamed(self._template, "tolerance()"):
+            found = dict(self._template.tolerance(self._problem, given, wanted))
+            allowed = {
+                name: np.broadcast_to(np.asarray(found.get(name, 0), np.longdouble), value.shape)
+                for name, value in expected.items()
+            }
+        check_unchanged(self._template, "tolerance()", given, self._copies(before))
+        check_unchanged(self._template, "tolerance()", wanted, expected)
+        return allowed
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise TemplateError(self._template.name, problem)
 
     def _copies(self, before: Mapping[str, NDArray]) -> dict[str, Any]:
         return {

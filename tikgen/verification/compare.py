@@ -13,10 +13,18 @@ from tikgen.template import NDArray
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an output compares: greatest error, also as a fraction of what is allowed."""
+    """How an output compares.
+
+    Attributes:
+        worst: greatest error as a fraction of what is allowed.
+        error: greatest absolute error.
+        compared: where not just anything is allowed.
+        message: what is wrong, or an empty string.
+    """
 
     worst: float
     error: float
+    compared: NDArray
     message: str = ""
 
 
@@ -25,14 +33,16 @@ def compare(name: str, actual: NDArray, expected: NDArray, allowed: Any) -> Verd
     error, limit = errors(actual, expected, allowed)
     fraction = fractions(error, limit)
     worst = float(fraction.max(initial=0))
-    greatest = float(error[~np.isposinf(limit)].max(initial=0))
+    compared: NDArray = ~np.isposinf(limit)
+    greatest = float(error[compared].max(initial=0))
     if worst <= 1:
-        return Verdict(worst, greatest)
+        return Verdict(worst, greatest, compared)
     place = np.unravel_index(int(np.argmax(fraction)), fraction.shape)
     where = f"{name}[{', '.join(map(str, place))}]"
     return Verdict(
         worst,
         greatest,
+        compared,
         f"{where} is {actual[place]!s}, expected {expected[place]!s}, "
         f"off by {float(error[place]):.3g} where {float(limit[place]):.3g} is allowed; "
         f"{int((fraction > 1).sum())} of {fraction.size} elements are wrong",

@@ -39,6 +39,17 @@ def other_poison(dtype: DType) -> Any:
     return dtype.numpy.type(37)
 
 
+def scratch_poison(dtype: DType, seed: int) -> Any:
+    """Return what a workspace holds before a launch.
+
+    Which value it is depends on the seed, since each is lost in some operation: a NaN in minimum
+    and maximum, the highest value in minimum, and so on.
+    """
+    # The lowest integer itself is zero where it is unsigned, and wraps to zero when doubled.
+    low = dtype.lowest if dtype.is_float else dtype.lowest + 1
+    return dtype.numpy.type((poison(dtype), low, dtype.highest)[seed % 3])
+
+
 def differs(one: NDArray, other: NDArray) -> NDArray:
     """Return where two arrays of one dtype differ in any bit."""
     bits = np.dtype(f"uint{8 * one.dtype.itemsize}")

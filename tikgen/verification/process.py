@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -76,19 +77,24 @@ class ArchProcess:
                 return Outcome("error", f"{self.arch} worked before, and does not now: {problem}")
         assert self._process is not None
         assert self._process.stdin is not None
+        digest, until = "", time.monotonic() + self.timeout
         try:
             self._process.stdin.write(case.line + "\n")
             self._process.stdin.flush()
             reply = self._reply(self.timeout)
+            if reply is not None and "built" in (found := json.loads(reply)):
+                digest = found["built"]
+                reply = self._reply(max(0.0, until - time.monotonic()))
         except TimeoutError:
             self.stop()
-            return Outcome("timeout", f"the process did not answer within {self.timeout:g} s")
+            message = f"the process did not answer within {self.timeout:g} s"
+            return Outcome("timeout", message, digest)
         except OSError:  # It died between two cases.
             reply = None
         if reply is None:
             message = f"the process died: {self._death()}"
             self.stop()
-            return Outcome("crash", message)
+            return Outcome("crash", message, digest)
         return Outcome.from_line(reply)
 
     def stop(self) -> None:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tikgen import evidence
+from tikgen import taichi_bridge as bridge
 from tikgen.catalogue import find_template
 from tikgen.errors import ParameterError, TemplateError, TikgenError
 from tikgen.template import CODE_NAME, Template
-from tikgen.verification import evidence
 from tikgen.verification.report import ArchReport, Report
 from tikgen.verification.script import write_script
 from tikgen.verification.search import Limits, Search
@@ -52,7 +53,9 @@ def verify(
 
     Raises:
         UnknownTemplate: if no template has that name.
-        ParameterError: if a fixed parameter is unknown, or allows no variant.
+        ParameterError: if a fixed parameter is unknown, or allows no variant, or a setting is of
+            no use.
+        TemplateError: if the template fails while examples are drawn.
         VerificationError: if the report is not ok and ``raise_on_failure`` is set.
         TikgenError: if hypothesis is not installed.
     """
@@ -75,12 +78,13 @@ def _check(
 ) -> None:
     if not (template.folder / CODE_NAME).is_file():
         raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
-    wrong = [arch for arch in archs if arch not in evidence.ARCHS]
-    if isinstance(archs, str) or wrong or not archs:
-        known = ", ".join(evidence.ARCHS)
+    is_sequence = isinstance(archs, Sequence) and not isinstance(archs, str) and len(archs) > 0
+    if not is_sequence or any(arch not in bridge.ARCHS for arch in archs):
+        known = ", ".join(bridge.ARCHS)
         raise ParameterError("verify", {"archs": f"takes a sequence of {known}; got {archs!r}"})
-    if max_examples < 1:
-        raise ParameterError("verify", {"max_examples": f"must be positive; got {max_examples}"})
+    if type(max_examples) is not int or max_examples < 1:
+        problem = f"must be a positive integer; got {max_examples!r}"
+        raise ParameterError("verify", {"max_examples": problem})
     known_names = [*template.Problem.model_fields, *template.Schedule.model_fields]
     for given in params:
         if given not in known_names:
@@ -121,7 +125,9 @@ def _verify_on(
     if found.failure is None:
         return found
     case, outcome = found.failure.case, found.failure.outcome
-    failure = replace(found.failure, script=write_script(scripts, case, outcome))
+    # No case by itself repeats that all of them together compared nothing.
+    script = None if outcome.kind == "uncompared" else write_script(scripts, case, outcome)
+    failure = replace(found.failure, script=script)
     console.print(f"{template.name} failed on {arch}", style="bold red")
     console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
     return replace(found, failure=failure)

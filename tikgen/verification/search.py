@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tikgen.errors import ParameterError
+from tikgen.errors import ParameterError, TemplateError
+from tikgen.evidence import Tally
 from tikgen.template import Template
 from tikgen.verification.case import Case, Outcome
-from tikgen.verification.evidence import Tally
 from tikgen.verification.process import ArchProcess
 from tikgen.verification.report import ArchReport, Failure
 from tikgen.verification.strategies import trials
@@ -74,6 +74,7 @@ class Search:
 
         Raises:
             ParameterError: if the fixed parameters allow no variant at all.
+            TemplateError: if the template fails while examples are drawn.
         """
         began = time.monotonic()
         with self._process:
@@ -81,6 +82,8 @@ class Search:
             if absent:
                 return ArchReport(self.arch, absent=absent, seconds=time.monotonic() - began)
             self._explore()
+        if self._failing is None:
+            self._look_for_uncompared()
         passed = [t for t in self.tallies.values() if t.passed]
         if not self._outcomes and not self._skipped and self._invalid is not None:
             raise self._invalid
@@ -132,8 +135,12 @@ class Search:
             self._drawn += len(self._outcomes) > before
             self._on_progress(self._drawn, self._failing is not None)
 
-        with contextlib.suppress(_Wrong, Unsatisfiable):
-            examples_agree()
+        try:
+            with contextlib.suppress(_Wrong, Unsatisfiable):
+                examples_agree()
+        except TemplateError:
+            if self._failing is None:  # Else it came up while that was made smaller.
+                raise
 
     def _check(self, case: Case) -> None:
         """Run ``case`` unless that was done before, and raise if it fails."""
@@ -156,6 +163,21 @@ class Search:
         if not outcome.ok and self._failing is None:
             self._shrink_until = time.monotonic() + self.limits.shrink_seconds
             self._on_progress(self._drawn, True)
+
+    def _look_for_uncompared(self) -> None:
+        """Fail if no launch compared a single element of some output."""
+        compared: Counter[str] = Counter()
+        for outcome in self._outcomes.values():
+            compared.update(outcome.compared)
+        blank = [name for name, count in compared.items() if not count]
+        message = (
+            f"no element of {', '.join(blank)} was compared in any launch: "
+            "tolerance() allows it an infinite error everywhere"
+        )
+        for line, outcome in self._outcomes.items():
+            if not outcome.compared.keys().isdisjoint(blank):
+                self.tallies[outcome.digest].passed = False
+                self._failing = (Case.from_line(line), Outcome("uncompared", message))
 
     def _note_unsupported(self, reason: str) -> None:
         self._skipped[reason] += 1

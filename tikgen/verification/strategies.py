@@ -16,6 +16,7 @@ from tikgen.dtypes import ALL_DTYPES, DType
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.rendering import Variant
 from tikgen.template import Template
+from tikgen.verification.blame import blamed
 from tikgen.verification.case import Case, literal
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def trials(
     def draw_variant(draw: DrawFn) -> Variant:
         chosen = {name: draw(strategy) for name, strategy in drawn.items()}
         default_schedule = draw(st.integers(0, 3)) == 3
-        adjusted = {**template.adjust({**chosen, **fixed}), **fixed}
+        with blamed(template, "adjust()"):
+            adjusted = {**template.adjust({**chosen, **fixed}), **fixed}
         if default_schedule:
             adjusted = {
                 name: value
@@ -63,11 +65,13 @@ def trials(
                 if name in fixed or name in template.Problem.model_fields
             }
         try:
-            variant = resolve(template, arch=arch, **adjusted)
+            with blamed(template, "default_schedule() or check()"):
+                variant = resolve(template, arch=arch, **adjusted)
         except ParameterError as error:
             on_invalid(error)
             reject()
-        reason = template.unsupported(variant.problem, arch)
+        with blamed(template, "unsupported()"):
+            reason = template.unsupported(variant.problem, arch)
         if reason:
             on_unsupported(reason)
             reject()
@@ -103,7 +107,8 @@ def parameter_strategies(
     Raises:
         TemplateError: if a required parameter can neither be drawn nor left out.
     """
-    own = dict(template.strategies())
+    with blamed(template, "strategies()"):
+        own = dict(template.strategies())
     found = {}
     for model in (template.Problem, template.Schedule):
         for name, field in model.model_fields.items():
@@ -124,7 +129,11 @@ def parameter_strategies(
 def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int]]:
     from hypothesis import strategies as st
 
-    given = template.sizes(variant.problem)
+    with blamed(template, "sizes()"):
+        given = {name: sorted(set(t)) for name, t in template.sizes(variant.problem).items()}
+    for name, sizes in given.items():
+        if not sizes or any(type(n) is not int or n < 0 for n in sizes):
+            raise TemplateError(template.name, f"sizes() must give {name} sizes; gives {sizes!r}")
     needed = symbols(variant.arguments)
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
     plain = tuple(n for n in PLAIN_SIZES if n <= most)
@@ -134,7 +143,7 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
         return all(np.prod(concrete_shape(a, sizes)) <= MOST_ELEMENTS for a in arrays)
 
     return st.fixed_dictionaries(
-        {name: st.sampled_from(sorted(set(given.get(name, plain)))) for name in needed}
+        {name: st.sampled_from(given.get(name, plain)) for name in needed}
     ).filter(fit)
 
 

@@ -1,7 +1,8 @@
 """The process that runs cases on one arch: ``python -m tikgen.verification.worker ARCH``.
 
 It reads one case a line and answers with one outcome a line. Its first line tells whether the
-arch works. What Taichi prints goes to the error stream.
+arch works. Before an outcome comes the digest of the kernel, which thus is known if it kills the
+process. What Taichi prints goes to the error stream.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import TextIO
 
 import taichi as ti
@@ -35,7 +37,11 @@ def main() -> None:
         return
     print(json.dumps({"absent": ""}), file=replies, flush=True)
     for number, line in enumerate(sys.stdin, 1):
-        print(outcome_of(Case.from_line(line)).line, file=replies, flush=True)
+        outcome = outcome_of(
+            Case.from_line(line),
+            lambda digest: print(json.dumps({"built": digest}), file=replies, flush=True),
+        )
+        print(outcome.line, file=replies, flush=True)
         if number % CASES_PER_INIT == 0:
             builder.clear()
             start(arch)
@@ -52,13 +58,19 @@ def start(arch: str) -> None:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
-def outcome_of(case: Case) -> Outcome:
-    """Build the kernel of ``case``, run it once, and return what came of it."""
+def outcome_of(case: Case, on_built: Callable[[str], None]) -> Outcome:
+    """Build the kernel of ``case``, run it once, and return what came of it.
+
+    Args:
+        case: what to run.
+        on_built: told the digest of the kernel before anything else happens to it.
+    """
     digest = ""
     try:
-        trial = Trial(load_template(case.folder), case.params, **case.trial)
-        digest = trial.kernel.digest
-        return trial.run()
+        template = load_template(case.folder)
+        digest = builder.build(template, **case.params).digest
+        on_built(digest)
+        return Trial(template, case.params, **case.trial).run()
     except UnsupportedOnArch as error:
         return Outcome("skipped", str(error))
     except TikgenError as error:

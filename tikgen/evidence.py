@@ -6,15 +6,17 @@ import datetime
 import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tikgen.kernel import Kernel
+from tikgen import taichi_bridge as bridge
 from tikgen.parameters import canonical
 from tikgen.store import default_store
 from tikgen.version import __version__
 
+if TYPE_CHECKING:
+    from tikgen.kernel import Kernel
+
 KIND = "evidence"
-ARCHS = ("cpu", "cuda", "vulkan", "metal", "opengl", "gles", "amdgpu")
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def evidence_for(kernel: Kernel) -> tuple[Evidence, ...]:
     """Return what the store knows about ``kernel``, one entry for each arch it ran on."""
     names = {field.name for field in fields(Evidence)}
     found = []
-    for arch in ARCHS:
+    for arch in bridge.ARCHS:
         document = default_store().read(KIND, f"{kernel.digest}-{arch}")
         if document is not None and names == document.keys():
             found.append(Evidence(**document))

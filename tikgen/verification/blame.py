@@ -1,0 +1,39 @@
+"""Says which method of a template raised, where its author's mistake would look like tikgen's."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tikgen.errors import TemplateError, TikgenError
+from tikgen.template import Template
+
+
+@contextlib.contextmanager
+def blamed(template: Template, method: str) -> Iterator[None]:
+    """Turn whatever is raised inside into a :class:`TemplateError` that names ``method``."""
+    try:
+        yield
+    except TikgenError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise TemplateError(
+            template.name,
+            f"{method} fails: {type(error).__name__}: {' '.join(str(error).split())} "
+            f"(in {Path(place.filename).name}:{place.lineno})",
+        ) from error
+
+
+def check_unchanged(
+    template: Template, method: str, given: Mapping[str, Any], before: Mapping[str, Any]
+) -> None:
+    """Raise :class:`TemplateError` if ``method`` changed an array that it was given."""
+    for name, value in given.items():
+        if not np.array_equal(value, before[name], equal_nan=True):
+            raise TemplateError(template.name, f"{method} changes {name}, which it must only read")
