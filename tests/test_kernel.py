@@ -249,6 +249,9 @@ def test_the_first_launches_may_come_from_8_threads(ti_arch: str, rng: np.random
     x = rng.random(40, dtype=np.float32)
     interior = tikgen.build("stencil", dim=1)
     interior(x, x.copy())  # The first launch belongs to the thread that called ti.init.
+    if ti_arch == "cuda":  # There the workspace has to be made in this thread, too.
+        for chunks in range(1, 9):
+            tikgen.build("reduce", op="sum", chunks=chunks)(x, np.zeros(1, np.float32))
     barrier = threading.Barrier(8)
     errors = []
 

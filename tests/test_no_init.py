@@ -75,5 +75,5 @@ def test_the_first_launch_belongs_to_the_thread_that_called_ti_init() -> None:
         "in_thread()\n"
         "k(f, g)\n"
     )
-    assert "said: stencil cannot be the first to run in this thread" in out
+    assert "said: stencil cannot run first in this thread" in out
     assert out.count("ran") == 1

@@ -121,13 +121,12 @@ class TaichiNotInitialised(TikgenError):
 
 
 class WrongThread(TikgenError):
-    """A kernel was launched in a thread in which Taichi cannot lay out what was declared."""
+    """A kernel was first launched in a thread in which Taichi cannot prepare for it."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__(
-            f"{kernel} cannot be the first to run in this thread: launch one kernel, or call "
-            "ti.sync(), in the thread that called ti.init, after the last field was declared; "
-            "from then on every thread may launch."
+            f"{kernel} cannot run first in this thread: launch it once in the thread that called "
+            "ti.init, after the last field was declared; from then on every thread may launch it."
         )
 
 

@@ -316,6 +316,8 @@ class Kernel:
         return tuple(found)
 
     def _make_scratch(self, array: Array, key: tuple[str, tuple[int, ...]]) -> None:
+        if not bridge.may_allocate():
+            raise WrongThread(self.template.name)
         with _compiling:
             self._materialise()
             if len(self._scratch) >= _MOST_SCRATCH:

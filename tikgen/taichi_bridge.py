@@ -93,8 +93,17 @@ def may_materialise() -> bool:
     runtime = impl.pytaichi
     if runtime.materialized and (impl.root.finalized or impl.root.empty):
         return True
-    owner = getattr(runtime, "_tikgen_thread", threading.main_thread().ident)
-    return threading.get_ident() == owner or current_arch() not in _LLVM_ARCHS
+    return _owns_program() or current_arch() not in _LLVM_ARCHS
+
+
+def may_allocate() -> bool:
+    """Tell whether this thread may make arrays; on cuda others have no context to do it in."""
+    return _owns_program() or current_arch() != "cuda"
+
+
+def _owns_program() -> bool:
+    owner = getattr(impl.pytaichi, "_tikgen_thread", threading.main_thread().ident)
+    return threading.get_ident() == owner
 
 
 def materialise() -> None:
