@@ -114,6 +114,24 @@ def test_clear_frees_300_variants() -> None:
     assert not any(ref() is not None for ref in gone)
 
 
+def test_clear_frees_kernels_that_were_launched_and_bound(
+    ti_arch: str, rng: np.random.Generator
+) -> None:
+    tikgen.clear()
+    x, out = rng.random(50, dtype=np.float32), np.zeros(1, np.float32)
+    gone = []
+    for chunks in (3, 5, 9):
+        kernel = tikgen.build("reduce", op="sum", chunks=chunks)
+        kernel(x, out)
+        bound = kernel.bind(x, out)
+        bound()
+        gone += [weakref.ref(kernel), weakref.ref(bound), weakref.ref(kernel.function._primal)]
+    del kernel, bound
+    tikgen.clear()
+    gc.collect()
+    assert not any(ref() is not None for ref in gone)
+
+
 def test_a_kernel_survives_clearcache(ti_arch: str, rng: np.random.Generator) -> None:
     tikgen.clear()
     kernel = tikgen.build("stencil", dim=1, unroll=1)
