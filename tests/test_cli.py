@@ -276,3 +276,11 @@ def test_readable_numbers() -> None:
     assert [size(n) for n in (0, 999, 1500, 2_000_000, 3 * 10**9)] == [
         "0 B", "999 B", "1.5 kB", "2.0 MB", "3.0 GB",
     ]  # fmt: skip
+
+
+def test_a_warning_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TIKGEN_CACHE_DIR", str(tmp_path / "file"))
+    _, errors = run_process("build", "scan")
+    assert errors.startswith("warning: Store ")
+    assert len(errors.splitlines()) == 1

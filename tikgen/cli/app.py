@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -63,4 +64,10 @@ for group in (templates, kernels, machine):
 
 def main() -> None:
     """Run the command line."""
+    warnings.showwarning = _show_warning
     app()
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as a sentence, not as a line of source."""
+    print(f"warning: {message}", file=sys.stderr)
