@@ -151,9 +151,9 @@ def _value_code(name: str, value: Any, functions: str) -> str:
             "SimpleNamespace(\n"
             f"        evaluate=lambda {names}: {code},\n"
             "        error_bound=lambda values, dtype, errors: perturbed_error(\n"
-            "            p.epilogue.evaluate, values, dtype, errors\n"
+            f"            p.{name}.evaluate, values, dtype, errors\n"
             "        ),\n"
-            "    )".replace("p.epilogue", f"p.{name}")
+            "    )"
         )
     if isinstance(value, Program):
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 import threading
 import types
@@ -22,6 +23,7 @@ from tikgen.errors import (
     UnsupportedOnArch,
     WrongThread,
 )
+from tikgen.evidence import Evidence, evidence_for
 from tikgen.loader import entry_of, unload
 from tikgen.parameters import ParameterModel, canonical
 from tikgen.rendering import Source, Variant
@@ -30,7 +32,6 @@ from tikgen.template import Template
 
 if TYPE_CHECKING:
     from tikgen.bound import BoundKernel
-    from tikgen.evidence import Evidence
 
 # Neither Taichi's compiler nor the making of arrays is thread-safe.
 _compiling = threading.RLock()
@@ -59,13 +60,6 @@ class Kernel:
             arguments_of(self._function, source.text) if arguments_of else source.variant.arguments
         )
         self._signature = Signature(source.variant.template.name, arguments)
-        self._host_signature = Signature(
-            source.variant.template.name,
-            tuple(
-                dataclasses.replace(a, storage="ndarray") if isinstance(a, Array) else a
-                for a in arguments
-            ),
-        )
         self._partial = tuple(
             index
             for index, a in enumerate(arguments)
@@ -135,8 +129,6 @@ class Kernel:
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """Return what verifications of this code showed, one entry for each arch."""
-        from tikgen.evidence import evidence_for
-
         return evidence_for(self)
 
     # What it does.
@@ -175,7 +167,8 @@ class Kernel:
         """
         if type(self.template).reference is Template.reference:
             raise TemplateError(self.template.name, "has no reference")
-        given = self._signature.named(args, kwargs)
+        named = self._signature.named(args, kwargs)
+        given = {name: bridge.to_host(value) for name, value in named.items()}
         sizes = self.sizes_of(given)
         values: list[Any] = []
         for argument in self._signature.arguments:
@@ -183,7 +176,7 @@ class Kernel:
                 values.append(given.get(argument.name))
             elif argument.name in given:
                 # A copy, since the reference may take an output that is also an input.
-                values.append(np.array(bridge.to_host(given[argument.name]), order="C"))
+                values.append(np.array(given[argument.name], order="C"))
             elif argument.role == "out":
                 values.append(np.zeros(concrete_shape(argument, sizes), argument.dtype.numpy))
             else:
@@ -196,7 +189,7 @@ class Kernel:
         sizes: dict[str, int] = {}
         for argument in self._signature.arguments:
             if isinstance(argument, Array) and argument.name in values:
-                shape = np.shape(bridge.to_host(values[argument.name]))
+                shape = np.shape(values[argument.name])
                 if len(shape) != argument.ndim:
                     raise ArgumentError(
                         self.template.name,
@@ -270,6 +263,17 @@ class Kernel:
         self._ready = set()
 
     # How it does it.
+
+    @functools.cached_property
+    def _host_signature(self) -> Signature:
+        """Return the signature of the reference, which takes NumPy arrays in place of fields."""
+        return Signature(
+            self.template.name,
+            tuple(
+                dataclasses.replace(a, storage="ndarray") if isinstance(a, Array) else a
+                for a in self._signature.arguments
+            ),
+        )
 
     def _refuse(self, *_: Any) -> None:
         raise ArgumentError(self.template.name, "was unloaded; build it again")

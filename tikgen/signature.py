@@ -33,11 +33,11 @@ class Signature:
             None if isinstance(a, Opaque) else _Check(a, self.symbols) for a in arguments
         )
         self._opaque = tuple(i for i, a in enumerate(arguments) if isinstance(a, Opaque))
-        self._arrays = tuple(i for i, a in enumerate(arguments) if isinstance(a, Array))
+        arrays = [i for i, a in enumerate(arguments) if isinstance(a, Array)]
         # Pairs (written, other) that must not share memory, each pair once.
         written = {i for i, a in enumerate(arguments) if isinstance(a, Array) and a.written}
         self._apart = tuple(
-            (i, j) for i in written for j in self._arrays if i != j and (j > i or j not in written)
+            (i, j) for i in written for j in arrays if i != j and (j > i or j not in written)
         )
 
     def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -86,12 +86,7 @@ class Signature:
                 continue
             kind = type(value)
             if kind is np.ndarray and check.takes_host:
-                flags = value.flags
-                if (
-                    value.dtype != check.numpy
-                    or not flags.c_contiguous
-                    or (check.written and not flags.writeable)
-                ):
+                if not check.takes_numpy(value):
                     raise self._error(check.explain(value))
                 shape = value.shape
             elif kind is bridge.TiScalarNdarray and check.takes_fresh(value):
@@ -181,6 +176,15 @@ class _Check:
             for symbol, more in map(split_extent, self.shape)
         )
 
+    def takes_numpy(self, array: Any) -> bool:
+        """Tell whether a NumPy array has the dtype, the layout and the access that is needed."""
+        flags = array.flags
+        return bool(
+            array.dtype == self.numpy
+            and flags.c_contiguous
+            and (flags.writeable or not self.written)
+        )
+
     def takes_fresh(self, array: Any) -> bool:
         """Tell in the quickest way that a ``ti.ndarray`` fits; False means to look closer."""
         return self.takes_host and array.dtype is self.taichi and bridge.is_fresh(array)
@@ -217,7 +221,7 @@ class _Check:
         elif isinstance(value, bridge.TiScalarNdarray):
             found = str(value.dtype)
         elif isinstance(value, np.ndarray):
-            return "" if self._is_fine(value) else self.explain(value)
+            return "" if self.takes_numpy(value) else self.explain(value)
         elif hasattr(value, "data_ptr") and hasattr(value, "is_contiguous"):
             found = str(_TORCH_NAMES.get(str(value.dtype), value.dtype))
             if not value.is_contiguous():
@@ -237,10 +241,6 @@ class _Check:
         if found != self.dtype.value:
             return f"argument {self.name!r} takes dtype {self.dtype}; got {found}"
         return ""
-
-    def _is_fine(self, value: Any) -> bool:
-        writeable = value.flags.writeable or not self.written
-        return bool(value.dtype == self.numpy and value.flags.c_contiguous and writeable)
 
     def explain(self, value: Any) -> str:
         """Return what is wrong with a NumPy array."""

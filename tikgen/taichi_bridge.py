@@ -181,9 +181,7 @@ def is_fresh(array: Any) -> bool:
     return getattr(array, "_tikgen_epoch", None) is impl.pytaichi
 
 
-TiNdarray = Ndarray
 TiScalarNdarray = ScalarNdarray
-TiField = Field
 TiScalarField = ScalarField
 TaichiArray = (Ndarray, Field)
 
@@ -227,7 +225,7 @@ def sync() -> None:
 
 def to_ndarray(array: Any) -> Any:
     """Return a new ``ti.ndarray`` that holds what a NumPy array or a torch tensor holds."""
-    host = array if isinstance(array, np.ndarray) else array.cpu().numpy()
+    host = to_host(array)
     made = make_ndarray(f"{host.dtype.kind}{8 * host.dtype.itemsize}", host.shape)
     made.from_numpy(host)
     return made
@@ -261,12 +259,12 @@ def is_plain_launch(kernel: Any) -> bool:
     return primal.return_type is None and not primal.has_print
 
 
-def ensure_compiled(kernel: Any, values: Sequence[Any]) -> None:
-    """Compile ``kernel`` for ``values`` without launching it."""
+def ensure_compiled(kernel: Any, values: Sequence[Any]) -> tuple[Any, Any]:
+    """Compile ``kernel`` for ``values`` without launching it; return its two halves in C++."""
     primal = kernel._primal
-    cpp = primal.compiled_kernels[primal.ensure_compiled(*values)]
+    instance = primal.compiled_kernels[primal.ensure_compiled(*values)]
     program = impl.pytaichi.prog
-    program.compile_kernel(program.config(), program.get_device_caps(), cpp)
+    return instance, program.compile_kernel(program.config(), program.get_device_caps(), instance)
 
 
 class Launcher:
@@ -277,12 +275,8 @@ class Launcher:
     """
 
     def __init__(self, kernel: Any, values: Sequence[Any]) -> None:
-        primal = kernel._primal
         self._program = impl.pytaichi.prog
-        self._kernel = primal.compiled_kernels[primal.ensure_compiled(*values)]
-        self._compiled = self._program.compile_kernel(
-            self._program.config(), self._program.get_device_caps(), self._kernel
-        )
+        self._kernel, self._compiled = ensure_compiled(kernel, values)
         self._by_address = current_arch() == "cpu"
         # A launch on cuda leaves device addresses behind: setting an argument then is a SIGSEGV.
         self.is_spent = current_arch() == "cuda"
