@@ -278,6 +278,6 @@ def test_cost_counts_what_is_read_and_written() -> None:
 def test_drawn_parameters_are_repaired() -> None:
     template = tikgen.build("reduce").template
     drawn = {"op": "max", "dim": 1, "axis": 2, "dtype": "i8", "accumulator": "f32"}
-    fixed = template.adjust({**drawn, "accuracy": "kahan"})
+    fixed = template.adjust({**drawn, "accuracy": "kahan"}, "cpu")
     assert fixed == {**drawn, "axis": 0, "accumulator": None, "accuracy": "fast"}
     tikgen.build("reduce", **fixed)

@@ -102,7 +102,8 @@ def method(name: str, body: str) -> str:
     static = "    @staticmethod\n" if name in ("inputs", "tolerance") else ""
     takes = {
         "inputs": "p, sizes, rng", "tolerance": "p, inputs, expected", "strategies": "self",
-        "adjust": "self, drawn", "default_schedule": "self, p, arch", "check": "self, p, s",
+        "adjust": "self, drawn, arch", "default_schedule": "self, p, arch, sizes",
+        "check": "self, p, s, arch",
         "unsupported": "self, p, arch", "workspace": "self, p, s", "sizes": "self, p",
     }[name]  # fmt: skip
     return f"\n{static}    def {name}({takes}):\n        {body}\n"

@@ -115,20 +115,22 @@ def resolve(
     assert isinstance(problem, ProblemModel)
     arch = arch or bridge.current_arch() or DEFAULT_ARCH
     # Where Taichi checks the bounds of each axis, the plainest schedule is the right one.
-    defaults = {} if bridge.is_debug() else template.default_schedule(problem, arch)
+    defaults = {} if bridge.is_debug() else template.default_schedule(problem, arch, None)
     # What was asked for wins over the arch's defaults, where the two do not go together.
     if defaults and wanted:
         with contextlib.suppress(ParameterError):
-            return _variant(template, problem, {**defaults, **wanted})
+            return _variant(template, problem, {**defaults, **wanted}, arch)
         defaults = {}
-    return _variant(template, problem, {**defaults, **wanted})
+    return _variant(template, problem, {**defaults, **wanted}, arch)
 
 
-def _variant(template: Template, problem: ProblemModel, schedule: Mapping[str, Any]) -> Variant:
+def _variant(
+    template: Template, problem: ProblemModel, schedule: Mapping[str, Any], arch: str
+) -> Variant:
     fixed = make_model(template.Schedule, schedule, template.name)
     assert isinstance(fixed, ScheduleModel)
     try:
-        template.check(problem, fixed)
+        template.check(problem, fixed, arch)
     except Invalid as error:
         raise ParameterError(template.name, {error.parameter: error.problem}) from None
     return Variant(template, problem, fixed)

@@ -25,7 +25,7 @@ from tikgen.errors import (
 )
 from tikgen.evidence import Evidence, evidence_for
 from tikgen.loader import entry_of, unload
-from tikgen.parameters import ParameterModel, canonical
+from tikgen.parameters import Invalid, ParameterModel, canonical
 from tikgen.rendering import Source, Variant
 from tikgen.signature import Signature
 from tikgen.template import Template
@@ -365,6 +365,11 @@ class Kernel:
 def check_arch(variant: Variant, arch: str) -> None:
     """Raise :class:`UnsupportedOnArch` if ``arch`` cannot run ``variant``."""
     reason = variant.template.unsupported(variant.problem, arch)
+    if not reason:
+        try:
+            variant.template.check(variant.problem, variant.schedule, arch)
+        except Invalid as error:
+            reason = f"the schedule's {error.parameter} {error.problem}"
     if reason:
         raise UnsupportedOnArch(variant.template.name, arch, reason)
 

@@ -23,7 +23,7 @@ from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, TemplateError
 from tikgen.expression import Expression, Program
 
-RESERVED = frozenset({"name", "schedule", "arch"})
+RESERVED = frozenset({"name", "schedule", "arch", "shape"})
 
 
 class Identifier(str):
@@ -154,6 +154,14 @@ def parameter_infos(
         )
         for name, field in model.model_fields.items()
     )
+
+
+def listed_values(model: type[ParameterModel], name: str) -> tuple[Any, ...]:
+    """Return the values that a parameter's type lists, empty where it lists none."""
+    field = model.model_fields[name]
+    if get_origin(field.annotation) is Literal:
+        return get_args(field.annotation)
+    return (False, True) if field.annotation is bool else ()
 
 
 def make_model(

@@ -77,7 +77,9 @@ class CLASS(Template):
             "threads in a block, 0 for Taichi's own choice", 0
         )
 
-    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
         return {} if arch == "cpu" else {"unroll": 1, "block_dim": 128}
 
     # What a caller passes, in order. "n" is a size symbol: wherever it stands, sizes must agree.

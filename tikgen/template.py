@@ -13,7 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.arguments import Argument, Array, symbols
-from tikgen.parameters import ParameterInfo, ProblemModel, ScheduleModel, parameter_infos
+from tikgen.parameters import (
+    ParameterInfo,
+    ProblemModel,
+    ScheduleModel,
+    listed_values,
+    parameter_infos,
+)
 
 _PACKAGE = Path(__file__).parent
 # A wheel holds the templates inside the package, a checkout beside it.
@@ -76,12 +82,37 @@ class Template:
         """Return further names for the Jinja2 text; none of them may come from a user's text."""
         return {}
 
-    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
-        """Return the schedule parameters that differ from the model's defaults on ``arch``."""
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
+        """Return the schedule parameters that differ from the model's defaults.
+
+        Args:
+            p: the problem.
+            arch: arch to run on.
+            sizes: value of each size symbol where they are known, else None.
+        """
         return {}
 
-    def check(self, p: Any, s: Any) -> None:
-        """Raise :class:`tikgen.parameters.Invalid` where a schedule does not fit a problem."""
+    def schedule_space(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, tuple[Any, ...]]:
+        """Return the values of each schedule parameter that tuning tries.
+
+        A parameter that is left out stays at its default. What ``check`` refuses is left out of
+        the product. Without an override every listed choice of every parameter is tried.
+        """
+        return {
+            info.name: values
+            for info in self.parameters
+            if info.kind == "schedule" and (values := listed_values(self.Schedule, info.name))
+        }
+
+    def check(self, p: Any, s: Any, arch: str) -> None:
+        """Raise :class:`tikgen.parameters.Invalid` where a schedule does not fit.
+
+        It may not fit the problem, or the arch: memory that threads share is missing on cpu.
+        """
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         """Return why ``arch`` cannot run the problem and what to use instead, or None."""
@@ -131,10 +162,10 @@ class Template:
         """Return hypothesis strategies for parameters whose type does not imply one."""
         return {}
 
-    def adjust(self, drawn: dict[str, Any]) -> Mapping[str, Any]:
-        """Return ``drawn``, some or all parameters by name, so changed that they go together.
+    def adjust(self, drawn: dict[str, Any], arch: str) -> Mapping[str, Any]:
+        """Return ``drawn``, some or all parameters by name, so changed that they fit ``arch``.
 
-        What still does not go together (it raises ``Invalid``) is drawn again.
+        They must go together as well. What still does not (it raises ``Invalid``) is drawn again.
         """
         return drawn
 

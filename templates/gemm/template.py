@@ -56,10 +56,12 @@ class Gemm(Template):
             "threads in a block, 0 for Taichi's own choice", 0
         )
 
-    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
         return {} if arch == "cpu" else {"block_dim": 128}
 
-    def check(self, p: Any, s: Any) -> None:
+    def check(self, p: Any, s: Any, arch: str) -> None:
         if s.tile_m * s.tile_n * s.unroll > 128:
             raise Invalid(
                 "unroll",

@@ -55,14 +55,16 @@ class Histogram(Template):
             "threads in a block, 0 for Taichi's own choice", 0
         )
 
-    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
         if arch == "cpu":
             return {}
         # As many chunks as give the device enough threads, but no more than 2**20 partial bins.
         most = 2**20 // p.bins
         return {"chunks": min(1024, 1 << (most.bit_length() - 1)), "block_dim": 64}
 
-    def check(self, p: Any, s: Any) -> None:
+    def check(self, p: Any, s: Any, arch: str) -> None:
         if s.chunks * p.bins > LARGEST_WORKSPACE:
             raise Invalid(
                 "chunks",

@@ -83,12 +83,14 @@ class Map(Template):
             "threads in a block, 0 for Taichi's own choice", 0
         )
 
-    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
         if arch == "cpu":
             return {"unroll": 4 if p.expr.operations <= 64 else 1}
         return {"loop": "points", "unroll": 1, "block_dim": 128}
 
-    def check(self, p: Any, s: Any) -> None:
+    def check(self, p: Any, s: Any, arch: str) -> None:
         if s.loop == "points" and s.unroll != 1:
             raise Invalid("unroll", "must be 1 where loop='points', which has no rows to unroll")
         if s.unroll > 1 and s.unroll * p.expr.operations > 1024:

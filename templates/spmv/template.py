@@ -31,7 +31,9 @@ class Spmv(Template):
             "threads in a block, 0 for Taichi's own choice", 0
         )
 
-    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
         return {"unroll": 4} if arch == "cpu" else {"block_dim": 128}
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:

@@ -113,14 +113,16 @@ class Stencil(Template):
             "threads in a block, 0 for Taichi's own choice", 0
         )
 
-    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
         if arch != "cpu":
             return {"loop": "points", "unroll": 1, "block_dim": 128}
         if p.boundary == "interior" and p.storage == "ndarray":
             return {"row_buffer": 32, "unroll": 1}
         return {}
 
-    def check(self, p: Any, s: Any) -> None:
+    def check(self, p: Any, s: Any, arch: str) -> None:
         if s.row_buffer and (p.boundary != "interior" or p.storage != "ndarray"):
             raise Invalid("row_buffer", "needs boundary='interior' and storage='ndarray'")
         if s.row_buffer and (s.loop != "rows" or s.unroll != 1):
@@ -210,7 +212,7 @@ class Stencil(Template):
             ),
         }
 
-    def adjust(self, drawn: dict[str, Any]) -> dict[str, Any]:
+    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         if drawn.get("points"):
             drawn["points"] = {k[: drawn["dim"]]: v for k, v in drawn["points"].items()}
             drawn |= {"order": 2, "spacing": 1.0}

@@ -44,12 +44,14 @@ class Transpose(Template):
             "threads in a block, 0 for Taichi's own choice", 0
         )
 
-    def default_schedule(self, p: Any, arch: str) -> Mapping[str, Any]:
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
         if arch != "cpu":
             return {"loop": "points", "block_dim": 128}
         return {"unroll": 4} if keeps_last_axis(p) else {"tile": 16, "unroll": 4}
 
-    def check(self, p: Any, s: Any) -> None:
+    def check(self, p: Any, s: Any, arch: str) -> None:
         if s.loop == "points" and s.unroll != 1 and not s.tile:
             raise Invalid("unroll", "must be 1 where loop='points', which has no rows to unroll")
         if s.tile and keeps_last_axis(p):
@@ -99,7 +101,7 @@ class Transpose(Template):
             "perm": st.integers(1, 4).flatmap(lambda dim: st.permutations(range(dim)).map(tuple))
         }
 
-    def adjust(self, drawn: dict[str, Any]) -> dict[str, Any]:
+    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         perm = drawn["perm"]
         if perm[-1] == len(perm) - 1:
             drawn["tile"] = 0

@@ -57,7 +57,7 @@ def trials(
         chosen = {name: draw(strategy) for name, strategy in drawn.items()}
         default_schedule = draw(st.integers(0, 3)) == 3
         with blamed(template, "adjust()"):
-            adjusted = {**template.adjust({**chosen, **fixed}), **fixed}
+            adjusted = {**template.adjust({**chosen, **fixed}, arch), **fixed}
         if default_schedule:
             adjusted = {
                 name: value
