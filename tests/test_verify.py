@@ -74,7 +74,8 @@ def test_evidence_is_found_by_kernel(check):
     assert evidence.digest == kernel.digest
     assert (evidence.arch, evidence.template, evidence.seed) == (ARCH, "stencil", 5)
     assert evidence.passed
-    assert evidence.examples == report.archs[0].examples
+    # Launches of kernels with the sizes baked in are evidence for those.
+    assert 1 <= evidence.examples <= report.archs[0].examples
     assert evidence.params["unroll"] == "2"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tikgen.dtypes import DType
@@ -125,3 +125,10 @@ def concrete_shape(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
         symbol, more = split_extent(extent)
         shape.append(more if symbol is None else sizes[symbol] + more)
     return tuple(shape)
+
+
+def with_sizes(argument: Argument, sizes: Mapping[str, int]) -> Argument:
+    """Return ``argument`` with each symbol in its shape replaced by its value in ``sizes``."""
+    if not isinstance(argument, Array):
+        return argument
+    return replace(argument, shape=concrete_shape(argument, sizes))

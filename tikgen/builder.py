@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tikgen import catalogue
+from tikgen import catalogue, records, shapes
 from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Argument
+from tikgen.budget import check_budget
+from tikgen.device import device_name
 from tikgen.errors import ParameterError
 from tikgen.kernel import Kernel, check_arch
 from tikgen.loader import load, unload
@@ -31,6 +33,7 @@ def build(
     name: str | Template,
     *,
     schedule: Mapping[str, Any] | str | None = None,
+    shape: tuple[int, ...] | Mapping[str, int] | None = None,
     arch: str | None = None,
     **params: Any,
 ) -> Kernel:
@@ -41,22 +44,29 @@ def build(
 
     Args:
         name: name of a template, or the template itself.
-        schedule: schedule parameters as a dict, or ``"auto"`` for the defaults of the arch;
-            they may also stand among ``params``.
-        arch: arch whose default schedule is taken: the current one, else cpu.
+        schedule: schedule parameters as a dict; ``"tuned"`` for the best that tuning found on
+            this device for the nearest shape; ``"auto"``, the default, for the same where there
+            is one, else for the arch's default. Those among ``params`` win over either.
+        shape: sizes to bake into the kernel, in the order of the template's size symbols or by
+            symbol; without it the kernel takes any.
+        arch: arch whose schedule is taken: the current one, else cpu.
         params: problem and schedule parameters.
 
     Raises:
         UnknownTemplate: if no template has that name.
-        ParameterError: if a parameter is unknown, missing, ill-typed or out of range.
+        ParameterError: if a parameter is unknown, missing, ill-typed or out of range, or if
+            nothing was tuned for ``schedule="tuned"``.
         RenderError: if the template is malformed.
+        CompileBudgetExceeded: if the kernel would take minutes to compile.
         UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
     """
     try:
         key = (
             name,
             schedule,
+            shape,
             arch,
+            records.generation,
             bridge.current_arch(),
             bridge.is_debug(),
             catalogue.generation,
@@ -70,8 +80,8 @@ def build(
     except TypeError:  # A dict among the parameters is not hashable: the variant's key decides.
         key = None
     with _lock:
-        variant = resolve(name, schedule=schedule, arch=arch, **params)
-        kernel = kernel_of(_render_once(variant))
+        variant, record = _resolve(name, schedule, shape, arch, params)
+        kernel = kernel_of(_render_once(variant)).with_record(record)
         if bridge.is_initialised():
             check_arch(variant, bridge.current_arch() or DEFAULT_ARCH)
         if key is not None:
@@ -83,21 +93,34 @@ def render(
     name: str | Template,
     *,
     schedule: Mapping[str, Any] | str | None = None,
+    shape: tuple[int, ...] | Mapping[str, int] | None = None,
     arch: str | None = None,
     **params: Any,
 ) -> Source:
     """Return the rendered source of a variant; takes what :func:`build` takes."""
-    return render_variant(resolve(name, schedule=schedule, arch=arch, **params))
+    return render_variant(resolve(name, schedule=schedule, shape=shape, arch=arch, **params))
 
 
 def resolve(
     name: str | Template,
     *,
     schedule: Mapping[str, Any] | str | None = None,
+    shape: tuple[int, ...] | Mapping[str, int] | None = None,
     arch: str | None = None,
     **params: Any,
 ) -> Variant:
     """Return the variant of a template with every parameter fixed; takes what ``build`` takes."""
+    return _resolve(name, schedule, shape, arch, params)[0]
+
+
+def _resolve(
+    name: str | Template,
+    schedule: Mapping[str, Any] | str | None,
+    shape: tuple[int, ...] | Mapping[str, int] | None,
+    arch: str | None,
+    params: Mapping[str, Any],
+) -> tuple[Variant, records.Record | None]:
+    """Return the variant, and the tuning record that its schedule comes from, if any."""
     template = catalogue.find_template(name)
     if arch is not None and arch not in bridge.ARCHS:
         takes = ", ".join(bridge.ARCHS)
@@ -114,18 +137,48 @@ def resolve(
     )
     assert isinstance(problem, ProblemModel)
     arch = arch or bridge.current_arch() or DEFAULT_ARCH
+    sizes = None
+    if shape is not None:
+        symbols = template.size_symbols(problem)
+        arguments = template.arguments(problem)
+        sizes = shapes.sizes_of_shape(template.name, symbols, shape, arguments)
+    baked = tuple((sizes or {}).items())
     # Where Taichi checks the bounds of each axis, the plainest schedule is the right one.
-    defaults = {} if bridge.is_debug() else template.default_schedule(problem, arch, None)
+    plainest = bridge.is_debug()
+    if schedule == "tuned" or not (wanted or plainest):
+        record = records.best_record(template, problem, arch, sizes)
+        if record is not None:
+            try:
+                tuned = {**record.schedule, **wanted}
+                return _variant(template, problem, tuned, arch, baked), record
+            except ParameterError as error:
+                if wanted:
+                    raise
+                records.warn_of(record, error)
+        if schedule == "tuned":
+            raise ParameterError(template.name, {"schedule": _untuned(template, arch)})
+    defaults = {} if plainest else template.default_schedule(problem, arch, sizes)
     # What was asked for wins over the arch's defaults, where the two do not go together.
     if defaults and wanted:
         with contextlib.suppress(ParameterError):
-            return _variant(template, problem, {**defaults, **wanted}, arch)
+            return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
         defaults = {}
-    return _variant(template, problem, {**defaults, **wanted}, arch)
+    return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
+
+
+def _untuned(template: Template, arch: str) -> str:
+    return (
+        f"is 'tuned', and nothing was tuned for this problem on {arch} "
+        f"({device_name(arch)}); run tikgen.tune({template.name!r}, ...), or take 'auto'"
+    )
 
 
 def _variant(
-    template: Template, problem: ProblemModel, schedule: Mapping[str, Any], arch: str
+    template: Template,
+    problem: ProblemModel,
+    schedule: Mapping[str, Any],
+    arch: str,
+    sizes: tuple[tuple[str, int], ...],
 ) -> Variant:
     fixed = make_model(template.Schedule, schedule, template.name)
     assert isinstance(fixed, ScheduleModel)
@@ -133,7 +186,7 @@ def _variant(
         template.check(problem, fixed, arch)
     except Invalid as error:
         raise ParameterError(template.name, {error.parameter: error.problem}) from None
-    return Variant(template, problem, fixed)
+    return Variant(template, problem, fixed, sizes)
 
 
 def clear() -> None:
@@ -153,11 +206,11 @@ def clear() -> None:
 def _explicit_schedule(
     template: Template, schedule: Mapping[str, Any] | str | None, flat: Mapping[str, Any]
 ) -> dict[str, Any]:
-    if schedule is None or schedule == "auto":
+    if schedule is None or schedule in ("auto", "tuned"):
         return {}
     if not isinstance(schedule, Mapping):
         raise ParameterError(
-            template.name, {"schedule": f"takes 'auto' or a dict; got {schedule!r}"}
+            template.name, {"schedule": f"takes 'auto', 'tuned' or a dict; got {schedule!r}"}
         )
     for name in schedule:
         if name not in template.Schedule.model_fields:
@@ -169,7 +222,9 @@ def _explicit_schedule(
 
 def _render_once(variant: Variant) -> Source:
     if variant.key not in _sources:
-        _sources[variant.key] = render_variant(variant)
+        source = render_variant(variant)
+        check_budget(variant.template.name, source.text)
+        _sources[variant.key] = source
     return _sources[variant.key]
 
 

@@ -199,7 +199,7 @@ def _plain_code(value: Any) -> str:
 
 def _self_check(variant: Variant) -> str:
     template, problem = variant.template, variant.problem
-    sizes = template.middle_sizes(problem)
+    sizes = {**template.middle_sizes(problem), **dict(variant.sizes)}
     lines = [
         "def self_check():",
         '    """Run the kernel on random numbers and compare it with the reference."""',

@@ -87,6 +87,16 @@ class _LocatedError(TikgenError):
         super().__init__("\n".join(lines))
 
 
+class CompileBudgetExceeded(TikgenError):
+    """A kernel is so large, once unrolled, that Taichi would compile it for minutes."""
+
+    def __init__(self, kernel: str, operations: int, most: int) -> None:
+        super().__init__(
+            f"{kernel}: the kernel would hold about {operations} operations, and more than {most} "
+            "take longer than half a minute to compile; unroll less, or take smaller tiles"
+        )
+
+
 class RenderError(_LocatedError):
     """A template could not be rendered, or rendered to text that is not Python."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import re
@@ -26,6 +27,7 @@ from tikgen.errors import (
 from tikgen.evidence import Evidence, evidence_for
 from tikgen.loader import entry_of, unload
 from tikgen.parameters import Invalid, ParameterModel, canonical
+from tikgen.records import Record
 from tikgen.rendering import Source, Variant
 from tikgen.signature import Signature
 from tikgen.template import Template
@@ -68,6 +70,9 @@ class Kernel:
         self._scratch: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._epoch: Any = None
         self._ready: set[tuple[type, ...]] = set()
+        self._record: Record | None = None
+        # This kernel and those that differ from it by their tuning record only.
+        self._family: list[Kernel] = [self]
 
     # What it is.
 
@@ -102,6 +107,19 @@ class Kernel:
         return self._source.variant.schedule
 
     @property
+    def schedule_origin(self) -> str:
+        """Return where the schedule is from: a tuning record, the arch's default or the call."""
+        if self._record is not None:
+            return str(self._record)
+        variant = self._source.variant
+        arch = bridge.current_arch() or "cpu"
+        default = variant.template.default_schedule(
+            variant.problem, arch, dict(variant.sizes) or None
+        )
+        is_default = dict(self.schedule) == dict(self.schedule) | dict(default)
+        return f"default on {arch}" if is_default else "given"
+
+    @property
     def source(self) -> Source:
         """Return the rendered text with its digest and line map."""
         return self._source
@@ -130,6 +148,16 @@ class Kernel:
     def evidence(self) -> tuple[Evidence, ...]:
         """Return what verifications of this code showed, one entry for each arch."""
         return evidence_for(self)
+
+    def with_record(self, record: Record | None) -> Kernel:
+        """Return the same kernel, loaded once, as one whose schedule comes from ``record``."""
+        for kernel in self._family:
+            if kernel._record == record:
+                return kernel
+        other = copy.copy(self)
+        other._record, other._scratch, other._epoch, other._ready = record, {}, None, set()
+        self._family.append(other)
+        return other
 
     # What it does.
 
@@ -257,10 +285,11 @@ class Kernel:
     def unload(self) -> None:
         """Forget the compiled kernel; a later call raises ArgumentError."""
         unload(self._module)
-        self.is_loaded = False
-        self._function = self._refuse
-        self._scratch.clear()
-        self._ready = set()
+        for kernel in self._family:
+            kernel.is_loaded = False
+            kernel._function = kernel._refuse
+            kernel._scratch.clear()
+            kernel._ready = set()
 
     # How it does it.
 

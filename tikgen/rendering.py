@@ -6,12 +6,13 @@ import ast
 import functools
 import hashlib
 import io
+import re
 import tokenize
 import types
 from dataclasses import dataclass, field
 from typing import Any
 
-from tikgen.arguments import Argument, Array, symbols
+from tikgen.arguments import Argument, Array, symbols, with_sizes
 from tikgen.errors import RenderError, TemplateError, TikgenError
 from tikgen.parameters import ParameterModel, canonical
 from tikgen.template import Template
@@ -25,6 +26,8 @@ class Variant:
     template: Template
     problem: ParameterModel
     schedule: ParameterModel
+    # Sizes that are baked into the text, by size symbol.
+    sizes: tuple[tuple[str, int], ...] = ()
 
     @property
     def params(self) -> dict[str, Any]:
@@ -34,7 +37,8 @@ class Variant:
     @functools.cached_property
     def key(self) -> str:
         """Return one text for equal variants of equal templates."""
-        return f"{self.template.name}@{self.template.fingerprint[:16]}({canonical(self.params)})"
+        name = f"{self.template.name}@{self.template.fingerprint[:16]}"
+        return f"{name}({canonical(self.params)}){self.sizes or ''}"
 
     @functools.cached_property
     def label(self) -> str:
@@ -46,6 +50,8 @@ class Variant:
             is_number = isinstance(value, int | float) and value is not True
             text = f"{name}{value}" if is_number else name if value is True else str(value)
             parts.append("".join(c if c.isalnum() else "_" for c in text).strip("_"))
+        if self.sizes:
+            parts.append("x".join(str(size) for _, size in self.sizes))
         return "_".join(parts)
 
     @functools.cached_property
@@ -70,6 +76,8 @@ class Variant:
         try:
             found = tuple(getattr(self.template, method)(*models))
             symbols(found)  # Raises where an extent cannot be read.
+            if self.sizes:
+                found = tuple(with_sizes(a, dict(self.sizes)) for a in found)
         except TikgenError:
             raise
         except Exception as error:
@@ -143,10 +151,24 @@ def render_variant(variant: Variant) -> Source:
 
     body, places = run(template, names, variant.params)
     header = _header(variant)
+    if variant.sizes:
+        body = _with_extents(body, variant.arguments + variant.workspace)
     text = header + body
     source = Source(variant, text, digest_of(text), ("",) * header.count("\n") + places)
     _check_syntax(source)
     return source
+
+
+def _with_extents(text: str, arguments: tuple[Argument, ...]) -> str:
+    """Return ``text`` with the extents that are known, such as ``x.shape[0]``, as numbers."""
+    known = {a.name: a.shape for a in arguments if isinstance(a, Array)}
+
+    def number(match: re.Match[str]) -> str:
+        shape, axis = known.get(match[1], ()), int(match[2])
+        extent = shape[axis] if axis < len(shape) else None
+        return str(extent) if isinstance(extent, int) else match[0]
+
+    return re.sub(r"\b(\w+)\.shape\[(\d)\]", number, text)
 
 
 def digest_of(text: str) -> str:
@@ -184,6 +206,8 @@ def _header(variant: Variant) -> str:
         values = ", ".join(f"{k}={canonical(v)}" for k, v in model)
         if values:
             lines.append(f"# {kind}: {values}")
+    if variant.sizes:
+        lines.append("# shape: " + ", ".join(f"{name}={n}" for name, n in variant.sizes))
     return "\n".join([*lines, f"# Rendered by tikgen {__version__}.", ""])
 
 

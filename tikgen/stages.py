@@ -99,8 +99,11 @@ def launch_in_stages(kernel: Kernel, report: Report, seed: int) -> Outcome:
         KernelCompileError: if Taichi refuses the kernel.
     """
     template = kernel.template
-    sizes = template.middle_sizes(kernel.problem)
-    trial = Trial(template, kernel.params, sizes=sizes, seed=seed, data="uniform")
+    baked = dict(kernel.variant.sizes)
+    sizes = baked or template.middle_sizes(kernel.problem)
+    trial = Trial(
+        template, kernel.params, sizes=sizes, seed=seed, data="uniform", baked=bool(baked)
+    )
     shown = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
     timed("compile", report, trial.run, lambda _: f"first launch, {shown or 'fixed shapes'}")
     return timed(

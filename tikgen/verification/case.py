@@ -31,6 +31,7 @@ class Case:
             ones for integers) with some zeros, ``"sparse"`` mostly zeros.
         container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
         inplace: whether outputs share the array of an input, where the kernel allows it.
+        baked: whether the kernel is built for these very sizes.
     """
 
     template: str
@@ -42,6 +43,7 @@ class Case:
     data: Data = "whole"
     container: Container = "numpy"
     inplace: bool = False
+    baked: bool = False
 
     @functools.cached_property
     def line(self) -> str:
@@ -63,6 +65,7 @@ class Case:
             "data": self.data,
             "container": self.container,
             "inplace": self.inplace,
+            "baked": self.baked,
         }
 
     def __str__(self) -> str:
@@ -72,7 +75,8 @@ class Case:
         return (
             f"{self.template}({params}) with {sizes or 'fixed shapes'}, "
             f"{self.data} data of seed {self.seed} in {held}"
-            f"{', in place' if self.inplace else ''}, on {self.arch}"
+            f"{', in place' if self.inplace else ''}"
+            f"{', sizes baked in' if self.baked else ''}, on {self.arch}"
         )
 
 

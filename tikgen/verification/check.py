@@ -42,6 +42,7 @@ class Trial:
         data: what kind of numbers, see :class:`Case`.
         container: what holds arrays that are no fields.
         inplace: whether outputs share the array of an input, where the kernel allows it.
+        baked: whether the kernel is built for these very sizes.
 
     Raises:
         TikgenError: if the variant cannot be built, or ``inputs`` of the template fails.
@@ -57,8 +58,9 @@ class Trial:
         data: Data = "whole",
         container: Container = "numpy",
         inplace: bool = False,
+        baked: bool = False,
     ) -> None:
-        self.kernel = build(template, **params)
+        self.kernel = build(template, shape=dict(sizes) if baked else None, **params)
         # The kernel may have come from another variant with the same code, and with another
         # reference if the template is wrong.
         self._template = template

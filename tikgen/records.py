@@ -1,0 +1,209 @@
+"""What tuning measured, kept in the store candidate by candidate, and which record is best."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tikgen import shapes
+from tikgen.device import device_name
+from tikgen.errors import StoreWarning
+from tikgen.parameters import ParameterModel, canonical
+from tikgen.store import Document, default_store
+from tikgen.template import Template
+
+KIND = "tuning"
+TIMED = "timed"
+
+# Rises whenever a record is kept or forgotten here: what was built before is looked at anew.
+generation = 0
+
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of one candidate: a schedule, on a device, for a problem of some sizes.
+
+    Attributes:
+        template: name of the template.
+        fingerprint: SHA-256 of the template's files.
+        problem: each problem parameter as text.
+        arch: where it ran.
+        device: name of the device.
+        taichi: version of Taichi.
+        tikgen: version of tikgen.
+        sizes: value of each size symbol.
+        schedule: each schedule parameter, as a literal.
+        kind: ``"timed"``, or why it has no time: ``"refused"``, ``"error"``, ``"mismatch"``,
+            ``"crash"``, ``"timeout"``.
+        seconds: median of a launch, in seconds; 0 where it has none.
+        spread: interquartile range of the rounds over their median.
+        rounds: how many rounds were timed.
+        ratio: seconds over those of the default schedule, measured in turn; 0 where it has none.
+        message: what went wrong, in a sentence.
+        when: time in UTC, ISO 8601.
+    """
+
+    template: str
+    fingerprint: str
+    problem: Mapping[str, str]
+    arch: str
+    device: str
+    taichi: str
+    tikgen: str
+    sizes: Mapping[str, int]
+    schedule: Mapping[str, Any]
+    kind: str
+    seconds: float = 0.0
+    spread: float = 0.0
+    rounds: int = 0
+    ratio: float = 0.0
+    message: str = ""
+    when: str = ""
+
+    @property
+    def candidate(self) -> str:
+        """Return one text for records of the same candidate, of which the latest is kept."""
+        same = (self.fingerprint, self.device, self.taichi, shapes.bucket(self.sizes))
+        return repr((*map(str, same), canonical(self.schedule)))
+
+    def __str__(self) -> str:
+        what = f"tuned for {shapes.shown(self.sizes)} on {self.device}"
+        return f"{what}, {1 / self.ratio:.2f} times as fast as the default" if self.ratio else what
+
+
+def problem_text(problem: ParameterModel) -> dict[str, str]:
+    """Return each problem parameter as text, as records keep it."""
+    return {name: canonical(value) for name, value in problem}
+
+
+def keep(record: Record) -> None:
+    """Put a record into the store, in the place of an earlier one of the same candidate."""
+    keep_all((record,))
+
+
+def keep_all(records: Iterable[Record]) -> None:
+    """Put records into the store, each in the place of an earlier one of the same candidate."""
+    global generation
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        key = _key(record.template, record.problem, record.arch)
+        groups.setdefault(key, []).append(record)
+    for key, group in groups.items():
+        default_store().update(KIND, key, functools.partial(_merged, group))
+    generation += 1
+
+
+def records_for(template: Template, problem: ParameterModel, arch: str) -> tuple[Record, ...]:
+    """Return the records of a problem that hold here: for this device and these versions.
+
+    Where there are others only, one line says so, once.
+    """
+    every = _read(_key(template.name, problem_text(problem), arch))
+    if not every:
+        return ()
+    version, device = taichi_version(), device_name(arch)
+    here = [r for r in every if r.device == device]
+    found = tuple(r for r in here if r.fingerprint == template.fingerprint and r.taichi == version)
+    if here and not found:
+        _warn_once(
+            f"tuning records of {template.name} on {arch} were made for another version of the "
+            "template or of Taichi and are ignored; tune it again"
+        )
+    return found
+
+
+def best_record(
+    template: Template, problem: ParameterModel, arch: str, sizes: Mapping[str, int] | None
+) -> Record | None:
+    """Return the fastest schedule measured for the nearest shape, or None.
+
+    Args:
+        template: the template.
+        problem: the problem.
+        arch: where it is to run.
+        sizes: the shape; None takes the largest that was tuned.
+    """
+    timed = [r for r in records_for(template, problem, arch) if r.kind == TIMED]
+    if sizes is None:
+        near = max((math.prod(shapes.bucket(r.sizes).values()) for r in timed), default=0)
+        timed = [r for r in timed if math.prod(shapes.bucket(r.sizes).values()) == near]
+    else:
+        far = [shapes.distance(shapes.bucket(sizes), shapes.bucket(r.sizes)) for r in timed]
+        least = min(far, default=math.inf)
+        timed = [r for r, d in zip(timed, far, strict=True) if d == least and least < math.inf]
+    return min(timed, key=lambda r: (r.ratio or math.inf, r.seconds), default=None)
+
+
+def all_records() -> tuple[Record, ...]:
+    """Return every record of the store, whatever it was made for."""
+    store = default_store()
+    return tuple(record for key in store.keys(KIND) for record in _read(key))
+
+
+def forget(unwanted: Callable[[Record], bool]) -> int:
+    """Remove the records for which ``unwanted`` holds; return how many there were."""
+    global generation
+    store, removed = default_store(), 0
+    for key in store.keys(KIND):
+        found = _read(key)
+        kept = [record for record in found if not unwanted(record)]
+        if len(kept) < len(found):
+            removed += len(found) - len(kept)
+            store.write(KIND, key, _document(kept))
+    generation += 1
+    return removed
+
+
+def warn_of(record: Record, error: Exception) -> None:
+    """Say once that a record cannot be used."""
+    _warn_once(f"a tuning record of {record.template} is ignored: {error}")
+
+
+@functools.cache
+def taichi_version() -> str:
+    """Return the version of the installed Taichi."""
+    return importlib.metadata.version("taichi")
+
+
+def _key(template: str, problem: Mapping[str, str], arch: str) -> str:
+    digest = hashlib.sha256(canonical(dict(problem)).encode()).hexdigest()
+    return f"{template[:64]}-{arch}-{digest[:16]}"
+
+
+def _merged(records: list[Record], document: Document | None) -> Document:
+    found = {record.candidate: record for record in _records(document or {})}
+    found |= {record.candidate: record for record in records}
+    return _document(found.values())
+
+
+def _document(records: Iterable[Record]) -> Document:
+    return {"records": [asdict(record) for record in records]}
+
+
+def _read(key: str) -> tuple[Record, ...]:
+    document = default_store().read(KIND, key)
+    return _records(document) if document is not None else ()
+
+
+def _records(document: Document) -> tuple[Record, ...]:
+    names = {field.name for field in dataclasses.fields(Record)}
+    found = [r for r in document.get("records", ()) if isinstance(r, dict)]
+    usable = tuple(Record(**r) for r in found if r.keys() == names)
+    if len(usable) < len(found):
+        _warn_once("tuning records of another version of tikgen are ignored; tune again")
+    return usable
+
+
+def _warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, StoreWarning, stacklevel=2)
