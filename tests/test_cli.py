@@ -109,6 +109,15 @@ def test_render_prints_the_source_byte_for_byte(tmp_path: Path) -> None:
     assert output.read_text() == source.text
 
 
+@pytest.mark.parametrize("shape", ["20,30", "n0=20, n1=30", "(20,30"])
+def test_render_bakes_a_shape_in(shape: str) -> None:
+    arguments = ("render", "stencil", "-p", "dim=2", "--shape", shape)
+    if shape.startswith("("):
+        assert "takes a positive integer for n0; got '(20'" in run(*arguments, exit_code=2)
+    else:
+        assert run(*arguments) == tikgen.render("stencil", dim=2, arch="cpu", shape=(20, 30)).text
+
+
 def test_render_takes_the_default_schedule_of_an_arch() -> None:
     assert run("render", "stencil", "--arch", "vulkan") != run("render", "stencil")
 

@@ -80,7 +80,7 @@ def build(
     except TypeError:  # A dict among the parameters is not hashable: the variant's key decides.
         key = None
     with _lock:
-        variant, record = _resolve(name, schedule, shape, arch, params)
+        variant, record = choose(name, schedule, shape, arch, params)
         kernel = kernel_of(_render_once(variant)).with_record(record)
         if bridge.is_initialised():
             check_arch(variant, bridge.current_arch() or DEFAULT_ARCH)
@@ -110,17 +110,17 @@ def resolve(
     **params: Any,
 ) -> Variant:
     """Return the variant of a template with every parameter fixed; takes what ``build`` takes."""
-    return _resolve(name, schedule, shape, arch, params)[0]
+    return choose(name, schedule, shape, arch, params)[0]
 
 
-def _resolve(
+def choose(
     name: str | Template,
     schedule: Mapping[str, Any] | str | None,
     shape: tuple[int, ...] | Mapping[str, int] | None,
     arch: str | None,
     params: Mapping[str, Any],
 ) -> tuple[Variant, records.Record | None]:
-    """Return the variant, and the tuning record that its schedule comes from, if any."""
+    """Return the variant that ``build`` takes, and the tuning record of its schedule, if any."""
     template = catalogue.find_template(name)
     if arch is not None and arch not in bridge.ARCHS:
         takes = ", ".join(bridge.ARCHS)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import taichi as ti
 
 from tikgen import taichi_bridge as bridge
-from tikgen.builder import resolve
+from tikgen.builder import choose
 from tikgen.errors import UnsupportedOnArch
 from tikgen.kernel import Kernel, check_arch
 from tikgen.loader import load
@@ -64,16 +64,17 @@ def build_in_stages(name: str | Template, report: Report, *, arch: str, **params
         name: name of a template, or the template itself.
         report: is called after each stage.
         arch: arch whose default schedule is taken.
-        params: problem and schedule parameters.
+        params: problem and schedule parameters, and ``schedule`` and ``shape`` as ``build`` takes.
 
     Raises:
         TikgenError: as ``build`` does.
     """
-    variant = timed(
+    schedule, shape = params.pop("schedule", None), params.pop("shape", None)
+    variant, record = timed(
         "resolve",
         report,
-        lambda: resolve(name, arch=arch, **params),
-        lambda variant: f"{variant.label}, {len(variant.params)} parameters fixed",
+        lambda: choose(name, schedule, shape, arch, params),
+        lambda chosen: f"{chosen[0].label}, {len(chosen[0].params)} parameters fixed",
     )
     check_arch(variant, arch)
     source = timed(
@@ -85,9 +86,13 @@ def build_in_stages(name: str | Template, report: Report, *, arch: str, **params
     return timed(
         "load",
         report,
-        lambda: Kernel(source, load(source)),
-        lambda kernel: f"{source.filename} takes {kernel.signature}",
+        lambda: Kernel(source, load(source)).with_record(record),
+        lambda kernel: f"{source.filename} takes {kernel.signature}; {_origin(kernel)}",
     )
+
+
+def _origin(kernel: Kernel) -> str:
+    return f"its schedule is {kernel.schedule_origin}"
 
 
 def launch_in_stages(kernel: Kernel, report: Report, seed: int) -> Outcome:

@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tikgen.cli.options import Arch, Json, Name, Params, parse_params, template_name
+from tikgen.cli.options import (
+    Arch,
+    Json,
+    Name,
+    Params,
+    Shape,
+    parse_params,
+    parse_shape,
+    template_name,
+)
 from tikgen.cli.output import console, plain, print_code, print_json, print_stage, say
 from tikgen.stages import Stage
 
@@ -31,6 +40,7 @@ def render_command(
     name: Name,
     param: Params = None,
     arch: ForArch = Arch.cpu,
+    shape: Shape = None,
     output: Output = None,
     json: Json = False,
 ) -> None:
@@ -38,7 +48,9 @@ def render_command(
     from tikgen.builder import render
 
     name = template_name(name)
-    source = render(name, arch=arch.value, **parse_params(name, param))
+    source = render(
+        name, arch=arch.value, shape=parse_shape(name, shape), **parse_params(name, param)
+    )
     if json:
         print_json(
             {
@@ -58,6 +70,7 @@ def build_command(
     name: Name,
     param: Params = None,
     arch: Annotated[Arch, typer.Option(help="Arch to run on.")] = Arch.cpu,
+    shape: Shape = None,
     json: Json = False,
 ) -> None:
     """Render, load, compile and launch a kernel on small inputs; tell what each stage did."""
@@ -71,7 +84,9 @@ def build_command(
             print_stage(stage)
 
     name = template_name(name)
-    kernel = build_in_stages(name, report, arch=arch.value, **parse_params(name, param))
+    sizes = parse_shape(name, shape)
+    params = parse_params(name, param)
+    kernel = build_in_stages(name, report, arch=arch.value, shape=sizes, **params)
     start_taichi(arch.value, name)
     outcome = launch_in_stages(kernel, report, seed=secrets.randbits(32))
     if json:
@@ -127,13 +142,20 @@ def verify_command(
 
 
 def eject_command(
-    name: Name, param: Params = None, arch: ForArch = Arch.cpu, output: Output = None
+    name: Name,
+    param: Params = None,
+    arch: ForArch = Arch.cpu,
+    shape: Shape = None,
+    output: Output = None,
 ) -> None:
     """Write a kernel as a Python file of its own: kernel, NumPy reference and self-check."""
     from tikgen.builder import build
 
     name = template_name(name)
-    _emit(build(name, arch=arch.value, **parse_params(name, param)).eject(), output)
+    kernel = build(
+        name, arch=arch.value, shape=parse_shape(name, shape), **parse_params(name, param)
+    )
+    _emit(kernel.eject(), output)
 
 
 def _emit(text: str, output: Path | None) -> None:

@@ -39,6 +39,13 @@ Params = Annotated[
         "give the option once for each.",
     ),
 ]
+Shape = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,N,...",
+        help="Sizes to bake into the kernel, such as --shape 200,200,200 or --shape rows=9,cols=7.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
@@ -78,6 +85,25 @@ def parse_params(template: str, given: Sequence[str] | None) -> dict[str, Any]:
             raise ParameterError(template, {name: "is given twice"})
         params[name] = _literal(value.strip())
     return params
+
+
+def parse_shape(template: str, text: str | None) -> Any:
+    """Return a shape from a text such as ``200,200,200`` or ``rows=9,cols=7``, or None.
+
+    Raises:
+        ParameterError: if some sizes have names and others have none, or one is given twice.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    named = [part.partition("=") for part in parts]
+    if not any(equals for _, equals, _ in named):
+        return tuple(_literal(part) for part in parts)
+    sizes = {name.strip(): _literal(value.strip()) for name, equals, value in named if equals}
+    if len(sizes) < len(parts):
+        problem = f"takes 200,200,200 or n0=200,n1=200,n2=200; got {text}"
+        raise ParameterError(template, {"shape": problem})
+    return sizes
 
 
 def _literal(text: str) -> Any:
