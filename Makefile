@@ -10,14 +10,16 @@ VENV := .venv
 IN_VENV := $(VENV)/bin/python
 PYTEST := $(IN_VENV) -m pytest
 ARCHS := cpu vulkan
+SAVED := .benchmarks
+WORKS := benchmarks/test_works.py --benchmark-columns=median,iqr,rounds
 EXAMPLES ?= 200
 TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel.py.j2))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify bench lint docs clean
+.PHONY: help demo test verify bench bench-gpu lint docs clean
 
 help: ## Show what each target does
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in under a minute
 	$(VENV)/bin/tikgen demo
@@ -33,9 +35,21 @@ verify: $(VENV)/libraries ## Run the slow tests, then verify every template (EXA
 		$(VENV)/bin/tikgen verify $$name --max-examples $(EXAMPLES) $(ARCHS:%=--arch %) || exit 1; \
 	done
 
-bench: $(VENV)/benchmarks ## Measure against named peers and write docs/performance.md
-	$(PYTEST) benchmarks --benchmark-columns=median,iqr,rounds
+bench: $(VENV)/benchmarks ## Measure on cpu and Vulkan against named peers, write docs/performance.md
+	@mkdir -p $(SAVED)
+	$(PYTEST) benchmarks/test_build.py benchmarks/test_launch.py --benchmark-columns=median,iqr,rounds
+	TIKGEN_TEST_ARCH=cpu $(PYTEST) $(WORKS) --tune-seconds=12 --benchmark-json=$(SAVED)/cpu.json
+	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(WORKS) --tune-seconds=5 --benchmark-json=$(SAVED)/vulkan.json
+	$(IN_VENV) benchmarks/report.py cpu $(SAVED)/cpu.json
+	$(IN_VENV) benchmarks/report.py vulkan-lavapipe $(SAVED)/vulkan.json
 	$(IN_VENV) benchmarks/core.py
+
+bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
+	@mkdir -p $(SAVED)
+	TIKGEN_TEST_ARCH=cuda $(PYTEST) $(WORKS) --tune-seconds=60 --benchmark-json=$(SAVED)/cuda.json
+	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(WORKS) --tune-seconds=60 --benchmark-json=$(SAVED)/gpu-vulkan.json
+	$(IN_VENV) benchmarks/report.py h200-cuda $(SAVED)/cuda.json
+	$(IN_VENV) benchmarks/report.py h200-vulkan $(SAVED)/gpu-vulkan.json
 
 lint: $(VENV)/installed ## Check style and types
 	$(IN_VENV) -m ruff check .

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import os
 import platform
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,12 +35,12 @@ class Row:
         """Return the row of the table."""
         ratio = "" if self.theirs is None else _ratio(self.ours / self.theirs)
         limits = [
-            *([] if self.most is None else [_shown(self.most, self.unit)]),
+            *([] if self.most is None else [shown(self.most, self.unit)]),
             *([] if self.most_ratio is None else [_ratio(self.most_ratio)]),
         ]
         verdict = ("yes" if self.met else "**no**") if limits else ""
-        theirs = "" if self.theirs is None else _shown(self.theirs, self.unit)
-        ours = _shown(self.ours, self.unit)
+        theirs = "" if self.theirs is None else shown(self.theirs, self.unit)
+        ours = shown(self.ours, self.unit)
         return (self.what, ours, self.peer, theirs, ratio, " and ".join(limits), verdict)
 
 
@@ -49,9 +49,18 @@ HEAD = ("what", "tikgen", "peer", "the peer", "ratio", "must reach", "met")
 
 def write_page(page: Path, section: str, rows: list[Row]) -> None:
     """Print the table of ``rows`` and put it between the markers of ``section`` in ``page``."""
-    table = [HEAD, ("---",) * len(HEAD), *(row.cells() for row in rows)]
-    lines = [_circumstances(), "", *("| " + " | ".join(cells) + " |" for cells in table)]
+    lines = [_circumstances(), "", *table(HEAD, [row.cells() for row in rows])]
     print("\n".join(lines))
+    write_section(page, section, lines)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table."""
+    return ["| " + " | ".join(cells) + " |" for cells in (head, ("---",) * len(head), *rows)]
+
+
+def write_section(page: Path, section: str, lines: list[str]) -> None:
+    """Put ``lines`` between the markers of ``section`` in ``page``."""
     begin, end = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
     before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     _, found, after = rest.partition(end)
@@ -67,7 +76,8 @@ def _ratio(value: float) -> str:
     return f"1/{1 / value:.0f}" if value < 0.01 else f"1/{1 / value:.3g}"
 
 
-def _shown(value: float, unit: str) -> str:
+def shown(value: float, unit: str) -> str:
+    """Return a number with its unit, for people."""
     if unit != "s":
         return f"{value:.3g} {unit}"
     for name, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
@@ -77,22 +87,13 @@ def _shown(value: float, unit: str) -> str:
 
 
 def _circumstances() -> str:
-    versions = ", ".join(
-        f"{name} {importlib.metadata.version(name)}"
-        for name in ("tikgen", "taichi", "numpy", "jinja2", "pydantic")
-    )
+    # Late, since core.py measures how long importing Taichi and tikgen takes.
+    from machine import versions
+    from tikgen.device import cpu_name
+
     date = datetime.datetime.now(tz=datetime.timezone.utc).date()
+    libraries = versions(("tikgen", "taichi", "numpy", "jinja2", "pydantic"))
     return (
-        f"{date}, {_processor()}, {os.cpu_count()} cores, {platform.system()}, "
-        f"Python {platform.python_version()}, {versions}. Medians; tikgen and its peer take turns "
-        "in one process."
+        f"{date}, {cpu_name()}, {os.cpu_count()} cores, {platform.system()}, {libraries}. "
+        "Medians; tikgen and its peer take turns in one process."
     )
-
-
-def _processor() -> str:
-    """Return the name of the processor, where the system tells it."""
-    info = Path("/proc/cpuinfo")
-    for line in info.read_text().splitlines() if info.exists() else ():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -2,11 +2,103 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 SECONDS_A_ROUND = 0.01
+# Threads of OpenMP spin for some milliseconds after their work, and slow whoever comes next.
+SECONDS_OF_REST = 0.02
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call takes: median, interquartile range and how many rounds there were."""
+
+    median: float
+    iqr: float
+    rounds: int
+
+
+class Turns:
+    """Times calls in rounds; in each, every call is timed once, after an untimed call of it.
+
+    What a device was given is waited for inside the time taken. A call that is slow takes part
+    in some of the rounds only, evenly spread.
+    """
+
+    def __init__(
+        self,
+        calls: Mapping[str, Callable[[], object]],
+        finishes: Mapping[str, Callable[[], object]],
+        *,
+        rounds: int = 15,
+        seconds_each: float = 3.0,
+    ) -> None:
+        """Find how often to call each.
+
+        Args:
+            calls: what to time.
+            finishes: waits, for each of them, until its device has done all it was given.
+            rounds: how many rounds.
+            seconds_each: about how long each call is timed for at most; three rounds are taken
+                however long they take.
+        """
+        self.rounds = rounds
+        self._calls = calls
+        self._finishes = finishes
+        self.calls_a_round = {
+            name: _calls_a_round(lambda n=name: self._warm(n), 10_000, lambda: None)
+            for name in calls
+        }
+        self._every = {name: self._stride(name, seconds_each) for name in calls}
+        self._round = 0
+        self._times: dict[str, list[float]] = {name: [] for name in calls}
+
+    def begin_round(self, last: str) -> None:
+        """Time every call but ``last``, which is left ready to be timed."""
+        for name in self._calls:
+            if name != last and self._round % self._every[name] == 0:
+                self._rest_and_warm(name)
+                self.time(name)
+        self._round += 1
+        self._rest_and_warm(last)
+
+    def time(self, name: str) -> None:
+        """Time one call once."""
+        self._times[name].append(self._seconds(name) / self.calls_a_round[name])
+
+    def timings(self) -> dict[str, Timing]:
+        """Return what was found."""
+        return {name: _summary(times) for name, times in self._times.items()}
+
+    def _stride(self, name: str, seconds_each: float) -> int:
+        """Return n, where a call takes part in every n-th round."""
+        needed = 2 * self.rounds * self._seconds(name)
+        most = max(1, (self.rounds - 1) // 2)
+        return min(max(1, math.ceil(needed / seconds_each)), most)
+
+    def _rest_and_warm(self, name: str) -> None:
+        time.sleep(SECONDS_OF_REST)
+        self._warm(name)
+
+    def _warm(self, name: str) -> None:
+        self._calls[name]()
+        self._finishes[name]()
+
+    def _seconds(self, name: str) -> float:
+        start = time.perf_counter()
+        for _ in range(self.calls_a_round[name]):
+            self._calls[name]()
+        self._finishes[name]()
+        return time.perf_counter() - start
+
+
+def _summary(times: list[float]) -> Timing:
+    low, median, high = statistics.quantiles(times, n=4, method="inclusive")
+    return Timing(median, high - low, len(times))
 
 
 def compare(

@@ -12,6 +12,7 @@ import tikgen
 from tikgen.template import BUILTIN_FOLDER
 
 TEXT, CODE, LOOPS = "kernel.py.j2", "template.py", "../_shared/loops.j2"
+FLAT, BLOCKS = "../_shared/flat.j2", "../_shared/block_strided.j2"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Mutant:
 
 def appended(line: str) -> tuple[str, str, str]:
     """Return the change that ends the stencil's kernel with another line."""
-    return TEXT, "    #% endcall", f"    #% endcall\n    {line}"
+    end = "    #% endcall\n    #% endif\n"
+    return TEXT, end, f"{end}    {line}\n"
 
 
 def no_remainder(template: str, **params: Any) -> Mutant:
@@ -68,6 +70,7 @@ def no_remainder(template: str, **params: Any) -> Mutant:
 SMALL = {"dim": 1, "dtype": "f32", "storage": "ndarray", "points": None}
 SMALL |= {"order": 2, "spacing": 1.0, "loop": "rows", "unroll": 2}
 WHOLE = SMALL | {"boundary": "zero", "row_buffer": 0}
+FUNCTION = SMALL | {"dim": 2, "loop": "function", "unroll": 1, "row_buffer": 8}
 WEIGHT = "{p.dtype.literal(weight)} *"
 
 STENCILS = (
@@ -105,6 +108,19 @@ STENCILS = (
         "expected", SMALL | {"dim": 2, "boundary": "interior", "row_buffer": 16, "unroll": 1},
     ),
     Mutant(
+        "stencil", "wrong place in a run", CODE, "(offset[-1] - first[-1],)",
+        "(offset[-1] - first[-1] + 1,)", "expected",
+        FUNCTION | {"boundary": "interior", "update": False},
+    ),
+    Mutant(
+        "stencil", "edge taken for interior", TEXT, "and near_edge", "and False", "expected",
+        FUNCTION | {"boundary": "zero"},
+    ),
+    Mutant(
+        "stencil", "stale column", CODE, "= {name(s + 1)}", "= {name(s)}", "expected",
+        SMALL | {"dim": 2, "boundary": "interior", "loop": "sweep", "unroll": 1, "row_buffer": 0},
+    ),
+    Mutant(
         "stencil", "parameter ignored", CODE, "elif p.boundary == \"periodic\"", "elif False",
         "boundary='periodic'", SMALL,
     ),
@@ -115,15 +131,30 @@ STENCILS = (
     no_remainder("stencil", **WHOLE),
 )  # fmt: skip
 
-F32_SCAN = {"op": "sum", "dtype": "f32", "chunks": 7, "unroll": 2}
+F32_SCAN = {"op": "sum", "dtype": "f32", "chunks": 7, "grain": 1, "unroll": 2}
 I32_SUM = {"op": "sum", "dtype": "i32", "accumulator": None, "accuracy": "fast", "unroll": 2}
-SMALL_GEMM = {"dtype": "f32", "epilogue": None, "tile_m": 2, "tile_n": 2, "unroll": 2}
-F32_CSR = {"dtype": "f32", "format": "csr", "unroll": 2}
+PLAIN_GEMM = {
+    "dtype": "f32",
+    "epilogue": None,
+    "block_m": 0,
+    "block_n": 0,
+    "block_k": 0,
+    "strip": 1,
+}
+SMALL_GEMM = PLAIN_GEMM | {"via": "arrays", "tile_m": 2, "tile_n": 2, "unroll": 2}
+PANELS_GEMM = PLAIN_GEMM | {"via": "panels", "tile_m": 2, "tile_n": 16, "unroll": 2}
+F32_CSR = {"dtype": "f32", "format": "csr", "unroll": 2, "lanes": 1}
 MAP = {"expr": "z = a*x + y", "dim": 1, "dtype": "f32", "unroll": 2, "loop": "rows"}
+SMALL_TRANSPOSE = {"perm": (1, 0), "dtype": "i32", "loop": "rows", "tile": 0}
 I32_BINS = {"bins": 5, "dtype": "i32", "weighted": False, "chunks": 2, "unroll": 2}
+I32_BINS |= {"bins_in": "workspace", "buffer": 0}
+F32_BINS = I32_BINS | {"dtype": "f32", "bins_in": "local", "buffer": 16, "unroll": 1}
 
 OTHERS = (
-    no_remainder("scan", **F32_SCAN),
+    Mutant(
+        "scan", "missed remainder", TEXT, "range(stop - (stop - start) % {{ s.unroll }}, stop)",
+        "range(stop, stop)", params=F32_SCAN,
+    ),
     Mutant(
         "scan", "chunks not joined", TEXT, "running = totals[chunk]", "running = {{ identity }}",
         params=F32_SCAN,
@@ -139,11 +170,11 @@ OTHERS = (
     no_remainder("reduce", **I32_SUM, dim=1, axis=None),
     Mutant(
         "reduce", "last chunk missed", TEXT, "for chunk in range(used)",
-        "for chunk in range(used - 1)", params=I32_SUM | {"dim": 1, "axis": None},
+        "for chunk in range(used - 1)", params=I32_SUM | {"dim": 1, "axis": None, "chunks": 7},
     ),
     Mutant(
-        "reduce", "wrong place", TEXT, "    at = {{ where }}\n    #%",
-        "    at = {{ where }} + 1\n    #%", params=I32_SUM | {"op": "argmin", "dim": 1},
+        "reduce", "wrong place", TEXT, "ti.atomic_min(out[0], i)",
+        "ti.atomic_min(out[0], i + 1)", params=I32_SUM | {"op": "argmin", "dim": 1},
     ),
     no_remainder("gemm", **SMALL_GEMM),
     Mutant("gemm", "beta ignored", TEXT, "value += beta", "value += 0 * beta", params=SMALL_GEMM),
@@ -151,20 +182,42 @@ OTHERS = (
         "gemm", "last column missed", TEXT, "if j0 + v < n:", "if j0 + v < n - 1:",
         params=SMALL_GEMM,
     ),
+    Mutant(
+        "gemm", "steps left over missed", TEXT, "for k in range(k_stop - k_stop %",
+        "for k in range(k_stop - 0 * k_stop %", params=PANELS_GEMM,
+    ),
+    Mutant(
+        "gemm", "last panel not full", TEXT, "_stop + k) * {{ s.tile_n }}\n        for",
+        "_stop + k) * {{ s.tile_n - 1 }}\n        for", params=PANELS_GEMM,
+    ),
     no_remainder("spmv", **F32_CSR),
     Mutant("spmv", "beta ignored", TEXT, "value += beta", "value += 0 * beta", params=F32_CSR),
     Mutant(
         "spmv", "last entry missed", TEXT, "indptr[row + 1], ti.i32)",
         "indptr[row + 1], ti.i32) - 1", params=F32_CSR,
     ),
-    no_remainder("transpose", perm=(1, 0), dtype="f32", unroll=2),
+    no_remainder("transpose", **SMALL_TRANSPOSE, unroll=2),
     Mutant(
         "transpose", "axes swapped back", TEXT, "x[{{ permuted(index)", "x[{{ index",
-        params={"perm": (0, 2, 1), "dtype": "i32"},
+        params=SMALL_TRANSPOSE | {"perm": (0, 2, 1)},
+    ),
+    Mutant(
+        "transpose", "rest of a strip missed", TEXT, "_rest in range({{ column }},",
+        "_rest in range({{ column }} + 1,",
+        params=SMALL_TRANSPOSE | {"loop": "strips", "tile": 64, "unroll": 2},
     ),
     no_remainder("map", **MAP),
     Mutant(
-        "map", "first element missed", CODE, '"0", f"', '"1", f"', params=MAP
+        "map", "first element missed", CODE, '(name, "0", extent)', '(name, "1", extent)',
+        params=MAP,
+    ),
+    Mutant(
+        "map", "rest of a chunk missed", FLAT, "in range({{ stop }} - (",
+        "in range({{ stop }} + 0 * (", params=MAP | {"loop": "flat", "row_buffer": 0},
+    ),
+    Mutant(
+        "map", "last block missed", BLOCKS, "_rest < {{ count }}", "_rest < 0",
+        params=MAP | {"loop": "blocks", "unroll": 1, "items": 2},
     ),
     no_remainder("histogram", **I32_BINS),
     Mutant(
@@ -173,6 +226,14 @@ OTHERS = (
     Mutant(
         "histogram", "bins not cleared", TEXT, "partial[chunk, b] = {{ result.literal(0) }}",
         "partial[chunk, b] = partial[chunk, b]", params=I32_BINS,
+    ),
+    Mutant(
+        "histogram", "rest of the buffers missed", TEXT, "for e in range(start + steps",
+        "for e in range(stop + steps", params=F32_BINS,
+    ),
+    Mutant(
+        "histogram", "what lies above counted", TEXT, " and value <= hi\n        place",
+        "\n        place", params=F32_BINS,
     ),
 )  # fmt: skip
 MUTANTS = STENCILS + OTHERS

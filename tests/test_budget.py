@@ -57,5 +57,5 @@ def test_a_kernel_beyond_the_budget_is_refused_before_it_is_compiled(tmp_path) -
 def test_every_default_is_far_below_the_budget(name) -> None:
     params = {"expr": "y = a*x + 1"} if name == "map" else {}
     for arch in ("cpu", "cuda", "vulkan"):
-        text = tikgen.build(name, arch=arch, **params).source.text
+        text = tikgen.render(name, arch=arch, **params).text
         assert 0 < operations(text) < MOST_OPERATIONS / 4, arch

@@ -53,7 +53,7 @@ def test_a_source_is_python_and_traces_its_lines() -> None:
     line = template.index("def {{ name }}(") + 1
     assert source.template_line(number) == f"stencil/kernel.py.j2:{line}"
     assert source.line(number) == "def stencil("
-    assert any(place.startswith("_shared/rows.j2:") for place in source.line_map)
+    assert any(place.startswith("_shared/functions.j2:") for place in source.line_map)
     with pytest.raises(IndexError, match="not 9999"):
         source.template_line(9999)
 

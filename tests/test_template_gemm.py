@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tikgen
+from tikgen import Invalid
 from tikgen.comparison import worst_error
 from tikgen.errors import ParameterError
 
@@ -55,23 +58,70 @@ def test_every_layout_and_dtype(
         check_product(kernel, draw(kernel, sizes, rng), one * 3, one * -2)
 
 
-@pytest.mark.parametrize(
-    ("tile_m", "tile_n", "unroll", "block_dim"),
-    [(1, 1, 1, 0), (1, 1, 8, 64), (4, 1, 4, 0), (1, 8, 2, 32), (2, 2, 1, 256), (8, 4, 1, 0)],
-)
-def test_schedules_change_nothing(
-    tile_m: int,
-    tile_n: int,
-    unroll: int,
-    block_dim: int,
-    ti_arch: str,
-    rng: np.random.Generator,
-) -> None:
-    kernel = tikgen.build(
-        "gemm", tile_m=tile_m, tile_n=tile_n, unroll=unroll, block_dim=block_dim, layout="nt"
-    )
-    for sizes in SIZES:
-        check_product(kernel, draw(kernel, sizes, rng), 0.7, 1.3)
+ARRAYS = [
+    {"via": "arrays", "tile_m": 1, "tile_n": 1, "unroll": 8},
+    {"via": "arrays", "tile_m": 4, "tile_n": 1, "unroll": 4},
+    {"via": "arrays", "tile_m": 1, "tile_n": 8, "unroll": 2, "block_dim": 32},
+    {"via": "arrays", "tile_m": 8, "tile_n": 4, "unroll": 1},
+]
+PANELS = [
+    {"tile_m": 1, "tile_n": 16, "unroll": 1},
+    {"tile_m": 2, "tile_n": 32, "unroll": 8, "block_dim": 32},
+    {"tile_m": 8, "tile_n": 64, "unroll": 4},
+]
+SHARED = [
+    {"tile_m": 4, "tile_n": 4, "block_m": 32, "block_n": 32, "block_k": 8},
+    {"tile_m": 4, "tile_n": 8, "block_m": 64, "block_n": 32, "block_k": 16, "strip": 4},
+    {"tile_m": 8, "tile_n": 4, "block_m": 32, "block_n": 64, "block_k": 8, "strip": 2, "unroll": 2},
+]
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_schedules_change_nothing(layout: str, ti_arch: str, rng: np.random.Generator) -> None:
+    via, schedules = ("panels", PANELS) if ti_arch == "cpu" else ("shared", SHARED)
+    for schedule in [{"via": via} | s for s in schedules] + (ARRAYS if layout == "nt" else []):
+        kernel = tikgen.build("gemm", layout=layout, schedule=schedule)
+        # The last one is wider, taller and deeper than any block.
+        for sizes in [*SIZES, (69, 133, 37)]:
+            check_product(kernel, draw(kernel, sizes, rng), 0.7, 1.3)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
+def test_default_schedule(dtype: str, ti_arch: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.build("gemm", dtype=dtype)
+    assert kernel.params["via"] == ("panels" if ti_arch == "cpu" else "shared")
+    for sizes in [(1, 1, 1), (67, 129, 19)]:
+        check_product(kernel, draw(kernel, sizes, rng), 3, -2)
+
+
+@pytest.mark.parametrize("arch", ["cpu", "cuda", "vulkan"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("size", [None, 16, 512, 4096])
+def test_the_default_is_in_a_space_worth_searching(arch: str, dtype: str, size: int | None) -> None:
+    template = tikgen.render("gemm").variant.template
+    p = template.Problem(dtype=dtype)
+    sizes = size and dict.fromkeys("mnk", size)
+    space = template.schedule_space(p, arch, sizes)
+    valid = []
+    for values in itertools.product(*space.values()):
+        schedule = template.Schedule(**dict(zip(space, values, strict=True)))
+        with contextlib.suppress(Invalid):
+            template.check(p, schedule, arch)
+            valid.append(schedule)
+    assert template.Schedule(**template.default_schedule(p, arch, sizes)) in valid
+    assert 20 <= len(valid) <= 300
+
+
+def test_panels_are_made_only_where_they_pay() -> None:
+    template = tikgen.render("gemm").variant.template
+    p = template.Problem()
+
+    def via(m: int, n: int, k: int) -> str:
+        sizes = {"m": m, "n": n, "k": k}
+        return template.Schedule(**template.default_schedule(p, "cpu", sizes)).via
+
+    assert via(128, 128, 128) == "panels"
+    assert via(64, 64, 64) == via(1, 1024, 1024) == via(1024, 1, 1024) == "arrays"
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -160,6 +210,10 @@ def test_cost_counts_both_operands_and_c_twice() -> None:
     assert (cost.bytes, cost.flops) == ((10 + 15 + 12) * 8, 6 * 13)
 
 
+BLOCK = {"arch": "cuda", "via": "shared", "tile_m": 8, "tile_n": 8}
+BLOCK |= {"block_m": 128, "block_n": 128, "block_k": 8}
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
@@ -169,8 +223,21 @@ def test_cost_counts_both_operands_and_c_twice() -> None:
         ({"epilogue": "1 + 2"}, "'epilogue' must depend on v"),
         ({"epilogue": "v.real"}, "'epilogue' cannot be used: .*v.real"),
         ({"epilogue": "v + 0.5", "dtype": "i32"}, "'epilogue' cannot be used: .*0.5"),
-        ({"tile_m": 3}, "'tile_m' takes 1, 2, 4 or 8"),
+        ({"tile_m": 3}, "'tile_m' takes 1, 2, 4, 8 or 16"),
         ({"tile_m": 8, "tile_n": 8, "unroll": 8}, "'unroll' times the 8 by 8 tile exceeds"),
+        (
+            {"via": "panels", "tile_m": 8, "tile_n": 16, "unroll": 8},
+            "'unroll' times the 8 tile exceeds 32",
+        ),
+        ({"via": "panels", "tile_n": 8}, "'tile_n' must be 16 or 32 or 64 where via='panels'"),
+        ({"via": "panels", "tile_n": 16, "block_m": 64}, "'block_m' must be 0 where via='panels'"),
+        ({"via": "shared", "arch": "cpu"}, "'via' cannot be shared on cpu"),
+        ({"via": "panels", "arch": "cuda"}, "'via' cannot be panels on cuda"),
+        (BLOCK | {"block_dim": 64}, "'block_dim' must be 0"),
+        (BLOCK | {"tile_m": 4, "tile_n": 4, "block_m": 256, "block_n": 128}, "2048 threads; at"),
+        (BLOCK | {"tile_n": 16, "block_n": 64}, "'block_m' must divide the number of threads, 64"),
+        (BLOCK | {"tile_m": 4, "tile_n": 4, "block_n": 32, "block_m": 256}, "'block_n' times"),
+        (BLOCK | {"block_k": 32}, "'block_k' makes tiles of 67584 bytes; at most 49152 fit"),
     ],
 )
 def test_bad_parameters(params: dict[str, Any], message: str) -> None:

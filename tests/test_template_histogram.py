@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import tikgen
 from tikgen.comparison import worst_error
 from tikgen.dtypes import INTS
 from tikgen.errors import ParameterError
+from tikgen.parameters import Invalid
 
 LENGTHS = (1, 7, 64, 1009)
 
@@ -44,7 +47,7 @@ def make_inputs(kernel: tikgen.Kernel, n: int, rng: np.random.Generator) -> dict
 @pytest.mark.parametrize("bins", [1, 10, 257])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_floats(dtype: str, bins: int, ti_arch: str, rng: np.random.Generator) -> None:
-    kernel = tikgen.build("histogram", bins=bins, dtype=dtype, chunks=4, unroll=2)
+    kernel = tikgen.build("histogram", bins=bins, dtype=dtype, chunks=4)
     for n in LENGTHS * 3:
         check_counts(kernel, make_inputs(kernel, n, rng))
 
@@ -94,10 +97,67 @@ def test_schedules_change_nothing(
     chunks: int, unroll: int, block_dim: int, ti_arch: str, rng: np.random.Generator
 ) -> None:
     schedule = {"chunks": chunks, "unroll": unroll, "block_dim": block_dim}
+    schedule |= {"bins_in": "workspace", "buffer": 0, "copies": 1}
     for params in ({"count_dtype": "i64"}, {"weighted": True}):
         kernel = tikgen.build("histogram", bins=10, **params, **schedule)
         for n in LENGTHS:
             check_counts(kernel, make_inputs(kernel, n, rng))
+
+
+@pytest.mark.parametrize("bins_in", ["workspace", "local"])
+@pytest.mark.parametrize("buffer", [16, 64])
+@pytest.mark.parametrize(
+    "params", [{}, {"dtype": "f64", "count_dtype": "i64"}, {"weighted": True}], ids=str
+)
+def test_bins_found_ahead(
+    params: dict[str, Any], buffer: int, bins_in: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("buffers are for cpu")
+    kernel = tikgen.build("histogram", bins=10, bins_in=bins_in, buffer=buffer, chunks=2, **params)
+    for n in LENGTHS * 3:
+        check_counts(kernel, make_inputs(kernel, n, rng))
+
+
+@pytest.mark.parametrize(
+    ("chunks", "unroll", "copies", "block_dim"), [(1, 1, 1, 32), (2, 4, 4, 128), (64, 8, 2, 64)]
+)
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"count_dtype": "i64"}, {"dtype": "i32"}, {"weighted": True, "weight_dtype": "i32"}],
+    ids=str,
+)
+def test_bins_that_a_block_shares(
+    params: dict[str, Any],
+    chunks: int,
+    unroll: int,
+    copies: int,
+    block_dim: int,
+    ti_arch: str,
+    rng: np.random.Generator,
+) -> None:
+    if ti_arch == "cpu":
+        pytest.skip("threads on cpu share no memory")
+    schedule = {"chunks": chunks, "unroll": unroll, "copies": copies, "block_dim": block_dim}
+    kernel = tikgen.build("histogram", bins=100, bins_in="shared", **schedule, **params)
+    for n in LENGTHS:
+        check_counts(kernel, make_inputs(kernel, n, rng))
+
+
+@pytest.mark.parametrize("arch", ["cpu", "cuda", "vulkan"])
+@pytest.mark.parametrize("params", [{}, {"dtype": "i32"}, {"weighted": True}], ids=str)
+def test_schedules_to_try_hold_the_default(arch: str, params: dict[str, Any]) -> None:
+    variant = tikgen.render("histogram", bins=100, arch=arch, **params).variant
+    template, default = variant.template, dict(variant.schedule)
+    space = template.schedule_space(variant.problem, arch, None)
+    assert all(default[name] in values for name, values in space.items())
+    valid = 0
+    for values in itertools.product(*space.values()):
+        with contextlib.suppress(Invalid):
+            chosen = {**default, **dict(zip(space, values, strict=True))}
+            template.check(variant.problem, template.Schedule(**chosen), arch)
+            valid += 1
+    assert 20 <= valid <= 300
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -193,8 +253,12 @@ def test_only_what_lies_next_to_an_edge_may_fall_to_either_side() -> None:
 def test_defaults_keep_the_workspace_small() -> None:
     for bins in (1, 64, 1000, 4096):
         for arch in ("cpu", "cuda", "vulkan"):
-            schedule = tikgen.render("histogram", bins=bins, arch=arch).variant.schedule
-            assert schedule.chunks * bins <= 2**20
+            for weighted in (False, True):
+                variant = tikgen.render(
+                    "histogram", bins=bins, arch=arch, weighted=weighted
+                ).variant
+                for array in variant.workspace:
+                    assert np.prod(array.shape) <= 2**20
 
 
 def test_cost_counts_one_pass() -> None:
@@ -211,11 +275,29 @@ def test_cost_counts_one_pass() -> None:
         ({"count_dtype": "f32"}, "'count_dtype' takes i32 or i64; got f32"),
         ({"weight_dtype": "u8"}, "'weight_dtype' takes f32, f64, i32 or i64; got u8"),
         ({"bins": 4096, "chunks": 2048}, "'chunks' times 4096 bins exceeds"),
+        ({"bins": 1025, "bins_in": "local"}, "'bins_in' must be 'workspace' beyond 1024 bins"),
+        ({"bins_in": "shared"}, "'bins_in' must be 'workspace' or 'local' on cpu"),
+        ({"bins_in": "local", "arch": "cuda"}, "'bins_in' must be 'workspace' or 'shared' on cuda"),
+        ({"copies": 2}, "'copies' must be 1 where bins_in is not 'shared'"),
+        ({"dtype": "i32", "buffer": 16}, "'buffer' must be 0 for i32"),
+        ({"buffer": 16, "unroll": 2}, "'unroll' must be 1 where there is a buffer"),
+        (
+            {"bins": 4096, "bins_in": "shared", "copies": 4, "block_dim": 64, "arch": "cuda"},
+            "'copies' times 4096 bins exceeds 8192",
+        ),
+        (
+            {"bins_in": "shared", "block_dim": 0, "arch": "vulkan"},
+            "'block_dim' must be given where bins_in='shared'",
+        ),
+        (
+            {"weighted": True, "bins_in": "shared", "arch": "cuda"},
+            "'bins_in' must be 'workspace' for weights of f32",
+        ),
     ],
 )
 def test_bad_parameters(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        tikgen.build("histogram", **params)
+        tikgen.render("histogram", **{"arch": "cpu", **params})
 
 
 def test_shapes_must_agree(ti_arch: str) -> None:

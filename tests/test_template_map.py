@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -113,10 +115,17 @@ def test_integers_wrap_and_survive_zero_divisors(
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 4])
 def test_dimensions_and_schedules(ti_arch: str, rng: np.random.Generator, dim: int) -> None:
+    flat = (
+        {"loop": "flat", "unroll": 1, "row_buffer": 32, "chunk": 256},
+        {"loop": "flat", "unroll": 4, "serial": True},
+    )
     for schedule in (
         {"loop": "rows", "unroll": 4, "block_dim": 0},
         {"loop": "rows", "unroll": 2, "block_dim": 32},
         {"loop": "points", "unroll": 1, "block_dim": 64},
+        {"loop": "blocks", "unroll": 1, "block_dim": 32, "items": 4},
+        {"loop": "blocks", "unroll": 1, "block_dim": 64, "items": 2, "blocks": 1056},
+        *(flat if ti_arch == "cpu" else ()),
     ):
         check(elementwise("z = a*x + y; w = x*z", dim=dim, schedule=schedule), rng)
 
@@ -204,12 +213,45 @@ def test_a_wrong_use_is_explained(ti_arch: str) -> None:
         ({"expr": " + ".join(f"x{n}" for n in range(70))}, "at most 64"),
         ({"expr": "x", "dim": 5}, "from 1 to 4"),
         ({}, "is missing; it takes an expression"),
+        ({"expr": "x", "loop": "points", "unroll": 2}, "must be 1 where loop='points'"),
+        ({"expr": "x", "loop": "flat", "row_buffer": 32, "unroll": 2}, "must be 1 with row_buffer"),
+        ({"expr": "x", "loop": "rows", "items": 2}, "must be 1 unless loop='blocks'"),
+        ({"expr": "x", "loop": "blocks", "unroll": 1, "block_dim": 0}, "must not be 0"),
+        ({"expr": "x", "loop": "flat", "arch": "cuda"}, "on cpu only; use 'blocks'"),
+        ({"expr": " + ".join(["x"] * 99), "unroll": 16}, "would take long to compile"),
     ],
 )
 def test_bad_parameters(params: dict[str, Any], problem: str) -> None:
     with pytest.raises(ParameterError) as caught:
         tikgen.build("map", **params)
     assert problem in str(caught.value)
+
+
+def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
+    template = tikgen.build("map", expr="x").template
+    for arch, expr in itertools.product(("cpu", "cuda", "vulkan"), ("a*x + y", "exp(x)")):
+        problem = template.Problem(expr=expr)
+        space = template.schedule_space(problem, arch, None)
+        for sizes in (None, {"n0": 100}, {"n0": 10**6}, {"n0": 10**8}):
+            found = template.default_schedule(problem, arch, sizes)
+            template.check(problem, template.Schedule(**found), arch)
+            assert all(found[name] in space[name] for name in found.keys() & space.keys())
+        assert 20 <= len(valid_schedules(template, problem, arch)) <= 500
+    problem = template.Problem(expr="a*x + y")
+    assert template.default_schedule(problem, "cpu", {"n0": 1000})["serial"]
+    assert not template.default_schedule(problem, "cpu", {"n0": 10**7}).get("serial")
+
+
+def valid_schedules(template: tikgen.Template, problem: Any, arch: str) -> list[Any]:
+    """Return every schedule of the space that ``check`` lets pass."""
+    space = template.schedule_space(problem, arch, None)
+    found = []
+    for values in itertools.product(*space.values()):
+        schedule = template.Schedule(**dict(zip(space, values, strict=True)))
+        with contextlib.suppress(tikgen.Invalid):
+            template.check(problem, schedule, arch)
+            found.append(schedule)
+    return found
 
 
 def test_unsupported_on_vulkan_names_what_to_use() -> None:

@@ -249,9 +249,51 @@ def test_schedules(unroll: int, chunks: int, block_dim: int, rng: Any) -> None:
             check(kernel, rng, (n,))
 
 
+@pytest.mark.parametrize("op", ["sum", "max", "argmin", "all"])
+@pytest.mark.parametrize("dim, axis", [(2, 0), (3, 0), (3, 1)])
+def test_columns_side_by_side(op: str, dim: int, axis: int, ti_arch: str, rng: Any) -> None:
+    schedule = {"spread": 8} if ti_arch == "cpu" else {"team": 64}
+    kernel = tikgen.build("reduce", op=op, dim=dim, axis=axis, columns=16, unroll=2, **schedule)
+    for width in (1, 15, 16, 17, 40):
+        check(kernel, rng, (9, 3, width)[-dim:])
+
+
+@pytest.mark.parametrize("accuracy", ["fast", "pairwise", "kahan"])
+def test_teams(accuracy: str, ti_arch: str, rng: Any) -> None:
+    if ti_arch == "cpu":
+        with pytest.raises(ParameterError, match="must be 1 on cpu"):
+            tikgen.build("reduce", team=64)
+        return
+    for problem in ({"dim": 1}, {"dim": 2, "linear": True}, {"dim": 2, "axis": 1}):
+        kernel = tikgen.build("reduce", accuracy=accuracy, team=64, chunks=7, grain=1, **problem)
+        for n in (1, 63, 65, 1009):
+            check(kernel, rng, (n,) if problem["dim"] == 1 else (3, n))
+
+
+@pytest.mark.parametrize("op", ["sum", "argmax", "any"])
+@pytest.mark.parametrize("linear", [False, True])
+def test_linear_walk(op: str, linear: bool, rng: Any) -> None:
+    for shape in ((5, 7), (3, 1, 71)):
+        kernel = tikgen.build(
+            "reduce", op=op, dim=len(shape), linear=linear, team=1, chunks=7, grain=1
+        )
+        check(kernel, rng, shape)
+
+
+@pytest.mark.parametrize("op, order", [("min", -1), ("max", 1)])
+def test_both_zeros_are_alike(op: str, order: int) -> None:
+    kernel = tikgen.build("reduce", op=op)
+    assert check(kernel, x=np.array([-0.0, -0.0], np.float32))[0] == 0
+    tiny = np.float32(1e-45 * order)
+    assert check(kernel, x=np.array([0.0, tiny, -0.0], np.float32))[0] == tiny
+
+
 @pytest.mark.parametrize(
     "params, problem",
     [
+        ({"linear": True}, "must be False but for whole arrays of several axes"),
+        ({"columns": 16}, "must be 0 but along an axis that is not the last"),
+        ({"spread": 8}, "must be 1 but for lines along an axis"),
         ({"axis": 1}, "takes an axis below dim=1; got 1"),
         ({"op": "max", "accuracy": "kahan"}, "must be 'fast' but for sum, mean, norm2 and dot"),
         ({"op": "prod", "accuracy": "pairwise"}, "must be 'fast' but for sum"),

@@ -9,7 +9,7 @@ import pytest
 
 import tikgen
 from tikgen import DType, Kernel
-from tikgen.errors import ArgumentError
+from tikgen.errors import ArgumentError, ParameterError
 
 OPS = ("sum", "prod", "min", "max")
 LENGTHS = (1, 2, 7, 63, 65, 401, 4099)
@@ -135,6 +135,36 @@ def test_schedules(unroll: int, chunks: int, block_dim: int, rng: Any) -> None:
         kernel = tikgen.build("scan", mode=mode, unroll=unroll, chunks=chunks, block_dim=block_dim)
         for n in (1, 15, 17, 4099):
             check(kernel, random_input(kernel, n, rng))
+
+
+@pytest.mark.parametrize(
+    "op, mode", [("sum", "inclusive"), ("sum", "exclusive"), ("min", "exclusive")]
+)
+def test_teams(op: str, mode: str, ti_arch: str, rng: Any) -> None:
+    if ti_arch == "cpu":
+        with pytest.raises(ParameterError, match="must be 1 on cpu"):
+            tikgen.build("scan", team=64, items=4)
+        return
+    for team, items, chunks in ((64, 4, 3), (128, 16, 200)):
+        kernel = tikgen.build("scan", op=op, mode=mode, team=team, items=items, chunks=chunks)
+        for n in (1, 255, 256, 257, 4099):
+            x = random_input(kernel, n, rng)
+            check(kernel, x)
+            y = x.copy()
+            kernel(y, y)
+            compare(kernel, x, y)
+
+
+@pytest.mark.parametrize(
+    "params, problem",
+    [
+        ({"items": 4, "team": 1}, "must be 0 with team=1"),
+        ({"items": 32, "team": 512}, "on cpu|takes 71688 of 32768 bytes of shared memory"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(params: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ParameterError, match=problem):
+        tikgen.build("scan", **params)
 
 
 def test_cost_counts_what_is_read_and_written() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import tikgen
 from tikgen.comparison import worst_error
 from tikgen.errors import ParameterError
+from tikgen.parameters import Invalid
 
 # (rows, cols, nnz or width): ones, primes, and multiples of no unroll.
 SIZES = {
@@ -71,9 +74,38 @@ def test_every_format_and_dtype(
 def test_schedules_change_nothing(
     form: str, unroll: int, block_dim: int, ti_arch: str, rng: np.random.Generator
 ) -> None:
-    kernel = tikgen.build("spmv", format=form, unroll=unroll, block_dim=block_dim)
+    kernel = tikgen.build("spmv", format=form, lanes=1, unroll=unroll, block_dim=block_dim)
     for sizes in SIZES[form]:
         check_product(kernel, make_inputs(kernel, sizes, rng))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i64"])
+@pytest.mark.parametrize("form", ["csr", "ell"])
+@pytest.mark.parametrize(("lanes", "block_dim"), [(2, 32), (8, 128), (32, 64)])
+def test_threads_that_share_a_row(
+    form: str, dtype: str, lanes: int, block_dim: int, ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch == "cpu":
+        pytest.skip("threads on cpu share no rows")
+    kernel = tikgen.build("spmv", format=form, dtype=dtype, lanes=lanes, block_dim=block_dim)
+    for sizes in SIZES[form]:
+        check_product(kernel, make_inputs(kernel, sizes, rng))
+
+
+@pytest.mark.parametrize("arch", ["cpu", "cuda", "vulkan"])
+@pytest.mark.parametrize("form", ["csr", "ell"])
+def test_schedules_to_try_hold_the_default(arch: str, form: str) -> None:
+    variant = tikgen.render("spmv", format=form, arch=arch).variant
+    template, default = variant.template, dict(variant.schedule)
+    space = template.schedule_space(variant.problem, arch, None)
+    assert all(default[name] in values for name, values in space.items())
+    valid = 0
+    for values in itertools.product(*space.values()):
+        with contextlib.suppress(Invalid):
+            chosen = {**default, **dict(zip(space, values, strict=True))}
+            template.check(variant.problem, template.Schedule(**chosen), arch)
+            valid += 1
+    assert 20 <= valid <= 300
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -188,12 +220,30 @@ def test_cost_counts_the_matrix_once() -> None:
         ({"format": "coo"}, "'format' takes csr or ell"),
         ({"dtype": "u8"}, "'dtype' takes f32, f64, i32 or i64; got u8"),
         ({"index_dtype": "f32"}, "'index_dtype' takes i32 or i64; got f32"),
-        ({"unroll": 3}, "'unroll' takes 1, 2, 4, 8 or 16"),
+        ({"unroll": 5}, "'unroll' takes 1, 2, 3, 4, 6, 8, 9 or 16"),
+        ({"lanes": 2, "arch": "cpu"}, "'lanes' must be 1 on cpu"),
+        (
+            {"lanes": 2, "block_dim": 0, "arch": "cuda"},
+            "'block_dim' must be given where lanes exceeds 1",
+        ),
+        (
+            {"lanes": 2, "block_dim": 64, "unroll": 2, "arch": "cuda"},
+            "'unroll' must be 1 where lanes exceeds 1",
+        ),
+        ({"combine": "shuffle", "lanes": 1, "arch": "cuda"}, "'combine' must be 'shared' where"),
+        (
+            {"lanes": 4, "block_dim": 64, "combine": "shuffle", "arch": "vulkan"},
+            "'combine' must be 'shared' for f32 on vulkan",
+        ),
+        (
+            {"lanes": 4, "block_dim": 64, "combine": "shuffle", "arch": "cuda", "dtype": "f64"},
+            "'combine' must be 'shared' for f64 on cuda",
+        ),
     ],
 )
 def test_bad_parameters(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        tikgen.build("spmv", **params)
+        tikgen.render("spmv", **{"arch": "cpu", **params})
 
 
 def test_row_bounds_must_have_one_entry_more_than_y(ti_arch: str) -> None:

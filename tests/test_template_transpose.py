@@ -60,13 +60,14 @@ def test_every_dtype_keeps_every_bit(name: str, ti_arch: str, rng: np.random.Gen
 @pytest.mark.parametrize(
     "schedule",
     [
-        {"loop": "points", "tile": 0, "unroll": 1},
-        {"loop": "points", "tile": 0, "unroll": 1, "block_dim": 64},
-        {"loop": "rows", "tile": 0, "unroll": 1},
-        {"loop": "rows", "tile": 0, "unroll": 8, "block_dim": 32},
-        {"loop": "rows", "tile": 8, "unroll": 1},
-        {"loop": "rows", "tile": 8, "unroll": 8},
-        {"loop": "rows", "tile": 32, "unroll": 4, "block_dim": 128},
+        {"loop": "points", "unroll": 1},
+        {"loop": "points", "unroll": 1, "block_dim": 64},
+        {"loop": "rows", "unroll": 1},
+        {"loop": "rows", "unroll": 8, "block_dim": 32},
+        {"loop": "strips", "tile": 16, "unroll": 1},
+        {"loop": "strips", "tile": 64, "unroll": 8},
+        {"loop": "tiles", "tile": 16, "block_dim": 64},
+        {"loop": "tiles", "tile": 32, "block_dim": 512},
     ],
     ids=str,
 )
@@ -77,9 +78,28 @@ def test_schedules_change_nothing(
     ti_arch: str,
     rng: np.random.Generator,
 ) -> None:
-    kernel = tikgen.build("transpose", perm=perm, dtype="f32", **schedule)
+    if schedule["loop"] == "tiles" and ti_arch == "cpu":
+        pytest.skip("threads share no memory there")
+    kernel = tikgen.build("transpose", perm=perm, dtype="f32", schedule={"tile": 0} | schedule)
     for shape in SHAPES[len(perm)]:
         check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
+
+
+def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
+    template = tikgen.build("transpose").template
+    for arch, perm in itertools.product(("cpu", "cuda", "vulkan"), PERMUTATIONS):
+        problem = template.Problem(perm=perm)
+        space = template.schedule_space(problem, arch, None)
+        for edge in (None, 1, 10, 100):
+            sizes = None if edge is None else dict.fromkeys(template.size_symbols(problem), edge)
+            found = template.default_schedule(problem, arch, sizes)
+            template.check(problem, template.Schedule(**found), arch)
+            assert all(found[name] in space[name] for name in found.keys() & space.keys())
+    length = {
+        n: template.default_schedule(template.Problem(), "cpu", {"n0": n, "n1": n})["tile"]
+        for n in (100, 4096)
+    }
+    assert length == {100: 64, 4096: 512}
 
 
 def test_defaults_of_every_arch_render() -> None:
@@ -109,9 +129,16 @@ def test_cost_counts_one_read_and_one_write() -> None:
         ({"perm": (0, 1, 2, 3, 4)}, "up to 4 of them"),
         ({"perm": "10"}, "takes a tuple of an integer"),
         ({"perm": (1, 0.5)}, "takes a tuple of an integer"),
-        ({"perm": (0, 1), "tile": 8}, "'tile' must be 0 where perm=.0, 1. keeps the last axis"),
-        ({"loop": "points", "tile": 0, "unroll": 4}, "'unroll' must be 1 where loop='points'"),
-        ({"tile": 8, "unroll": 16}, "'unroll' exceeds the tile's side of 8"),
+        ({"perm": (0, 1), "loop": "strips", "tile": 64}, "perm=.0, 1. keeps the last axis last"),
+        ({"loop": "points", "unroll": 4}, "'unroll' must be 1 where loop='points'"),
+        ({"loop": "rows", "tile": 64}, "'tile' must be 0 where loop='rows'"),
+        ({"loop": "strips", "tile": 0}, "'tile' must not be 0 where loop='strips'"),
+        ({"loop": "tiles", "arch": "cpu", "tile": 32}, "on GPUs only; use 'strips'"),
+        ({"loop": "tiles", "arch": "cuda", "tile": 64, "block_dim": 32}, "from 64 to 4096"),
+        (
+            {"loop": "tiles", "arch": "cuda", "tile": 64, "block_dim": 64, "dtype": "f64"},
+            "more than 32768 bytes",
+        ),
     ],
 )
 def test_bad_parameters(params: dict[str, Any], message: str) -> None:

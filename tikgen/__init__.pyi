@@ -13,6 +13,10 @@ from .parameters import Identifier, Invalid, ProblemModel, ScheduleModel, parame
 from .rendering import Source, Variant
 from .shorthands import elementwise
 from .template import Cost, Template
+from .tuning.result import TuneResult
+from .tuning.run import tune
+from .tuning.sweep_result import SweepResult
+from .tuning.sweeping import sweep
 from .verification import Report, verify
 from .version import __version__
 
@@ -31,8 +35,10 @@ __all__ = [
     "Scalar",
     "ScheduleModel",
     "Source",
+    "SweepResult",
     "Template",
     "TikgenError",
+    "TuneResult",
     "Variant",
     "__version__",
     "add_template_path",
@@ -46,5 +52,7 @@ __all__ = [
     "load_template",
     "parameter",
     "render",
+    "sweep",
+    "tune",
     "verify",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -158,12 +157,17 @@ def choose(
         if schedule == "tuned":
             raise ParameterError(template.name, {"schedule": _untuned(template, arch)})
     defaults = {} if plainest else template.default_schedule(problem, arch, sizes)
+    try:
+        return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
+    except ParameterError as error:
+        if not (defaults and wanted):
+            raise
+        conflict = error
     # What was asked for wins over the arch's defaults, where the two do not go together.
-    if defaults and wanted:
-        with contextlib.suppress(ParameterError):
-            return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
-        defaults = {}
-    return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
+    try:
+        return _variant(template, problem, wanted, arch, baked), None
+    except ParameterError as error:
+        raise error if error.parameter in wanted else conflict from None
 
 
 def _untuned(template: Template, arch: str) -> str:

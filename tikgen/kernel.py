@@ -317,6 +317,7 @@ class Kernel:
             if bridge.epoch() is not self._epoch:
                 self._scratch.clear()
                 self._ready = set()
+                bridge.forget_functions(self._module)
                 self._epoch = bridge.epoch()
 
     def _materialise(self) -> None:

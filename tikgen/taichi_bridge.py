@@ -7,6 +7,7 @@ that its identity tells whether what was made earlier is still alive: it is tikg
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import threading
@@ -134,6 +135,17 @@ def kernel_arguments(kernel: Any) -> list[tuple[str, str, str | None, int]]:
         else:
             found.append((argument.name, "other", str(annotation), 0))
     return found
+
+
+def forget_functions(module: types.ModuleType) -> None:
+    """Have Taichi compile anew the real functions of ``module``.
+
+    It keeps those of an earlier ``ti.init``, and calling one of them would crash.
+    """
+    for value in vars(module).values():
+        if getattr(value, "_is_real_function", False):
+            function = inspect.getclosurevars(value).nonlocals["fun"]
+            function.compiled, function.taichi_functions = None, {}
 
 
 def unload(module: types.ModuleType) -> None:

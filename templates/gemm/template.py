@@ -1,5 +1,6 @@
 """General matrix multiply."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -19,6 +20,26 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
+
+# What schedule parameters may be, which depends on how A and B reach a thread. The first value of
+# each compiles fastest.
+UNUSED = {"block_m": (0,), "block_n": (0,), "block_k": (0,), "strip": (1,)}
+FITTING: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "arrays": {"tile_m": (1, 2, 4, 8), "tile_n": (1, 2, 4, 8), **UNUSED},
+    "panels": {"tile_m": (1, 2, 4, 8), "tile_n": (16, 32, 64), **UNUSED},
+    "shared": {
+        "tile_m": (4, 8, 16),
+        "tile_n": (4, 8, 16),
+        "block_m": (32, 64, 128, 256),
+        "block_n": (32, 64, 128, 256),
+        "block_k": (8, 16, 32),
+        "strip": (1, 2, 4),
+        "block_dim": (0,),
+    },
+}
+# Products that may stand in the unrolled code; 256 take some 5 s to compile on vulkan.
+MOST_PRODUCTS = {"arrays": 128, "panels": 32, "shared": 256}
+SHARED_BYTES = 48 * 1024
 
 
 class Gemm(Template):
@@ -49,9 +70,28 @@ class Gemm(Template):
                 raise Invalid("epilogue", f"must depend on v; got '{self.epilogue}'")
 
     class Schedule(ScheduleModel):
-        tile_m: Literal[1, 2, 4, 8] = parameter("rows of C that a thread keeps in registers", 4)
-        tile_n: Literal[1, 2, 4, 8] = parameter("columns of C that a thread keeps in registers", 4)
+        via: Literal["arrays", "panels", "shared"] = parameter(
+            "how A and B reach a thread: as they are, B through a copy in panels (cpu), or both "
+            "through shared memory (GPU)",
+            "arrays",
+        )
+        tile_m: Literal[1, 2, 4, 8, 16] = parameter("rows of C that a thread computes", 4)
+        tile_n: Literal[1, 2, 4, 8, 16, 32, 64] = parameter(
+            "columns of C that a thread computes", 4
+        )
         unroll: Literal[1, 2, 4, 8] = parameter("steps along k at a time", 1)
+        block_m: Literal[0, 16, 32, 64, 128, 256] = parameter(
+            "rows of C that the threads of a block compute, with via='shared'", 0
+        )
+        block_n: Literal[0, 16, 32, 64, 128, 256] = parameter(
+            "columns of C that the threads of a block compute, with via='shared'", 0
+        )
+        block_k: Literal[0, 8, 16, 32] = parameter(
+            "steps along k in shared memory at a time, with via='shared'", 0
+        )
+        strip: Literal[1, 2, 4] = parameter(
+            "neighbours among the rows and columns of a thread, with via='shared'", 1
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0
         )
@@ -59,15 +99,76 @@ class Gemm(Template):
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
-        return {} if arch == "cpu" else {"block_dim": 128}
+        if arch == "cpu":
+            # Two cores of an EPYC 9005, f32. Panels pay from about 96^3 on, and where B is used
+            # more than once: 64^3 takes 1.35 times as long as from arrays, 128^3 0.65 times, but
+            # 1024^2 times one row 3 times and times one column 13 times.
+            if sizes and (min(sizes["m"], sizes["n"]) < 8 or math.prod(sizes.values()) < 96**3):
+                return {name: 4 if sizes[name[-1]] >= 4 else 1 for name in ("tile_m", "tile_n")}
+            # 1024^3 in 26 to 31 ms (np.matmul 10 to 11.5, a plain triple loop 2080): 4 or 8 rows of
+            # 64 with unroll 4 or 8 are within 10%, 2 rows take up to 1.5 times, 128 columns twice.
+            return {"via": "panels", "tile_n": 2048 // p.dtype.bits, "unroll": 4}
+        block = {"via": "shared", "block_k": 8, "strip": 4}
+        if small(sizes):
+            return block | {"block_m": 64, "block_n": 64}
+        # As 17.6 (cuda) and 20.2 TFLOP/s (Vulkan) of an H200 were reached with one buffer, 2048^3.
+        return block | {"block_m": 128, "block_n": 128, "tile_m": 8, "tile_n": 8}
+
+    def schedule_space(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, tuple[Any, ...]]:
+        if arch == "cpu":
+            return {
+                "via": ("arrays", "panels"),
+                "tile_m": (1, 2, 4, 8),
+                "tile_n": (1, 4, 8, 16, 32, 64),
+                "unroll": (1, 2, 4, 8),
+                "block_dim": (0, 32),
+            }
+        return {
+            "via": ("shared",),
+            "tile_m": (4, 8) if small(sizes) else (8, 16),
+            "tile_n": (4, 8) if small(sizes) else (4, 8, 16),
+            "unroll": (1, 2) if small(sizes) else (1, 2, 4),
+            "block_m": (32, 64, 128) if small(sizes) else (64, 128, 256),
+            "block_n": (32, 64, 128) if small(sizes) else (64, 128),
+            "block_k": (8, 16),
+            "strip": (1, 4),
+        }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.tile_m * s.tile_n * s.unroll > 128:
+        if s.via == foreign_way(arch):
+            raise Invalid(
+                "via", f"cannot be {s.via} on {arch}; leave it out for the best way there"
+            )
+        for name, fitting in FITTING[s.via].items():
+            if getattr(s, name) not in fitting:
+                takes = " or ".join(map(str, fitting))
+                raise Invalid(name, f"must be {takes} where via='{s.via}'")
+        products = s.tile_m * s.unroll * (1 if s.via == "panels" else s.tile_n)
+        if products > MOST_PRODUCTS[s.via]:
+            tile = s.tile_m if s.via == "panels" else f"{s.tile_m} by {s.tile_n}"
             raise Invalid(
                 "unroll",
-                f"times the {s.tile_m} by {s.tile_n} tile exceeds 128 products, "
+                f"times the {tile} tile exceeds {MOST_PRODUCTS[s.via]} products, "
                 "which would take long to compile",
             )
+        if s.via == "shared":
+            check_block(s, p.dtype.bits // 8)
+
+    def adjust(self, drawn: dict[str, Any], arch: str) -> Mapping[str, Any]:
+        if drawn["via"] == foreign_way(arch):
+            drawn["via"] = "panels" if arch == "cpu" else "shared"
+        for name, fitting in FITTING[drawn["via"]].items():
+            if drawn[name] not in fitting:
+                drawn[name] = fitting[0]
+        return drawn
+
+    def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        if s.via != "panels":
+            return ()
+        # One panel of k rows of tile_n elements after the other, the last one full as well.
+        return (Array("panels", p.dtype, (f"n + {s.tile_n - 1}", "k"), role="work"),)
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan" or p.epilogue is None:
@@ -84,7 +185,11 @@ class Gemm(Template):
         )
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
+        threads_m, threads_n = s.block_m // s.tile_m, s.block_n // s.tile_n
         return {
+            "threads_m": threads_m,
+            "threads_n": threads_n,
+            "threads": threads_m * threads_n,
             "a_transposed": p.layout[0] == "t",
             "b_transposed": p.layout[1] == "t",
             "helpers": p.epilogue.helpers(p.dtype) if p.epilogue else "",
@@ -135,6 +240,35 @@ class Gemm(Template):
 
         texts = ("max(v, 0)", "v*v - v", "where(v < 1, -v, v // 2)", "tanh(v)", "v / (1 + exp(-v))")
         return {"epilogue": st.none() | st.sampled_from(texts)}
+
+
+def foreign_way(arch: str) -> str:
+    """Return how A and B cannot reach a thread on ``arch``."""
+    # A cpu has no memory that threads share, a GPU no registers that are indexed at run time.
+    return "shared" if arch == "cpu" else "panels"
+
+
+def small(sizes: Mapping[str, int] | None) -> bool:
+    """Tell whether C has fewer blocks of 128 by 128 than a large GPU has processors."""
+    return sizes is not None and sizes["m"] * sizes["n"] < 1536**2
+
+
+def check_block(s: Any, size: int) -> None:
+    """Raise Invalid where the threads of a block cannot share its tiles evenly, or at all."""
+    threads = s.block_m * s.block_n // (s.tile_m * s.tile_n)
+    if threads > 1024:
+        raise Invalid("block_m", f"and what goes with it makes {threads} threads; at most 1024 fit")
+    for name in ("block_m", "block_n"):
+        extent = getattr(s, name)
+        if threads % extent:
+            raise Invalid(name, f"must divide the number of threads, {threads}; got {extent}")
+        if extent * s.block_k % threads:
+            raise Invalid(
+                name, f"times block_k must be a multiple of the number of threads, {threads}"
+            )
+    memory = 2 * s.block_k * (s.block_m + s.block_n + 8) * size
+    if memory > SHARED_BYTES:
+        raise Invalid("block_k", f"makes tiles of {memory} bytes; at most {SHARED_BYTES} fit")
 
 
 def linear_part(

@@ -1,8 +1,9 @@
 """Elementwise arithmetic on arrays and scalars."""
 
 import itertools
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,18 @@ USUAL_SCALARS = ("a", "b", "c", "alpha", "beta", "gamma", "scale")
 KERNEL_NAME = "map"
 MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
+# What LLVM calls a function for, an element at a time.
+TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
+CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+CHUNKS_A_TASK = 512
+# Schedule parameters that belong to one loop, and what they must be with the others.
+OF_ONE_LOOP = {
+    "row_buffer": ("flat", 0),
+    "chunk": ("flat", 2048),
+    "serial": ("flat", False),
+    "items": ("blocks", 1),
+    "blocks": ("blocks", 0),
+}
 
 
 class Map(Template):
@@ -75,10 +88,25 @@ class Map(Template):
                     )
 
     class Schedule(ScheduleModel):
-        loop: Literal["rows", "points"] = parameter(
-            "parallel over rows, each walked in order, or over every point", "rows"
+        loop: Literal["rows", "points", "flat", "blocks"] = parameter(
+            "rows: parallel over rows, each walked in order; points: over every point; flat: over "
+            "chunks of all elements in order; blocks: over blocks of threads that read neighbours",
+            "rows",
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step along a row", 4)
+        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step, of rows and chunks", 4)
+        row_buffer: Literal[0, 32, 64] = parameter(
+            "elements computed into a local buffer before they are stored, for loop='flat'; "
+            "0 for none",
+            0,
+        )
+        chunk: Literal[256, 512, 1024, 2048, 4096, 8192, 16384] = parameter(
+            "elements of a chunk, for loop='flat'; a thread takes 512 chunks at a time", 2048
+        )
+        serial: bool = parameter("whether one thread does it all, for loop='flat'", False)
+        items: Literal[1, 2, 4, 8, 16] = parameter("elements a thread, for loop='blocks'", 1)
+        blocks: Literal[0, 1056, 2112, 4224, 8448] = parameter(
+            "blocks that take turns, for loop='blocks'; 0 for as many as there is work for", 0
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0
         )
@@ -86,19 +114,76 @@ class Map(Template):
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
+        costly = bool(TRANSCENDENTAL & p.expr.functions)
+        if arch != "cpu":
+            # An H200 copied 3.96 TB/s with 4 to 16 items in blocks of 256, and 2.7 with one.
+            items = 8 if p.expr.operations <= 16 else 4 if p.expr.operations <= 64 else 1
+            return {"loop": "blocks", "unroll": 1, "items": items, "block_dim": 256}
+        # On 2 cores, 16 M f32, as a multiple of Numba's time with a buffer of 64, 32 and none:
+        # a*x + y took 1.02, 1.33 and 1.28; a polynomial of degree 5 1.11, 1.02 and 1.71; a root
+        # and a quotient 1.6, 1.4 and 3.6. exp is a call, which no buffer turns into vector code.
+        buffer = 0 if costly else 64 if p.expr.operations <= 2 else 32
+        schedule = {"loop": "flat", "row_buffer": buffer, "unroll": 1}
+        if sizes is None:
+            return schedule
+        count = math.prod(sizes.values())
+        if count <= (16384 if costly else 131072):
+            # Waking the other threads takes 20 us; 100,000 elements of a*x + y take one 37 us.
+            return {**schedule, "serial": True}
+        # Eight tasks or more; the largest chunks that leave so many, for they cost least.
+        fitting = [c for c in CHUNKS if count >= 8 * CHUNKS_A_TASK * c]
+        return {**schedule, "chunk": max(fitting, default=CHUNKS[0])}
+
+    def schedule_space(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, tuple[Any, ...]]:
         if arch == "cpu":
-            return {"unroll": 4 if p.expr.operations <= 64 else 1}
-        return {"loop": "points", "unroll": 1, "block_dim": 128}
+            return {
+                "loop": ("flat", "rows"),
+                "unroll": (1, 4, 16),
+                "row_buffer": (0, 32, 64),
+                "chunk": CHUNKS,
+                "serial": (False, True),
+            }
+        return {
+            "loop": ("blocks", "points"),
+            "unroll": (1,),
+            "items": (1, 2, 4, 8, 16),
+            "blocks": (0, 1056, 2112, 4224, 8448),
+            "block_dim": (128, 256, 512),
+        }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.loop == "points" and s.unroll != 1:
-            raise Invalid("unroll", "must be 1 where loop='points', which has no rows to unroll")
-        if s.unroll > 1 and s.unroll * p.expr.operations > 1024:
-            raise Invalid(
-                "unroll",
-                f"times the {p.expr.operations} operations of expr exceeds 1024, "
-                "which would take long to compile",
-            )
+        for name, (loop, neutral) in OF_ONE_LOOP.items():
+            if s.loop != loop and getattr(s, name) != neutral:
+                raise Invalid(name, f"must be {neutral} unless loop={loop!r}")
+        if s.unroll != 1 and (s.loop in ("points", "blocks") or s.row_buffer):
+            cause = "with row_buffer" if s.row_buffer else f"where loop={s.loop!r}"
+            raise Invalid("unroll", f"must be 1 {cause}, which does not unroll")
+        if s.loop == "flat" and arch != "cpu":
+            raise Invalid("loop", "takes 'flat' on cpu only; use 'blocks'")
+        if s.loop == "blocks" and not s.block_dim:
+            raise Invalid("block_dim", "must not be 0 where loop='blocks'")
+        for name in ("unroll", "items"):
+            copies = getattr(s, name)
+            if copies > 1 and copies * p.expr.operations > 1024:
+                raise Invalid(
+                    name,
+                    f"times the {p.expr.operations} operations of expr exceeds 1024, "
+                    "which would take long to compile",
+                )
+
+    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
+        if drawn["loop"] == "flat" and arch != "cpu":
+            drawn["loop"] = "blocks"
+        for name, (loop, neutral) in OF_ONE_LOOP.items():
+            if drawn["loop"] != loop:
+                drawn[name] = neutral
+        if drawn["loop"] in ("points", "blocks") or drawn["row_buffer"]:
+            drawn["unroll"] = 1
+        if drawn["loop"] == "blocks":
+            drawn["block_dim"] = drawn["block_dim"] or 64
+        return drawn
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan":
@@ -124,13 +209,23 @@ class Map(Template):
         return tuple(found)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
-        written = p.expr.outputs[0]
-        indices = index_names(p)
-        bounds = [(name, "0", f"{written}.shape[{axis}]") for axis, name in enumerate(indices)]
+        extents = [f"{p.expr.outputs[0]}.shape[{axis}]" for axis in range(p.dim)]
+        zeros = "0, " * (p.dim - 1)
         return {
-            "bounds": bounds,
+            "bounds": [
+                (name, "0", extent) for name, extent in zip(index_names(p), extents, strict=True)
+            ],
+            "count": " * ".join(extents),
             "helpers": p.expr.helpers(p.dtype),
-            "statements": lambda index: _statements(p, index),
+            "written": p.expr.outputs,
+            "fresh": lambda name: fresh_prefix(p) + name,
+            "element": lambda name, place: f"{name}[{zeros}{place}]",
+            "neighbours": lambda index, size: [index] + [f"{index} + {u}" for u in range(1, size)],
+            "at": lambda index: _statements(p, [", ".join(index)]),
+            "flat": lambda places: _statements(p, [zeros + place for place in places]),
+            "fill": lambda place, item: "\n".join(
+                _assignments(p, zeros + place, lambda name: f"{fresh_prefix(p)}{name}[{item}]")
+            ),
         }
 
     @staticmethod
@@ -210,21 +305,34 @@ def index_names(p: Any) -> tuple[str, ...]:
     raise AssertionError("names are finite")
 
 
-def _statements(p: Any, index: list[str]) -> str:
-    """Return generated code that computes and stores every output of one element."""
-    place = f"[{', '.join(index)}]"
-    values = {name: name if is_scalar(p, name) else name + place for name in p.expr.inputs}
-    values |= {name: name + place for name in p.expr.inputs if name in p.expr.outputs}
-    if len(p.expr.assignments) == 1:
-        ((name, expression),) = p.expr.assignments
-        return f"{name}{place} = {expression.taichi(values, p.dtype)}"
-    # Nothing is stored before everything is read: an output may be the array of an input.
+def fresh_prefix(p: Any) -> str:
+    """Return what, put before the name of an output, makes a name that no argument has."""
     prefix = "new_"
     while any(name.startswith(prefix) for name in p.expr.names):
         prefix = "new_" + prefix
+    return prefix
+
+
+def _assignments(p: Any, place: str, target: Callable[[str], str]) -> list[str]:
+    """Return generated code that computes every output of one element, each into its target."""
+    values = {name: name if is_scalar(p, name) else f"{name}[{place}]" for name in p.expr.inputs}
+    values |= {name: f"{name}[{place}]" for name in p.expr.inputs if name in p.expr.outputs}
     lines = []
     for name, expression in p.expr.assignments:
-        lines.append(f"{prefix}{name} = {expression.taichi(values, p.dtype)}")
-        values[name] = prefix + name
-    lines += [f"{name}{place} = {prefix}{name}" for name in p.expr.outputs]
-    return "\n".join(lines)
+        lines.append(f"{target(name)} = {expression.taichi(values, p.dtype)}")
+        values[name] = target(name)
+    return lines
+
+
+def _statements(p: Any, places: list[str]) -> str:
+    """Return generated code that computes and stores every output of some elements."""
+    if len(places) == len(p.expr.assignments) == 1:
+        return _assignments(p, places[0], lambda name: f"{name}[{places[0]}]")[0]
+    # Nothing is stored before everything is read: an output may be the array of an input.
+    lines, stores = [], []
+    for number, place in enumerate(places):
+        suffix = f"_{number}" if len(places) > 1 else ""
+        names = {name: fresh_prefix(p) + name + suffix for name in p.expr.outputs}
+        lines += _assignments(p, place, names.__getitem__)
+        stores += [f"{name}[{place}] = {value}" for name, value in names.items()]
+    return "\n".join(lines + stores)

@@ -11,14 +11,14 @@ AXES = ("i", "j", "k")
 COMPENSABLE = ("sum", "mean", "norm2", "dot")
 ACCUMULATED = (*COMPENSABLE, "prod")
 ACCUMULATORS = ("i32", "i64", "u32", "u64", "f32", "f64")
-# Where a chunk starts, as generated code.
-START_PLACES = {
-    1: ("start",),
-    2: ("start // x.shape[1]", "start % x.shape[1]"),
-    3: ("head // x.shape[1]", "head % x.shape[1]", "start % x.shape[2]"),
-}
 # Pairwise summation adds blocks of so many elements in order.
 BLOCK = 64
+# Teams add at the end up to so many partial sums in order, and therefore shorter blocks before.
+TEAM_BLOCK = 16
+TEAM_PARTIALS = 32
+# Where each chunk leaves what it knows; the place of what it found is its own number.
+PARTIAL = {"best": "partial", "found": "partial", "total": "partial", "lost": "partial_lost"}
+PLACE = {"argmin": {"at": "chunk"}, "argmax": {"at": "chunk"}}
 
 
 class Reduce(Template):
@@ -81,18 +81,91 @@ class Reduce(Template):
 
     class Schedule(ScheduleModel):
         chunks: int = parameter(
-            "parts of a whole array that are reduced in parallel", 64, ge=1, le=16384
+            "most parts of a whole array that are reduced in parallel", 64, ge=1, le=16384
         )
+        grain: int = parameter("fewest elements in such a part", 1, ge=1, le=65536)
+        linear: bool = parameter("walk a whole array of several axes as if it had one", False)
         unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step", 4)
+        team: Literal[1, 64, 128, 256, 512, 1024] = parameter(
+            "threads that share a part, or a line along the axis; 1 on cpu", 1
+        )
+        columns: Literal[0, 16, 32, 64] = parameter(
+            "columns that a thread of the cpu, or a team, reduces side by side, 0 for one each", 0
+        )
+        spread: Literal[1, 8, 64, 512] = parameter(
+            "turns of the parallel loop for each line along the axis; the cpu deals out 512", 1
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice", 0
+            "threads in a block, 0 for Taichi's own choice; a team is a block of its own", 0
         )
 
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
-        # LLVM vectorises the plain loop: 3.6 times as fast as unroll=4 on a sum of 16 M f32.
-        return {"unroll": 1} if arch == "cpu" else {"chunks": 4096, "block_dim": 64}
+        linear = is_whole(p) and p.dim > 1
+        if arch == "cpu" and not is_whole(p):
+            if p.axis == p.dim - 1 or p.accuracy != "fast":
+                return {"unroll": 1}
+            # Totals of 64 columns of f32 stay in registers: a sum over the rows of 4096^2 takes
+            # 1/18 of what one column after the other does, and 1/4 of what 128 columns do.
+            return {"unroll": 1, "columns": 64 if work_dtype(p).bits == 32 else 32, "spread": 512}
+        if arch == "cpu":
+            # Taichi hands 512 iterations to a thread of the cpu at a time, so that 64 chunks run on
+            # one: to sum 16 M f32, 16384 take 0.65 times as long. LLVM vectorises the plain loop:
+            # 3.6 times as fast as unroll=4.
+            return {"chunks": 16384, "grain": 1024, "unroll": 1, "linear": linear}
+        if is_whole(p):
+            # An H200 summed 128 M f32 at 4356 GB/s with 64 and more elements a thread and a tree in
+            # shared memory (torch.sum: 4225); that was a kernel of fixed size, this one is untried.
+            return {"chunks": 4096, "grain": 4096, "unroll": 8, "team": 256, "linear": linear}
+        return {"team": 128} if p.axis == p.dim - 1 else {"team": 256, "columns": 32}
+
+    def schedule_space(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, tuple[Any, ...]]:
+        last = p.axis == p.dim - 1
+        if not is_whole(p) and arch == "cpu":
+            columns = () if last or p.accuracy != "fast" else (16, 32, 64)
+            return {"columns": (0, *columns), "spread": (1, 8, 64, 512), "unroll": (1, 2, 4, 8, 16)}
+        if not is_whole(p):
+            return {
+                "team": (1, 64, 128, 256, 512, 1024),
+                "columns": (0,) if last else (0, 16, 32, 64),
+                "unroll": (1, 4, 8, 16),
+                "block_dim": (0, 32, 64, 128, 256),
+            }
+        chunks = (1024, 2048, 4096, 8192, 16384)
+        if arch == "cpu":
+            return {"chunks": chunks, "grain": (256, 1024, 4096), "unroll": (1, 2, 4, 8)}
+        return {
+            "chunks": chunks,
+            "grain": (1024, 4096, 16384),
+            "unroll": (1, 4, 8, 16),
+            "team": (128, 256, 512, 1024),
+        }
+
+    def check(self, p: Any, s: Any, arch: str) -> None:
+        if s.linear and (p.dim == 1 or not is_whole(p)):
+            raise Invalid("linear", "must be False but for whole arrays of several axes")
+        if s.columns and (is_whole(p) or p.axis == p.dim - 1):
+            raise Invalid("columns", "must be 0 but along an axis that is not the last")
+        if s.spread > 1 and (arch != "cpu" or is_whole(p)):
+            raise Invalid("spread", "must be 1 but for lines along an axis, on cpu")
+        if s.team == 1:
+            if s.columns and (arch != "cpu" or p.accuracy != "fast"):
+                raise Invalid("columns", "needs a team, or cpu and accuracy='fast'")
+            return
+        if arch == "cpu":
+            raise Invalid("team", "must be 1 on cpu, where threads share no block")
+        if s.block_dim:
+            raise Invalid("block_dim", f"must be 0 with team={s.team}, which is a block")
+        if s.columns >= s.team or (not s.columns and not is_whole(p) and p.axis != p.dim - 1):
+            raise Invalid("columns", f"takes 16, 32 or 64, but less than team={s.team}")
+        if is_whole(p) and p.dim > 1 and not s.linear:
+            raise Invalid("team", "must be 1 where linear=False and the array has several axes")
+        if is_whole(p) and p.accuracy == "pairwise" and s.chunks > TEAM_PARTIALS * s.team:
+            most = TEAM_PARTIALS * s.team
+            raise Invalid("chunks", f"takes at most {most} for accuracy='pairwise' and this team")
 
     def arguments(self, p: Any) -> tuple[Array, ...]:
         shape = tuple(f"n{axis}" for axis in range(p.dim))
@@ -107,35 +180,36 @@ class Reduce(Template):
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
         if not is_whole(p):
             return ()
-        truth = family(p) == "truth"
-        arrays = [Array("partial", DType.i32 if truth else work_dtype(p), (s.chunks,), role="work")]
+        arrays = [
+            Array(PARTIAL[variable], dtype, (s.chunks,), role="work")
+            for variable, dtype in known_dtypes(p).items()
+        ]
         if family(p) == "place":
-            arrays.append(Array("partial_at", DType.i32, (s.chunks,), role="work"))
-        if p.accuracy == "kahan":
-            arrays.append(Array("partial_lost", work_dtype(p), (s.chunks,), role="work"))
+            arrays.append(Array("winner", DType.i32, (1,), role="work"))
         return tuple(arrays)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
-        axes = AXES[: p.dim]
         extents = [f"x.shape[{axis}]" for axis in range(p.dim)]
-        state = {"extreme": "best", "place": "best", "truth": "found", "total": "total"}[family(p)]
-        second = {"partial_at": "at", "partial_lost": "lost"}
-        names = [array.name for array in self.workspace(p, s)]
+        final = known_dtypes(p, places=True)
+        known = known_dtypes(p) if is_whole(p) else final
         return {
             "family": family(p),
             "whole": is_whole(p),
             "work": work_dtype(p),
             "order": "<" if p.op.endswith("min") else ">",
-            "axes": axes,
+            "axes": list(AXES[: p.dim]),
             "extents": extents,
-            "kept": [axes[axis] for axis in kept_axes(p)],
+            "kept": [AXES[axis] for axis in kept_axes(p)],
             "kept_extents": [extents[axis] for axis in kept_axes(p)],
-            "block_length": BLOCK,
-            "left": {name: second.get(name, state) for name in names},
-            "element": lambda index: _element(p, index),
-            "start_place": START_PLACES[p.dim],
-            "along": lambda index: [index if a == p.axis else axes[a] for a in range(p.dim)],
-            "result": lambda count: _result(p, count),
+            "block_length": BLOCK if s.team == 1 else TEAM_BLOCK,
+            "state": known,
+            "final_state": final,
+            "neutral": neutral(p),
+            "partial": PARTIAL,
+            "left_by_chunk": {v: f"{PARTIAL.get(v)}[chunk]" for v in known} | PLACE.get(p.op, {}),
+            "held_by_other": lambda state: {v: f"shared_{v}[other]" for v in state},
+            "element_form": element_form(p),
+            "result_form": result_form(p),
         }
 
     @staticmethod
@@ -228,6 +302,7 @@ class Reduce(Template):
             "axis": st.none() | st.sampled_from((0, 1, 2)),
             "accumulator": st.none() | st.sampled_from(ACCUMULATORS),
             "chunks": st.sampled_from((1, 2, 7, 64, 1024)),
+            "grain": st.sampled_from((1, 3, 64)),
         }
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
@@ -242,7 +317,29 @@ class Reduce(Template):
         is_float = needs_float if given is None else str(given)[0] == "f"
         if drawn["op"] not in COMPENSABLE or not is_float:
             drawn["accuracy"] = "fast"
-        return drawn
+        fitting = adjust_schedule(drawn, arch)
+        return {name: fitting.get(name, value) for name, value in drawn.items()}
+
+
+def adjust_schedule(drawn: Mapping[str, Any], arch: str) -> dict[str, Any]:
+    """Return schedule parameters that fit the drawn problem."""
+    whole = drawn["dim"] == 1 or drawn.get("axis") is None
+    linear = bool(drawn.get("linear")) and whole and drawn["dim"] > 1
+    team = 1 if arch == "cpu" else drawn.get("team", 1)
+    if whole and drawn["dim"] > 1 and not linear:
+        team = 1
+    across = not whole and drawn["axis"] < drawn["dim"] - 1
+    columns = drawn.get("columns", 0) if across else 0
+    if team > 1 and across:
+        columns = min(columns or 16, team // 2)
+    elif arch != "cpu" or drawn["accuracy"] != "fast":
+        columns = 0
+    spread = drawn.get("spread", 1) if arch == "cpu" and not whole else 1
+    block_dim = drawn.get("block_dim", 0) if team == 1 else 0
+    fitting = {"linear": linear, "team": team, "columns": columns, "spread": spread}
+    if drawn["accuracy"] == "pairwise":
+        fitting["chunks"] = min(drawn.get("chunks", 1), TEAM_PARTIALS * 64)
+    return {**fitting, "block_dim": block_dim}
 
 
 def family(p: Any) -> str:
@@ -265,6 +362,31 @@ def kept_axes(p: Any) -> list[int]:
 def work_dtype(p: Any) -> DType:
     """Return the dtype in which the kernel computes."""
     return DType.parse(total_numpy(p)) if p.op in ACCUMULATED else p.dtype.working
+
+
+def known_dtypes(p: Any, places: bool = False) -> dict[str, DType]:
+    """Return the variables, with their dtypes, that hold what a reduction knows."""
+    if family(p) == "total":
+        lost = {"lost": work_dtype(p)} if p.accuracy == "kahan" else {}
+        return {"total": work_dtype(p), **lost}
+    if family(p) == "truth":
+        return {"found": DType.i32}
+    work = work_dtype(p)
+    # Floats are compared by their ranks, which are integers.
+    best = DType(f"i{work.bits}") if work.is_float else work
+    return {"best": best, "at": DType.i32} if places and family(p) == "place" else {"best": best}
+
+
+def neutral(p: Any) -> dict[str, int]:
+    """Return what each variable holds before the first element."""
+    best = known_dtypes(p).get("best", DType.i32)
+    return {
+        "best": int(best.highest if p.op.endswith("min") else best.lowest),
+        "at": int(DType.i32.highest),
+        "found": int(p.op == "all"),
+        "total": int(p.op == "prod"),
+        "lost": 0,
+    }
 
 
 def total_numpy(p: Any) -> np.dtype:
@@ -311,26 +433,23 @@ def exact_sum(terms: np.ndarray, axis: int | None) -> np.ndarray:
     return np.where(np.isfinite(total[0]), total[0] + lost, total[0])
 
 
-def _element(p: Any, index: Sequence[str]) -> str:
-    """Return generated code for what the reduction takes of the element at an index."""
-    work = work_dtype(p)
-    place = ", ".join(index)
-    x, y = (
-        f"{a}[{place}]" if p.dtype is work else f"ti.cast({a}[{place}], {work.taichi})"
-        for a in ("x", "y")
-    )
+def element_form(p: Any) -> str:
+    """Return generated code for what the reduction takes of elements {x} and {y}."""
+    is_float = work_dtype(p).is_float
     if family(p) == "truth":
-        return f"magnitude({x})" if work.is_float else x
-    return {"dot": f"{x} * {y}", "norm2": f"{x} * {x}"}.get(p.op, x)
+        return f"ti.cast({'magnitude({x})' if is_float else '{x}'} != 0, ti.i32)"
+    if family(p) != "total":
+        return "rank({x})" if is_float else "{x}"
+    return {"dot": "{x} * {y}", "norm2": "{x} * {x}"}.get(p.op, "{x}")
 
 
-def _result(p: Any, count: str) -> str:
-    """Return generated code for the result, where the state is complete."""
+def result_form(p: Any) -> str:
+    """Return generated code for the result; {} stands for what picks an element of vectors."""
     work = work_dtype(p)
     if p.op in ("min", "max"):
-        return "best" if p.dtype is work else f"ti.cast(best, {p.dtype.taichi})"
+        best = "at_rank(best{})" if work.is_float else "best{}"
+        return best if p.dtype is work else f"ti.cast({best}, {p.dtype.taichi})"
     if p.op == "mean":
-        return f"total / ti.cast({count}, {work.taichi})"
-    return {"place": "at", "truth": "found"}.get(
-        family(p), "ti.sqrt(total)" if p.op == "norm2" else "total"
-    )
+        return f"total{{}} / ti.cast({{count}}, {work.taichi})"
+    total = "ti.sqrt(total{})" if p.op == "norm2" else "total{}"
+    return {"place": "at{}", "truth": "found{}"}.get(family(p), total)

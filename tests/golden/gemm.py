@@ -1,6 +1,6 @@
 # gemm: Matrix product, C = alpha * op(A) @ op(B) + beta * C.
 # problem: layout='nt', dtype=f32, epilogue='max(v, 0)'
-# schedule: tile_m=4, tile_n=4, unroll=1, block_dim=0
+# schedule: via='panels', tile_m=4, tile_n=64, unroll=4, block_m=0, block_n=0, block_k=0, strip=1, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -12,54 +12,79 @@ def gemm(
     c: ti.types.ndarray(dtype=ti.f32, ndim=2),
     alpha: ti.f32,
     beta: ti.f32,
+    panels: ti.types.ndarray(dtype=ti.f32, ndim=2),
 ):
-    for i_tile, j_tile in ti.ndrange(
+    for j_tile in ti.ndrange((c.shape[1] - 1) // 64 + 1):
+        n, k_stop = c.shape[1], a.shape[1]
+        for k in range(k_stop):
+            base = (j_tile * k_stop + k) * 64
+            for v in range(64):
+                # A panel over the edge repeats the last column.
+                j = ti.min(j_tile * 64 + v, n - 1)
+                panels[0, base + v] = b[j, k]
+    for j_tile, i_tile in ti.ndrange(
+        (c.shape[1] - 1) // 64 + 1,
         (c.shape[0] - 1) // 4 + 1,
-        (c.shape[1] - 1) // 4 + 1,
     ):
         m, n, k_stop = c.shape[0], c.shape[1], a.shape[1]
-        # A tile over the edge reads the last row or column again, but stores it once.
-        i0, j0 = i_tile * 4, j_tile * 4
+        # A tile over the edge reads the last row again, but stores it once.
+        i0, j0 = i_tile * 4, j_tile * 64
         i1 = ti.min(i0 + 1, m - 1)
         i2 = ti.min(i0 + 2, m - 1)
         i3 = ti.min(i0 + 3, m - 1)
-        j1 = ti.min(j0 + 1, n - 1)
-        j2 = ti.min(j0 + 2, n - 1)
-        j3 = ti.min(j0 + 3, n - 1)
-        row0 = ti.Vector.zero(ti.f32, 4)
-        row1 = ti.Vector.zero(ti.f32, 4)
-        row2 = ti.Vector.zero(ti.f32, 4)
-        row3 = ti.Vector.zero(ti.f32, 4)
-        for k in range(k_stop):
-            right = ti.Vector([b[j0, k], b[j1, k], b[j2, k], b[j3, k]])
-            row0 += a[i0, k] * right
-            row1 += a[i1, k] * right
-            row2 += a[i2, k] * right
-            row3 += a[i3, k] * right
-        for v in ti.static(range(4)):
-            if j0 + v < n:
-                value = alpha * row0[v]
-                if beta != 0:
-                    value += beta * c[i0, j0 + v]
-                c[i0, j0 + v] = ti.max(value, ti.f32(0.0))
+        row0 = ti.Vector.zero(ti.f32, 64)
+        row1 = ti.Vector.zero(ti.f32, 64)
+        row2 = ti.Vector.zero(ti.f32, 64)
+        row3 = ti.Vector.zero(ti.f32, 64)
+        for step in range(k_stop // 4):
+            k = step * 4
+            base = (j_tile * k_stop + k) * 64
+            a00, a01, a02, a03 = a[i0, k], a[i0, k + 1], a[i0, k + 2], a[i0, k + 3]
+            a10, a11, a12, a13 = a[i1, k], a[i1, k + 1], a[i1, k + 2], a[i1, k + 3]
+            a20, a21, a22, a23 = a[i2, k], a[i2, k + 1], a[i2, k + 2], a[i2, k + 3]
+            a30, a31, a32, a33 = a[i3, k], a[i3, k + 1], a[i3, k + 2], a[i3, k + 3]
+            for v in range(64):
+                b0 = panels[0, base + v]
+                b1 = panels[0, base + 64 + v]
+                b2 = panels[0, base + 128 + v]
+                b3 = panels[0, base + 192 + v]
+                row0[v] += a00 * b0 + a01 * b1 + a02 * b2 + a03 * b3
+                row1[v] += a10 * b0 + a11 * b1 + a12 * b2 + a13 * b3
+                row2[v] += a20 * b0 + a21 * b1 + a22 * b2 + a23 * b3
+                row3[v] += a30 * b0 + a31 * b1 + a32 * b2 + a33 * b3
+        for k in range(k_stop - k_stop % 4, k_stop):
+            base = (j_tile * k_stop + k) * 64
+            a00 = a[i0, k]
+            a10 = a[i1, k]
+            a20 = a[i2, k]
+            a30 = a[i3, k]
+            for v in range(64):
+                b0 = panels[0, base + v]
+                row0[v] += a00 * b0
+                row1[v] += a10 * b0
+                row2[v] += a20 * b0
+                row3[v] += a30 * b0
+        width = ti.min(64, n - j0)
+        for v in range(width):
+            value = alpha * row0[v]
+            if beta != 0:
+                value += beta * c[i0, j0 + v]
+            c[i0, j0 + v] = ti.max(value, ti.f32(0.0))
         if i0 + 1 < m:
-            for v in ti.static(range(4)):
-                if j0 + v < n:
-                    value = alpha * row1[v]
-                    if beta != 0:
-                        value += beta * c[i1, j0 + v]
-                    c[i1, j0 + v] = ti.max(value, ti.f32(0.0))
+            for v in range(width):
+                value = alpha * row1[v]
+                if beta != 0:
+                    value += beta * c[i1, j0 + v]
+                c[i1, j0 + v] = ti.max(value, ti.f32(0.0))
         if i0 + 2 < m:
-            for v in ti.static(range(4)):
-                if j0 + v < n:
-                    value = alpha * row2[v]
-                    if beta != 0:
-                        value += beta * c[i2, j0 + v]
-                    c[i2, j0 + v] = ti.max(value, ti.f32(0.0))
+            for v in range(width):
+                value = alpha * row2[v]
+                if beta != 0:
+                    value += beta * c[i2, j0 + v]
+                c[i2, j0 + v] = ti.max(value, ti.f32(0.0))
         if i0 + 3 < m:
-            for v in ti.static(range(4)):
-                if j0 + v < n:
-                    value = alpha * row3[v]
-                    if beta != 0:
-                        value += beta * c[i3, j0 + v]
-                    c[i3, j0 + v] = ti.max(value, ti.f32(0.0))
+            for v in range(width):
+                value = alpha * row3[v]
+                if beta != 0:
+                    value += beta * c[i3, j0 + v]
+                c[i3, j0 + v] = ti.max(value, ti.f32(0.0))

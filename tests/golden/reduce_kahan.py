@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='sum', dim=1, axis=None, dtype=f32, accumulator=None, accuracy='kahan'
-# schedule: chunks=64, unroll=1, block_dim=0
+# schedule: chunks=16384, grain=1024, linear=False, unroll=1, team=1, columns=0, spread=1, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -34,7 +34,7 @@ def reduce(
     partial_lost: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
     count = x.shape[0]
-    length = (count - 1) // 64 + 1
+    length = ti.max((count - 1) // 16384 + 1, 1024)
     used = (count - 1) // length + 1
     for chunk in range(used):
         start = chunk * length

@@ -1,6 +1,6 @@
 # scan: Running sum, product, minimum or maximum of a vector.
 # problem: op='sum', mode='inclusive', dtype=f32
-# schedule: chunks=64, unroll=1, block_dim=0
+# schedule: chunks=16384, grain=1024, unroll=4, team=1, items=0, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -12,26 +12,37 @@ def scan(
     totals: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
     count = x.shape[0]
-    length = (count - 1) // 64 + 1
+    length = ti.max((count - 1) // 16384 + 1, 1024)
     used = (count - 1) // length + 1
     for chunk in range(used):
         start = chunk * length
         stop = start + ti.min(length, count - start)
         total = ti.f32(0.0)
         for i in range(start, stop):
-            total += x[i]
+            total = total + x[i]
         totals[chunk] = total
     # One thread combines what the chunks left, in order.
     for _ in range(1):
-        before = ti.f32(0.0)
+        running = ti.f32(0.0)
         for chunk in range(used):
             total = totals[chunk]
-            totals[chunk] = before
-            before += total
+            totals[chunk] = running
+            running = running + total
     for chunk in range(used):
         start = chunk * length
         stop = start + ti.min(length, count - start)
         running = totals[chunk]
-        for i in range(start, stop):
-            running += x[i]
+        for step in range((stop - start) // 4):
+            i = start + step * 4
+            upto0 = x[i]
+            upto1 = upto0 + x[i + 1]
+            upto2 = upto1 + x[i + 2]
+            upto3 = upto2 + x[i + 3]
+            out[i] = running + upto0
+            out[i + 1] = running + upto1
+            out[i + 2] = running + upto2
+            out[i + 3] = running + upto3
+            running = running + upto3
+        for i in range(stop - (stop - start) % 4, stop):
+            running = running + x[i]
             out[i] = running

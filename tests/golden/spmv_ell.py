@@ -1,6 +1,6 @@
 # spmv: Sparse matrix-vector product, y = alpha * A @ x + beta * y.
 # problem: format='ell', dtype=f32, index_dtype=i32
-# schedule: unroll=4, block_dim=0
+# schedule: lanes=1, combine='shared', unroll=3, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -16,8 +16,8 @@ def spmv(
 ):
     for row in range(y.shape[0]):
         total = ti.f32(0.0)
-        for e_step in range(data.shape[1] // 4):
-            e = e_step * 4
+        for e_step in range(data.shape[1] // 3):
+            e = e_step * 3
             column = indices[row, e]
             if column >= 0:
                 total += data[row, e] * x[ti.cast(column, ti.i32)]
@@ -29,12 +29,8 @@ def spmv(
             column = indices[row, e2]
             if column >= 0:
                 total += data[row, e2] * x[ti.cast(column, ti.i32)]
-            e3 = e + 3
-            column = indices[row, e3]
-            if column >= 0:
-                total += data[row, e3] * x[ti.cast(column, ti.i32)]
-        for e_rest in range(data.shape[1] % 4):
-            e = data.shape[1] - data.shape[1] % 4 + e_rest
+        for e_rest in range(data.shape[1] % 3):
+            e = data.shape[1] - data.shape[1] % 3 + e_rest
             column = indices[row, e]
             if column >= 0:
                 total += data[row, e] * x[ti.cast(column, ti.i32)]

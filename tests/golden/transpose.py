@@ -1,6 +1,6 @@
 # transpose: Permuted copy: axis `a` of y is axis `perm[a]` of x, as `np.transpose(x, perm)`.
 # problem: perm=(1, 0), dtype=f32
-# schedule: loop='rows', tile=16, unroll=4, block_dim=0
+# schedule: loop='strips', tile=256, unroll=8, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -10,24 +10,32 @@ def transpose(
     x: ti.types.ndarray(dtype=ti.f32, ndim=2),
     y: ti.types.ndarray(dtype=ti.f32, ndim=2),
 ):
-    for i_tile, j_tile in ti.ndrange(
-        (y.shape[0] - 1) // 16 + 1,
-        (y.shape[1] - 1) // 16 + 1,
+    for i_strip, j_step in ti.ndrange(
+        (y.shape[0] - 1) // 256 + 1,
+        (y.shape[1] - 1) // 8 + 1,
     ):
-        i_start = i_tile * 16
-        i_stop = ti.min(i_start + 16, y.shape[0])
-        j_start = j_tile * 16
-        j_stop = ti.min(j_start + 16, y.shape[1])
-        for i in range(i_start, i_stop):
-            for j_step in range(ti.max(j_stop - j_start, 0) // 4):
-                j = j_start + j_step * 4
-                y[i, j] = x[j, i]
-                j1 = j + 1
-                y[i, j1] = x[j1, i]
-                j2 = j + 2
-                y[i, j2] = x[j2, i]
-                j3 = j + 3
-                y[i, j3] = x[j3, i]
-            for j_rest in range(ti.max(j_stop - j_start, 0) % 4):
-                j = j_stop - ti.max(j_stop - j_start, 0) % 4 + j_rest
-                y[i, j] = x[j, i]
+        i_start = i_strip * 256
+        i_stop = ti.min(i_start + 256, y.shape[0])
+        j = j_step * 8
+        if j + 7 < y.shape[1]:
+            for i in range(i_start, i_stop):
+                x_0 = x[j, i]
+                x_1 = x[j + 1, i]
+                x_2 = x[j + 2, i]
+                x_3 = x[j + 3, i]
+                x_4 = x[j + 4, i]
+                x_5 = x[j + 5, i]
+                x_6 = x[j + 6, i]
+                x_7 = x[j + 7, i]
+                y[i, j] = x_0
+                y[i, j + 1] = x_1
+                y[i, j + 2] = x_2
+                y[i, j + 3] = x_3
+                y[i, j + 4] = x_4
+                y[i, j + 5] = x_5
+                y[i, j + 6] = x_6
+                y[i, j + 7] = x_7
+        else:
+            for i in range(i_start, i_stop):
+                for j_rest in range(j, y.shape[1]):
+                    y[i, j_rest] = x[j_rest, i]

@@ -1,0 +1,104 @@
+"""Times every work against its peers, in turn, in one process; the saved JSON holds all of them.
+
+pytest-benchmark times tikgen's default. Before each of its rounds every peer has had one of its
+own, so that whatever disturbs the machine disturbs all of them. What they took stands under
+``extra_info``, for one call each.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+import machine
+from limits import limit_of
+from peers import Absent, Peer, find_peers
+from peers.peer import Call
+from timing import Turns
+from works import WORKS, Work
+
+OURS = "default"
+LIMIT = "limit"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    arch = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
+    chosen = metafunc.config.getoption("--machine") or machine.kind(arch)
+    works = [work for work in WORKS if work.machine == chosen]
+    metafunc.parametrize("work", works, ids=[re.sub(r"\W", "-", work.name) for work in works])
+
+
+def test_work(benchmark: Any, pytestconfig: Any, ti_arch: str, work: Work) -> None:
+    peers = find_peers(ti_arch, work.machine, pytestconfig.getoption("--tune-seconds"))
+    host = work.arguments()
+    expected = work.expected(host)
+    calls: dict[str, Call] = {}
+    finishes: dict[str, Call] = {}
+    errors: dict[str, float] = {}
+    outcomes: dict[str, dict[str, Any]] = {}
+    for key, peer in peers.items():
+        try:
+            if not isinstance(peer, Peer):
+                raise Absent(peer)
+            calls[key], errors[key] = checked_call(peer, work, host, expected)
+            finishes[key] = peer.finish
+        except Absent as reason:
+            outcomes[key] = {"absent": str(reason)}
+        except Wrong as reason:
+            outcomes[key] = {"wrong": str(reason)}
+        except Exception as error:  # A peer that fails is a result, and not the end.
+            first = (str(error).strip() or repr(error)).splitlines()[0]
+            outcomes[key] = {"absent": f"fails: {type(error).__name__}: {first[:200]}"}
+    del expected
+    gc.collect()
+    assert OURS in calls, outcomes[OURS]
+
+    limit = limit_of(work, peers)
+    turns = Turns({**calls, LIMIT: limit.call}, {**finishes, LIMIT: limit.finish})
+    benchmark.pedantic(
+        turns.time, (OURS,), setup=lambda: turns.begin_round(OURS), rounds=turns.rounds
+    )
+    timings = turns.timings()
+    rate = limit.amount / timings.pop(LIMIT).median
+    found = outcomes | {k: asdict(t) | {"error": errors[k]} for k, t in timings.items()}
+    benchmark.extra_info |= {
+        "work": work.name,
+        "machine": work.machine,
+        "bytes": work.cost.bytes,
+        "flops": work.cost.flops,
+        "calls_a_round": turns.calls_a_round[OURS],
+        "limit": {"kind": limit.key, "rate": rate},
+        "peers": {key: found[key] for key in peers},
+    }
+
+
+class Wrong(Exception):
+    """How the result of a peer differs from the reference."""
+
+
+def checked_call(
+    peer: Peer, work: Work, host: dict[str, Any], expected: dict[str, np.ndarray]
+) -> tuple[Call, float]:
+    """Return a call of a peer whose result is right, and the error relative to the greatest."""
+    work.poison(host)
+    placed = {k: peer.place(v) if isinstance(v, np.ndarray) else v for k, v in host.items()}
+    call = peer.prepare(work, placed)
+    call()
+    peer.finish()
+    greatest = 0.0
+    for name, values in expected.items():
+        actual = peer.fetch(placed[name])
+        if not (error := work.error(actual, values)) <= 1:
+            worst = np.nanargmax(np.abs(actual - values)) if actual.shape == values.shape else 0
+            raise Wrong(
+                f"{name} is off by {error:.3g} times what is allowed: "
+                f"{actual.flat[worst]} for {values.flat[worst]:.8g}"
+            )
+        greatest = max(greatest, error * work.rtol)
+    return call, greatest

@@ -1,0 +1,295 @@
+"""Sweeps: which combinations there are, what is measured of them, and what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ARCH
+from tikgen.catalogue import find_template
+from tikgen.errors import ParameterError, StoreWarning, TikgenError, UnknownTemplate
+from tikgen.tuning import sweep_file, sweeping
+from tikgen.tuning.job import Measurement
+from tikgen.tuning.sweep_file import Done
+from tikgen.tuning.sweep_run import Task
+from tikgen.tuning.sweep_space import SweepSpace, space_of
+from tikgen.tuning.sweeping import sweep
+
+DEVICE = "a device"
+
+
+class FakeRunner:
+    """Measures nothing: tells at once that each task took 1, 2, 3, ... ms."""
+
+    width = 1
+
+    def __init__(self) -> None:
+        self.ran: list[Task] = []
+        self.interrupt_after: int | None = None
+        self.device = DEVICE
+
+    def __call__(self, timeout: float) -> FakeRunner:
+        return self
+
+    def devices(self, archs: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        return dict.fromkeys(archs, (self.device,))
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        for task in tasks:
+            if self.interrupt_after is not None and len(self.ran) >= self.interrupt_after:
+                raise KeyboardInterrupt
+            self.ran.append(task)
+            found = Measurement("timed", seconds=1e-3 * len(self.ran), rounds=task.job.rounds)
+            yield task, Done(task.work, found, self.device), True
+
+    @property
+    def stencils(self) -> list[Task]:
+        return [task for task in self.ran if task.job.template == "stencil"]
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
+    fake = FakeRunner()
+    monkeypatch.setattr(sweeping, "LocalRunner", fake)
+    return fake
+
+
+def space(**given: Any) -> SweepSpace:
+    options = {"shape": 32, "archs": ("cpu",), "baked": False, "rounds": 2, "seed": 0}
+    params = {k: v for k, v in given.items() if k not in options}
+    options |= {k: v for k, v in given.items() if k in options}
+    return space_of(find_template("stencil"), params=params, **options)
+
+
+def test_lists_are_axes_and_all_else_is_one_value() -> None:
+    found = list(
+        space(
+            dim=2,
+            dtype=["f32", "f64", "f32"],
+            spacing=(1.0, 2.0),
+            shape=[(8, 9), 16],
+            baked=[False, True],
+        ).combinations()
+    )
+    assert len(found) == 2 * 2 * 2
+    assert {c.cells["spacing"] for c in found} == {(1.0, 2.0)}
+    assert {c.cells["shape"] for c in found} == {"8x9", "16x16"}
+    assert found[0].cells["size_n1"] == 9
+    assert all(c.job is not None and c.job.baked is c.cells["baked"] for c in found)
+    assert len({c.work for c in found}) == len(found)
+
+
+def test_equal_code_on_equal_arrays_is_the_same_work() -> None:
+    # Without a row buffer the chunk of it does not reach the text.
+    given = {"loop": "rows", "row_buffer": 0, "unroll": 1, "dim": 2, "chunk": [1024, 4096, 16384]}
+    one, *others = space(**given).combinations()
+    assert {c.work for c in others} == {one.work}
+    larger = next(space(**given, shape=33).combinations())
+    assert larger.digest == one.digest
+    assert larger.work != one.work
+
+
+def test_the_work_does_not_depend_on_the_seed() -> None:
+    assert next(space(seed=1).combinations()).work == next(space(seed=2).combinations()).work
+
+
+def test_what_is_refused_is_a_row_with_the_reason(runner: FakeRunner) -> None:
+    result = sweep(
+        "stencil",
+        dim=[1, 2],
+        boundary=["interior", "zero"],
+        loop="rows",
+        row_buffer=32,
+        unroll=1,
+        shape=(9, 9),
+    )
+    assert [row["kind"] for row in result.rows] == ["refused", "refused", "timed", "refused"]
+    assert "boundary='interior'" in result.rows[3]["message"]
+    assert "shape" in result.rows[0]["message"]
+    assert result.about["counts"]["refused"] == 3
+    assert len(runner.stencils) == 1
+    assert "1 refused: " in str(result)
+
+
+def test_kernels_that_are_the_same_share_one_measurement(runner: FakeRunner) -> None:
+    result = sweep(
+        "stencil",
+        dim=2,
+        loop="rows",
+        row_buffer=0,
+        unroll=[1, 2],
+        chunk=[1024, 4096],
+        shape=32,
+    )
+    assert len(runner.stencils) == 2
+    first, second, third, fourth = result.rows
+    assert first["seconds"] == second["seconds"] != third["seconds"] == fourth["seconds"]
+    assert result.about["counts"]["same"] == 2
+
+
+def test_rates_and_the_share_follow_from_the_limits(runner: FakeRunner) -> None:
+    row = sweep("stencil", dim=2, dtype="f32", shape=(64, 128)).best()
+    copy, fma, stencil = runner.ran
+    assert (copy.job.template, fma.job.template) == ("map", "peak")
+    assert row["bytes"] == 2 * 4 * 64 * 128
+    assert row["gb_per_s"] == pytest.approx(row["bytes"] / 3e-3 / 1e9)
+    assert row["limit_gb_per_s"] == pytest.approx(2 * 4 * copy.job.sizes["n0"] / 1e-3 / 1e9)
+    peak = 2 * fma.job.params["steps"] * fma.job.sizes["n"] / 2e-3
+    assert row["limit_gflop_per_s"] == pytest.approx(peak / 1e9)
+    assert row["share"] == pytest.approx(
+        max(row["gb_per_s"] / row["limit_gb_per_s"], row["gflop_per_s"] / row["limit_gflop_per_s"])
+    )
+    assert stencil.job.sizes == {"n0": 64, "n1": 128}
+
+
+def test_an_interrupted_sweep_keeps_what_it_has_and_goes_on(
+    runner: FakeRunner, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {
+        "dim": 2,
+        "order": [2, 4, 6],
+        "shape": [32, 48],
+        "results": tmp_path / "results.jsonl",
+    }
+    runner.interrupt_after = 5
+    partial = sweep("stencil", **given)
+    assert not partial.about["complete"]
+    assert "INTERRUPTED" in str(partial)
+    assert {row["kind"] for row in partial.rows} == {"timed", "missing"}
+    runner.interrupt_after = None
+    whole = sweep("stencil", **given)
+    assert whole.about["complete"]
+    assert {row["kind"] for row in whole.rows} == {"timed"}
+    assert len({task.work for task in runner.ran}) == len(runner.ran)
+    before = len(runner.ran)
+    again = sweep("stencil", **given)
+    assert len(runner.ran) == before
+    assert again.rows == whole.rows
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == before
+
+
+def test_a_last_line_that_was_cut_off_is_measured_again(runner: FakeRunner, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    sweep("stencil", order=[2, 4], shape=16, results=path)
+    count = len(runner.ran)
+    path.write_text(path.read_text()[:-40])
+    with pytest.warns(StoreWarning, match="cut off"):
+        sweep("stencil", order=[2, 4], shape=16, results=path)
+    assert len(runner.ran) == count + 1
+    with pytest.warns(StoreWarning, match="1 of its lines are damaged"):
+        sweep("stencil", order=[2, 4], shape=16, results=path)
+    assert len(runner.ran) == count + 1
+
+
+@pytest.mark.parametrize("what", ["device", "taichi", "rounds"])
+def test_results_of_something_else_do_not_count(
+    runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    given: dict[str, Any] = {"shape": 16, "results": tmp_path / "results.jsonl", "rounds": 3}
+    sweep("stencil", **given)
+    before = len(runner.stencils)
+    if what == "rounds":
+        sweep("stencil", **given | {"rounds": 4})
+    else:
+        if what == "device":
+            runner.device = "another device"
+        else:
+            monkeypatch.setattr(sweep_file, "taichi_version", lambda: "1.7.99")
+        with pytest.warns(StoreWarning, match="measured again"):
+            sweep("stencil", **given)
+    assert len(runner.stencils) == before + 1
+
+
+def test_metrics_choose_columns_and_compute_others(runner: FakeRunner) -> None:
+    def points_per_s(row: dict[str, Any]) -> float:
+        return row["size_n0"] / row["seconds"]
+
+    def broken(row: dict[str, Any]) -> float:
+        return row["nothing"]
+
+    with pytest.warns(StoreWarning, match="broken fails"):
+        result = sweep("stencil", shape=16, metrics=["seconds", points_per_s, broken])
+    assert result.columns[-3:] == ("seconds", "points_per_s", "broken")
+    assert "share" not in result.columns
+    assert result.best("points_per_s")["points_per_s"] == 16 / result.rows[0]["seconds"]
+    assert result.rows[0]["broken"] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"shap": 3}, "shap"),
+        ({"unrol": [1]}, "Did you mean 'unroll'"),
+        ({"arch": "cpu"}, "Did you mean 'archs'"),
+        ({"dtype": []}, "empty list"),
+        ({"archs": "cpu"}, "takes a sequence"),
+        ({"archs": ["cpu", "gpu"]}, "'gpu'"),
+        ({"archs": []}, "empty list"),
+        ({"shape": None}, "'shape' is missing"),
+        ({"shape": [0]}, "positive integer for n0"),
+        ({"shape": (1, 2)}, "takes n0, n1, n2"),
+        ({"dim": ["3", 4]}, "none of the 2 combinations"),
+        ({"baked": 1}, "'baked'"),
+        ({"rounds": 0}, "'rounds'"),
+        ({"timeout": -1}, "'timeout'"),
+        ({"seed": 1.5}, "'seed'"),
+        ({"metrics": ["second"]}, "Did you mean 'seconds'"),
+        ({"metrics": "seconds"}, "takes a list"),
+        ({"scheduler": ""}, "takes an address"),
+        ({"scheduler": "tcp://x:1", "client": 1}, "one of them"),
+        ({"client": 1}, "distributed.Client"),
+        ({"results": "/nowhere/results.jsonl"}, "folder does not exist"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_told_before_anything_is_measured(
+    runner: FakeRunner, wrong: dict[str, Any], says: str
+) -> None:
+    if "client" in wrong:
+        pytest.importorskip("distributed")
+    with pytest.raises(TikgenError, match=says):
+        sweep("stencil", **{"shape": 16, **wrong})
+    assert not runner.ran
+
+
+def test_an_unknown_template_has_near_names() -> None:
+    with pytest.raises(UnknownTemplate, match="stencil"):
+        sweep("stencl", shape=16)
+
+
+def test_far_too_many_combinations_are_refused() -> None:
+    with pytest.raises(ParameterError, match="1000000 combinations"):
+        space(spacing=[1.0 + n for n in range(1000)], unroll=list(range(1000)))
+
+
+def test_a_file_that_is_something_else_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\n")
+    with pytest.raises(TikgenError, match="not a results file"):
+        sweep("stencil", shape=16, results=path)
+    assert path.read_text() == "my notes\n"
+
+
+@pytest.mark.arch
+def test_a_sweep_verifies_and_times_on_the_arch(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    result = sweep(
+        "stencil", dim=2, order=[2, 4], shape=[24, 40], archs=(ARCH,), rounds=2, results=path
+    )
+    if any("does not work here" in str(row["message"]) for row in result.rows):
+        pytest.skip(f"{ARCH} does not work on this machine")
+    assert [row["kind"] for row in result.rows] == ["timed"] * 4, str(result)
+    for row in result.rows:
+        assert row["seconds"] > 0
+        assert 0 <= row["worst"] <= 1
+        assert row["limit_gb_per_s"] > 0
+        assert row["limit_gflop_per_s"] > 0
+        assert row["share"] > 0
+    spent = result.seconds
+    assert 0 < spent["compiling"] < spent["measuring"] < spent["total"]
+    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(kept) == len({line["work"] for line in kept})

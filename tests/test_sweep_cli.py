@@ -1,0 +1,67 @@
+"""The command sweep: axes from texts, files it writes, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tikgen.cli import sweeps
+from tikgen.errors import ParameterError, TikgenError
+from tikgen.tuning.sweep_result import SweepResult
+
+APP = typer.Typer()
+APP.command("other")(lambda: None)
+sweeps.register(APP)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("dtype=[f32,f64]", ["f32", "f64"]),
+        ("dtype=[f32, 'f64' ]", ["f32", "f64"]),
+        ("dim=[2,3]", [2, 3]),
+        ("dim=2", 2),
+        ("spacing=(1.0, 2.0)", (1.0, 2.0)),
+        ("expr=[x + y, min(x, y), z]", ["x + y", "min(x, y)", "z"]),
+        ("dtype=[]", []),
+    ],
+)
+def test_brackets_make_an_axis(text: str, value: object) -> None:
+    (parsed,) = sweeps.parse_axes("stencil", [text]).values()
+    assert parsed == value
+
+
+def test_a_parameter_given_twice_is_told() -> None:
+    with pytest.raises(ParameterError, match="given twice"):
+        sweeps.parse_axes("stencil", ["dim=2", "dim=3"])
+
+
+def test_the_command_writes_what_it_is_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    table, plot, roofline = (tmp_path / n for n in ("table.csv", "plot.png", "roofline.png"))
+    arguments = ["sweep", "stencil", "-p", "dim=2", "-p", "order=[2,4]", "--shape", "24"]
+    arguments += ["--shape", "16,40", "--rounds", "2", "-o", str(table), "--plot", str(plot)]
+    arguments += ["--roofline", str(roofline), "--results", str(tmp_path / "results.jsonl")]
+    shown = CliRunner().invoke(APP, arguments)
+    assert shown.exit_code == 0, shown.output
+    assert "4 combinations, 4 timed" in shown.output
+    assert all(f"wrote {path}" in shown.output for path in (table, plot, roofline))
+    assert plot.stat().st_size > 1000
+    assert roofline.stat().st_size > 1000
+    again = CliRunner().invoke(APP, [*arguments, "--json"])
+    found = json.loads(again.output)
+    assert found["about"]["counts"]["measured"] == 0
+    loaded = SweepResult.load(table)
+    assert [row["shape"] for row in loaded.rows] == ["24x24", "24x24", "16x40", "16x40"]
+    assert [row["seconds"] for row in found["rows"]] == [row["seconds"] for row in loaded.rows]
+
+
+@pytest.mark.parametrize("option", [("-o", "x.xlsx"), ("-o", "no/x.csv"), ("--plot", "x.txt")])
+def test_files_that_cannot_be_written_are_told_first(option: tuple[str, str]) -> None:
+    shown = CliRunner().invoke(APP, ["sweep", "stencil", "--shape", "9", *option])
+    assert shown.exit_code != 0
+    assert isinstance(shown.exception, TikgenError) or "cannot write" in shown.output

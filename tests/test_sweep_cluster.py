@@ -1,0 +1,95 @@
+"""Sweeps on a Dask cluster: a real one of two worker processes, and addresses where none is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tikgen.errors import TikgenError
+from tikgen.tuning import cluster
+from tikgen.tuning.sweeping import sweep
+
+pytest.importorskip("distributed")
+
+
+def _kill_once_something_is_measured(pid: int, results: Path) -> None:
+    while not results.exists() or results.read_text().count("\n") < 3:
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    results = tmp_path / "results.jsonl"
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as workers,
+        Client(workers) as client,
+    ):
+        victim, *_ = client.run(os.getpid).values()
+        killer = threading.Thread(
+            target=_kill_once_something_is_measured, args=(victim, results), daemon=True
+        )
+        killer.start()
+        result = sweep(
+            "stencil",
+            dim=1,
+            boundary=["zero", "clamp", "periodic"],
+            order=[2, 4],
+            unroll=[1, 2],
+            loop="rows",
+            shape=64,
+            rounds=2,
+            client=client,
+            results=results,
+        )
+        killer.join(1.0)
+        assert not killer.is_alive(), "no worker was killed"
+    assert [row["kind"] for row in result.rows] == ["timed"] * 12, str(result)
+    assert result.about["counts"]["measured"] == 12
+    works = [json.loads(line)["work"] for line in results.read_text().splitlines()]
+    assert len(works) == len(set(works)) == 12 + 2  # And the two limits of the machine.
+    again = sweep(
+        "stencil",
+        dim=1,
+        boundary=["zero", "clamp", "periodic"],
+        order=[2, 4],
+        unroll=[1, 2],
+        loop="rows",
+        shape=64,
+        rounds=2,
+        results=results,
+    )
+    assert again.about["counts"]["measured"] == 0  # This machine is the device that it ran on.
+    assert again.rows == result.rows
+
+
+def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1.0)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # Bound, so that nobody else is there, and not listening.
+        port = unused.getsockname()[1]
+        with pytest.raises(TikgenError, match=f"tcp://127.0.0.1:{port}' does not answer"):
+            sweep("stencil", shape=16, scheduler=f"tcp://127.0.0.1:{port}")
+    with pytest.raises(TikgenError, match="'nonsense' does not answer"):
+        sweep("stencil", shape=16, scheduler="nonsense")
+
+
+def test_a_template_travels_with_its_macros(tmp_path: Path) -> None:
+    from tikgen.template import BUILTIN_FOLDER, Template
+
+    package = cluster.Package.of(str(BUILTIN_FOLDER / "stencil"))
+    folder = cluster._unpack(package)
+    assert Template(folder).fingerprint == package.fingerprint
+    other = cluster.Package(package.name, "0" * 64, package.files)
+    with pytest.raises(TikgenError, match="other shared macros"):
+        cluster._unpack(other)

@@ -1,0 +1,54 @@
+"""The stencil template's schedules against its reference: awkward sizes, boundaries, edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from tikgen.errors import ParameterError
+
+SHAPES = {
+    1: [(1,), (2,), (33,), (2100,)],
+    2: [(1, 1), (3, 70), (40, 41)],
+    3: [(2, 3, 1), (9, 7, 40)],
+}
+
+
+def check(kernel: tikgen.Kernel, dim: int, rng: np.random.Generator) -> None:
+    """Launch the kernel for several shapes and compare with its reference."""
+    for shape in SHAPES[dim]:
+        x = rng.standard_normal(shape).astype(np.float32)
+        y = np.full(shape, np.nan, np.float32)
+        expected = kernel.reference(x, y)
+        kernel(x, y)
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("boundary", ["interior", "zero", "clamp", "periodic"])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_the_default_schedule(
+    dim: int, boundary: Any, ti_arch: str, rng: np.random.Generator
+) -> None:
+    check(tikgen.build("stencil", dim=dim, order=4, boundary=boundary), dim, rng)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_a_sweep_of_several_slabs(dim: int, ti_arch: str, rng: np.random.Generator) -> None:
+    block = {"block_x": 32, "block_y": 2 if dim == 3 else 1, "sweep": 4, "block_dim": 0}
+    neutral = {"unroll": 1, "row_buffer": 0, "rows": 1}
+    kernel = tikgen.build("stencil", dim=dim, order=4, loop="sweep", **block, **neutral)
+    check(kernel, dim, rng)
+
+
+def test_points_off_the_axes_and_to_one_side(ti_arch: str, rng: np.random.Generator) -> None:
+    points = {(-2, 1, 0): 0.5, (0, -1, 3): -1.5, (1, 0, 0): 2.0}
+    check(tikgen.build("stencil", points=points), 3, rng)
+
+
+@pytest.mark.parametrize("problem", [{"dim": 1}, {"boundary": "zero"}, {"storage": "field"}])
+def test_a_sweep_is_refused_where_it_does_not_fit(problem: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match="'sweep' needs"):
+        tikgen.render("stencil", arch="vulkan", loop="sweep", unroll=1, **problem)

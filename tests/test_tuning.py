@@ -1,0 +1,304 @@
+"""Tuning: every outcome is recorded, nothing is measured twice, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tikgen
+from tikgen import Template, records
+from tikgen.errors import ParameterError, TemplateError, TikgenError, UnsupportedOnArch
+from tikgen.records import Record
+from tikgen.tuning.job import Job
+from tikgen.tuning.process import MeasuringProcess
+from tikgen.tuning.run import tune
+from tikgen.tuning.search import STRATEGIES
+from tikgen.tuning.space import Space
+from tuning_templates import SCALED_CODE, SCALED_TEXT, TWICE_CODE, TWICE_TEXT, Simulated, make
+
+ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
+
+WAYS = {
+    "plain": "timed",
+    "wrong": "mismatch",
+    "crashing": "crash",
+    "hanging": "timeout",
+    "unknown to Taichi": "error",
+    "refused": "refused",
+}
+if ARCH != "cpu":  # A division by zero harms nobody there, and a driver may not survive a hang.
+    del WAYS["crashing"], WAYS["hanging"]
+SIZES = {"n": 4096}
+
+
+@pytest.fixture(autouse=True)
+def _no_records() -> Iterator[None]:
+    records.forget(lambda record: True)
+    yield
+    records.forget(lambda record: True)
+
+
+@pytest.fixture
+def twice(tmp_path: Path) -> Template:
+    return make(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
+
+
+@pytest.fixture
+def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
+    """Give a template with 24 schedules whose times are made up."""
+    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
+    return make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
+
+
+def restricted(template: Template, *ways: str) -> Template:
+    """Let the space hold these ways only."""
+    template.schedule_space = lambda p, arch, sizes: {"way": ways, "idle": (1, 2)}  # type: ignore[method-assign]
+    return template
+
+
+def tuned(template: Template, **settings):
+    defaults = {"shape": SIZES, "arch": ARCH, "budget": "full", "seed": 3, "timeout": 8.0}
+    return tune(template, **(defaults | settings))
+
+
+def job(template: Template, way: str, **more) -> Job:
+    params = {"power": 1, "way": way, "idle": 1}
+    return Job(template.name, str(template.folder), ARCH, params, SIZES, **more)
+
+
+def test_every_outcome_is_recorded_and_the_process_replaced(twice: Template) -> None:
+    slow = job(twice, "slow")
+    with MeasuringProcess(ARCH, timeout=6) as process:
+        first = process.run(slow)
+        assert first.ok, first
+        assert (first.ratio, first.baseline_seconds, first.worst) == (1.0, 0.0, 0.0)
+        for way, kind in WAYS.items():
+            found = process.run(job(twice, way), slow)
+            assert found.kind == kind, found
+            assert bool(found.message) == (kind != "timed")
+            assert bool(found.digest) == (kind != "refused")
+        again = process.run(job(twice, "plain", rounds=3), slow)
+    assert again.ok
+    assert again.rounds == 3
+    assert 0 < again.seconds < again.baseline_seconds
+    assert 0 < again.ratio < 1
+    assert again.compile_seconds > 0
+
+
+def test_an_error_that_shows_at_the_timed_sizes_only_is_found(twice: Template) -> None:
+    folder = Path(twice.folder)
+    late = TWICE_TEXT.replace("ti.cast(i == 40", "ti.cast(i == 4000")
+    (folder / "kernel.py.j2").write_text(late)
+    with MeasuringProcess(ARCH, timeout=60) as process:
+        found = process.run(job(twice, "wrong"))
+    assert found.kind == "mismatch"
+    assert "y[4000]" in found.message
+
+
+def test_without_an_affordable_reference_the_first_kernel_is_the_measure(
+    ti_arch: str, twice: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tikgen.tuning import measuring, workload
+
+    monkeypatch.setattr(workload, "MOST_REFERENCE_SECONDS", -1.0)
+    measuring.forget()
+    text = TWICE_TEXT.replace("ti.cast(i == 40", "ti.cast(i == 4000")
+    (Path(twice.folder) / "kernel.py.j2").write_text(text)
+    tikgen.clear()
+    assert measuring.measure(job(twice, "plain")).ok
+    assert measuring.measure(job(twice, "wrong")).kind == "mismatch"
+    measuring.forget()
+
+
+def test_baked_sizes_are_measured(ti_arch: str) -> None:
+    from tikgen.builder import resolve
+    from tikgen.tuning.measuring import forget, measure
+
+    sizes = {"n0": 33, "n1": 20}
+    variant = resolve("stencil", dim=2, shape=sizes, arch=ti_arch)
+    baked = Job.of(variant, ti_arch, sizes, rounds=1)
+    assert baked.baked
+    found = measure(Job.from_line(baked.line))
+    assert found.ok, found
+    free = measure(Job.of(resolve("stencil", dim=2, arch=ti_arch), ti_arch, sizes, rounds=1))
+    assert free.ok
+    assert free.digest != found.digest
+    forget()
+
+
+def test_structured_inputs_and_updates_are_timed(ti_arch: str) -> None:
+    from tikgen.builder import resolve
+    from tikgen.tuning.measuring import forget, measure
+
+    for name, sizes in (("spmv", {"nnz": 300, "rows": 40, "cols": 50}), ("histogram", {"n": 999})):
+        variant = resolve(name, arch=ti_arch)
+        found = measure(Job.of(variant, ti_arch, sizes, rounds=2))
+        assert found.ok, found
+    forget()
+
+
+def test_the_best_of_a_space_with_all_kinds_of_faults_wins(twice: Template) -> None:
+    ways = {way: kind for way, kind in WAYS.items() if way != "hanging"}  # That takes long.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = tuned(restricted(twice, *ways), strategy="exhaustive")
+    assert result.best.schedule["way"] == "plain"
+    assert result.default.schedule["way"] == "slow"
+    assert result.speedup is not None
+    assert result.speedup > 1
+    # What is refused is no part of the space, and equal kernels are one candidate.
+    assert result.points == len(result.records) == len(ways)
+    found = {record.schedule["way"]: record.kind for record in result.records}
+    del ways["refused"]
+    assert found == ways | {"slow": "timed"}
+    best = min(r.ratio for r in result.records if r.kind == "timed")
+    assert best == result.best.ratio
+    assert result.stopped == "complete"
+    assert tikgen.build(twice, arch=ARCH).schedule.way == "plain"
+    assert "tuned for n=4096" in tikgen.build(twice, schedule="tuned", arch=ARCH).schedule_origin
+
+
+def test_tuning_again_continues(twice: Template) -> None:
+    restricted(twice, "plain", "wrong")
+    seen: list[Record] = []
+
+    def stop_after_two(record: Record) -> None:
+        seen.append(record)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    first = tuned(twice, on_record=stop_after_two)
+    assert first.stopped == "interrupted"
+    assert len(records.all_records()) == len(first.records) == 2
+    again: list[Record] = []
+    second = tuned(twice, on_record=again.append)
+    assert second.stopped == "complete"
+    known = [record.schedule for record in seen]
+    assert again[0].schedule not in known
+    assert len(second.records) == 3
+    third = tuned(twice, on_record=again.append, shape=(4100,))  # A shape of the same bucket.
+    assert third.measured == 0
+    assert third.records == second.records
+    assert tuned(twice, fresh=True).measured > 2
+
+
+def test_an_interruption_before_anything_was_measured_is_passed_on(
+    twice: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MeasuringProcess, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tuned(twice)
+    assert not records.all_records()
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "auto"])
+def test_strategies_find_the_best_of_a_smooth_space(scaled: Template, strategy: str) -> None:
+    if strategy == "optuna":
+        pytest.importorskip("optuna")
+    result = tuned(scaled, strategy=strategy, arch="cpu", budget=30)
+    assert result.best.schedule == {"unroll": 8, "block_dim": 128}
+    assert result.best.ratio == pytest.approx(result.best.seconds / result.default.seconds)
+    assert result.strategy == (strategy if strategy != "auto" else "exhaustive")
+
+
+def test_halving_climbs_to_the_best_before_it_has_seen_all(scaled: Template) -> None:
+    seen: list[Record] = []
+    tuned(scaled, strategy="halving", arch="cpu", on_record=seen.append)
+    order = [(r.schedule["unroll"], r.schedule["block_dim"]) for r in seen]
+    assert len(set(order[: order.index((8, 128))])) < 16
+
+
+def test_a_spent_budget_ends_the_search(scaled: Template) -> None:
+    result = tuned(scaled, arch="cpu", budget=1e-6)
+    assert result.stopped == "budget"
+    assert result.best == result.default
+    assert result.speedup == 1.0
+    assert "continue" in str(result)
+
+
+def test_the_space_is_the_product_less_what_is_refused(scaled: Template) -> None:
+    problem = tikgen.build(scaled, arch="cpu").problem
+    space = Space(scaled, problem, "cpu", SIZES)
+    assert len(space.points) == 5 * 5 - 1
+    assert space.schedule(space.points[0]) == {"unroll": 1, "block_dim": 32}
+    assert space.point_of({"unroll": 16, "block_dim": 512}) is None
+    assert space.point_of({"unroll": 5}) is None
+    point = space.point_of({"unroll": 16, "block_dim": 256})
+    assert point is not None
+    around = [tuple(space.schedule(other).values()) for other in space.neighbours(point)]
+    assert set(around) == {(8, 256), (16, 128)}
+
+
+def test_a_space_that_names_no_parameter_is_the_fault_of_the_template(scaled: Template) -> None:
+    scaled.schedule_space = lambda p, arch, sizes: {"enroll": (1,)}  # type: ignore[method-assign]
+    with pytest.raises(TemplateError, match="'enroll', which is no schedule parameter"):
+        tuned(scaled, arch="cpu")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"budget": 0}, "budget.*above 0; got 0"),
+        ({"budget": -1.5}, "budget"),
+        ({"budget": float("nan")}, "budget"),
+        ({"budget": "long"}, "'quick', 'full'"),
+        ({"budget": True}, "budget"),
+        ({"shape": (1, 2)}, "shape"),
+        ({"shape": (10**10,)}, "shape"),
+        ({"strategy": "luck"}, "exhaustive, halving, optuna"),
+        ({"way": "plain"}, "way.*tuning chooses"),
+        ({"power": 3}, "power"),
+        ({"force": 3}, "force"),
+        ({"arch": "quantum"}, "arch"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(
+    twice: Template, monkeypatch: pytest.MonkeyPatch, settings, says: str
+) -> None:
+    monkeypatch.setattr(MeasuringProcess, "start", lambda self: pytest.fail("it was started"))
+    with pytest.raises(ParameterError, match=says):
+        tuned(twice, **settings)
+
+
+def test_a_shape_that_does_not_fit_the_memory_is_refused(
+    twice: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tikgen.tuning.memory.free_host_bytes", lambda: 1_000_000)
+    with pytest.raises(ParameterError, match=r"\(1000000,\) does not fit.*0.001 GB are free"):
+        tuned(twice, shape=(1_000_000,))
+
+
+def test_an_arch_that_does_not_work_is_named(twice: Template) -> None:
+    with pytest.raises(UnsupportedOnArch, match="metal"):
+        tuned(twice, arch="metal")
+
+
+def test_where_no_schedule_works_the_default_says_why(twice: Template) -> None:
+    text = TWICE_TEXT.replace("total // 2000", "1")
+    (Path(twice.folder) / "kernel.py.j2").write_text(text)
+    tikgen.clear()
+    broken = restricted(tikgen.load_template(twice.folder), "wrong")
+    with pytest.raises(TikgenError, match=r"no schedule could be timed.*mismatch"):
+        tuned(broken)
+    assert {record.kind for record in records.all_records()} == {"mismatch"}
+
+
+def test_a_result_tells_what_it_found(scaled: Template, tmp_path: Path) -> None:
+    result = tuned(scaled, arch="cpu")
+    rows = result.table()
+    assert len(rows) == len(result.records) == result.points == 24
+    assert rows[0]["ratio"] == result.best.ratio
+    assert [row["ratio"] for row in rows] == sorted(row["ratio"] for row in rows)
+    assert json.loads(json.dumps(result.to_dict()))["best"]["ratio"] == result.best.ratio
+    assert "24 of 24 schedules timed" in str(result)
+    assert "unroll=8, block_dim=128" in str(result)
+    result.plot(tmp_path / "search.png")
+    assert (tmp_path / "search.png").stat().st_size > 1000

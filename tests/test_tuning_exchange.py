@@ -1,0 +1,239 @@
+"""Tuning records travel as TOML: out, cleared, in again; what does not fit is told and left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tikgen
+from tikgen import records
+from tikgen.catalogue import find_template
+from tikgen.cli.app import app
+from tikgen.device import device_name
+from tikgen.errors import TikgenError
+from tikgen.records import Record
+from tikgen.tuning import toml
+from tikgen.tuning.exchange import export_records, import_records
+from tuning_templates import SCALED_CODE, SCALED_TEXT, Simulated, make
+
+
+@pytest.fixture(autouse=True)
+def _no_records(tmp_path: Path) -> Iterator[None]:
+    make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
+    make(tmp_path, "double", SCALED_TEXT, SCALED_CODE)
+    records.forget(lambda record: True)
+    yield
+    records.forget(lambda record: True)
+
+
+def record(name: str = "scaled", *, unroll: int = 4, ratio: float = 0.5, **more) -> Record:
+    template = find_template(name)
+    problem = more.pop("problem", {})
+    kernel = tikgen.build(name, arch="cpu", schedule={}, **problem)
+    schedule = dict(template.Schedule(unroll=unroll))
+    fields = {
+        "template": name,
+        "fingerprint": template.fingerprint,
+        "problem": records.problem_text(kernel.problem),
+        "arch": "cpu",
+        "device": device_name("cpu"),
+        "taichi": records.taichi_version(),
+        "tikgen": tikgen.__version__,
+        "sizes": {"n": 100},
+        "schedule": schedule,
+        "kind": "timed",
+        "seconds": 1e-3 * ratio,
+        "spread": 0.02,
+        "rounds": 5,
+        "ratio": ratio,
+        "when": "2026-11-20T19:00:00+00:00",
+    }
+    return Record(**fields | more)
+
+
+def command(*arguments: str, exit_code: int = 0) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+EVERY = {
+    "plain": {},
+    "points": {"problem": {"points": {(0, 0, 1): 0.5, (0, 0, 0): -2.0}, "dtype": "f64"}},
+    "spacing": {"problem": {"spacing": (1.0, 0.1, 2.0), "mode": "other"}},
+    "expression": {"problem": {"expr": "2 * x + sin(x)"}},
+    "elsewhere": {"device": 'NVIDIA "H200"\x7f\\\nü', "arch": "cuda"},
+    "failed": {"kind": "mismatch", "seconds": 0.0, "ratio": 0.0, "message": "y[0] is 1\n# no"},
+}
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_what_is_exported_is_imported_alike(tmp_path: Path, case: str) -> None:
+    wanted = record(**EVERY[case])
+    records.keep(wanted)
+    assert export_records(tmp_path / "tuned.toml", everything=True) == 1
+    assert records.forget(lambda r: True) == 1
+    found = import_records(tmp_path / "tuned.toml")
+    assert (found.kept, found.ignored) == (1, ())
+    assert records.all_records() == (wanted,)
+
+
+def test_the_best_of_each_problem_shape_and_device_is_exported(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.toml"
+    slow, fast = record(unroll=2, ratio=0.9), record(unroll=8, ratio=0.4)
+    failed = record(unroll=16, kind="crash", ratio=0.0)
+    other = record(unroll=1, ratio=1.0, device="another")
+    records.keep_all([slow, fast, failed, other, record("double")])
+    assert export_records(path, "scaled") == 2
+    entries = toml.read(path.read_text())["record"]
+    assert [e["schedule"]["unroll"] for e in entries] == [8, 1]
+    assert entries[0]["problem"]["mode"] == "one"
+    assert "# scaled with n=100 on cpu: 0.4 ms, 2.50 times as fast" in path.read_text()
+    assert export_records(path, everything=True) == 5
+
+
+def test_records_may_be_edited_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.toml"
+    records.keep(record(unroll=2))
+    export_records(path)
+    path.write_text(path.read_text().replace("unroll = 2", "unroll = 8"))
+    records.forget(lambda r: True)
+    assert import_records(path).kept == 1
+    kernel = tikgen.build("scaled", schedule="tuned", arch="cpu")
+    assert kernel.params["unroll"] == 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("unroll = 4", "unroll = 3", "unroll"),
+        ("unroll = 4", "enroll = 4", "enroll"),
+        ("block_dim = 32, unroll = 4", "block_dim = 512, unroll = 16", "too much"),
+        ('mode = "one"', 'mode = "two"', "mode"),
+        ("n = 100", "n = 0", "shape"),
+        ("n = 100", "n7 = 100", "shape"),
+        ('template = "scaled"', 'template = "pencil"', "no template 'pencil'"),
+        ('fingerprint = "', 'fingerprint = "f', "another version of the template"),
+        ('taichi = "', 'taichi = "0.', "made with Taichi 0."),
+        ('arch = "cpu"', 'arch = "abacus"', "'abacus' is unknown"),
+        ('device = "', 'gadget = "', "lacks device"),
+        ("seconds = 0.0005", "seconds = true", "seconds cannot be True"),
+        ("seconds = 0.0005", "seconds = -1.0", "lacks seconds"),
+        ("seconds = 0.0005", "moments = 1", "has moments"),
+        ('kind = "timed"', 'kind = "guessed"', "'guessed'"),
+        ("schedule = {", "schedule = 5 # {", "schedule cannot be 5"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_a_line_and_the_rest_is_taken(
+    tmp_path: Path, old: str, new: str, says: str
+) -> None:
+    path = tmp_path / "tuned.toml"
+    records.keep_all([record(), record("double")])
+    export_records(path)
+    head, double, scaled = path.read_text().split("[[record]]")
+    assert old in scaled
+    path.write_text("[[record]]".join([head, double, scaled.replace(old, new, 1)]))
+    records.forget(lambda r: True)
+    found = import_records(path)
+    assert found.kept == len(records.all_records()) == 1
+    (line,) = found.ignored
+    assert re.search(says, line), line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("text", ["[[record]", "record = 3", "[record]", "record = [1]", "\x00"])
+def test_a_file_that_is_no_such_toml_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "tuned.toml"
+    path.write_text(text)
+    found = import_records(path)
+    assert found.kept == 0
+    assert len(found.ignored) == 1
+    assert "ignored: " in command("tuned", "import", str(path), exit_code=2)
+
+
+def test_a_file_that_is_not_there_or_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TikgenError, match="no tuning records of gemm"):
+        export_records(tmp_path / "x.toml", "gemm")
+    records.keep(record())
+    with pytest.raises(TikgenError, match="Cannot write"):
+        export_records(tmp_path / "no" / "x.toml")
+    with pytest.raises(TikgenError, match="Cannot read"):
+        import_records(tmp_path / "x.toml")
+
+
+def test_toml_keeps_any_text_and_number() -> None:
+    table = {
+        "text": "".join(map(chr, range(0x20))) + '"\\\x7fü€😀',
+        "a key": 1e-300,
+        "nothing": {},
+        "list": (1, 2.5, True, "x", {"y": [1]}),
+        "infinite": float("inf"),
+    }
+    again = toml.read("\n".join(toml.table_lines(table)))
+    assert again == table | {"list": [1, 2.5, True, "x", {"y": [1]}]}
+
+
+def test_records_of_another_version_are_ignored_with_one_warning() -> None:
+    records.keep(dataclasses.replace(record(unroll=8), fingerprint="0" * 64))
+    with pytest.warns(UserWarning, match="another version") as caught:
+        problem = tikgen.build("scaled", schedule={}).problem
+        template = find_template("scaled")
+        for _ in range(3):
+            assert records.best_record(template, problem, "cpu", None) is None
+    assert len(caught) == 1
+
+
+def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.toml"
+    assert "Nothing is tuned" in command("tuned", "show")
+    records.keep_all([record(unroll=8, ratio=0.25), record(unroll=2, ratio=0.8), record("double")])
+    shown = command("tuned", "show", "scaled")
+    assert "4.00x" in shown
+    assert "n=100" in shown
+    assert "double" not in shown
+    (entry,) = json.loads(command("tuned", "show", "double", "--json"))
+    assert (entry["ratio"], entry["current"]) == (0.5, True)
+    assert "wrote 2 records" in command("tuned", "export", str(path))
+    assert "wrote 3 records" in command("tuned", "export", str(path), "--all")
+    assert "removed 1 record" in command("tuned", "clear", "double")
+    assert "removed 2 records" in command("tuned", "clear")
+    assert "imported 3 records" in command("tuned", "import", str(path))
+    assert len(records.all_records()) == 3
+
+
+def test_the_command_tunes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
+    tune = ("tune", "scaled", "--shape")
+    found = json.loads(command(*tune, "n=270", "--budget", "30", "--json"))
+    assert found["best"]["schedule"] == {"unroll": 8, "block_dim": 128}
+    plot = tmp_path / "search.svg"
+    assert "24 of 24 schedules timed" in command(*tune, "270", "--plot", str(plot))
+    assert plot.exists()
+    assert "whole numbers" in command(*tune, "two", exit_code=2)
+    assert "above 0" in command(*tune, "270", "--budget", "0", exit_code=2)
+    assert "shape" in command(*tune, "270,10", exit_code=2)
+    assert "weight" in command(*tune, "270", "-p", "weight=heavy", exit_code=2)
+
+
+def test_the_command_shows_what_was_measured_before_an_interruption(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
+    measure, times = Simulated.run, iter(range(4))
+
+    def interrupted(self, job, baseline=None):
+        if next(times, None) is None:
+            raise KeyboardInterrupt
+        return measure(self, job, baseline)
+
+    monkeypatch.setattr(Simulated, "run", interrupted)
+    text = command("tune", "scaled", "--shape", "270", exit_code=130)
+    assert "4 of 24 schedules timed" in text
+    assert "interrupted; tune again to continue" in text
+    assert len(records.all_records()) == 4

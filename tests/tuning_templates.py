@@ -1,0 +1,151 @@
+"""Templates for the tests of tuning: one with faults, one whose schedules are numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tikgen
+from tikgen import Template
+from tikgen.tuning.job import Job, Measurement
+
+TWICE_TEXT = """\
+import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }}):
+    for i in range(x.shape[0]):
+#% if s.way == "wrong"
+        y[i] = x[i] + x[i] + ti.cast(i == 40, ti.i32)
+#% elif s.way == "crashing"
+        y[i] = x[i] + x[i] // (ti.abs(x[i]) // 1000)
+#% elif s.way == "hanging"
+        y[i] = 0
+        while x[i] + y[i] > -1000:
+            y[i] = 0
+        y[i] = x[i] + x[i]
+#% elif s.way == "unknown to Taichi"
+        y[i] = ti.no_such_function(x[i])
+#% elif s.way == "slow"
+        total = 0
+        for _ in range(x[i] + 300):
+            total = (total * 5 + x[i]) % 1013
+        y[i] = x[i] + x[i] + total // 2000
+#% else
+        y[i] = x[i] + x[i]
+#% endif
+"""
+
+TWICE_CODE = '''\
+from typing import Literal
+
+from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
+
+
+class Twice(Template):
+    """Doubles every element, in more or less good ways."""
+
+    class Problem(ProblemModel):
+        power: int = parameter("which multiple of two", 1, ge=1, le=1)
+
+    class Schedule(ScheduleModel):
+        way: Literal[
+            "slow", "plain", "wrong", "crashing", "hanging", "unknown to Taichi", "refused"
+        ] = parameter("how", "slow")
+        idle: Literal[1, 2] = parameter("changes nothing", 1)
+
+    def arguments(self, p):
+        x = Array("x", DType.i32, ("n",))
+        return (x, Array("y", DType.i32, ("n",), role="out"))
+
+    def check(self, p, s, arch):
+        if s.way == "refused":
+            raise Invalid("way", "is refused")
+
+    def cost(self, p, sizes):
+        return Cost(bytes=8 * sizes["n"], flops=sizes["n"])
+
+    @staticmethod
+    def reference(p, x, y):
+        return x + x
+'''
+
+SCALED_TEXT = """\
+import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }}):
+    ti.loop_config(block_dim={{ s.block_dim }})
+    for i in range(x.shape[0]):
+        for step in range({{ s.unroll }}):
+            y[i] = {{ p.dtype.literal(p.weight) }} * x[i]
+"""
+
+SCALED_CODE = '''\
+from typing import Literal
+
+from tikgen import (
+    Array, Cost, DType, Expression, Invalid, ProblemModel, ScheduleModel, Template, parameter
+)
+
+
+class Scaled(Template):
+    """Scales every element; the time is what a test says it is."""
+
+    class Problem(ProblemModel):
+        dtype: DType = parameter("element type", DType.f32, choices=("f32", "f64"))
+        weight: float = parameter("the factor", 2.0)
+        mode: Literal["one", "other"] = parameter("of no meaning", "one")
+        points: dict[tuple[int, ...], float] | None = parameter("of no meaning", None)
+        spacing: float | tuple[float, ...] = parameter("of no meaning", 1.0)
+        expr: Expression | None = parameter("of no meaning", None)
+
+    class Schedule(ScheduleModel):
+        unroll: Literal[1, 2, 4, 8, 16] = parameter("which unroll", 1)
+        block_dim: Literal[32, 64, 128, 256, 512] = parameter("which block", 32)
+
+    def arguments(self, p):
+        return (Array("x", p.dtype, ("n",)), Array("y", p.dtype, ("n",), role="out"))
+
+    def check(self, p, s, arch):
+        if (s.unroll, s.block_dim) == (16, 512):
+            raise Invalid("unroll", "is too much where block_dim=512")
+
+    @staticmethod
+    def reference(p, x, y):
+        return p.weight * x.astype(p.dtype.wide)
+'''
+
+
+def make(folder: Path, name: str, text: str, code: str) -> Template:
+    """Write a template and return it."""
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "kernel.py.j2").write_text(text)
+    (folder / name / "template.py").write_text(code)
+    return tikgen.load_template(folder / name)
+
+
+class Simulated:
+    """Stands in for the measuring process: the time is a function of the schedule."""
+
+    is_running = True
+
+    def __init__(self, arch: str, timeout: float) -> None:
+        self.timeout = timeout
+
+    @staticmethod
+    def seconds(params) -> float:
+        """Return what the schedule takes: least at unroll=8 and block_dim=128."""
+        return 1 + abs(params["unroll"] - 8) + abs(params["block_dim"] - 128) / 64
+
+    def run(self, job: Job, baseline: Job | None = None) -> Measurement:
+        seconds = self.seconds(job.params)
+        ratio = seconds / self.seconds(baseline.params) if baseline else 1.0
+        return Measurement("timed", "", "d", seconds, 0.01, job.rounds, ratio=ratio)
+
+    def __enter__(self) -> Simulated:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass

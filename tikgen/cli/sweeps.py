@@ -1,0 +1,158 @@
+"""The command sweep: measures every combination of a template's parameters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tikgen.cli.options import Arch, Json, Name, parse_params, parse_shape, template_name
+from tikgen.cli.output import console, print_json, say
+
+INTERRUPTED = 130
+
+_PICTURES = (".png", ".pdf", ".svg", ".jpg")
+
+Axes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-p",
+        "--param",
+        metavar="NAME=VALUE",
+        help="A parameter, or an axis in brackets: -p dim=3 -p 'dtype=[f32,f64]'.",
+    ),
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="N,N,...",
+        help="Sizes of the arrays, as 200,200 or rows=9,cols=7, or one number for all; "
+        "give it once for each.",
+    ),
+]
+Picture = Annotated[Path | None, typer.Option(help="Picture to write.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("sweep")(sweep_command)
+
+
+def sweep_command(
+    name: Name,
+    param: Axes = None,
+    shape: Shapes = None,
+    arch: Annotated[
+        list[Arch] | None, typer.Option(help="Arch to run on; give it once for each.")
+    ] = None,
+    baked: Annotated[bool, typer.Option(help="Bake the sizes into the kernels.")] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="File of JSON lines to add to; what it holds is not measured again."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Table to write: .csv, .json or .parquet."),
+    ] = None,
+    plot: Picture = None,
+    x: Annotated[str | None, typer.Option("--x", help="Column along the picture.")] = None,
+    y: Annotated[str | None, typer.Option("--y", help="Column up the picture.")] = None,
+    hue: Annotated[str | None, typer.Option(help="Column that gives the colour.")] = None,
+    roofline: Picture = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is timed.")] = 5,
+    timeout: Annotated[float, typer.Option(help="Seconds that a kernel may take.")] = 60.0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random data.")] = None,
+    json: Json = False,
+) -> None:
+    """Verify and time a template for every combination of the values given."""
+    from tikgen.tuning.sweep_save import check_path
+    from tikgen.tuning.sweeping import sweep
+
+    name = template_name(name)
+    if output is not None:  # Told now, not after the measurements.
+        check_path(output)
+    for picture in (plot, roofline):
+        _check_picture(picture)
+    shapes = [_shape(name, text) for text in shape or ()]
+    result = sweep(
+        name,
+        shape=shapes or None,
+        archs=tuple(a.value for a in arch or (Arch.cpu,)),
+        baked=baked,
+        results=results,
+        scheduler=scheduler,
+        rounds=rounds,
+        timeout=timeout,
+        seed=seed,
+        **parse_axes(name, param),
+    )
+    if output is not None:
+        result.save(output)
+    if json:
+        print_json(result.to_dict())
+    elif sys.stdout.isatty():
+        console().print(result)
+    else:
+        print(result)
+    if result.timed:
+        if plot is not None:
+            result.plot(x, y, hue, path=plot)
+        if roofline is not None:
+            result.roofline(roofline)
+    if not json:
+        for written in (output, plot, roofline):
+            if written is not None and written.exists():
+                say(f"wrote {written}")
+    if not result.about["complete"]:
+        raise typer.Exit(INTERRUPTED)
+    if not result.timed:
+        raise typer.Exit(1)
+
+
+def parse_axes(template: str, given: Sequence[str] | None) -> dict[str, Any]:
+    """Return parameters from texts such as ``dim=3`` and ``dtype=[f32,f64]``, which is an axis.
+
+    Raises:
+        ParameterError: as :func:`tikgen.cli.options.parse_params` does.
+    """
+    params = parse_params(template, given)
+    for name, value in params.items():
+        if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+            parts = _split(value[1:-1])
+            params[name] = [parse_params(template, [f"{name}={part}"])[name] for part in parts]
+    return params
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts of a list that is no Python literal, such as ``f32, f64``."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _shape(template: str, text: str) -> Any:
+    """Return a shape; a single number stands for the size of every axis."""
+    shape = parse_shape(template, text)
+    return shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
+
+
+def _check_picture(path: Path | None) -> None:
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"cannot write {path}: {path.parent} is not a folder")
+    if path.suffix not in _PICTURES:
+        raise typer.BadParameter(f"cannot write {path}: name a {', '.join(_PICTURES)} file")

@@ -1,0 +1,182 @@
+"""Commands about tuning: tune, and tuned show, export, import, clear."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tikgen.cli.options import Arch, Json, Name, Params, parse_params, template_name
+from tikgen.cli.output import console, print_json, print_table, say
+
+INTERRUPTED = 130
+
+Shape = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZES",
+        help="Sizes of the arrays: 200,200,200, or by symbol: m=512,k=64,n=512.",
+    ),
+]
+Budget = Annotated[str, typer.Option(help="quick (a minute), full (everything), or seconds.")]
+OneTemplate = Annotated[str | None, typer.Argument(help="Name of a template; all without it.")]
+File = Annotated[Path, typer.Argument(help="A TOML file.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command("tune")(tune_command)
+    tuned = typer.Typer(no_args_is_help=True, help="Look at and move what tuning found.")
+    tuned.command("show")(show_command)
+    tuned.command("export")(export_command)
+    tuned.command("import")(import_command)
+    tuned.command("clear")(clear_command)
+    app.add_typer(tuned, name="tuned")
+
+
+def tune_command(
+    name: Name,
+    shape: Shape,
+    param: Params = None,
+    budget: Budget = "quick",
+    arch: Annotated[Arch, typer.Option(help="Arch to tune on.")] = Arch.cpu,
+    strategy: Annotated[
+        str, typer.Option(help="exhaustive, halving, optuna, or auto to choose one.")
+    ] = "auto",
+    seed: Annotated[int | None, typer.Option(help="Seed, to repeat a search.")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Measure again what was measured before.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Picture of the search to write.")] = None,
+    json: Json = False,
+) -> None:
+    """Find the fastest schedule of a problem on this machine; `build` takes it from then on."""
+    from tikgen.tuning.run import tune
+
+    name = template_name(name)
+    result = tune(
+        name,
+        shape=parse_shape(shape),
+        budget=parse_budget(budget),
+        arch=arch.value,
+        strategy=strategy,
+        seed=seed,
+        fresh=fresh,
+        **parse_params(name, param),
+    )
+    if plot is not None:
+        result.plot(plot)
+    if json:
+        print_json(result.to_dict())
+    elif sys.stdout.isatty():
+        console().print(result)
+    else:
+        print(result)
+    if result.stopped == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+
+
+def show_command(name: OneTemplate = None, json: Json = False) -> None:
+    """Show the best record of each problem, shape and device."""
+    from dataclasses import asdict
+
+    from tikgen import records
+    from tikgen.shapes import shown
+    from tikgen.tuning.exchange import best_of_each, is_current
+
+    every = [r for r in records.all_records() if name is None or r.template == name]
+    best = best_of_each(every)
+    if json:
+        print_json([asdict(r) | {"current": is_current(r)} for r in best])
+        return
+    if not best:
+        say(f"Nothing is tuned{f' of {name}' if name else ''}: tikgen tune NAME --shape SIZES")
+        return
+    rows = [
+        (
+            record.template,
+            _changed(record),
+            shown(record.sizes),
+            f"{record.arch}: {record.device}",
+            f"{1e3 * record.seconds:.4g}",
+            f"{1 / record.ratio:.2f}x" if record.ratio else "",
+            ", ".join(f"{k}={v}" for k, v in record.schedule.items()),
+            "" if is_current(record) else "of another version",
+        )
+        for record in sorted(best, key=lambda r: (r.template, r.arch, str(r.sizes)))
+    ]
+    columns = ("template", "problem", "shape", "device", "ms", "gain", "schedule", "")
+    print_table(columns, rows)
+    say(f"{len(every)} records")
+
+
+def export_command(
+    file: File,
+    name: OneTemplate = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every candidate, not just the best ones.")
+    ] = False,
+) -> None:
+    """Write tuning records to a TOML file that can be read, edited and checked in."""
+    from tikgen.tuning.exchange import export_records
+
+    say(f"wrote {_count(export_records(file, name, everything=everything))} to {file}")
+
+
+def import_command(file: File) -> None:
+    """Take up the tuning records of a TOML file; what does not fit is told and left out."""
+    from tikgen.tuning.exchange import import_records
+
+    found = import_records(file)
+    for line in found.ignored:
+        print(f"ignored: {line}", file=sys.stderr)
+    say(f"imported {_count(found.kept)} from {file}")
+    if found.ignored and not found.kept:
+        raise typer.Exit(2)
+
+
+def clear_command(name: OneTemplate = None) -> None:
+    """Remove tuning records from the store."""
+    from tikgen import records
+
+    say(f"removed {_count(records.forget(lambda r: name is None or r.template == name))}")
+
+
+def parse_shape(text: str) -> Any:
+    """Return sizes from a text such as ``200,200`` or ``m=512,n=64``; checked later."""
+    parts = [part.strip() for part in text.replace("x", ",").split(",")]
+    try:
+        if all("=" in part for part in parts):
+            named = (part.partition("=") for part in parts)
+            return {symbol.strip(): int(size) for symbol, _, size in named}
+        return tuple(int(part) for part in parts)
+    except ValueError:
+        problem = f"takes whole numbers such as 200,200 or m=512,n=64; got {text!r}"
+        raise typer.BadParameter(problem, param_hint="--shape") from None
+
+
+def parse_budget(text: str) -> str | float:
+    """Return a budget from a text: seconds as a number, anything else as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _count(number: int) -> str:
+    return f"{number} record{'s' if number != 1 else ''}"
+
+
+def _changed(record: Any) -> str:
+    """Return the problem parameters that are not at their defaults."""
+    from tikgen.catalogue import find_template
+    from tikgen.errors import TikgenError
+
+    try:
+        defaults = {info.name: info.default for info in find_template(record.template).parameters}
+    except TikgenError:
+        defaults = {}
+    changed = {k: v for k, v in record.problem.items() if v != defaults.get(k)}
+    return ", ".join(f"{name}={value}" for name, value in changed.items()) or "defaults"

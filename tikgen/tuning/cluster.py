@@ -1,0 +1,317 @@
+"""Runs the jobs of a sweep on the workers of a Dask cluster.
+
+Each worker keeps a process of its own to measure in, as a sweep on one machine does: a kernel that
+crashes or hangs ends that process and not the worker, and Taichi is initialised away from whatever
+else the worker does. Templates travel with their jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tikgen.device import device_name
+from tikgen.errors import TikgenError
+from tikgen.records import taichi_version
+from tikgen.template import CODE_NAME, TEXT_NAME, Template
+from tikgen.tuning.job import Job, Measurement
+from tikgen.tuning.process import MeasuringProcess
+from tikgen.tuning.sweep_file import Done
+from tikgen.tuning.sweep_run import Task, absence, in_order
+from tikgen.version import __version__
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+# Dask raises either, before Python 3.11.
+_TIMEOUTS = (TimeoutError, asyncio.TimeoutError)
+# A scheduler answers at once, or is not there.
+CONNECT_SECONDS = 10.0
+# Workers may still be starting, or be started anew after they died.
+WORKERS_SECONDS = 60.0
+_POLL_SECONDS = 5.0
+# Tasks that a worker has at hand: the one that it measures and the next.
+_AT_HAND = 2
+# Dask itself gives up a task that three workers died of; then it goes round once more.
+_RESUBMISSIONS = 1
+
+
+# On a worker.
+
+
+@dataclass(frozen=True)
+class Package:
+    """A template as it travels: its fingerprint, and its files by path."""
+
+    name: str
+    fingerprint: str
+    files: Mapping[str, str]
+
+    @classmethod
+    def of(cls, folder: str) -> Package:
+        """Return the package of the template in ``folder``."""
+        template = Template(Path(folder))
+        paths = [template.folder / TEXT_NAME, template.folder / CODE_NAME]
+        paths += sorted((template.folder.parent / "_shared").glob("*.j2"))
+        files = {
+            str(path.relative_to(template.folder.parent)): path.read_text(encoding="utf-8")
+            for path in paths
+        }
+        return cls(template.name, template.fingerprint, files)
+
+
+_turn = threading.Lock()
+_processes: dict[str, MeasuringProcess] = {}
+_absent: dict[str, str] = {}
+_unpacked: dict[str, tuple[Path, Any]] = {}
+
+
+def describe_worker(archs: Sequence[str]) -> dict[str, Any]:
+    """Return the versions on this worker and the device behind each arch."""
+    return {
+        "versions": {"tikgen": __version__, "taichi": taichi_version()},
+        "devices": {arch: device_name(arch) for arch in archs},
+    }
+
+
+def measure_on_worker(line: str, package: Package, timeout: float) -> dict[str, Any]:
+    """Measure a job in the process that this worker keeps for its arch; one at a time."""
+    job = Job.from_line(line)
+    with _turn:
+        folder = _unpack(package)
+        if job.arch not in _processes:
+            _processes[job.arch] = MeasuringProcess(job.arch, timeout)
+            _absent[job.arch] = _processes[job.arch].start()
+        process, absent = _processes[job.arch], _absent[job.arch]
+        process.timeout = timeout
+        began = time.perf_counter()
+        if absent:
+            found = absence(job.arch, absent)
+        else:
+            found = process.run(replace(job, folder=str(folder)))
+        return {
+            "measurement": asdict(found),
+            "device": device_name(job.arch),
+            "busy": time.perf_counter() - began,
+            "absent": bool(absent),
+        }
+
+
+def _unpack(package: Package) -> Path:
+    """Return the folder of a template that came with a job.
+
+    Raises:
+        TikgenError: if what surrounds it here differs, so that it would render other text.
+    """
+    if package.fingerprint not in _unpacked:
+        holder = tempfile.TemporaryDirectory(prefix="tikgen-")  # Goes when the worker does.
+        root = Path(holder.name)
+        for name, text in package.files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
+        _unpacked[package.fingerprint] = (root / package.name, holder)
+    folder = _unpacked[package.fingerprint][0]
+    if Template(folder).fingerprint != package.fingerprint:
+        raise TikgenError(
+            f"The worker cannot render {package.name} as it is rendered here: its tikgen "
+            f"{__version__} has other shared macros. Install the same tikgen there."
+        )
+    return folder
+
+
+# On the machine that asks.
+
+
+@contextlib.contextmanager
+def connected(scheduler: str) -> Iterator[Client]:
+    """Give a client of the scheduler at an address, and close it in the end.
+
+    Raises:
+        TikgenError: if Dask is not installed, or the scheduler does not answer.
+    """
+    _need_distributed()
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+    except Exception as error:  # Whatever listens there may answer anything.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise TikgenError(
+            f"The scheduler at {scheduler!r} does not answer; {CONNECT_SECONDS:g} s are given to "
+            f"it: {reason}. Take the address that `dask scheduler` prints, such as "
+            "tcp://host:8786."
+        ) from None
+    try:
+        yield client
+    finally:
+        client.close(timeout=CONNECT_SECONDS)
+
+
+def _need_distributed() -> None:
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        raise TikgenError("A sweep on a cluster needs Dask: pip install 'tikgen[dask]'.") from None
+
+
+class ClusterRunner:
+    """Measures on the workers of a Dask cluster.
+
+    Args:
+        client: a synchronous client of the cluster.
+        timeout: seconds that a job may take to compile, to be verified and to be timed.
+
+    Raises:
+        TikgenError: if ``client`` is no such client, no worker is there, or one lacks tikgen or
+            has another version of it or of Taichi.
+    """
+
+    def __init__(self, client: Client, timeout: float) -> None:
+        _need_distributed()
+        from distributed import Client
+
+        if not isinstance(client, Client) or client.asynchronous:
+            raise TikgenError(f"A sweep takes a synchronous distributed.Client; got {client!r}.")
+        self._client = client
+        self._timeout = timeout
+        self._packages: dict[str, Package] = {}
+        # The workers that have a device.
+        self._workers: dict[str, list[str]] = {}
+        self._devices: dict[str, tuple[str, ...]] = {}
+        self._wait_for_workers()
+        self.width = len(self._addresses())
+
+    def devices(self, archs: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return the devices behind each arch."""
+        try:
+            found = self._client.run(describe_worker, list(archs))
+        except Exception as error:  # Whatever a worker cannot unpickle or import.
+            raise TikgenError(
+                "The workers cannot run tikgen; install the same version of it on each: "
+                f"{type(error).__name__}: {' '.join(str(error).split())}"
+            ) from None
+        devices: dict[str, dict[str, None]] = {arch: {} for arch in archs}
+        here = describe_worker(())["versions"]
+        for address, described in found.items():
+            if described["versions"] != here:
+                raise TikgenError(
+                    f"The worker at {address} has {_shown(described['versions'])}, and here is "
+                    f"{_shown(here)}; install the same versions."
+                )
+            for arch, device in described["devices"].items():
+                devices[arch][device] = None
+                self._workers.setdefault(f"{arch} {device}", []).append(address)
+        self._devices = {arch: tuple(names) for arch, names in devices.items()}
+        return self._devices
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        """Yield each task with what came of it, and whether that is worth keeping.
+
+        Tasks of a worker that dies run again on another one.
+
+        Raises:
+            TikgenError: if the scheduler is gone, or all workers for long.
+        """
+        waiting = in_order(tasks)[::-1]
+        running: dict[Future, tuple[Task, int]] = {}
+        try:
+            while waiting or running:
+                self.width = max(1, len(self._addresses()))
+                while waiting and len(running) < _AT_HAND * self.width:
+                    task = waiting.pop()
+                    running[self._submit(task)] = (task, 0)
+                for future in self._finished(running):
+                    task, attempts = running.pop(future)
+                    if (
+                        future.status == "error"
+                        and _is_killed(future)
+                        and (attempts < _RESUBMISSIONS)
+                    ):
+                        running[self._submit(task)] = (task, attempts + 1)
+                        continue
+                    yield task, *self._outcome(task, future)
+        finally:
+            if running:
+                with contextlib.suppress(Exception):  # The scheduler may be gone.
+                    self._client.cancel(list(running))
+
+    def _submit(self, task: Task) -> Future:
+        job = task.job
+        if job.folder not in self._packages:
+            self._packages[job.folder] = Package.of(job.folder)
+        workers = self._workers.get(f"{job.arch} {task.device}")
+        return self._client.submit(
+            measure_on_worker,
+            job.line,
+            self._packages[job.folder],
+            self._timeout,
+            key=f"tikgen-{job.template}-{uuid.uuid4().hex}",
+            workers=workers,
+            allow_other_workers=workers is not None,
+        )
+
+    def _finished(self, running: Mapping[Future, Any]) -> list[Future]:
+        """Return those that are finished, as soon as there is one."""
+        from distributed import wait
+
+        while True:
+            try:
+                done = wait(list(running), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+                return list(done.done)
+            except _TIMEOUTS:
+                if self._client.status != "running":
+                    raise TikgenError(
+                        "The scheduler is gone. What was measured stands in the results file, if "
+                        "one was named: start the sweep again to go on."
+                    ) from None
+                if not self._addresses():
+                    self._wait_for_workers()
+
+    def _outcome(self, task: Task, future: Future) -> tuple[Done, bool]:
+        if future.status == "finished":
+            found = future.result()
+            done = Done(
+                task.work, Measurement(**found["measurement"]), found["device"], found["busy"]
+            )
+            return done, not found["absent"]
+        device = task.device or self._devices[task.job.arch][0]
+        if future.status == "error":
+            if _is_killed(future):
+                message = "every worker that measured it died"
+                return Done(task.work, Measurement("crash", message), device), True
+            error = future.exception()
+            message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            return Done(task.work, Measurement("error", message), device), False
+        message = f"Dask gave it up: the future is {future.status}"
+        return Done(task.work, Measurement("error", message), device), False
+
+    def _addresses(self) -> list[str]:
+        return list(self._client.nthreads())
+
+    def _wait_for_workers(self) -> None:
+        try:
+            self._client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+        except _TIMEOUTS:
+            raise TikgenError(
+                f"The cluster has had no worker for {WORKERS_SECONDS:g} s; start one with "
+                "`dask worker ADDRESS`. What was measured stands in the results file, if one was "
+                "named."
+            ) from None
+
+
+def _is_killed(future: Future) -> bool:
+    from distributed import KilledWorker
+
+    return isinstance(future.exception(), KilledWorker)
+
+
+def _shown(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

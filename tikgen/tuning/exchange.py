@@ -1,0 +1,222 @@
+"""Tuning records as a TOML file that a person can read, edit, check in and ship."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from tikgen import records
+from tikgen import taichi_bridge as bridge
+from tikgen.catalogue import find_template
+from tikgen.errors import ParameterError, TikgenError
+from tikgen.parameters import Invalid, canonical, make_model, plain
+from tikgen.records import TIMED, Record
+from tikgen.shapes import shown, sizes_of_shape
+from tikgen.tuning import toml
+from tikgen.tuning.job import Kind
+from tikgen.verification.case import literal
+
+_HEAD = """\
+# Tuning records of tikgen: `tikgen tuned import FILE` makes `tikgen.build` use them.
+#
+# A record counts where its device is the one that is used, and while the template and Taichi are
+# the versions it was made with. Its schedule may be edited by hand. ratio: the time as a fraction
+# of that of the default schedule; the record with the smallest one wins.
+"""
+_REQUIRED = ("template", "fingerprint", "arch", "device", "taichi", "sizes", "problem", "schedule")
+_KINDS = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """How many records were taken up, and a line for each that was not."""
+
+    kept: int
+    ignored: tuple[str, ...]
+
+
+class _Unusable(Exception):
+    """Says why a record cannot be taken up."""
+
+
+def export_records(
+    path: str | os.PathLike[str], name: str | None = None, *, everything: bool = False
+) -> int:
+    """Write the records of the store to a TOML file; return how many.
+
+    Args:
+        path: file to write.
+        name: name of the template whose records are wanted; None takes those of all.
+        everything: whether to write all candidates, and not just the best of each problem, sizes
+            and device.
+
+    Raises:
+        TikgenError: if there is none, or the file cannot be written.
+    """
+    found = [r for r in records.all_records() if name is None or r.template == name]
+    if not everything:
+        found = best_of_each(found)
+    if not found:
+        raise TikgenError(f"There are no tuning records{f' of {name}' if name else ''} to export.")
+    text = "\n".join([_HEAD, *map(_entry, sorted(found, key=_order))])
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TikgenError(f"Cannot write {path}: {error.strerror}.") from None
+    return len(found)
+
+
+def import_records(path: str | os.PathLike[str]) -> Imported:
+    """Put the records of a TOML file into the store.
+
+    What is of another version, or cannot be understood, is ignored: the result holds a line for
+    each such record.
+
+    Raises:
+        TikgenError: if the file cannot be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise TikgenError(f"Cannot read {path}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        return Imported(0, (f"{path} is not UTF-8",))
+    try:
+        entries = toml.read(text).get("record", [])
+    except toml.NotToml as error:
+        return Imported(0, (f"{path} is not TOML: {error}",))
+    kept, ignored = [], []
+    for number, entry in enumerate(entries if isinstance(entries, list) else [entries], 1):
+        try:
+            kept.append(_record(entry))
+        except (_Unusable, TikgenError) as error:
+            named = entry.get("template", "") if isinstance(entry, dict) else ""
+            ignored.append(f"record {number}{f' ({named})' if named else ''}: {error}")
+    records.keep_all(kept)
+    return Imported(len(kept), tuple(ignored))
+
+
+def best_of_each(found: Iterable[Record]) -> list[Record]:
+    """Return the fastest record of each problem, sizes, arch, device and version."""
+    best: dict[tuple[str, ...], Record] = {}
+    for record in found:
+        if record.kind == TIMED:
+            key = (*_order(record), record.fingerprint, record.taichi)
+            if key not in best or _rank(record) < _rank(best[key]):
+                best[key] = record
+    return list(best.values())
+
+
+def is_current(record: Record) -> bool:
+    """Tell whether a record was made with the template and the Taichi that are used now."""
+    try:
+        template = find_template(record.template)
+    except TikgenError:
+        return False
+    return (record.fingerprint, record.taichi) == (
+        template.fingerprint,
+        records.taichi_version(),
+    )
+
+
+def _order(record: Record) -> tuple[str, ...]:
+    problem = canonical(dict(record.problem))
+    return (record.template, problem, record.arch, record.device, shown(record.sizes))
+
+
+def _rank(record: Record) -> tuple[float, float]:
+    return record.ratio or math.inf, record.seconds
+
+
+def _entry(record: Record) -> str:
+    """Return the lines of one record, under a comment that says what it is."""
+    note = f"{record.template} with {shown(record.sizes) or 'fixed shapes'} on {record.arch}"
+    if record.kind == TIMED:
+        note += f": {1e3 * record.seconds:.4g} ms"
+        note += f", {1 / record.ratio:.2f} times as fast as the default" if record.ratio else ""
+    table = dataclasses.asdict(record)
+    table["problem"] = {name: _as_toml(value) for name, value in record.problem.items()}
+    if not record.message:
+        del table["message"]
+    return "\n".join([f"# {note}", "[[record]]", *toml.table_lines(table), ""])
+
+
+def _as_toml(text: str) -> Any:
+    """Return a parameter's canonical text as a value of TOML, as text where there is none."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return value if isinstance(value, bool | int | float | str) else text
+
+
+def _from_toml(value: Any) -> Any:
+    """Return the value that :func:`_as_toml` wrote."""
+    if isinstance(value, str):
+        try:
+            found = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return value
+        return found if found is None or isinstance(found, dict | tuple) else value
+    return value
+
+
+def _record(entry: Any) -> Record:
+    """Return the record that an entry of the file holds.
+
+    Raises:
+        _Unusable: if it is of another version or incomplete.
+        TikgenError: if the template refuses what it says.
+    """
+    if not isinstance(entry, dict):
+        raise _Unusable("is no table")
+    names = {field.name: field for field in dataclasses.fields(Record)}
+    for name in _REQUIRED:
+        if name not in entry:
+            raise _Unusable(f"lacks {name}")
+    for name, value in entry.items():
+        if name not in names:
+            raise _Unusable(f"has {name}, which no record has")
+        wanted = _type_of(name)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise _Unusable(f"its {name} cannot be {value!r}")
+    template = find_template(entry["template"])
+    if entry["fingerprint"] != template.fingerprint:
+        raise _Unusable("was made for another version of the template")
+    if entry["taichi"] != records.taichi_version():
+        here = records.taichi_version()
+        raise _Unusable(f"was made with Taichi {entry['taichi']}, and {here} is installed")
+    if entry["arch"] not in bridge.ARCHS:
+        raise _Unusable(f"its arch {entry['arch']!r} is unknown")
+    given = {name: _from_toml(value) for name, value in entry["problem"].items()}
+    problem = make_model(template.Problem, given, template.name)
+    sizes = sizes_of_shape(template.name, template.size_symbols(problem), entry["sizes"])
+    schedule = make_model(template.Schedule, plain(entry["schedule"]), template.name)
+    try:
+        template.check(problem, schedule, entry["arch"])
+    except Invalid as error:
+        raise ParameterError(template.name, {error.parameter: error.problem}) from None
+    kind = entry.get("kind", TIMED)
+    if kind not in _KINDS:
+        raise _Unusable(f"its kind {kind!r} is none of {', '.join(_KINDS)}")
+    if kind == TIMED and not entry.get("seconds", 0) > 0:
+        raise _Unusable("lacks seconds")
+    made: Mapping[str, Any] = entry | {
+        "kind": kind,
+        "problem": records.problem_text(problem),
+        "sizes": sizes,
+        "schedule": literal(dict(schedule)),
+    }
+    return Record(**{"tikgen": "", **made})
+
+
+def _type_of(name: str) -> Any:
+    if name in ("problem", "sizes", "schedule"):
+        return dict
+    return int | float if name in ("seconds", "spread", "rounds", "ratio") else str

@@ -1,0 +1,115 @@
+"""One schedule to measure, and what came of it; both travel as JSON lines."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from tikgen.rendering import Variant
+from tikgen.verification.case import literal
+
+Kind = Literal["timed", "refused", "error", "mismatch", "crash", "timeout"]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A variant to verify and time on arrays of some sizes.
+
+    Attributes:
+        template: name of the template.
+        folder: folder of the template.
+        arch: arch to run on.
+        params: every parameter, as Python literals.
+        sizes: value of each size symbol.
+        baked: whether the sizes are baked into the kernel.
+        seed: seed of the random data.
+        rounds: how often a batch of launches is timed.
+        scalars: values of scalar arguments, in place of random ones.
+    """
+
+    template: str
+    folder: str
+    arch: str
+    params: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    baked: bool = False
+    seed: int = 0
+    rounds: int = 5
+    scalars: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, variant: Variant, arch: str, sizes: Mapping[str, int], **more: Any) -> Job:
+        """Return the job that measures ``variant``; ``more`` are further attributes."""
+        return cls(
+            template=variant.template.name,
+            folder=str(variant.template.folder),
+            arch=arch,
+            params={name: literal(value) for name, value in variant.params.items()},
+            sizes=dict(sizes),
+            baked=bool(variant.sizes),
+            **more,
+        )
+
+    @functools.cached_property
+    def line(self) -> str:
+        """Return the job as one line of JSON; equal jobs give equal lines."""
+        return json.dumps(asdict(self) | {"params": repr(dict(self.params))})
+
+    @classmethod
+    def from_line(cls, line: str) -> Job:
+        """Return the job that :attr:`line` wrote."""
+        fields = json.loads(line)
+        return cls(**fields | {"params": ast.literal_eval(fields["params"])})
+
+    @property
+    def shape(self) -> dict[str, int] | None:
+        """Return the sizes that are baked into the kernel, if any."""
+        return dict(self.sizes) if self.baked else None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What came of a job.
+
+    Attributes:
+        kind: ``"timed"``; ``"refused"`` where the parameters do not go together, or the arch or
+            its memory cannot take them; ``"error"`` where the kernel does not build;
+            ``"mismatch"`` where it disagrees with the reference; ``"crash"`` or ``"timeout"``
+            where its process died or did not answer.
+        message: what is wrong, in a sentence or two.
+        digest: digest of the kernel, empty where it was not built.
+        seconds: median time of a launch, device synchronisation included.
+        spread: interquartile range of the rounds over their median.
+        rounds: how many rounds were timed.
+        compile_seconds: time that Taichi took to compile the kernel.
+        worst: greatest error as a fraction of what is allowed.
+        baseline_seconds: median time of a launch of the baseline in the same, interleaved run;
+            0 without a baseline.
+        ratio: median over the rounds of the seconds over those of the baseline, in which drift of
+            the machine cancels; 1 without a baseline.
+    """
+
+    kind: Kind
+    message: str = ""
+    digest: str = ""
+    seconds: float = 0.0
+    spread: float = 0.0
+    rounds: int = 0
+    compile_seconds: float = 0.0
+    worst: float = 0.0
+    baseline_seconds: float = 0.0
+    ratio: float = 1.0
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether the kernel agrees with the reference and has a time."""
+        return self.kind == "timed"
+
+    @property
+    def line(self) -> str:
+        """Return the measurement as one line of JSON."""
+        return json.dumps(asdict(self))

@@ -1,0 +1,191 @@
+"""Measures one candidate in this process: builds it, verifies it, times it beside a baseline."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tikgen import taichi_bridge as bridge
+from tikgen.arguments import Array, concrete_shape
+from tikgen.builder import build
+from tikgen.catalogue import load_template
+from tikgen.errors import CompileBudgetExceeded, ParameterError, TikgenError, UnsupportedOnArch
+from tikgen.kernel import Kernel
+from tikgen.parameters import canonical
+from tikgen.template import Template
+from tikgen.tuning.job import Job, Measurement
+from tikgen.tuning.timing import Launch, time_in_turn
+from tikgen.tuning.workload import Workload
+from tikgen.verification.case import Data
+from tikgen.verification.check import Trial
+from tikgen.verification.strategies import MOST_ELEMENTS, PLAIN_SIZES
+
+_DATA: tuple[Data, ...] = ("whole", "uniform", "sparse")
+_TRIALS = 4
+
+Stage = Callable[[str, str], None]
+
+# One at a time: its arrays may fill the memory.
+_workload: tuple[Any, Workload] | None = None
+# Digests that agreed with the reference, and the worst error of each, with what they computed.
+_verified: dict[Any, float] = {}
+
+
+class _Disagrees(Exception):
+    """A kernel is wrong: says how."""
+
+    def __init__(self, message: str, worst: float) -> None:
+        super().__init__(message)
+        self.worst = worst
+
+
+def measure(
+    job: Job, baseline: Job | None = None, on_stage: Stage = lambda name, note: None
+) -> Measurement:
+    """Build, verify and time a candidate; whatever goes wrong is an outcome, and not raised.
+
+    Taichi must have been initialised on the arch of the job. The kernel is compared with its
+    reference on small sizes of many kinds and at the sizes that are timed, with outputs and
+    workspaces poisoned before.
+
+    Args:
+        job: what to measure.
+        baseline: what to time in turn with it, on the same arrays; it was measured before.
+        on_stage: told ``("built", digest)``, ``("prepared", "")`` and ``("compiled", "")`` as
+            they are reached.
+    """
+    digest, compile_seconds = "", 0.0
+    try:
+        template = load_template(job.folder)
+        kernel = build(template, shape=job.shape, **job.params)
+        digest = kernel.digest
+        on_stage("built", digest)
+        workload = _workload_of(template, kernel.problem, job)
+        values = workload.values()
+        on_stage("prepared", "")
+        began = time.perf_counter()
+        kernel.compile_for(kernel.prepare(tuple(values)))
+        compile_seconds = time.perf_counter() - began
+        on_stage("compiled", "")
+        worst = _verify(template, kernel, job, workload)
+        launches: list[Launch] = [kernel.bind(*values)]
+        if baseline is not None:
+            launches.append(_bound_baseline(baseline, values))
+        timings = time_in_turn(launches, job.rounds)
+    except (ParameterError, UnsupportedOnArch, CompileBudgetExceeded) as error:
+        return Measurement("refused", str(error), digest)
+    except _Disagrees as found:
+        return Measurement(
+            "mismatch", str(found), digest, compile_seconds=compile_seconds, worst=found.worst
+        )
+    except TikgenError as error:
+        return Measurement("error", f"{type(error).__name__}: {error}", digest)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"  # noqa: PTH119
+        message = f"{type(error).__name__}: {' '.join(str(error).split())} (in {where})"
+        return Measurement("error", message, digest)
+    timing, beside = timings[0], timings[-1]
+    return Measurement(
+        "timed",
+        digest=digest,
+        seconds=timing.seconds,
+        spread=timing.spread,
+        rounds=len(timing.rounds),
+        compile_seconds=compile_seconds,
+        worst=worst,
+        baseline_seconds=0.0 if baseline is None else beside.seconds,
+        ratio=timing.ratio_to(beside),
+    )
+
+
+def forget() -> None:
+    """Free the arrays that were kept for further jobs, and forget what was verified."""
+    global _workload
+    _workload = None
+    _verified.clear()
+
+
+def _workload_of(template: Template, problem: Any, job: Job) -> Workload:
+    """Return the arguments for a job, those of the last one where it was alike."""
+    global _workload
+    key = (
+        template.fingerprint,
+        canonical(dict(problem)),
+        job.arch,
+        tuple(job.sizes.items()),
+        job.seed,
+        tuple(job.scalars.items()),
+    )
+    if _workload is None or _workload[0] != key:
+        forget()  # Frees the memory before more is taken.
+        made = Workload(template, problem, job.arch, job.sizes, job.seed, job.scalars)
+        _workload = (key, made)
+    return _workload[1]
+
+
+def _bound_baseline(job: Job, values: list[Any]) -> Launch:
+    kernel = build(load_template(job.folder), shape=job.shape, **job.params)
+    return kernel.bind(*values)
+
+
+def _verify(template: Template, kernel: Kernel, job: Job, workload: Workload) -> float:
+    """Return the worst error, as a fraction of what is allowed, or raise :class:`_Disagrees`."""
+    if kernel.digest in _verified:
+        return _verified[kernel.digest]
+    worst = 0.0
+    for settings in () if job.baked else _small_trials(template, kernel, job):
+        outcome = Trial(template, job.params, **settings).run()
+        worst = max(worst, outcome.worst)
+        if not outcome.ok:
+            sizes = ", ".join(f"{name}={n}" for name, n in settings["sizes"].items())
+            raise _Disagrees(f"{outcome.message} (with {sizes or 'fixed shapes'})", outcome.worst)
+    workload.reset()
+    kernel(*workload.values())
+    bridge.sync()
+    large, message = workload.judge()
+    worst = max(worst, large)
+    if message:
+        raise _Disagrees(message, worst)
+    _verified[kernel.digest] = worst
+    return worst
+
+
+def _small_trials(template: Template, kernel: Kernel, job: Job) -> list[dict[str, Any]]:
+    """Return the settings of some trials: middle, largest and random sizes, all kinds of data."""
+    problem = kernel.problem
+    given = template.sizes(problem)
+    options = {
+        symbol: sorted(given.get(symbol, PLAIN_SIZES)) for symbol in template.size_symbols(problem)
+    }
+    rng = np.random.default_rng(job.seed)
+    drawn = [{name: int(rng.choice(tried)) for name, tried in options.items()} for _ in range(32)]
+    wanted = [
+        {name: tried[-1] for name, tried in options.items()},
+        {name: tried[len(tried) // 2] for name, tried in options.items()},
+        *drawn,
+    ]
+    arrays = [a for a in (*kernel.signature.arguments, *kernel.workspace) if isinstance(a, Array)]
+    fitting = [sizes for sizes in wanted if _fits(arrays, sizes)]
+    inplace = any(a.inplace for a in arrays)
+    return [
+        {
+            "sizes": sizes,
+            "seed": job.seed + number,
+            "data": _DATA[number % len(_DATA)],
+            # Memory around NumPy arrays can be watched, on cpu alone without a detour.
+            "container": "numpy" if job.arch == "cpu" else "ndarray",
+            "inplace": inplace and number == 1,
+        }
+        for number, sizes in enumerate(fitting[:_TRIALS])
+    ]
+
+
+def _fits(arrays: list[Array], sizes: Mapping[str, int]) -> bool:
+    return all(math.prod(concrete_shape(array, sizes)) <= MOST_ELEMENTS for array in arrays)

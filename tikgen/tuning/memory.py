@@ -1,0 +1,60 @@
+"""Whether arrays fit the memory, told before they are allocated."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tikgen.arguments import Argument, Array, concrete_shape
+from tikgen.errors import ParameterError
+
+
+def array_bytes(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> int:
+    """Return how many bytes the arrays among ``arguments`` take."""
+    return sum(
+        math.prod(concrete_shape(a, sizes)) * a.dtype.bits // 8
+        for a in arguments
+        if isinstance(a, Array)
+    )
+
+
+def free_host_bytes() -> int:
+    """Return how much memory of the host can be had without swapping."""
+    info = Path("/proc/meminfo")
+    text = info.read_text() if info.exists() else ""
+    available = re.search(r"^MemAvailable:\s*(\d+) kB", text, flags=re.MULTILINE)
+    if available:
+        return 1024 * int(available[1])
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # The system does not say.
+        return 2**63
+
+
+def check_room(
+    template: str, arch: str, arguments: Iterable[Argument], sizes: Mapping[str, int]
+) -> None:
+    """Raise where the arrays cannot fit the host; what a GPU holds shows when it allocates.
+
+    Raises:
+        ParameterError: naming the shape, what it takes and what there is.
+    """
+    # The first values, and on cpu the arrays that kernels work on as well.
+    needed = array_bytes(arguments, sizes) * (2 if arch == "cpu" else 1)
+    free = free_host_bytes()
+    if needed > free:
+        raise no_room(template, sizes, f"needs {_shown(needed)}, and {_shown(free)} are free")
+
+
+def no_room(template: str, sizes: Mapping[str, int], problem: str) -> ParameterError:
+    """Return the error that says that arrays of such sizes do not fit."""
+    return ParameterError(
+        template, {"shape": f"{tuple(sizes.values())} does not fit the memory: it {problem}"}
+    )
+
+
+def _shown(count: int) -> str:
+    return f"{count / 1e9:.3g} GB"

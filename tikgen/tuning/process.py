@@ -1,0 +1,81 @@
+"""A process that measures candidates on one arch, and is replaced when it dies."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import TracebackType
+
+from tikgen.child_process import ChildProcess, Died
+from tikgen.tuning.job import Job, Measurement
+
+_WORKER = "tikgen.tuning.worker"
+# Making data for large arrays and running their reference, once for a problem.
+PREPARE_SECONDS = 300.0
+
+
+class MeasuringProcess:
+    """Measures on one arch in a process of its own, which is started anew when it dies.
+
+    Args:
+        arch: the arch.
+        timeout: seconds that a candidate may take to compile, to be verified and to be timed.
+    """
+
+    def __init__(self, arch: str, timeout: float) -> None:
+        self.arch = arch
+        self.timeout = timeout
+        self._child = ChildProcess(_WORKER, arch)
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the process was started and did not die since."""
+        return self._child.is_running
+
+    def start(self) -> str:
+        """Start the process; return why the arch does not work here, or an empty string."""
+        return self._child.start()
+
+    def run(self, job: Job, baseline: Job | None = None) -> Measurement:
+        """Return what :func:`~tikgen.tuning.measuring.measure` found in the process.
+
+        A crash and a time-out are outcomes as well; the next job then runs in a new process.
+        """
+        if not self.is_running:
+            problem = self.start()
+            if problem:
+                return Measurement("error", f"{self.arch} does not work here: {problem}")
+        stage, digest = "started", ""
+        until = time.monotonic() + self.timeout
+        try:
+            self._child.send(json.dumps([j.line for j in (job, baseline) if j is not None]))
+            while "stage" in (reply := self._child.reply(until - time.monotonic())):
+                stage = reply["stage"]
+                if stage == "built":
+                    digest = reply["is"]
+                    until = time.monotonic() + PREPARE_SECONDS
+                elif stage == "prepared":
+                    until = time.monotonic() + self.timeout
+        except TimeoutError:
+            self.stop()
+            doing = {"built": "made its data", "prepared": "compiled"}.get(stage, "ran")
+            message = f"the process did not answer within {self.timeout:g} s while it {doing}"
+            return Measurement("timeout", message, digest)
+        except Died as death:
+            return Measurement("crash", f"the process died: {death}", digest)
+        return Measurement(**reply)
+
+    def stop(self) -> None:
+        """End the process, if it runs."""
+        self._child.stop()
+
+    def __enter__(self) -> MeasuringProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()

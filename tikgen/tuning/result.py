@@ -1,0 +1,185 @@
+"""What a tuning found."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from tikgen.errors import TikgenError
+from tikgen.parameters import canonical
+from tikgen.records import TIMED, Record
+from tikgen.shapes import shown
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The fastest schedule found, the default one, and what came of every candidate.
+
+    Attributes:
+        template: name of the template.
+        problem: each problem parameter as text.
+        arch: where it ran.
+        device: name of the device.
+        sizes: value of each size symbol.
+        strategy: the strategy that chose what to try.
+        seed: seed of all that was drawn.
+        best: record of the fastest schedule.
+        default: record of the default schedule.
+        records: what is known of each candidate, in the order in which they were first tried,
+            those of earlier tunings included.
+        points: number of schedules in the space.
+        measured: number of measurements that were made now.
+        seconds: time taken.
+        stopped: whether all was tried, or the budget or an interruption ended it before.
+    """
+
+    template: str
+    problem: Mapping[str, str]
+    arch: str
+    device: str
+    sizes: Mapping[str, int]
+    strategy: str
+    seed: int
+    best: Record
+    default: Record
+    records: tuple[Record, ...]
+    points: int
+    measured: int
+    seconds: float
+    stopped: Literal["complete", "budget", "interrupted"]
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        """Return the schedule parameters of the best record, as ``build`` takes them."""
+        return dict(self.best.schedule)
+
+    @property
+    def speedup(self) -> float | None:
+        """Return how many times as fast as the default the best is; None if that has no time."""
+        return 1 / self.best.ratio if self.default.kind == TIMED else None
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Return how many candidates came out how."""
+        return dict(Counter(record.kind for record in self.records))
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one row a candidate, the fastest first: its schedule, then what came of it."""
+        ranked = sorted(self.records, key=_rank)
+        return [
+            {
+                **record.schedule,
+                "kind": record.kind,
+                "seconds": record.seconds or None,
+                "spread": record.spread,
+                "ratio": record.ratio or None,
+                "message": record.message,
+            }
+            for record in ranked
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        return asdict(self) | {"speedup": self.speedup, "kinds": self.kinds}
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the search: the time of each candidate in order, and the best so far.
+
+        Args:
+            path: picture to write; its ending names the format.
+
+        Raises:
+            TikgenError: if matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise TikgenError("Plots need matplotlib: pip install 'tikgen[plot]'.") from None
+        times = [r.ratio * self._unit if r.kind == TIMED else math.nan for r in self.records]
+        best, so_far = math.inf, []
+        for seconds in times:
+            best = min(best, seconds if seconds == seconds else math.inf)
+            so_far.append(best)
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.add_subplot()
+        axes.plot(range(1, len(times) + 1), [1e3 * t for t in times], "o", ms=4, label="candidate")
+        axes.step(
+            range(1, len(times) + 1), [1e3 * t for t in so_far], where="post", label="best so far"
+        )
+        axes.set(xlabel="candidate", ylabel="ms a launch", yscale="log", title=self._title)
+        for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            axis("{x:g}")
+        axes.legend()
+        figure.savefig(path)
+
+    @property
+    def _unit(self) -> float:
+        """Return the seconds to which the ratios refer."""
+        return self.best.seconds / self.best.ratio if self.best.ratio else self.best.seconds
+
+    @property
+    def _title(self) -> str:
+        return f"{self.template} on {self.arch}, {shown(self.sizes) or 'fixed shapes'}"
+
+    @property
+    def _summary(self) -> list[str]:
+        gain = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as the default"
+        lines = [f"best: {1e3 * self.best.seconds:.4g} ms{gain}", f"  {_changes(self)}"]
+        others = {kind: n for kind, n in self.kinds.items() if kind != TIMED}
+        failed = "".join(f", {n} {kind}" for kind, n in others.items())
+        lines.append(
+            f"{self.kinds.get(TIMED, 0)} of {self.points} schedules timed{failed}; "
+            f"{self.measured} measurements in {self.seconds:.1f} s, {self.strategy}, "
+            f"{_ENDS[self.stopped]}"
+        )
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self._title}: {self.device}", *(f"  {s}" for s in self._summary)])
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        caption = "\n".join(self._summary)
+        table = Table(title=self._title, title_justify="left", caption=Text(caption))
+        table.caption_justify = "left"
+        rows = self.table()[:_SHOWN]
+        names = [n for n in self.best.schedule if len({canonical(r[n]) for r in rows}) > 1]
+        for column in ("ms", "spread", "of default", *names):
+            table.add_column(column, justify="right")
+        for row in rows:
+            if row["seconds"] is not None:
+                times = [f"{1e3 * row['seconds']:.4g}", f"{row['spread']:.0%}"]
+                times.append(f"{row['ratio']:.3f}" if row["ratio"] else "")
+                table.add_row(*times, *(str(row[name]) for name in names))
+        return table
+
+
+_ENDS = {
+    "complete": "nothing left to try",
+    "budget": "ended by the budget; tune again to continue",
+    "interrupted": "interrupted; tune again to continue",
+}
+
+
+def _rank(record: Record) -> tuple[bool, float, float]:
+    return record.kind != TIMED, record.ratio or math.inf, record.seconds
+
+
+def _changes(result: TuneResult) -> str:
+    """Return in what the best schedule differs from the default."""
+    default = result.default.schedule
+    changed = {k: v for k, v in result.best.schedule.items() if v != default.get(k)}
+    if not changed:
+        return "the default schedule"
+    return ", ".join(f"{name}={value!r}" for name, value in changed.items())

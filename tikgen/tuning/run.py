@@ -1,0 +1,204 @@
+"""The entry: tunes a problem on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from tikgen import taichi_bridge as bridge
+from tikgen.builder import DEFAULT_ARCH, resolve
+from tikgen.catalogue import find_template
+from tikgen.device import device_name
+from tikgen.errors import ParameterError, TemplateError, TikgenError, UnsupportedOnArch
+from tikgen.parameters import ProblemModel
+from tikgen.records import Record, problem_text
+from tikgen.shapes import sizes_of_shape
+from tikgen.template import CODE_NAME, Template
+from tikgen.tuning.memory import check_room
+from tikgen.tuning.process import MeasuringProcess
+from tikgen.tuning.result import TuneResult
+from tikgen.tuning.search import STRATEGIES, choose
+from tikgen.tuning.session import Session, Spent
+from tikgen.tuning.space import Space
+
+QUICK_SECONDS = 60.0
+# What is left of a budget for the final comparison of the best candidates.
+_SEARCH_SHARE = 0.8
+_TIMEOUT, _FULL_TIMEOUT = 20.0, 60.0
+
+Stopped = Literal["complete", "budget", "interrupted"]
+
+
+def tune(
+    name: str | Template,
+    *,
+    shape: Sequence[int] | Mapping[str, int],
+    budget: str | float = "quick",
+    arch: str | None = None,
+    strategy: str = "auto",
+    seed: int | None = None,
+    fresh: bool = False,
+    timeout: float | None = None,
+    on_record: Callable[[Record], None] | None = None,
+    **problem: Any,
+) -> TuneResult:
+    """Find the fastest schedule of a problem on this machine, and keep all that was measured.
+
+    Each candidate is verified against the reference before it is timed, in a process that is
+    replaced when it dies, and in turn with the best one so far. ``tikgen.build`` takes the best
+    schedule from then on. Tuning again continues. An interruption (Ctrl-C) ends the search
+    early, and loses nothing.
+
+    Args:
+        name: name of a template, or the template itself.
+        shape: sizes of the arrays, in the order of the template's size symbols or by symbol.
+        budget: ``"quick"`` for about a minute, ``"full"`` for the whole space, or seconds.
+        arch: arch to tune on: the current one, else cpu.
+        strategy: ``"exhaustive"``, ``"halving"``, ``"optuna"`` (an extra), or ``"auto"``.
+        seed: seed of what is drawn; None takes a new one, which the result tells.
+        fresh: whether to measure again what was measured before.
+        timeout: seconds after which a candidate has failed.
+        on_record: told of each record as it is kept.
+        problem: problem parameters.
+
+    Raises:
+        UnknownTemplate: if no template has that name.
+        ParameterError: if a parameter, the shape, the budget or the strategy is of no use, or
+            the arrays do not fit the memory.
+        UnsupportedOnArch: if the arch does not work here, or cannot run the problem.
+        TemplateError: if the template has no reference, or one of its methods fails.
+        TikgenError: if the strategy needs a package that is not installed, or no schedule works.
+    """
+    began = time.monotonic()
+    template = find_template(name)
+    seconds = budget_seconds(template.name, budget)
+    arch = arch or bridge.current_arch() or DEFAULT_ARCH
+    model = _problem(template, arch, problem)
+    sizes = sizes_of_shape(
+        template.name, template.size_symbols(model), shape, template.arguments(model)
+    )
+    check_room(template.name, arch, template.arguments(model), sizes)
+    space = Space(template, model, arch, sizes)
+    strategy = choose(template.name, strategy, space, seconds == math.inf)
+    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    limit = timeout or (_FULL_TIMEOUT if seconds == math.inf else _TIMEOUT)
+    until = began + _SEARCH_SHARE * seconds
+    process = MeasuringProcess(arch, limit)
+    with process, _progress(f"{template.name} on {arch}", seconds, space) as show:
+
+        def note(record: Record) -> None:
+            show(session)
+            if on_record is not None:
+                on_record(record)
+
+        session = Session(space, sizes, seed, process, until, fresh, note)
+        stopped = _search(session, strategy, seed)
+    return _result(session, strategy, stopped, time.monotonic() - began)
+
+
+def budget_seconds(what: str, budget: str | float) -> float:
+    """Return how many seconds a budget allows, infinite for ``"full"``.
+
+    Raises:
+        ParameterError: if it is neither ``"quick"``, ``"full"`` nor a positive number; names
+            ``what``, for which it was given.
+    """
+    named = {"quick": QUICK_SECONDS, "full": math.inf}
+    if isinstance(budget, str) and budget in named:
+        return named[budget]
+    is_number = isinstance(budget, int | float) and not isinstance(budget, bool)
+    if not is_number or not float(budget) > 0:
+        problem = f"takes 'quick', 'full' or a number of seconds above 0; got {budget!r}"
+        raise ParameterError(what, {"budget": problem})
+    return float(budget)
+
+
+def _search(session: Session, strategy: str, seed: int) -> Stopped:
+    """Try, compare the best, and return why it ended."""
+    try:
+        session.try_default()
+        stopped: Stopped = "complete"
+        try:
+            STRATEGIES[strategy](session.space, session.attempt, random.Random(seed))
+        except Spent:
+            stopped = "budget"
+        session.playoff()
+    except KeyboardInterrupt:
+        if session.default is None:
+            raise  # Nothing was measured that could be lost.
+        return "interrupted"
+    return stopped
+
+
+def _problem(template: Template, arch: str, given: Mapping[str, Any]) -> ProblemModel:
+    if not (template.folder / CODE_NAME).is_file():
+        raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
+    for name in given:
+        if name in template.Schedule.model_fields:
+            problem = "is a schedule parameter, which tuning chooses; leave it out"
+            raise ParameterError(template.name, {name: problem})
+    variant = resolve(template, arch=arch, schedule={}, **given)
+    reason = template.unsupported(variant.problem, arch)
+    if reason:
+        raise UnsupportedOnArch(template.name, arch, reason)
+    assert isinstance(variant.problem, ProblemModel)
+    return variant.problem
+
+
+def _result(session: Session, strategy: str, stopped: Stopped, seconds: float) -> TuneResult:
+    space, default = session.space, session.default
+    assert default is not None
+    if session.best is None:
+        raise TikgenError(
+            f"{space.template.name}: no schedule could be timed on {space.arch}; the default one: "
+            f"{default.record.kind}: {default.record.message}"
+        )
+    return TuneResult(
+        template=space.template.name,
+        problem=problem_text(space.problem),
+        arch=space.arch,
+        device=device_name(space.arch),
+        sizes=session.sizes,
+        strategy=strategy,
+        seed=session.seed,
+        best=session.best.record,
+        default=default.record,
+        records=tuple(candidate.record for candidate in session.candidates),
+        points=len(space.points),
+        measured=session.measured,
+        seconds=seconds,
+        stopped=stopped,
+    )
+
+
+@contextlib.contextmanager
+def _progress(what: str, seconds: float, space: Space) -> Iterator[Callable[[Session], None]]:
+    """Show a bar on the error stream; give the function that moves it on."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    total = min(seconds, 1e9)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        began = time.monotonic()
+        by_time = seconds < math.inf
+        task = progress.add_task(what, total=total if by_time else len(space.points))
+
+        def show(session: Session) -> None:
+            tried = len(session.candidates)
+            text = f"{what}: {tried} of {len(space.points)} tried"
+            if session.best is not None:
+                best = session.best
+                text += f", best {1e3 * best.record.seconds:.4g} ms"
+                text += f", {1 / best.score:.2f} times as fast as the default"
+            done = time.monotonic() - began if by_time else tried
+            progress.update(task, completed=done, description=text)
+
+        yield show

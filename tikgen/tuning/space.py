@@ -1,0 +1,151 @@
+"""The schedules worth trying: the product of what the template lists, less what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tikgen.errors import ParameterError, TemplateError
+from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, make_model, plain
+from tikgen.rendering import Variant, render_variant
+from tikgen.template import Template
+from tikgen.verification.blame import blamed
+
+# Products beyond that are sampled.
+MOST_COMBINATIONS = 50_000
+# Rendering takes about a millisecond; in larger spaces equal kernels are found when they come up.
+MOST_RENDERED = 2_000
+
+# A value for each schedule parameter, in the order in which the model declares them.
+Point = tuple[Any, ...]
+
+
+class Space:
+    """The schedules of a problem that tuning tries on an arch, for arrays of some sizes.
+
+    Attributes:
+        default: the default schedule.
+        points: every schedule of the space, the default first, and one only of those that render
+            the same code.
+
+    Raises:
+        ParameterError: if the default schedule itself is refused.
+        TemplateError: if ``schedule_space`` of the template names what does not exist.
+    """
+
+    def __init__(
+        self, template: Template, problem: ProblemModel, arch: str, sizes: Mapping[str, int]
+    ) -> None:
+        self.template, self.problem, self.arch = template, problem, arch
+        self._names = tuple(template.Schedule.model_fields)
+        with blamed(template, "default_schedule()"):
+            chosen = dict(template.default_schedule(problem, arch, sizes))
+        model = make_model(template.Schedule, chosen, template.name)
+        self.default: Point = tuple(getattr(model, name) for name in self._names)
+        with blamed(template, "schedule_space()"):
+            listed = dict(template.schedule_space(problem, arch, sizes))
+        self.axes = self._axes(listed)
+        self._check(self.default)
+        valid = (point for point in self._combinations() if self.is_valid(point))
+        every = tuple(dict.fromkeys((self.default, *valid)))
+        self._known = frozenset(every)
+        self._digests: dict[Point, str] = {}
+        self.points = self._distinct(every) if len(every) <= MOST_RENDERED else every
+
+    def schedule(self, point: Point) -> dict[str, Any]:
+        """Return the schedule parameters by name."""
+        return dict(zip(self._names, point, strict=True))
+
+    def point_of(self, schedule: Mapping[str, Any]) -> Point | None:
+        """Return the point with these schedule parameters, or None if the template refuses them.
+
+        It may lie outside the space: a person may have written the schedule.
+        """
+        try:
+            model = make_model(self.template.Schedule, plain(schedule), self.template.name)
+        except ParameterError:
+            return None
+        point = tuple(getattr(model, name) for name in self._names)
+        return point if self.is_valid(point) else None
+
+    def variant(self, point: Point) -> Variant:
+        """Return the variant with the schedule of a point."""
+        return Variant(self.template, self.problem, self._model(point))
+
+    def digest(self, point: Point) -> str:
+        """Return the digest of the kernel; points that render the same code are one candidate."""
+        if point not in self._digests:
+            self._digests[point] = render_variant(self.variant(point)).digest
+        return self._digests[point]
+
+    def is_valid(self, point: Point) -> bool:
+        """Tell whether the template takes the schedule."""
+        try:
+            self._check(point)
+        except ParameterError:
+            return False
+        return True
+
+    def __contains__(self, point: Point) -> bool:
+        return point in self._known
+
+    def neighbours(self, point: Point) -> list[Point]:
+        """Return the points of the space that differ in one parameter, numbers by one step."""
+        found = []
+        for name, values in self.axes.items():
+            index = self._names.index(name)
+            near = values
+            if all(type(v) in (int, float) for v in values):
+                ranked = sorted(values)
+                place = ranked.index(point[index])
+                near = tuple(ranked[max(0, place - 1) : place + 2])
+            for value in near:
+                other = (*point[:index], value, *point[index + 1 :])
+                if other != point and other in self:
+                    found.append(other)
+        return found
+
+    def _distinct(self, points: tuple[Point, ...]) -> tuple[Point, ...]:
+        first: dict[str, Point] = {}
+        for point in points:
+            first.setdefault(self.digest(point), point)
+        return tuple(first.values())
+
+    def _axes(self, listed: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+        """Return the values of each parameter that is tried, its default among them."""
+        axes = {}
+        for name, values in listed.items():
+            if name not in self._names:
+                problem = f"schedule_space() names {name!r}, which is no schedule parameter"
+                raise TemplateError(self.template.name, problem)
+            given = tuple(dict.fromkeys(values))
+            default = self.default[self._names.index(name)]
+            axes[name] = given if default in given else (default, *given)
+        return axes
+
+    def _combinations(self) -> Iterator[Point]:
+        axes = [self.axes.get(n, (d,)) for n, d in zip(self._names, self.default, strict=True)]
+        if math.prod(map(len, axes)) <= MOST_COMBINATIONS:
+            yield from itertools.product(*axes)
+            return
+        rng = random.Random(0)  # The same space each time, so that tuning can continue.
+        for _ in range(MOST_COMBINATIONS):
+            yield tuple(rng.choice(values) for values in axes)
+
+    def _model(self, point: Point) -> ScheduleModel:
+        model = make_model(self.template.Schedule, self.schedule(point), self.template.name)
+        assert isinstance(model, ScheduleModel)
+        return model
+
+    def _check(self, point: Point) -> None:
+        """Raise :class:`ParameterError` if the template refuses the schedule."""
+        model = self._model(point)
+        with blamed(self.template, "check()"):
+            try:
+                self.template.check(self.problem, model, self.arch)
+            except Invalid as error:
+                problems = {error.parameter: error.problem}
+                raise ParameterError(self.template.name, problems) from None

@@ -1,0 +1,147 @@
+"""The results file of a sweep: one line of JSON a measurement, written as each arrives.
+
+A sweep that was interrupted reads it and measures only what is missing. A line counts where the
+template, the device and the versions are those of today.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tikgen.errors import StoreWarning, TikgenError
+from tikgen.records import taichi_version
+from tikgen.tuning.job import Job, Measurement
+from tikgen.version import __version__
+
+_MARK = "tikgen_sweep"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A measurement, with the work it measured, the device, and the seconds that it kept busy."""
+
+    work: str
+    measurement: Measurement
+    device: str
+    busy: float = 0.0
+
+
+class ResultsFile:
+    """Reads and appends to a results file; without a path it keeps nothing.
+
+    Args:
+        path: file of JSON lines, made by the first measurement.
+        fingerprints: fingerprint of each template that is measured, by its folder.
+
+    Raises:
+        TikgenError: if the path cannot be a results file, or holds something else.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None, fingerprints: Mapping[str, str]
+    ) -> None:
+        self._path = None if path is None else Path(path).expanduser()
+        self._fingerprints = dict(fingerprints)
+        self._versions = {"tikgen": __version__, "taichi": taichi_version()}
+        # Behind a last line that was cut off, the next one begins anew.
+        self._needs_newline = False
+        if self._path is not None and not self._path.absolute().parent.is_dir():
+            raise TikgenError(f"Cannot write {self._path}: its folder does not exist.")
+
+    def known(self, works: Iterable[str], devices: Iterable[str]) -> dict[tuple[str, str], Done]:
+        """Return what was measured before, by work and device.
+
+        Args:
+            works: what is going to be asked for; other lines are none of this sweep's business.
+            devices: the devices of today.
+        """
+        wanted, present = set(works), set(devices)
+        found, stale = {}, 0
+        for line in self._lines():
+            if line["work"] not in wanted:
+                continue
+            same = line["versions"] == self._versions and line["device"] in present
+            if same and line["fingerprint"] in self._fingerprints.values():
+                done = Done(line["work"], line["measurement"], line["device"])
+                found[done.work, done.device] = done
+            else:
+                stale += 1
+        if stale:
+            _warn(
+                f"{self._path}: {stale} of its measurements were made on another device, or with "
+                "another version of the template, tikgen or Taichi; they are measured again"
+            )
+        return found
+
+    def add(self, job: Job, done: Done) -> None:
+        """Append a measurement.
+
+        Raises:
+            TikgenError: if the file cannot be written.
+        """
+        if self._path is None:
+            return
+        document = {
+            _MARK: 1,
+            "work": done.work,
+            "template": job.template,
+            "fingerprint": self._fingerprints[job.folder],
+            "device": done.device,
+            "versions": self._versions,
+            "job": json.loads(job.line),
+            "measurement": asdict(done.measurement),
+        }
+        text = "\n" * self._needs_newline + json.dumps(document) + "\n"
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise TikgenError(f"Cannot write {self._path}: {error.strerror}.") from None
+        self._needs_newline = False
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines that can be read, each measurement as such."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            text = self._path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise TikgenError(f"Cannot read {self._path}: {error.strerror}.") from None
+        lines = text.splitlines()
+        self._needs_newline = bool(text) and not text.endswith("\n")
+        parsed = [_parsed(line) for line in lines if line.strip()]
+        if parsed and not any(parsed):
+            raise TikgenError(f"{self._path} is not a results file of a sweep; name another file.")
+        if None in parsed:
+            where = (
+                "its last line was cut off"
+                if parsed.index(None) == len(parsed) - 1
+                else (f"{parsed.count(None)} of its lines are damaged")
+            )
+            _warn(f"{self._path}: {where}; what stood there is measured again")
+        yield from (line for line in parsed if line is not None)
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    """Return what a line of the file says, or None where it is damaged."""
+    try:
+        found: dict[str, Any] = json.loads(line)
+        needs = ("work", "template", "fingerprint", "device", "versions")
+        if found[_MARK] != 1 or any(name not in found for name in needs):
+            return None
+        names = {f.name for f in dataclasses.fields(Measurement)}
+        kept = {k: v for k, v in found["measurement"].items() if k in names}
+        return found | {"measurement": Measurement(**kept)}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, StoreWarning, stacklevel=2)

@@ -1,0 +1,295 @@
+"""What a sweep measured: a table that can be searched, shown, drawn and saved."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tikgen.errors import ParameterError, TikgenError
+from tikgen.tuning import sweep_save
+from tikgen.tuning.sweep_rows import GREATEST, METRICS, OUTCOME, Row
+from tikgen.tuning.sweep_space import SIZE
+from tikgen.verification.case import literal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+    from rich.table import Table
+
+_SHOWN = ("seconds", "spread", "gb_per_s", "gflop_per_s", "share")
+_ROWS_SHOWN = 10
+
+
+class SweepResult:
+    """The rows of a sweep, one for each combination, in the order of the product.
+
+    A row is a dict. First come the columns that tell it from the others: template, arch, shape,
+    whether sizes are baked in, every parameter, each size. Then ``digest``, ``kind`` (``"timed"``,
+    ``"refused"``, ``"error"``, ``"mismatch"``, ``"crash"``, ``"timeout"`` or ``"missing"``) and
+    ``message``, and then what was measured. What is not known is None.
+
+    Attributes:
+        rows: the rows.
+        about: template, versions, devices, counts, and where the time went; empty where the
+            result was loaded from a CSV file.
+    """
+
+    def __init__(self, rows: Sequence[Row], about: Mapping[str, Any] | None = None) -> None:
+        # Refused combinations lack what could not be resolved, so that the longest row leads.
+        front: dict[str, None] = {}
+        back: dict[str, None] = {}
+        for row in sorted(rows, key=len, reverse=True):
+            names = list(row)
+            start = names.index("digest")
+            front |= dict.fromkeys(names[:start])
+            back |= dict.fromkeys(names[start:])
+        self.columns: tuple[str, ...] = (*front, *back)
+        self.rows: tuple[Row, ...] = tuple({n: row.get(n) for n in self.columns} for row in rows)
+        self._front = tuple(front)
+        self.about: dict[str, Any] = dict(about or {})
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Return what varies: parameters, ``arch``, ``shape``, ``baked``."""
+        # A refused combination was not resolved: it lacks what was not given.
+        whole = [row for row in self.rows if row["digest"]] or self.rows
+        named = (n for n in self._front if not n.startswith(SIZE))
+        return tuple(n for n in named if len({repr(row[n]) for row in whole}) > 1)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Return where the time went: ``total``, ``planning``, ``measuring``, and so on.
+
+        ``measuring`` is the time in the processes that build, compile, verify and time kernels,
+        ``compiling`` Taichi's part of it, ``overhead`` all that is not measuring.
+        """
+        return dict(self.about.get("seconds", {}))
+
+    @property
+    def timed(self) -> tuple[Row, ...]:
+        """Return the rows that have a time."""
+        return tuple(row for row in self.rows if row["kind"] == "timed")
+
+    def best(self, by: str = "seconds", **where: Any) -> Row:
+        """Return the row with the best value of a column.
+
+        Args:
+            by: the column; rates and shares are best where greatest, all else where least.
+            where: values that other columns must have, such as ``dtype="f32"``.
+
+        Raises:
+            ParameterError: if there is no such column.
+            TikgenError: if no row has a value there.
+        """
+        for name in (by, *where):
+            self._check_column(name)
+        found = [
+            row
+            for row in self.timed
+            if row[by] is not None and all(row[n] == literal(v) for n, v in where.items())
+        ]
+        if not found:
+            asked = "".join(f" with {name}={value!r}" for name, value in where.items())
+            raise TikgenError(f"No row{asked} has a value of {by}: {self._reasons() or 'empty'}.")
+        choose = max if by in GREATEST else min
+        return choose(found, key=lambda row: row[by])
+
+    def table(self, columns: Sequence[str] | None = None, rows: int | None = None) -> str:
+        """Return the rows with a time as aligned text, the fastest first.
+
+        Args:
+            columns: columns to show; None shows those that vary, and the main ones measured.
+            rows: how many rows; None shows all.
+        """
+        header, cells = self._cells(columns, rows)
+        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+        lines = [
+            "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True))
+            for line in (header, *cells)
+        ]
+        return "\n".join(lines)
+
+    def to_pandas(self) -> DataFrame:
+        """Return the rows as a pandas DataFrame.
+
+        Raises:
+            TikgenError: if pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise TikgenError("to_pandas needs pandas: pip install 'tikgen[pandas]'.") from None
+        return pandas.DataFrame(list(self.rows), columns=list(self.columns))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table as ``.csv``, ``.json`` or ``.parquet``, whichever ``path`` ends with.
+
+        Raises:
+            TikgenError: if the file cannot be written, or its kind is another one; for parquet,
+                if pyarrow is not installed.
+        """
+        sweep_save.save(Path(path), self.columns, self.rows, self.about)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SweepResult:
+        """Return the result that :meth:`save` wrote.
+
+        Raises:
+            TikgenError: if the file cannot be read, or holds something else.
+        """
+        return cls(*sweep_save.load(Path(path)))
+
+    def plot(
+        self,
+        x: str | None = None,
+        y: str | None = None,
+        hue: str | None = None,
+        *,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Figure:
+        """Draw a column over an axis as lines, or over two axes as a heat map.
+
+        Where several rows fall on one point, the best of them is drawn.
+
+        Args:
+            x: the axis; None takes the first that varies.
+            y: a column that was measured, ``"seconds"`` unless said; or another axis, for a
+                heat map.
+            hue: for lines, the axis that tells them apart; for a heat map, the column that
+                gives the colour, ``"seconds"`` unless said.
+            path: picture to write, such as ``plot.png``.
+
+        Raises:
+            ParameterError: if there is no such column.
+            TikgenError: if nothing was timed, or matplotlib is not installed.
+        """
+        for name in (x, y, hue):
+            if name is not None:
+                self._check_column(name)
+        figure: Figure = _plots().draw(self, x, y, hue)
+        return _saved(figure, path)
+
+    def roofline(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draw operations per second over operations per byte, below the machine's limits.
+
+        Args:
+            path: picture to write, such as ``roofline.png``.
+
+        Raises:
+            TikgenError: if nothing was timed whose work is known, or matplotlib is missing.
+        """
+        figure: Figure = _plots().draw_roofline(self)
+        return _saved(figure, path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        return sweep_save.document(self.rows, self.about)
+
+    def __str__(self) -> str:
+        lines = [self._summary()]
+        if self.timed:
+            lines.append(self.table(rows=_ROWS_SHOWN))
+            if len(self.timed) > _ROWS_SHOWN:
+                lines.append(f"... and {len(self.timed) - _ROWS_SHOWN} more")
+        if self._reasons():
+            lines.append(self._reasons("\n"))
+        return "\n".join(lines)
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        header, cells = self._cells(None, _ROWS_SHOWN)
+        more = len(self.timed) - _ROWS_SHOWN
+        notes = [f"... and {more} more"] if more > 0 else []
+        notes += [self._reasons("\n")] if self._reasons() else []
+        table = Table(
+            title=self._summary(),
+            title_justify="left",
+            caption=Text("\n".join(notes)) if notes else None,
+            caption_justify="left",
+            box=None,
+            pad_edge=False,
+        )
+        for name in header:
+            table.add_column(name, justify="right", header_style="bold cyan")
+        for number, line in enumerate(cells):
+            table.add_row(*map(Text, line), style="bold green" if number == 0 else None)
+        return table
+
+    def _summary(self) -> str:
+        names = ", ".join(dict.fromkeys(str(row["template"]) for row in self.rows)) or "nothing"
+        kernels = len({(r["arch"], r["shape"], r["digest"]) for r in self.timed})
+        line = f"{names}: {len(self)} combinations, {len(self.timed)} timed ({kernels} kernels)"
+        if "total" in self.seconds:
+            line += f" in {self.seconds['total']:.1f} s"
+        return line + ("" if self.about.get("complete", True) else ", INTERRUPTED")
+
+    def _reasons(self, separator: str = "; ") -> str:
+        """Return for each way of having no time how many rows have it."""
+        found = Counter((r["kind"], r["message"]) for r in self.rows if r["kind"] != "timed")
+        return separator.join(
+            f"{count} {kind}: {message}" for (kind, message), count in found.most_common(8)
+        )
+
+    def _cells(
+        self, columns: Sequence[str] | None, count: int | None
+    ) -> tuple[list[str], list[list[str]]]:
+        for name in columns or ():
+            self._check_column(name)
+        if columns is None:
+            back = self.columns[len(self._front) + len(OUTCOME) :]
+            columns = [*self.axes, *(n for n in back if n in _SHOWN or n not in METRICS)]
+        ranked = sorted(self.timed, key=lambda row: row.get("seconds") or 0.0)[:count]
+        return list(columns), [[_shown(name, row[name]) for name in columns] for row in ranked]
+
+    def _check_column(self, name: str) -> None:
+        if name not in self.columns:
+            raise ParameterError.unknown("sweep result", str(name), self.columns)
+
+
+def _plots() -> Any:
+    """Return the module that draws, or say what it needs."""
+    try:
+        from tikgen.tuning import plots
+    except ImportError:
+        raise TikgenError("Pictures need matplotlib: pip install 'tikgen[plot]'.") from None
+    return plots
+
+
+def _saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+    """Write a figure to ``path``, unless that is None, and return it."""
+    if path is not None:
+        try:
+            figure.savefig(path)
+        except (OSError, ValueError) as error:
+            raise TikgenError(f"Cannot write the picture {os.fspath(path)}: {error}.") from None
+    return figure
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a cell as a person reads it."""
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return str(value)
+    if name in ("share", "spread"):
+        return f"{value:.0%}" if name == "share" else f"{value:.1%}"
+    if name == "seconds" or name.endswith("_seconds"):
+        return duration(value)
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time with three digits and its unit, such as ``3.14 ms``."""
+    for limit, factor, unit in ((1e-3, 1e6, "us"), (1, 1e3, "ms")):
+        if seconds < limit:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"

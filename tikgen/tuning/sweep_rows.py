@@ -1,0 +1,123 @@
+"""The rows of a sweep: what was measured, set against the work that was done and the limits."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tikgen.errors import ParameterError, StoreWarning
+from tikgen.tuning.limits import Limits
+from tikgen.tuning.sweep_file import Done
+from tikgen.tuning.sweep_space import Combination
+
+Row = dict[str, Any]
+Metric = Callable[[Row], Any]
+
+# What came of a row, always there; in front stands what tells it from the others.
+OUTCOME = ("digest", "kind", "message")
+METRICS = {
+    "device": "name of the device",
+    "seconds": "median time of a launch, device synchronisation included",
+    "spread": "interquartile range of the rounds over their median",
+    "rounds": "rounds that were timed",
+    "compile_seconds": "time that Taichi took to compile the kernel",
+    "worst": "greatest error as a fraction of what is allowed",
+    "bytes": "least bytes that a launch must move",
+    "flops": "operations that a launch must do",
+    "gb_per_s": "bytes over seconds, in 10^9 bytes per second",
+    "gflop_per_s": "operations over seconds, in 10^9 per second",
+    "limit_gb_per_s": "what a copy of as many bytes reaches on the same device",
+    "limit_gflop_per_s": "what multiply-adds in registers reach on the same device",
+    "share": "least time that the limits allow over seconds",
+}
+MISSING = "missing"
+# Of these the greatest is the best; of all others the least.
+GREATEST = ("gb_per_s", "gflop_per_s", "share")
+
+
+def row_of(combination: Combination, done: Done | None, limits: Limits) -> Row:
+    """Return the row of a combination; what is not known is None."""
+    row: Row = {**combination.cells, **dict.fromkeys((*OUTCOME, *METRICS))}
+    row["digest"] = combination.digest or None
+    if combination.cost is not None:
+        row["bytes"], row["flops"] = combination.cost.bytes, combination.cost.flops
+    if done is None:
+        row["kind"] = combination.kind or MISSING
+        row["message"] = combination.message or "the sweep was interrupted before"
+        return row
+    found = done.measurement
+    row |= {"kind": found.kind, "message": found.message or None, "device": done.device}
+    if not found.ok:
+        return row
+    row |= {"seconds": found.seconds, "spread": found.spread, "rounds": found.rounds}
+    row |= {"compile_seconds": found.compile_seconds, "worst": found.worst}
+    if combination.cost is not None and combination.dtype:
+        row |= _against_limits(combination, done, limits)
+    return row
+
+
+def check_metrics(metrics: Sequence[str | Metric] | None) -> None:
+    """Raise where ``metrics`` names no column that is measured, or holds no functions.
+
+    Raises:
+        ParameterError: naming the columns that there are.
+    """
+    is_sequence = isinstance(metrics, list | tuple)
+    if metrics is not None and not is_sequence:
+        problem = f"takes a list of columns and functions; got {metrics!r}"
+        raise ParameterError("sweep", {"metrics": problem})
+    for metric in metrics or ():
+        if not callable(metric) and metric not in METRICS:
+            raise ParameterError.unknown("sweep", str(metric), METRICS)
+
+
+def with_own_metrics(rows: Sequence[Row], metrics: Sequence[str | Metric] | None) -> list[Row]:
+    """Return the rows with the columns that ``metrics`` names and those that it computes.
+
+    A function that raises gives None for that row: a mistake in it must not cost the sweep.
+    """
+    if metrics is None:
+        return list(rows)
+    functions = [m for m in metrics if callable(m)]
+    kept = [m for m in metrics if not callable(m)] or list(METRICS)
+    found = []
+    for row in rows:
+        new = {k: v for k, v in row.items() if k not in METRICS or k in kept}
+        for function in functions:
+            new[_name_of(function)] = _value(function, row)
+        found.append(new)
+    return found
+
+
+def _against_limits(combination: Combination, done: Done, limits: Limits) -> Mapping[str, Any]:
+    cost, seconds = combination.cost, done.measurement.seconds
+    assert cost is not None
+    where = (done.device, combination.cells["arch"], combination.dtype)
+    bandwidth, peak = limits.bandwidth(*where, cost.bytes), limits.peak(*where)
+    least = [cost.bytes / bandwidth] if bandwidth else []
+    least += [cost.flops / peak] if peak else []
+    return {
+        "gb_per_s": cost.bytes / seconds / 1e9,
+        "gflop_per_s": cost.flops / seconds / 1e9,
+        "limit_gb_per_s": bandwidth and bandwidth / 1e9,
+        "limit_gflop_per_s": peak and peak / 1e9,
+        "share": max(least) / seconds if least else None,
+    }
+
+
+def _name_of(function: Metric) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _value(function: Metric, row: Row) -> Any:
+    try:
+        return function(dict(row))
+    except Exception as error:
+        if row["kind"] == "timed":  # Elsewhere most columns are None.
+            warnings.warn(
+                f"the metric {_name_of(function)} fails: {type(error).__name__}: {error}",
+                StoreWarning,
+                stacklevel=2,
+            )
+        return None

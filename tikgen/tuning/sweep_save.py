@@ -1,0 +1,150 @@
+"""Sweep tables as files: CSV, JSON and Parquet, and back without loss.
+
+A value that a format cannot hold, such as a tuple, is written as the Python literal that makes it,
+and so is a text that would read as a literal: ``f32`` stays plain, ``'64'`` has its quotes.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tikgen.errors import TikgenError
+from tikgen.tuning.sweep_rows import Row
+from tikgen.verification.case import literal
+
+FORMATS = (".csv", ".json", ".parquet")
+_MARK = "tikgen_sweep_table"
+
+Loaded = tuple[list[Row], dict[str, Any]]
+
+
+def save(path: Path, columns: Sequence[str], rows: Sequence[Row], about: Mapping[str, Any]) -> None:
+    """Write a table in the format that the suffix of ``path`` names.
+
+    Raises:
+        TikgenError: if that is none of :data:`FORMATS`, or the file cannot be written.
+    """
+    check_path(path)
+    content: bytes
+    if path.suffix == ".csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_as_cell(row[name]) for name in columns] for row in rows)
+        content = text.getvalue().encode()
+    elif path.suffix == ".json":
+        content = (json.dumps(document(rows, about), indent=1) + "\n").encode()
+    else:
+        content = _parquet(columns, rows, about)
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise TikgenError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def load(path: Path) -> Loaded:
+    """Return the rows of a table, and what is known about it.
+
+    Raises:
+        TikgenError: if the file cannot be read, or is no table of a sweep.
+    """
+    _check_suffix(path)
+    try:
+        if path.suffix == ".csv":
+            with path.open(encoding="utf-8", newline="") as file:
+                rows: list[Row] = list(csv.DictReader(file))
+            about: dict[str, Any] = {}
+        elif path.suffix == ".json":
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found.get(_MARK) != 1:
+                raise ValueError("it is another document")
+            rows, about = found["rows"], found["about"]
+        else:
+            rows, about = _from_parquet(path)
+    except OSError as error:
+        raise TikgenError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise TikgenError(f"{path} is no table of a sweep: {error}.") from None
+    if any("digest" not in row or "kind" not in row for row in rows):
+        raise TikgenError(f"{path} is no table of a sweep: it lacks the columns digest and kind.")
+    return [{name: _as_value(cell) for name, cell in row.items()} for row in rows], about
+
+
+def check_path(path: Path) -> None:
+    """Raise where a table cannot be saved at ``path``, before anything is measured.
+
+    Raises:
+        TikgenError: if its suffix is none of :data:`FORMATS`, its folder does not exist, or a
+            package is missing.
+    """
+    _check_suffix(path)
+    if not path.absolute().parent.is_dir():
+        raise TikgenError(f"Cannot write {path}: its folder does not exist.")
+    if path.suffix == ".parquet":
+        _pyarrow()
+
+
+def document(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table as JSON has it."""
+    cells = [{name: _as_cell(value) for name, value in row.items()} for row in rows]
+    return {_MARK: 1, "about": dict(about), "rows": cells}
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix not in FORMATS:
+        raise TikgenError(f"A table is saved as {', '.join(FORMATS)}; got the name {str(path)!r}.")
+
+
+def _as_cell(value: Any) -> Any:
+    """Return a value as a number, a bool, a text or None."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return value if _as_value(value) == value else repr(value)
+    return repr(literal(value))
+
+
+def _as_value(cell: Any) -> Any:
+    """Return the value that a cell holds."""
+    if not isinstance(cell, str):
+        return cell
+    if not cell:
+        return None
+    try:
+        return ast.literal_eval(cell)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return cell
+
+
+def _parquet(columns: Sequence[str], rows: Sequence[Row], about: Mapping[str, Any]) -> bytes:
+    pyarrow = _pyarrow()
+    cells = {name: [_as_cell(row[name]) for row in rows] for name in columns}
+    for name, column in cells.items():
+        # A column has one type: where there are several, all are written as text.
+        if len({type(cell) for cell in column if cell is not None}) > 1:
+            cells[name] = [c if c is None or isinstance(c, str) else repr(c) for c in column]
+    table = pyarrow.table(cells).replace_schema_metadata({_MARK: json.dumps(about)})
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(table, sink)
+    return sink.getvalue()
+
+
+def _from_parquet(path: Path) -> Loaded:
+    table = _pyarrow().parquet.read_table(path)
+    about = json.loads((table.schema.metadata or {}).get(_MARK.encode(), b"{}"))
+    return table.to_pylist(), about
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise TikgenError("Parquet needs pyarrow: pip install 'tikgen[pandas]'.") from None
+    return pyarrow

@@ -1,0 +1,246 @@
+"""The entry: measures every combination of a template's parameters, here or on a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tikgen.catalogue import find_template
+from tikgen.errors import ParameterError, TemplateError
+from tikgen.records import taichi_version
+from tikgen.template import CODE_NAME, Template
+from tikgen.tuning.limits import COPY, PEAK, Limits, limit_jobs
+from tikgen.tuning.sweep_file import Done, ResultsFile
+from tikgen.tuning.sweep_progress import Progress, shown_progress
+from tikgen.tuning.sweep_result import SweepResult
+from tikgen.tuning.sweep_rows import Metric, check_metrics, row_of, with_own_metrics
+from tikgen.tuning.sweep_run import LocalRunner, Runner, Task
+from tikgen.tuning.sweep_space import Combination, SweepSpace, check_some_buildable, space_of
+from tikgen.version import __version__
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_OPTIONS = ("shape", "archs", "metrics", "results", "client", "scheduler", "seed", "rounds")
+
+Measured = dict[tuple[str, str], Done]
+
+
+def sweep(
+    name: str | Template,
+    *,
+    shape: Any = None,
+    archs: Sequence[str] = ("cpu",),
+    baked: bool | list[bool] = False,
+    metrics: Sequence[str | Metric] | None = None,
+    results: str | os.PathLike[str] | None = None,
+    client: Client | None = None,
+    scheduler: str | None = None,
+    seed: int | None = None,
+    rounds: int = 5,
+    timeout: float = 60.0,
+    **params: Any,
+) -> SweepResult:
+    """Measure a template for every combination of the values given, and return a table.
+
+    A parameter given as a list is an axis; anything else, a tuple included, is one value. What
+    ``check`` of the template refuses is a row that says why. Combinations that come to the same
+    code on the same arrays are measured once. Each kernel is verified before it is timed, in a
+    process that is replaced where a kernel ends it.
+
+    Ctrl-C ends the sweep early: the result then holds what was measured, and rows of the kind
+    ``"missing"`` for the rest.
+
+    Args:
+        name: name of a template, or the template itself.
+        shape: size for each size symbol of the template, as a tuple in order, as a dict, or as
+            one number for all; or a list of such.
+        archs: archs to run on.
+        baked: whether sizes are baked into the kernels, or a list of both.
+        metrics: columns to keep of those measured, and functions from a row to a value; None
+            keeps all.
+        results: file of JSON lines to which each measurement is added as it arrives; what it
+            holds already is not measured again.
+        client: a ``distributed.Client`` on whose workers to measure.
+        scheduler: address of a Dask scheduler, in place of ``client``.
+        seed: seed of the random data; None takes a new one.
+        rounds: how often a batch of launches is timed.
+        timeout: seconds that a kernel may take to compile, to be verified and to be timed.
+        params: problem and schedule parameters; those left out are what ``build`` chooses.
+
+    Raises:
+        UnknownTemplate: if no template has that name.
+        ParameterError: if a parameter or an arch is unknown, an axis is empty, or an option is
+            of no use.
+        TikgenError: if not a single combination can be built, the results file cannot be used,
+            or the cluster does not answer.
+    """
+    began = time.perf_counter()
+    template = find_template(name)
+    if not (template.folder / CODE_NAME).is_file():
+        raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
+    _check_options(template.name, client, scheduler, rounds, timeout, seed)
+    check_metrics(metrics)
+    space = space_of(
+        template,
+        shape=shape,
+        archs=archs,
+        baked=baked,
+        rounds=rounds,
+        seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
+        params=params,
+        options=_OPTIONS,
+    )
+    folders = (str(template.folder), str(COPY), str(PEAK))
+    file = ResultsFile(results, {folder: _fingerprint(folder) for folder in folders})
+    combinations = tuple(space.combinations())
+    check_some_buildable(template.name, combinations)
+    planned = time.perf_counter()
+    with _runner(client, scheduler, timeout) as runner:
+        run = _Run(space, combinations, file, runner)
+        complete = run.measure()
+    rows = with_own_metrics(run.rows(), metrics)
+    total = time.perf_counter() - began
+    return SweepResult(
+        rows,
+        {
+            "template": template.name,
+            "fingerprint": template.fingerprint,
+            "tikgen": __version__,
+            "taichi": taichi_version(),
+            "devices": {arch: list(names) for arch, names in run.devices.items()},
+            "seed": space.seed,
+            "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "complete": complete,
+            "counts": run.progress.counts(),
+            "seconds": {
+                "total": total,
+                "planning": planned - began,
+                "measuring": run.busy,
+                "compiling": run.compiling,
+                "overhead": total - run.busy,
+            },
+        },
+    )
+
+
+class _Run:
+    """One run of a sweep: what is measured, what was before, and the rows in the end."""
+
+    def __init__(
+        self,
+        space: SweepSpace,
+        combinations: Sequence[Combination],
+        file: ResultsFile,
+        runner: Runner,
+    ) -> None:
+        self._space, self._combinations = space, combinations
+        self._file, self._runner = file, runner
+        self.devices = runner.devices(space.archs)
+        buildable = [c for c in combinations if c.job is not None]
+        self._limits = limit_jobs((c.cells["arch"], c.dtype, c.cost) for c in buildable)
+        works = {c.work for c in buildable}
+        present = {device for names in self.devices.values() for device in names}
+        self._done: Measured = file.known({*works, *self._limits}, present)
+        earlier = sum(1 for work, _ in self._done if work in works)
+        self.progress = Progress(
+            combinations=len(combinations),
+            refused=len(combinations) - len(buildable),
+            same=len(buildable) - len(works),
+            earlier=earlier,
+        )
+        self.busy = self.compiling = 0.0
+
+    def measure(self) -> bool:
+        """Measure what is missing; return False if that was interrupted."""
+        tasks = [*self._limit_tasks(), *self._tasks()]
+        works = {c.work for c in self._combinations}
+        with shown_progress(self._space.template.name, self.progress, len(tasks)) as show:
+            try:
+                for task, done, worth_keeping in self._runner.run(tasks):
+                    self._done[task.work, done.device] = done
+                    if worth_keeping:
+                        self._file.add(task.job, done)
+                    self.busy += done.busy / self._runner.width
+                    self.compiling += done.measurement.compile_seconds / self._runner.width
+                    self.progress.note(done.measurement, counts=task.work in works)
+                    show()
+            except KeyboardInterrupt:
+                return False
+        return True
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each combination."""
+        limits = Limits(self._done)
+        return [row_of(c, self._found(c), limits) for c in self._combinations]
+
+    def _found(self, combination: Combination) -> Done | None:
+        devices = self.devices[combination.cells["arch"]]
+        keys = ((combination.work, device) for device in devices)
+        return next((self._done[key] for key in keys if key in self._done), None)
+
+    def _tasks(self) -> Iterator[Task]:
+        """Yield what has to be measured for the combinations, each kernel once."""
+        asked = set()
+        for combination in self._combinations:
+            if combination.job is None or combination.work in asked:
+                continue
+            asked.add(combination.work)
+            if self._found(combination) is None:
+                yield Task(combination.work, combination.job, combination.problem)
+
+    def _limit_tasks(self) -> Iterator[Task]:
+        """Yield what has to be measured of the machine, on each device that there is."""
+        for work, limit in self._limits.items():
+            for device in self.devices[limit.job.arch]:
+                if (work, device) not in self._done:
+                    yield Task(work, limit.job, work, device)
+
+
+@contextlib.contextmanager
+def _runner(client: Client | None, scheduler: str | None, timeout: float) -> Iterator[Runner]:
+    if client is None and scheduler is None:
+        yield LocalRunner(timeout)
+        return
+    from tikgen.tuning.cluster import ClusterRunner, connected
+
+    if client is not None:
+        yield ClusterRunner(client, timeout)
+        return
+    assert scheduler is not None
+    with connected(scheduler) as own:
+        yield ClusterRunner(own, timeout)
+
+
+def _fingerprint(folder: str) -> str:
+    """Return the fingerprint of a template without making its name known."""
+    return Template(Path(folder)).fingerprint
+
+
+def _check_options(
+    template: str,
+    client: Any,
+    scheduler: Any,
+    rounds: Any,
+    timeout: Any,
+    seed: Any,
+) -> None:
+    problems = {}
+    if client is not None and scheduler is not None:
+        problems["scheduler"] = "is given along with client; give one of them"
+    elif scheduler is not None and not (isinstance(scheduler, str) and scheduler):
+        problems["scheduler"] = f"takes an address such as tcp://host:8786; got {scheduler!r}"
+    if type(rounds) is not int or rounds < 1:
+        problems["rounds"] = f"takes a positive integer; got {rounds!r}"
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        problems["timeout"] = f"takes a positive number of seconds; got {timeout!r}"
+    if seed is not None and (type(seed) is not int or seed < 0):
+        problems["seed"] = f"takes an integer of at least 0, or None; got {seed!r}"
+    if problems:
+        raise ParameterError(template, problems)

@@ -1,0 +1,50 @@
+"""Writes the little TOML that tuning records need; reading is left to ``tomllib``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+_tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+NotToml: type[ValueError] = _tomllib.TOMLDecodeError
+
+
+def read(text: str) -> dict[str, Any]:
+    """Return what a TOML text holds.
+
+    Raises:
+        NotToml: if it is none; says in which line.
+    """
+    found: dict[str, Any] = _tomllib.loads(text)
+    return found
+
+
+def table_lines(table: Mapping[str, Any]) -> list[str]:
+    """Return one line ``key = value`` for each entry."""
+    return [f"{_key(name)} = {_value(value)}" for name, value in table.items()]
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        # The escapes of JSON are escapes of TOML; DEL alone must be escaped there and not here.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        inner = ", ".join(table_lines(value))
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    raise TypeError(f"TOML has nothing for {value!r}")

@@ -1,0 +1,33 @@
+"""The process that measures candidates on one arch: ``python -m tikgen.tuning.worker ARCH``.
+
+It reads a job and its baseline a line, as a JSON list, and answers with one measurement a line,
+before which it tells what it has reached.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tikgen.child_work import Tell, serve
+from tikgen.tuning.job import Job
+from tikgen.tuning.measuring import measure
+
+_JOBS_PER_INIT = 100
+
+
+def main() -> None:
+    """Serve the arch named on the command line until the input ends."""
+    serve(sys.argv[1], _answer, lines_per_init=_JOBS_PER_INIT)
+
+
+def _answer(line: str, tell: Tell) -> str:
+    job, *baseline = [Job.from_line(text) for text in json.loads(line)]
+    found = measure(
+        job, baseline[0] if baseline else None, lambda name, note: tell({"stage": name, "is": note})
+    )
+    return found.line
+
+
+if __name__ == "__main__":
+    main()
