@@ -132,6 +132,7 @@ STENCILS = (
 )  # fmt: skip
 
 F32_SCAN = {"op": "sum", "dtype": "f32", "chunks": 7, "grain": 1, "unroll": 2}
+F32_SCAN |= {"team": 1, "items": 0}
 I32_SUM = {"op": "sum", "dtype": "i32", "accumulator": None, "accuracy": "fast", "unroll": 2}
 PLAIN_GEMM = {
     "dtype": "f32",
