@@ -46,6 +46,15 @@ def test_functions_count_wherever_they_are_called() -> None:
     assert count("x[i] = square(square(square(x[i])))") >= count("x[i] = square(x[i])") + 2
 
 
+@pytest.mark.parametrize("loop", ["range(0, 90000)", "ti.ndrange(300, 300)"])
+def test_whatever_form_a_static_loop_has_it_is_seen(loop) -> None:
+    body = f"for u in ti.static({loop}):\n            x[i] = x[i] + 1"
+    if loop.startswith("ti"):
+        body = body.replace("for u", "for u, v")
+    with pytest.raises(CompileBudgetExceeded):
+        check_budget("big", KERNEL.replace("BODY", body))
+
+
 def test_a_kernel_beyond_the_budget_is_refused_before_it_is_compiled(tmp_path) -> None:
     body = "for u in ti.static(range(64)):\n" + "            x[i] = x[i] * x[i] + 1\n" * 100
     with pytest.raises(CompileBudgetExceeded, match=r"big: .* about \d+ operations"):

@@ -30,14 +30,19 @@ def check_budget(kernel: str, text: str) -> None:
     Raises:
         CompileBudgetExceeded: naming ``kernel`` and the number of operations.
     """
-    if _bound(text) > MOST_OPERATIONS and (count := operations(text)) > MOST_OPERATIONS:
+    if not _is_small(text) and (count := operations(text)) > MOST_OPERATIONS:
         raise CompileBudgetExceeded(kernel, count, MOST_OPERATIONS)
 
 
-def _bound(text: str) -> int:
-    """Return in an instant more operations than ``text`` can hold."""
-    repeats = [int(trips or length or 64) for trips, length, _ in _REPEATED.findall(text)]
-    return len(text) // _CHARACTERS * math.prod(repeats)
+def _is_small(text: str) -> bool:
+    """Tell in an instant that ``text`` cannot hold too many operations, where that is plain."""
+    repeats = []
+    for trips, length, other in _REPEATED.findall(text):
+        if other:  # What this repeats takes a closer look.
+            return False
+        repeats.append(int(trips or length))
+    length = len(text) - text.count(" ")
+    return length // _CHARACTERS * math.prod(repeats) <= MOST_OPERATIONS
 
 
 def operations(text: str) -> int:

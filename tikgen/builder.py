@@ -43,9 +43,10 @@ def build(
 
     Args:
         name: name of a template, or the template itself.
-        schedule: schedule parameters as a dict; ``"tuned"`` for the best that tuning found on
-            this device for the nearest shape; ``"auto"``, the default, for the same where there
-            is one, else for the arch's default. Those among ``params`` win over either.
+        schedule: schedule parameters as a dict, ``{}`` for the arch's default; ``"tuned"`` for
+            the best that tuning found on this device for the nearest shape; ``"auto"``, which is
+            the default, for the same where there is one, else for the arch's default. Those among
+            ``params`` win over either.
         shape: sizes to bake into the kernel, in the order of the template's size symbols or by
             symbol; without it the kernel takes any.
         arch: arch whose schedule is taken: the current one, else cpu.
@@ -144,7 +145,8 @@ def choose(
     baked = tuple((sizes or {}).items())
     # Where Taichi checks the bounds of each axis, the plainest schedule is the right one.
     plainest = bridge.is_debug()
-    if schedule == "tuned" or not (wanted or plainest):
+    is_automatic = schedule in (None, "auto") and not (wanted or plainest)
+    if schedule == "tuned" or is_automatic:
         record = records.best_record(template, problem, arch, sizes)
         if record is not None:
             try:

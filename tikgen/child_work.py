@@ -5,6 +5,7 @@ What Taichi prints goes to the error stream, so that the standard output holds r
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ from tikgen import builder
 
 Tell = Callable[[dict[str, Any]], None]
 
+# Above every limit that a parent sets.
+_MOST_SECONDS = 3600
 _SIGNALS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGILL", "SIGBUS")
 
 
@@ -46,7 +49,10 @@ def serve(arch: str, answer: Callable[[str, Tell], str], *, lines_per_init: int)
         return
     tell({"absent": ""})
     for number, line in enumerate(sys.stdin, 1):
+        # A hung kernel sees neither the end of the input nor that of the parent.
+        faulthandler.dump_traceback_later(_MOST_SECONDS, exit=True)
         print(answer(line, tell), file=replies, flush=True)
+        faulthandler.cancel_dump_traceback_later()
         if number % lines_per_init == 0:
             builder.clear()
             start(arch)

@@ -116,7 +116,7 @@ class Kernel:
         default = variant.template.default_schedule(
             variant.problem, arch, dict(variant.sizes) or None
         )
-        is_default = dict(self.schedule) == dict(self.schedule) | dict(default)
+        is_default = self.schedule == type(self.schedule)(**default)
         return f"default on {arch}" if is_default else "given"
 
     @property
@@ -317,7 +317,8 @@ class Kernel:
             if bridge.epoch() is not self._epoch:
                 self._scratch.clear()
                 self._ready = set()
-                bridge.forget_functions(self._module)
+                if not any(kernel._epoch is bridge.epoch() for kernel in self._family):
+                    bridge.forget_functions(self._module)
                 self._epoch = bridge.epoch()
 
     def _materialise(self) -> None:

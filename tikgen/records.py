@@ -15,7 +15,7 @@ from typing import Any
 from tikgen import shapes
 from tikgen.device import device_name
 from tikgen.errors import StoreWarning
-from tikgen.parameters import ParameterModel, canonical
+from tikgen.parameters import ParameterModel, canonical, plain
 from tikgen.store import Document, default_store
 from tikgen.template import Template
 
@@ -73,11 +73,19 @@ class Record:
     def candidate(self) -> str:
         """Return one text for records of the same candidate, of which the latest is kept."""
         same = (self.fingerprint, self.device, self.taichi, shapes.bucket(self.sizes))
-        return repr((*map(str, same), canonical(self.schedule)))
+        return repr((*map(str, same), canonical(plain(self.schedule))))
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Return what is least for the best record: its ratio, or else its seconds."""
+        return self.ratio or math.inf, self.seconds
 
     def __str__(self) -> str:
         what = f"tuned for {shapes.shown(self.sizes)} on {self.device}"
         return f"{what}, {1 / self.ratio:.2f} times as fast as the default" if self.ratio else what
+
+
+_FIELDS = {field.name for field in dataclasses.fields(Record)}
 
 
 def problem_text(problem: ParameterModel) -> dict[str, str]:
@@ -140,7 +148,7 @@ def best_record(
         far = [shapes.distance(shapes.bucket(sizes), shapes.bucket(r.sizes)) for r in timed]
         least = min(far, default=math.inf)
         timed = [r for r, d in zip(timed, far, strict=True) if d == least and least < math.inf]
-    return min(timed, key=lambda r: (r.ratio or math.inf, r.seconds), default=None)
+    return min(timed, key=lambda record: record.rank, default=None)
 
 
 def all_records() -> tuple[Record, ...]:
@@ -155,10 +163,10 @@ def forget(unwanted: Callable[[Record], bool]) -> int:
     store, removed = default_store(), 0
     for key in store.keys(KIND):
         found = _read(key)
-        kept = [record for record in found if not unwanted(record)]
-        if len(kept) < len(found):
-            removed += len(found) - len(kept)
-            store.write(KIND, key, _document(kept))
+        going = {record.candidate for record in found if unwanted(record)}
+        if going:
+            removed += len(going)
+            store.update(KIND, key, functools.partial(_without, going))
     generation += 1
     return removed
 
@@ -180,13 +188,17 @@ def _key(template: str, problem: Mapping[str, str], arch: str) -> str:
 
 
 def _merged(records: list[Record], document: Document | None) -> Document:
-    found = {record.candidate: record for record in _records(document or {})}
-    found |= {record.candidate: record for record in records}
-    return _document(found.values())
+    """Return the document with ``records`` in the place of those of the same candidates."""
+    kept = _without({record.candidate for record in records}, document)
+    return {"records": [*kept["records"], *map(asdict, records)]}
 
 
-def _document(records: Iterable[Record]) -> Document:
-    return {"records": [asdict(record) for record in records]}
+def _without(candidates: set[str], document: Document | None) -> Document:
+    """Return the document less some candidates; what another version wrote stays."""
+    entries = (document or {}).get("records", [])
+    return {
+        "records": [e for e in entries if not (_is_record(e) and _of(e).candidate in candidates)]
+    }
 
 
 def _read(key: str) -> tuple[Record, ...]:
@@ -195,12 +207,19 @@ def _read(key: str) -> tuple[Record, ...]:
 
 
 def _records(document: Document) -> tuple[Record, ...]:
-    names = {field.name for field in dataclasses.fields(Record)}
-    found = [r for r in document.get("records", ()) if isinstance(r, dict)]
-    usable = tuple(Record(**r) for r in found if r.keys() == names)
+    found = document.get("records", ())
+    usable = tuple(_of(entry) for entry in found if _is_record(entry))
     if len(usable) < len(found):
         _warn_once("tuning records of another version of tikgen are ignored; tune again")
     return usable
+
+
+def _is_record(entry: Any) -> bool:
+    return isinstance(entry, dict) and entry.keys() == _FIELDS
+
+
+def _of(entry: dict[str, Any]) -> Record:
+    return Record(**entry)
 
 
 def _warn_once(message: str) -> None:

@@ -100,7 +100,7 @@ def parse_shape(template: str, text: str | None) -> Any:
     if not any(equals for _, equals, _ in named):
         return tuple(_literal(part) for part in parts)
     sizes = {name.strip(): _literal(value.strip()) for name, equals, value in named if equals}
-    if len(sizes) < len(parts):
+    if len(sizes) < len(parts):  # Some have no name, or one has two sizes.
         problem = f"takes 200,200,200 or n0=200,n1=200,n2=200; got {text}"
         raise ParameterError(template, {"shape": problem})
     return sizes
