@@ -59,6 +59,9 @@ def _section(name: str) -> str:
             parts.append(f"| {kind} parameter | default | takes | meaning |\n|{' --- |' * 4}")
             parts += [_row(info) for info in infos]
             parts.append("")
+    if description.sizes:
+        sizes = ", ".join(f"`{size}`" for size in description.sizes)
+        parts.append(f"`shape` takes, by default: {sizes}.\n")
     parts.append(f"Files: [`templates/{name}`](../templates/{name})\n")
     return "\n".join(parts)
 

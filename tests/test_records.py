@@ -118,7 +118,9 @@ def test_what_another_version_wrote_stays() -> None:
 def test_parameters_given_win_over_records() -> None:
     records.keep(record(0.5, unroll=2))
     assert build(unroll=4, row_buffer=0).schedule.unroll == 4
-    assert build(schedule="tuned", unroll=4).schedule.unroll == 4
+    overridden = build(schedule="tuned", unroll=4)
+    assert overridden.schedule.unroll == 4
+    assert overridden.schedule_origin == "given"
 
 
 def test_the_nearest_shape_decides() -> None:

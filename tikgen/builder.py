@@ -151,7 +151,8 @@ def choose(
         if record is not None:
             try:
                 tuned = {**record.schedule, **wanted}
-                return _variant(template, problem, tuned, arch, baked), record
+                variant = _variant(template, problem, tuned, arch, baked)
+                return variant, None if wanted else record
             except ParameterError as error:
                 if wanted:
                     raise

@@ -18,6 +18,7 @@ from typing import IO, Any
 # Loading Taichi and a driver takes long on a busy machine.
 START_SECONDS = 180.0
 _STDERR_SHOWN = 400
+_LINES_SHOWN = 3
 
 
 class Died(Exception):
@@ -41,6 +42,8 @@ class ChildProcess:
         self._process: subprocess.Popen[str] | None = None
         self._replies: queue.Queue[str | None] = queue.Queue()
         self._errors: IO[bytes] | None = None
+        # What the process said before the line that it works on, in bytes.
+        self._said_before = 0
 
     @property
     def is_running(self) -> bool:
@@ -50,6 +53,7 @@ class ChildProcess:
     def start(self) -> str:
         """Start the process; return why it cannot work here, or an empty string."""
         self.stop()
+        self._said_before = 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process.
         self._process = subprocess.Popen(
             self._command,
@@ -80,6 +84,8 @@ class ChildProcess:
         """
         assert self._process is not None
         assert self._process.stdin is not None
+        assert self._errors is not None
+        self._said_before = self._errors.seek(0, os.SEEK_END)
         try:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
@@ -133,8 +139,9 @@ class ChildProcess:
         if status < 0:
             with contextlib.suppress(ValueError):
                 how = signal.Signals(-status).name
-        self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip()[-_STDERR_SHOWN:]
+        self._errors.seek(self._said_before)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        said = " ".join(lines[-_LINES_SHOWN:])[:_STDERR_SHOWN]
         self.stop()
         return Died(f"{how}; it said: {said}" if said else how)
 

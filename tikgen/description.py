@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from tikgen.catalogue import find_template
 from tikgen.parameters import ParameterInfo
 from tikgen.template import Template
@@ -18,6 +20,9 @@ class Description:
     doc: str
     folder: str
     parameters: tuple[ParameterInfo, ...]
+    # Size symbols of the default problem, in the order of `shape`; none where parameters are
+    # required.
+    sizes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as plain data."""
@@ -32,6 +37,8 @@ class Description:
                     lines.append(f"  {info.name} = {info.default}")
                     lines.append(f"      {info.meaning}; takes {info.type}")
             lines.append("")
+        if self.sizes:
+            lines.append(f"shape, by default: {', '.join(self.sizes)}")
         return "\n".join(lines).rstrip()
 
 
@@ -42,4 +49,12 @@ def describe(name: str | Template) -> Description:
         UnknownTemplate: if no template has that name.
     """
     template = find_template(name)
-    return Description(template.name, template.doc, str(template.folder), template.parameters)
+    folder, sizes = str(template.folder), _default_sizes(template)
+    return Description(template.name, template.doc, folder, template.parameters, sizes)
+
+
+def _default_sizes(template: Template) -> tuple[str, ...]:
+    try:
+        return template.size_symbols(template.Problem())
+    except (ValidationError, NotImplementedError):
+        return ()

@@ -54,6 +54,8 @@ def describe_command(name: Name, json: Json = False) -> None:
                 rows,
                 title=f"{kind} parameters: {meaning}",
             )
+    if description.sizes:
+        say(f"\nshape takes, by default: {', '.join(description.sizes)}")
 
 
 def new_command(
