@@ -174,8 +174,8 @@ OTHERS = (
         "for chunk in range(used - 1)", params=I32_SUM | {"dim": 1, "axis": None, "chunks": 7},
     ),
     Mutant(
-        "reduce", "wrong place", TEXT, "ti.atomic_min(out[0], i)",
-        "ti.atomic_min(out[0], i + 1)", params=I32_SUM | {"op": "argmin", "dim": 1},
+        "reduce", "wrong place", TEXT, "== best, {{ index }},",
+        "== best, {{ index }} + 1,", params=I32_SUM | {"op": "argmin", "dim": 1, "team": 1},
     ),
     no_remainder("gemm", **SMALL_GEMM),
     Mutant("gemm", "beta ignored", TEXT, "value += beta", "value += 0 * beta", params=SMALL_GEMM),
@@ -213,8 +213,8 @@ OTHERS = (
         params=MAP,
     ),
     Mutant(
-        "map", "rest of a chunk missed", FLAT, "in range({{ stop }} - (",
-        "in range({{ stop }} + 0 * (", params=MAP | {"loop": "flat", "row_buffer": 0},
+        "map", "last chunk missed", FLAT, "// {{ chunk }} + 1", "// {{ chunk }}",
+        params=MAP | {"loop": "flat", "unroll": 1, "serial": False},
     ),
     Mutant(
         "map", "last block missed", BLOCKS, "_rest < {{ count }}", "_rest < 0",

@@ -29,13 +29,23 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "spmv_csr": ("spmv", {"format": "csr"}),
     "spmv_ell": ("spmv", {"format": "ell"}),
     "histogram": ("histogram", {"bins": 16}),
+    "map_default": ("map", {"expr": "z = a*x + y", "dim": 2}),
+    "map_baked": ("map", {"expr": "z = a*x + y", "shape": 1000}),
+    "map_cuda": ("map", {"expr": "z = a*x + y", "arch": "cuda"}),
+    "stencil_cuda": ("stencil", {"dim": 3, "arch": "cuda"}),
+    "reduce_cuda": ("reduce", {"op": "sum", "arch": "cuda"}),
+    "scan_cuda": ("scan", {"op": "sum", "arch": "cuda"}),
+    "transpose_cuda": ("transpose", {"perm": (1, 0), "arch": "cuda"}),
+    "gemm_cuda": ("gemm", {"arch": "cuda"}),
+    "spmv_cuda": ("spmv", {"format": "csr", "arch": "cuda"}),
+    "histogram_cuda": ("histogram", {"bins": 64, "arch": "cuda"}),
 }
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_rendered_text_is_the_reviewed_one(name: str) -> None:
     template, params = VARIANTS[name]
-    text = tikgen.render(template, arch="cpu", **params).text
+    text = tikgen.render(template, **{"arch": "cpu"} | params).text
     path = GOLDEN / f"{name}.py"
     if os.environ.get("TIKGEN_UPDATE_GOLDEN"):
         GOLDEN.mkdir(exist_ok=True)

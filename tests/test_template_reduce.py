@@ -215,6 +215,28 @@ def test_the_first_of_equals_counts(op: str) -> None:
     assert check(kernel, x=np.array([-0.0, 0.0, -0.0], np.float32))[0] == 0
 
 
+@pytest.mark.parametrize("op", ["max", "argmin", "argmax"])
+def test_extremes_along_an_axis(op: str, rng: Any) -> None:
+    for axis in (0, 1):
+        kernel = tikgen.build("reduce", op=op, dim=2, axis=axis)
+        x = rng.integers(-2, 2, (37, 41)).astype(np.float32)  # Many are equal.
+        x[5, 7] = x[9, 7] = x[5, 30] = np.nan
+        check(kernel, x=x)
+        check(kernel, x=np.full((3, 40), np.inf if op == "argmin" else -np.inf, np.float32))
+        kernel = tikgen.build("reduce", op=op, dim=2, axis=axis, dtype="i32")
+        limits = np.iinfo(np.int32)
+        for same in (limits.min, limits.max):
+            check(kernel, x=np.full((3, 40), same, np.int32))
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "argmax"])
+def test_one_thread_does_little_arrays(op: str, ti_arch: str, rng: Any) -> None:
+    kernel = tikgen.build("reduce", op=op, dim=2, shape=(7, 65))
+    if ti_arch == "cpu":
+        assert kernel.params["chunks"] == 1
+    check(kernel, rng, (7, 65))
+
+
 def test_truth_is_that_of_numpy(rng: Any) -> None:
     anything = tikgen.build("reduce", op="any", dtype="f64")
     assert check(anything, x=np.array([0.0, -0.0]))[0] == 0

@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -35,7 +36,6 @@ CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CHUNKS_A_TASK = 512
 # Schedule parameters that belong to one loop, and what they must be with the others.
 OF_ONE_LOOP = {
-    "row_buffer": ("flat", 0),
     "chunk": ("flat", 2048),
     "serial": ("flat", False),
     "items": ("blocks", 1),
@@ -90,15 +90,11 @@ class Map(Template):
     class Schedule(ScheduleModel):
         loop: Literal["rows", "points", "flat", "blocks"] = parameter(
             "rows: parallel over rows, each walked in order; points: over every point; flat: over "
-            "chunks of all elements in order; blocks: over blocks of threads that read neighbours",
+            "chunks of all elements in order, each by a real function (cpu); blocks: over blocks "
+            "of threads that read neighbours",
             "rows",
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step, of rows and chunks", 4)
-        row_buffer: Literal[0, 32, 64] = parameter(
-            "elements computed into a local buffer before they are stored, for loop='flat'; "
-            "0 for none",
-            0,
-        )
+        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step, for loop='rows'", 4)
         chunk: Literal[256, 512, 1024, 2048, 4096, 8192, 16384] = parameter(
             "elements of a chunk, for loop='flat'; a thread takes 512 chunks at a time", 2048
         )
@@ -119,16 +115,15 @@ class Map(Template):
             # An H200 copied 3.96 TB/s with 4 to 16 items in blocks of 256, and 2.7 with one.
             items = 8 if p.expr.operations <= 16 else 4 if p.expr.operations <= 64 else 1
             return {"loop": "blocks", "unroll": 1, "items": items, "block_dim": 256}
-        # On 2 cores, 16 M f32, as a multiple of Numba's time with a buffer of 64, 32 and none:
-        # a*x + y took 1.02, 1.33 and 1.28; a polynomial of degree 5 1.11, 1.02 and 1.71; a root
-        # and a quotient 1.6, 1.4 and 3.6. exp is a call, which no buffer turns into vector code.
-        buffer = 0 if costly else 64 if p.expr.operations <= 2 else 32
-        schedule = {"loop": "flat", "row_buffer": buffer, "unroll": 1}
+        # On 2 cores, 16 M f32, a*x + y took 1.04 times as long as in Numba, 1.01 in place, a
+        # polynomial of degree 5 0.97, a root and a quotient, which Taichi computes exactly, 1.24.
+        schedule = {"loop": "flat", "unroll": 1}
         if sizes is None:
             return schedule
         count = math.prod(sizes.values())
-        if count <= (16384 if costly else 131072):
-            # Waking the other threads takes 20 us; 100,000 elements of a*x + y take one 37 us.
+        # Waking the other threads takes 25 us. One thread took 0.27, 0.38 and 0.79 of Numba's time
+        # for 1,000, 10,000 and 100,000 elements of a*x + y; two threads 1.01 for 1 M.
+        if count * max(1, p.expr.operations) <= (2**14 if costly else 2**20):
             return {**schedule, "serial": True}
         # Eight tasks or more; the largest chunks that leave so many, for they cost least.
         fitting = [c for c in CHUNKS if count >= 8 * CHUNKS_A_TASK * c]
@@ -140,8 +135,7 @@ class Map(Template):
         if arch == "cpu":
             return {
                 "loop": ("flat", "rows"),
-                "unroll": (1, 4, 16),
-                "row_buffer": (0, 32, 64),
+                "unroll": (1, 2, 4, 8, 16),
                 "chunk": CHUNKS,
                 "serial": (False, True),
             }
@@ -154,14 +148,15 @@ class Map(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
+        if s.loop == "flat" and arch != "cpu":
+            raise Invalid("loop", "takes 'flat' on cpu only; use 'blocks'")
         for name, (loop, neutral) in OF_ONE_LOOP.items():
             if s.loop != loop and getattr(s, name) != neutral:
                 raise Invalid(name, f"must be {neutral} unless loop={loop!r}")
-        if s.unroll != 1 and (s.loop in ("points", "blocks") or s.row_buffer):
-            cause = "with row_buffer" if s.row_buffer else f"where loop={s.loop!r}"
-            raise Invalid("unroll", f"must be 1 {cause}, which does not unroll")
-        if s.loop == "flat" and arch != "cpu":
-            raise Invalid("loop", "takes 'flat' on cpu only; use 'blocks'")
+        if s.unroll != 1 and s.loop != "rows":
+            raise Invalid("unroll", f"must be 1 where loop={s.loop!r}, which does not unroll")
+        if s.serial and s.chunk != OF_ONE_LOOP["chunk"][1]:
+            raise Invalid("chunk", f"must be {OF_ONE_LOOP['chunk'][1]} with serial, which has none")
         if s.loop == "blocks" and not s.block_dim:
             raise Invalid("block_dim", "must not be 0 where loop='blocks'")
         for name in ("unroll", "items"):
@@ -177,9 +172,9 @@ class Map(Template):
         if drawn["loop"] == "flat" and arch != "cpu":
             drawn["loop"] = "blocks"
         for name, (loop, neutral) in OF_ONE_LOOP.items():
-            if drawn["loop"] != loop:
+            if drawn["loop"] != loop or (name == "chunk" and drawn["serial"]):
                 drawn[name] = neutral
-        if drawn["loop"] in ("points", "blocks") or drawn["row_buffer"]:
+        if drawn["loop"] != "rows":
             drawn["unroll"] = 1
         if drawn["loop"] == "blocks":
             drawn["block_dim"] = drawn["block_dim"] or 64
@@ -217,15 +212,11 @@ class Map(Template):
             ],
             "count": " * ".join(extents),
             "helpers": p.expr.helpers(p.dtype),
-            "written": p.expr.outputs,
-            "fresh": lambda name: fresh_prefix(p) + name,
-            "element": lambda name, place: f"{name}[{zeros}{place}]",
-            "neighbours": lambda index, size: [index] + [f"{index} + {u}" for u in range(1, size)],
+            "function": free_name(p, "chunk"),
+            # What the function computes, as a number for the text of the kernel that calls it.
+            "variant": zlib.crc32(f"{p.expr} {p.dtype}".encode()) >> 1,
             "at": lambda index: _statements(p, [", ".join(index)]),
             "flat": lambda places: _statements(p, [zeros + place for place in places]),
-            "fill": lambda place, item: "\n".join(
-                _assignments(p, zeros + place, lambda name: f"{fresh_prefix(p)}{name}[{item}]")
-            ),
         }
 
     @staticmethod
@@ -311,6 +302,11 @@ def fresh_prefix(p: Any) -> str:
     while any(name.startswith(prefix) for name in p.expr.names):
         prefix = "new_" + prefix
     return prefix
+
+
+def free_name(p: Any, name: str) -> str:
+    """Return `name`, or a longer one where a user's name is in the way."""
+    return name if name not in p.expr.names else free_name(p, name + "_")
 
 
 def _assignments(p: Any, place: str, target: Callable[[str], str]) -> list[str]:

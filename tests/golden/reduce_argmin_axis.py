@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='argmin', dim=3, axis=1, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=64, grain=1, linear=False, unroll=1, team=1, columns=64, spread=512, block_dim=0
+# schedule: chunks=64, grain=1, linear=False, unroll=1, team=1, columns=32, spread=512, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -19,35 +19,34 @@ def reduce(
     x: ti.types.ndarray(dtype=ti.f32, ndim=3),
     out: ti.types.ndarray(dtype=ti.i32, ndim=2),
 ):
-    lines = x.shape[0] * ((x.shape[2] - 1) // 64 + 1)
+    lines = x.shape[0] * ((x.shape[2] - 1) // 32 + 1)
     for turn in range(lines * 512):
         # A thread of the cpu gets 512 turns at a time.
         if turn % 512 == 0:
             line = turn // 512
-            across = (x.shape[2] - 1) // 64 + 1
+            across = (x.shape[2] - 1) // 32 + 1
             i = line // across
-            if x.shape[2] >= 64:
+            if x.shape[2] >= 32:
                 # The last block overlaps the one before it, so that nothing remains.
-                base = ti.min(line % across * 64, x.shape[2] - 64)
-                best = ti.Vector.zero(ti.i32, 64) + ti.i32(2147483647)
-                at = ti.Vector.zero(ti.i32, 64) + ti.i32(2147483647)
+                base = ti.min(line % across * 32, x.shape[2] - 32)
+                best = ti.Vector.zero(ti.i32, 32) + ti.i32(2147483647)
+                at = ti.Vector.zero(ti.i32, 32)
                 for j in range(x.shape[1]):
-                    for c in range(64):
+                    for c in range(32):
                         k = base + c
                         value = rank(x[i, j, k])
-                        if value < best[c] or (value == best[c] and j < at[c]):
-                            best[c] = value
-                            at[c] = j
-                for c in range(64):
+                        better = value < best[c]
+                        best[c] = ti.select(better, value, best[c])
+                        at[c] = ti.select(better, j, at[c])
+                for c in range(32):
                     k = base + c
                     out[i, k] = at[c]
             else:
                 for k in range(x.shape[2]):
-                    best = ti.i32(2147483647)
+                    best = rank(x[i, 0, k])
+                    for j in range(x.shape[1]):
+                        best = ti.min(best, rank(x[i, j, k]))
                     at = ti.i32(2147483647)
                     for j in range(x.shape[1]):
-                        value = rank(x[i, j, k])
-                        if value < best or (value == best and j < at):
-                            best = value
-                            at = j
+                        at = ti.min(at, ti.select(rank(x[i, j, k]) == best, j, 2147483647))
                     out[i, k] = at

@@ -47,6 +47,7 @@ def reduce(
         partial[chunk] = total
         partial_lost[chunk] = lost
     # One thread combines what the chunks left, in order.
+    ti.loop_config(serialize=True)
     for _ in range(1):
         zero = x.shape[0] & ti.i32(-2147483648)
         total = ti.f32(0.0)

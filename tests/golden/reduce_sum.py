@@ -22,6 +22,7 @@ def reduce(
             total += x[i]
         partial[chunk] = total
     # One thread combines what the chunks left, in order.
+    ti.loop_config(serialize=True)
     for _ in range(1):
         total = ti.f32(0.0)
         for chunk in range(used):

@@ -1,0 +1,39 @@
+# map: Arithmetic at every element, such as `z = a*x + y`.
+# problem: expr='z = a * x + y', dim=1, dtype=f32, scalars=None
+# schedule: loop='blocks', unroll=1, chunk=2048, serial=False, items=8, blocks=0, block_dim=256
+# Rendered by tikgen 0.1.0.
+import taichi as ti
+
+
+@ti.kernel
+def map(
+    a: ti.f32,
+    x: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    y: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    z: ti.types.ndarray(dtype=ti.f32, ndim=1),
+):
+    ti.loop_config(block_dim=256)
+    for i_block, i_lane in ti.ndrange((z.shape[0] - 1) // 2048 + 1, 256):
+        i = i_block * 2048 + i_lane
+        if i + 1792 < z.shape[0]:
+            new_z_0 = a * x[i] + y[i]
+            new_z_1 = a * x[i + 256] + y[i + 256]
+            new_z_2 = a * x[i + 512] + y[i + 512]
+            new_z_3 = a * x[i + 768] + y[i + 768]
+            new_z_4 = a * x[i + 1024] + y[i + 1024]
+            new_z_5 = a * x[i + 1280] + y[i + 1280]
+            new_z_6 = a * x[i + 1536] + y[i + 1536]
+            new_z_7 = a * x[i + 1792] + y[i + 1792]
+            z[i] = new_z_0
+            z[i + 256] = new_z_1
+            z[i + 512] = new_z_2
+            z[i + 768] = new_z_3
+            z[i + 1024] = new_z_4
+            z[i + 1280] = new_z_5
+            z[i + 1536] = new_z_6
+            z[i + 1792] = new_z_7
+        else:
+            for i_item in range(8):
+                i_rest = i + i_item * 256
+                if i_rest < z.shape[0]:
+                    z[i_rest] = a * x[i_rest] + y[i_rest]

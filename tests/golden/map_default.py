@@ -1,0 +1,32 @@
+# map: Arithmetic at every element, such as `z = a*x + y`.
+# problem: expr='z = a * x + y', dim=2, dtype=f32, scalars=None
+# schedule: loop='flat', unroll=1, chunk=2048, serial=False, items=1, blocks=0, block_dim=0
+# Rendered by tikgen 0.1.0.
+import taichi as ti
+
+
+@ti.real_func
+def chunk(
+    a: ti.f32,
+    x: ti.types.ndarray(dtype=ti.f32, ndim=2),
+    y: ti.types.ndarray(dtype=ti.f32, ndim=2),
+    z: ti.types.ndarray(dtype=ti.f32, ndim=2),
+    i_start: ti.i32,
+    i_stop: ti.i32,
+):
+    for i in range(i_start, i_stop):
+        z[0, i] = a * x[0, i] + y[0, i]
+
+
+@ti.kernel
+def map(
+    a: ti.f32,
+    x: ti.types.ndarray(dtype=ti.f32, ndim=2),
+    y: ti.types.ndarray(dtype=ti.f32, ndim=2),
+    z: ti.types.ndarray(dtype=ti.f32, ndim=2),
+):
+    for i_chunk in range((z.shape[0] * z.shape[1] - 1) // 2048 + 1):
+        i_start = i_chunk * 2048
+        # Without an offline cache Taichi takes kernels for one whose functions alone differ.
+        i_variant = 1691974803
+        chunk(a, x, y, z, i_start, ti.min(i_start + 2048, z.shape[0] * z.shape[1]))
