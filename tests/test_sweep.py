@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,14 +11,18 @@ from typing import Any
 import pytest
 
 from conftest import ARCH
+from tikgen import records
+from tikgen.builder import resolve
 from tikgen.catalogue import find_template
 from tikgen.errors import ParameterError, StoreWarning, TikgenError, UnknownTemplate
 from tikgen.tuning import sweep_file, sweeping
 from tikgen.tuning.job import Measurement
+from tikgen.tuning.limits import copy_job
 from tikgen.tuning.sweep_file import Done
 from tikgen.tuning.sweep_run import Task
 from tikgen.tuning.sweep_space import SweepSpace, space_of
 from tikgen.tuning.sweeping import sweep
+from tuning_templates import SCALED_CODE, SCALED_TEXT, make
 
 DEVICE = "a device"
 
@@ -146,6 +151,17 @@ def test_rates_and_the_share_follow_from_the_limits(runner: FakeRunner) -> None:
     assert stencil.job.sizes == {"n0": 64, "n1": 128}
 
 
+def test_equal_code_for_another_problem_has_a_reference_of_its_own(
+    runner: FakeRunner, tmp_path: Path
+) -> None:
+    # Were ``mode`` forgotten in the text, one of the two would be wrong.
+    scaled = make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
+    one, other = sweep(scaled, mode=["one", "other"], shape=64).rows
+    assert one["digest"] == other["digest"]
+    assert one["seconds"] != other["seconds"]
+    assert len(runner.ran) == 2
+
+
 def test_an_interrupted_sweep_keeps_what_it_has_and_goes_on(
     runner: FakeRunner, tmp_path: Path
 ) -> None:
@@ -185,6 +201,75 @@ def test_a_last_line_that_was_cut_off_is_measured_again(runner: FakeRunner, tmp_
     assert len(runner.ran) == count + 1
 
 
+@pytest.mark.parametrize("kind", ["timeout", "crash", "refused", "error"])
+def test_what_may_have_been_bad_luck_is_tried_again(
+    runner: FakeRunner, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "results.jsonl"
+    sweep("stencil", shape=16, results=path)
+    *limits, line = path.read_text().splitlines()
+    failed = json.loads(line)
+    failed["measurement"] |= {"kind": kind, "seconds": 0.0}
+    path.write_text("\n".join([*limits, json.dumps(failed)]))
+    runner.ran.clear()
+    (row,) = sweep("stencil", shape=16, results=path).rows
+    assert row["kind"] == ("error" if kind == "error" else "timed")
+    assert len(runner.ran) == (kind != "error")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"work": ["x"]},
+        {"measurement": {"kind": "timed", "seconds": None}},
+        {"measurement": {"kind": "timed", "seconds": "fast"}},
+        {"measurement": {"kind": "timed"}},
+    ],
+    ids=str,
+)
+def test_a_line_that_says_nothing_is_damaged(
+    runner: FakeRunner, tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    path = tmp_path / "results.jsonl"
+    sweep("stencil", shape=16, results=path)
+    *limits, line = path.read_text().splitlines()
+    path.write_text("\n".join([*limits, json.dumps(json.loads(line) | wrong)]))
+    runner.ran.clear()
+    with pytest.warns(StoreWarning, match="cut off"):
+        sweep("stencil", shape=16, results=path)
+    assert len(runner.ran) == 1
+
+
+def test_a_full_disk_does_not_end_a_sweep(
+    runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def full(path: Path, mode: str = "r", **named: Any) -> Any:
+        if mode == "a":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opened(path, mode, **named)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.warns(StoreWarning, match="No space left") as told:
+        result = sweep("stencil", order=[2, 4], shape=16, results=tmp_path / "results.jsonl")
+    assert len(told) == 1
+    assert len(result.timed) == 2
+
+
+def test_a_device_that_joins_later_has_rows(runner: FakeRunner) -> None:
+    listed = dict.fromkeys(["cpu"], ("another device",))
+    runner.devices = lambda archs: listed  # type: ignore[method-assign]
+    result = sweep("stencil", order=[2, 4], shape=16)
+    assert [row["device"] for row in result.rows] == [DEVICE] * 2
+    assert result.about["devices"] == {"cpu": ["another device", DEVICE]}
+
+
+def test_limits_do_not_depend_on_what_was_tuned_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "best_record", lambda *_: pytest.fail("took a record"))
+    resolve("map", arch="cpu", **copy_job("cpu", "f32", 2**20).job.params)
+
+
 @pytest.mark.parametrize("what", ["device", "taichi", "rounds"])
 def test_results_of_something_else_do_not_count(
     runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
@@ -211,6 +296,11 @@ def test_metrics_choose_columns_and_compute_others(runner: FakeRunner) -> None:
     def broken(row: dict[str, Any]) -> float:
         return row["nothing"]
 
+    def share(row: dict[str, Any]) -> float:
+        return 1.0
+
+    with pytest.raises(ParameterError, match="'share', as another column"):
+        sweep("stencil", shape=16, metrics=["seconds", share])
     with pytest.warns(StoreWarning, match="broken fails"):
         result = sweep("stencil", shape=16, metrics=["seconds", points_per_s, broken])
     assert result.columns[-3:] == ("seconds", "points_per_s", "broken")
@@ -236,9 +326,11 @@ def test_metrics_choose_columns_and_compute_others(runner: FakeRunner) -> None:
         ({"baked": 1}, "'baked'"),
         ({"rounds": 0}, "'rounds'"),
         ({"timeout": -1}, "'timeout'"),
+        ({"timeout": None}, "'timeout'"),
         ({"seed": 1.5}, "'seed'"),
         ({"metrics": ["second"]}, "Did you mean 'seconds'"),
         ({"metrics": "seconds"}, "takes a list"),
+        ({"metrics": [min, len, min]}, "'min', as another column"),
         ({"scheduler": ""}, "takes an address"),
         ({"scheduler": "tcp://x:1", "client": 1}, "one of them"),
         ({"client": 1}, "distributed.Client"),
@@ -290,6 +382,7 @@ def test_a_sweep_verifies_and_times_on_the_arch(tmp_path: Path) -> None:
         assert row["limit_gflop_per_s"] > 0
         assert row["share"] > 0
     spent = result.seconds
-    assert 0 < spent["compiling"] < spent["measuring"] < spent["total"]
+    assert 0 < spent["measuring"] < spent["total"]
+    assert all(spent[name] > 0 for name in ("compiling", "verifying", "running", "overhead"))
     kept = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(kept) == len({line["work"] for line in kept})

@@ -19,10 +19,18 @@ from tikgen.tuning.sweeping import sweep
 pytest.importorskip("distributed")
 
 
-def _kill_once_something_is_measured(pid: int, results: Path) -> None:
-    while not results.exists() or results.read_text().count("\n") < 3:
+def _await_lines(results: Path, count: int) -> None:
+    while not results.exists() or results.read_text().count("\n") < count:
         time.sleep(0.02)
+
+
+def _kill_once_something_is_measured(pid: int, results: Path) -> None:
+    _await_lines(results, 3)
     os.kill(pid, signal.SIGKILL)
+
+
+def _kept_processes() -> int:
+    return len(cluster._processes)
 
 
 def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
@@ -54,6 +62,10 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         )
         killer.join(1.0)
         assert not killer.is_alive(), "no worker was killed"
+        until = time.monotonic() + 10
+        while any(client.run(_kept_processes).values()):
+            assert time.monotonic() < until, "a worker keeps a process, and its arrays"
+            time.sleep(0.1)
     assert [row["kind"] for row in result.rows] == ["timed"] * 12, str(result)
     assert result.about["counts"]["measured"] == 12
     works = [json.loads(line)["work"] for line in results.read_text().splitlines()]
@@ -71,6 +83,30 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     )
     assert again.about["counts"]["measured"] == 0  # This machine is the device that it ran on.
     assert again.rows == result.rows
+
+
+def test_a_scheduler_is_named_by_its_address_and_may_go(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    results = tmp_path / "results.jsonl"
+    given = {"dim": 1, "loop": "rows", "shape": 64, "rounds": 2, "results": results}
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as workers:
+        address = workers.scheduler_address
+        (row,) = sweep("stencil", **given, scheduler=address).rows
+        assert row["kind"] == "timed"
+
+        def close() -> None:
+            _await_lines(results, 4)
+            workers.close()
+
+        closer = threading.Thread(target=close, daemon=True)
+        closer.start()
+        with pytest.raises(TikgenError, match="scheduler is gone"):
+            sweep("stencil", **given | {"unroll": [1, 2, 4, 8, 16, 32]}, scheduler=address)
+        closer.join()
+    cluster._stop_processes()  # The worker was a thread of this process.
 
 
 def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

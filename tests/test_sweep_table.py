@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,11 @@ def test_a_table_comes_back_as_it_was(result: SweepResult, tmp_path: Path, suffi
     if suffix == ".parquet":
         pytest.importorskip("pyarrow")
     mixed = SweepResult(
-        [*result.rows, {**result.rows[0], "spacing": 0.1, "expr": "a*x", "message": "1.5"}],
+        [
+            *result.rows,
+            {**result.rows[0], "spacing": 0.1, "expr": "a*x", "message": "1.5"},
+            {**result.rows[0], "spread": math.inf, "share": -math.inf, "message": "nan"},
+        ],
         result.about,
     )
     path = tmp_path / f"table{suffix}"

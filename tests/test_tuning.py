@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +16,7 @@ import tikgen
 from tikgen import Template, records
 from tikgen.errors import ParameterError, TemplateError, TikgenError, UnsupportedOnArch
 from tikgen.records import Record
-from tikgen.tuning.job import Job
+from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.run import tune
 from tikgen.tuning.search import STRATEGIES
@@ -90,6 +92,30 @@ def test_every_outcome_is_recorded_and_the_process_replaced(twice: Template) -> 
     assert again.compile_seconds > 0
 
 
+def test_a_process_that_lost_its_device_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Child:
+        is_running = True
+
+        def __init__(self, *_: str) -> None:
+            error = {"kind": "error", "message": "illegal address"}
+            self.replies = [{"stage": "broken", "is": ""}, error]
+
+        def send(self, line: str) -> None:
+            pass
+
+        def reply(self, seconds: float) -> dict[str, str]:
+            return self.replies.pop(0)
+
+        def stop(self) -> None:
+            self.is_running = False
+
+    monkeypatch.setattr("tikgen.tuning.process.ChildProcess", Child)
+    process = MeasuringProcess("cuda", timeout=1)
+    found = process.run(Job("twice", "", "cuda", {}, SIZES))
+    assert (found.kind, found.message) == ("error", "illegal address")
+    assert not process.is_running
+
+
 def test_an_error_that_shows_at_the_timed_sizes_only_is_found(twice: Template) -> None:
     folder = Path(twice.folder)
     late = TWICE_TEXT.replace("ti.cast(i == 40", "ti.cast(i == 4000")
@@ -113,6 +139,36 @@ def test_without_an_affordable_reference_the_first_kernel_is_the_measure(
     assert measuring.measure(job(twice, "plain")).ok
     assert measuring.measure(job(twice, "wrong")).kind == "mismatch"
     measuring.forget()
+
+
+def test_a_baked_kernel_without_an_affordable_reference_is_verified_on_small_sizes(
+    ti_arch: str, twice: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tikgen.tuning import measuring, workload
+
+    monkeypatch.setattr(workload, "MOST_REFERENCE_SECONDS", -1.0)
+    measuring.forget()
+    assert measuring.measure(job(twice, "wrong", baked=True)).kind == "mismatch"
+    assert measuring.measure(job(twice, "plain", baked=True)).ok
+    measuring.forget()
+
+
+def test_equal_code_is_held_against_the_reference_of_its_own_problem(
+    ti_arch: str, tmp_path: Path
+) -> None:
+    from tikgen.tuning.measuring import forget, measure
+
+    code = SCALED_CODE.replace("return p.weight", "return (1 + (p.mode == 'other')) * p.weight")
+    template = make(tmp_path, "scaled", SCALED_TEXT, code)
+    params = {"dtype": "f32", "weight": 2.0, "unroll": 1, "block_dim": 32}
+    kinds = [
+        measure(
+            Job("scaled", str(template.folder), ti_arch, params | {"mode": mode}, SIZES, rounds=1)
+        ).kind
+        for mode in ("one", "other")
+    ]
+    assert kinds == ["timed", "mismatch"]
+    forget()
 
 
 def test_baked_sizes_are_measured(ti_arch: str) -> None:
@@ -187,6 +243,16 @@ def test_tuning_again_continues(twice: Template) -> None:
     assert tuned(twice, fresh=True).measured > 2
 
 
+def test_a_schedule_that_cannot_be_rendered_is_an_outcome(twice: Template) -> None:
+    text = TWICE_TEXT.replace("ti.no_such_function(x[i])", "{{ no_such_name }}")
+    (Path(twice.folder) / "kernel.py.j2").write_text(text)
+    tikgen.clear()
+    nameless = "unknown to Taichi"
+    result = tuned(restricted(tikgen.load_template(twice.folder), "slow", nameless))
+    assert {r.schedule["way"]: r.kind for r in result.records}[nameless] == "error"
+    assert any("no_such_name" in r.message for r in result.records)
+
+
 def test_an_interruption_before_anything_was_measured_is_passed_on(
     twice: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +263,154 @@ def test_an_interruption_before_anything_was_measured_is_passed_on(
     with pytest.raises(KeyboardInterrupt):
         tuned(twice)
     assert not records.all_records()
+
+
+def test_a_lucky_moment_does_not_outlive_an_interruption(
+    scaled: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, best = Simulated.run, []
+
+    def lucky(self, job, baseline=None):
+        found = measure(self, job, baseline)
+        if job.params["unroll"] == 2 and best:
+            found = dataclasses.replace(found, ratio=found.ratio / 99)
+        return found
+
+    def interrupt(record: Record) -> None:
+        if record.schedule == {"unroll": 8, "block_dim": 128}:
+            best.append(record)
+        if record.ratio < 0.01:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("tikgen.tuning.session.CONTENDERS", 1)
+
+    monkeypatch.setattr(Simulated, "run", lucky)
+    settings = {"arch": "cpu", "strategy": "exhaustive"}
+    fluke = tuned(scaled, **settings, on_record=interrupt)
+    assert fluke.stopped == "interrupted"
+    assert fluke.best.schedule["unroll"] == 2
+    assert fluke.measured < 20
+    monkeypatch.setattr(Simulated, "run", measure)
+    result = tuned(scaled, **settings)
+    assert result.best.schedule == {"unroll": 8, "block_dim": 128}
+    assert result.speedup == pytest.approx(result.default.seconds)
+    assert tuned(scaled, **settings).measured == 0
+
+
+def test_a_search_that_was_complete_before_its_playoff_is_settled_later(
+    scaled: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Simulated.run
+
+    def lucky(self, job, baseline=None):
+        if job.rounds == 41 and baseline is not None:
+            raise KeyboardInterrupt
+        found = measure(self, job, baseline)
+        if job.params["unroll"] == 2:
+            found = dataclasses.replace(found, ratio=found.ratio / 99)
+        return found
+
+    monkeypatch.setattr(Simulated, "run", lucky)
+    assert tuned(scaled, arch="cpu").best.schedule["unroll"] == 2
+    monkeypatch.setattr(Simulated, "run", measure)
+    result = tuned(scaled, arch="cpu")
+    assert result.best.seconds == pytest.approx(result.best.ratio * result.default.seconds)
+    assert 0 < result.measured < 10
+
+
+def test_what_may_be_the_fault_of_the_moment_is_tried_again(
+    scaled: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Simulated.run
+    monkeypatch.setattr(Simulated, "run", lambda *_: Measurement("crash", "killed"))
+    with pytest.raises(TikgenError, match="no schedule could be timed"):
+        tuned(scaled, arch="cpu")
+    monkeypatch.setattr(Simulated, "run", measure)
+    assert tuned(scaled, arch="cpu").kinds == {"timed": 24}
+
+
+def test_without_a_default_there_is_no_gain(
+    scaled: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Simulated.run
+
+    def broken(self, job, baseline=None):
+        if (job.params["unroll"], job.params["block_dim"]) == (1, 32):
+            return Measurement("mismatch", "y[0] is 1")
+        return measure(self, job, baseline)
+
+    monkeypatch.setattr(Simulated, "run", broken)
+    result = tuned(scaled, arch="cpu")
+    assert result.best.schedule == {"unroll": 8, "block_dim": 128}
+    assert result.speedup is None
+    assert "as fast as" not in f"{result} {result.best}"
+    assert tikgen.build(scaled, arch="cpu").schedule.unroll == 8
+
+
+def test_a_default_that_the_process_refuses_ends_the_tuning(
+    scaled: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = Measurement("refused", "it needs 99 GB, and cuda says: out of memory")
+    monkeypatch.setattr(Simulated, "run", lambda *_: refused)
+    with pytest.raises(ParameterError, match=r"shape.*needs 99 GB"):
+        tuned(scaled, arch="cpu")
+    assert not records.all_records()
+
+
+def test_slow_kernels_get_the_time_that_they_and_the_baseline_need(
+    scaled: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, is_short = Simulated.run, []
+
+    def slow(self, job, baseline=None):
+        found = measure(self, job, baseline)
+        if baseline is not None and found.ratio < 1.5:
+            launches = 6 * (self.seconds(baseline.params) + found.seconds)
+            is_short.append(self.timeout < launches)
+        return found
+
+    monkeypatch.setattr(Simulated, "run", slow)
+    tuned(scaled, arch="cpu", timeout=1.0)
+    assert is_short
+    assert not any(is_short)
+
+
+def test_the_budget_holds_for_slow_kernels(
+    scaled: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, now = Simulated.run, [0.0]
+
+    def slow(self, job, baseline=None):
+        now[0] += 13.0
+        return measure(self, job, baseline)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("tikgen.tuning.session.time", clock)
+    monkeypatch.setattr("tikgen.tuning.run.time", clock)
+    monkeypatch.setattr(Simulated, "run", slow)
+    result = tuned(scaled, arch="cpu", budget="quick")
+    assert result.measured > 3
+    assert result.seconds <= 65
+
+
+def test_a_shape_alike_with_another_default_is_told_its_own_gain(scaled: Template) -> None:
+    tuned(scaled, arch="cpu", shape=(4096,))
+    scaled.default_schedule = lambda p, arch, sizes: {"unroll": 2}  # type: ignore[method-assign]
+    result = tuned(scaled, arch="cpu", shape=(4100,))
+    assert result.default.schedule["unroll"] == 2
+    assert result.best.seconds == 1.0
+    assert result.speedup == pytest.approx(result.default.seconds)
+
+
+def test_a_fresh_search_replaces_what_was_found(scaled: Template) -> None:
+    old = tuned(scaled, arch="cpu").best
+    lucky = dataclasses.replace(old, schedule={"unroll": 2, "block_dim": 32}, ratio=1e-6)
+    elsewhere = dataclasses.replace(lucky, device="another")
+    far = dataclasses.replace(lucky, sizes={"n": 3})
+    records.keep_all([lucky, elsewhere, far])
+    tuned(scaled, arch="cpu", fresh=True, budget=1e-6)
+    assert len(records.all_records()) == 3
+    assert tikgen.build(scaled, arch="cpu", shape=(4096,)).schedule.unroll == 1
 
 
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "auto"])
@@ -237,6 +451,16 @@ def test_the_space_is_the_product_less_what_is_refused(scaled: Template) -> None
     assert set(around) == {(8, 256), (16, 128)}
 
 
+def test_a_sample_is_no_border_of_the_space(
+    scaled: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tikgen.tuning.space.MOST_COMBINATIONS", 3)
+    space = Space(scaled, tikgen.build(scaled, arch="cpu").problem, "cpu", SIZES)
+    assert len(space.points) <= 4
+    assert space.neighbours((4, 128)) == [(2, 128), (8, 128), (4, 64), (4, 256)]
+    assert space.neighbours((16, 256)) == [(8, 256), (16, 128)]
+
+
 def test_a_space_that_names_no_parameter_is_the_fault_of_the_template(scaled: Template) -> None:
     scaled.schedule_space = lambda p, arch, sizes: {"enroll": (1,)}  # type: ignore[method-assign]
     with pytest.raises(TemplateError, match="'enroll', which is no schedule parameter"):
@@ -254,6 +478,9 @@ def test_a_space_that_names_no_parameter_is_the_fault_of_the_template(scaled: Te
         ({"shape": (1, 2)}, "shape"),
         ({"shape": (10**10,)}, "shape"),
         ({"strategy": "luck"}, "exhaustive, halving, optuna"),
+        ({"seed": -1}, "seed.*at least 0, or None; got -1"),
+        ({"timeout": 0}, "timeout.*positive number of seconds; got 0"),
+        ({"timeout": float("inf")}, "timeout"),
         ({"way": "plain"}, "way.*tuning chooses"),
         ({"power": 3}, "power"),
         ({"force": 3}, "force"),

@@ -17,6 +17,7 @@ from tikgen.catalogue import find_template
 from tikgen.cli.app import app
 from tikgen.device import device_name
 from tikgen.errors import TikgenError
+from tikgen.parameters import plain
 from tikgen.records import Record
 from tikgen.tuning import toml
 from tikgen.tuning.exchange import export_records, import_records
@@ -84,6 +85,22 @@ def test_what_is_exported_is_imported_alike(tmp_path: Path, case: str) -> None:
     assert records.all_records() == (wanted,)
 
 
+def test_any_schedule_travels(tmp_path: Path) -> None:
+    more = 'unroll: Literal[1, 2, 4, 8, 16] = parameter("which unroll", 1)'
+    lanes = 'lanes: int | None = parameter("of no meaning", 3)'
+    tiles = 'tiles: tuple[int | None, ...] = parameter("of no meaning", (1,))'
+    code = SCALED_CODE.replace(more, f"{more}\n        {lanes}\n        {tiles}")
+    make(tmp_path, "laned", SCALED_TEXT, code)
+    for tiling in ((4, 8), (4, None)):
+        schedule = {"unroll": 8, "block_dim": 32, "lanes": None, "tiles": tiling}
+        records.forget(lambda r: True)
+        records.keep(record("laned", schedule=schedule))
+        assert export_records(tmp_path / "tuned.toml") == records.forget(lambda r: True) == 1
+        assert import_records(tmp_path / "tuned.toml").ignored == ()
+        (found,) = records.all_records()
+        assert plain(found.schedule) == schedule
+
+
 def test_the_best_of_each_problem_shape_and_device_is_exported(tmp_path: Path) -> None:
     path = tmp_path / "tuned.toml"
     slow, fast = record(unroll=2, ratio=0.9), record(unroll=8, ratio=0.4)
@@ -124,7 +141,12 @@ def test_records_may_be_edited_by_hand(tmp_path: Path) -> None:
         ('arch = "cpu"', 'arch = "abacus"', "'abacus' is unknown"),
         ('device = "', 'gadget = "', "lacks device"),
         ("seconds = 0.0005", "seconds = true", "seconds cannot be True"),
-        ("seconds = 0.0005", "seconds = -1.0", "lacks seconds"),
+        ("seconds = 0.0005", "seconds = -1.0", "seconds cannot be -1.0"),
+        ("seconds = 0.0005", "seconds = inf", "seconds cannot be inf"),
+        ("seconds = 0.0005", "seconds = 0", "lacks seconds"),
+        ("ratio = 0.5", "ratio = nan", "ratio cannot be nan"),
+        ("ratio = 0.5", "ratio = -1.0", "ratio cannot be -1.0"),
+        ("rounds = 5", "rounds = 2.5", "rounds cannot be 2.5"),
         ("seconds = 0.0005", "moments = 1", "has moments"),
         ('kind = "timed"', 'kind = "guessed"', "'guessed'"),
         ("schedule = {", "schedule = 5 # {", "schedule cannot be 5"),
@@ -147,7 +169,10 @@ def test_what_does_not_fit_is_told_in_a_line_and_the_rest_is_taken(
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("text", ["[[record]", "record = 3", "[record]", "record = [1]", "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[[records]]", "[[record]", "record = 3", "[record]", "record = [1]", "\x00"],
+)
 def test_a_file_that_is_no_such_toml_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tuned.toml"
     path.write_text(text)
@@ -215,7 +240,9 @@ def test_the_command_tunes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     plot = tmp_path / "search.svg"
     assert "24 of 24 schedules timed" in command(*tune, "270", "--plot", str(plot))
     assert plot.exists()
-    assert "whole numbers" in command(*tune, "two", exit_code=2)
+    assert "positive integer" in command(*tune, "two", exit_code=2)
+    assert "got n=270,n=10" in command(*tune, "n=270,n=10", exit_code=2)
+    assert "seed" in command(*tune, "270", "--seed", "-1", exit_code=2)
     assert "above 0" in command(*tune, "270", "--budget", "0", exit_code=2)
     assert "shape" in command(*tune, "270,10", exit_code=2)
     assert "weight" in command(*tune, "270", "-p", "weight=heavy", exit_code=2)

@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from tikgen.cli.options import Arch, Json, Name, Params, parse_params, template_name
+from tikgen.cli.options import (
+    Arch,
+    Json,
+    Name,
+    Params,
+    parse_params,
+    parse_shape,
+    template_name,
+)
 from tikgen.cli.output import console, print_json, print_table, say
 
 INTERRUPTED = 130
@@ -45,7 +53,7 @@ def tune_command(
     strategy: Annotated[
         str, typer.Option(help="exhaustive, halving, optuna, or auto to choose one.")
     ] = "auto",
-    seed: Annotated[int | None, typer.Option(help="Seed, to repeat a search.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed, to repeat a search.")] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure again what was measured before.")
     ] = False,
@@ -58,7 +66,7 @@ def tune_command(
     name = template_name(name)
     result = tune(
         name,
-        shape=parse_shape(shape),
+        shape=parse_shape(name, shape),
         budget=parse_budget(budget),
         arch=arch.value,
         strategy=strategy,
@@ -142,19 +150,6 @@ def clear_command(name: OneTemplate = None) -> None:
     from tikgen import records
 
     say(f"removed {_count(records.forget(lambda r: name is None or r.template == name))}")
-
-
-def parse_shape(text: str) -> Any:
-    """Return sizes from a text such as ``200,200`` or ``m=512,n=64``; checked later."""
-    parts = [part.strip() for part in text.replace("x", ",").split(",")]
-    try:
-        if all("=" in part for part in parts):
-            named = (part.partition("=") for part in parts)
-            return {symbol.strip(): int(size) for symbol, _, size in named}
-        return tuple(int(part) for part in parts)
-    except ValueError:
-        problem = f"takes whole numbers such as 200,200 or m=512,n=64; got {text!r}"
-        raise typer.BadParameter(problem, param_hint="--shape") from None
 
 
 def parse_budget(text: str) -> str | float:

@@ -8,6 +8,7 @@ else the worker does. Templates travel with their jobs.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import tempfile
 import threading
@@ -62,7 +63,7 @@ class Package:
         paths = [template.folder / TEXT_NAME, template.folder / CODE_NAME]
         paths += sorted((template.folder.parent / "_shared").glob("*.j2"))
         files = {
-            str(path.relative_to(template.folder.parent)): path.read_text(encoding="utf-8")
+            path.relative_to(template.folder.parent).as_posix(): path.read_text(encoding="utf-8")
             for path in paths
         }
         return cls(template.name, template.fingerprint, files)
@@ -103,6 +104,20 @@ def measure_on_worker(line: str, package: Package, timeout: float) -> dict[str, 
             "busy": time.perf_counter() - began,
             "absent": bool(absent),
         }
+
+
+def stop_processes() -> None:
+    """End the processes of this worker, with their arrays, once none of them measures."""
+    # Dask runs this in the thread that keeps the worker alive, which must not wait.
+    threading.Thread(target=_stop_processes, daemon=True).start()
+
+
+def _stop_processes() -> None:
+    with _turn:
+        for process in _processes.values():
+            process.stop()
+        _processes.clear()
+        _absent.clear()
 
 
 def _unpack(package: Package) -> Path:
@@ -233,15 +248,16 @@ class ClusterRunner:
                     if (
                         future.status == "error"
                         and _is_killed(future)
-                        and (attempts < _RESUBMISSIONS)
+                        and attempts < _RESUBMISSIONS
                     ):
                         running[self._submit(task)] = (task, attempts + 1)
                         continue
                     yield task, *self._outcome(task, future)
         finally:
-            if running:
-                with contextlib.suppress(Exception):  # The scheduler may be gone.
+            if self._client.status == "running":
+                with contextlib.suppress(Exception):  # What is gone by now needs no tidying.
                     self._client.cancel(list(running))
+                    self._client.run(stop_processes)
 
     def _submit(self, task: Task) -> Future:
         job = task.job
@@ -264,16 +280,20 @@ class ClusterRunner:
 
         while True:
             try:
-                done = wait(list(running), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
-                return list(done.done)
-            except _TIMEOUTS:
-                if self._client.status != "running":
-                    raise TikgenError(
-                        "The scheduler is gone. What was measured stands in the results file, if "
-                        "one was named: start the sweep again to go on."
-                    ) from None
-                if not self._addresses():
-                    self._wait_for_workers()
+                with self._client.as_current():  # ``wait`` takes no client.
+                    wait(list(running), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+            except (*_TIMEOUTS, concurrent.futures.CancelledError):
+                pass  # All are cancelled where the scheduler is gone.
+            if self._client.status != "running":
+                raise TikgenError(
+                    "The scheduler is gone. What was measured stands in the results file, if "
+                    "one was named: start the sweep again to go on."
+                )
+            done = [future for future in running if future.done()]
+            if done:
+                return done
+            if not self._addresses():
+                self._wait_for_workers()
 
     def _outcome(self, task: Task, future: Future) -> tuple[Done, bool]:
         if future.status == "finished":

@@ -88,9 +88,12 @@ def import_records(path: str | os.PathLike[str]) -> Imported:
     except UnicodeDecodeError:
         return Imported(0, (f"{path} is not UTF-8",))
     try:
-        entries = toml.read(text).get("record", [])
+        document = toml.read(text)
     except toml.NotToml as error:
         return Imported(0, (f"{path} is not TOML: {error}",))
+    if "record" not in document:
+        return Imported(0, (f"{path} holds no [[record]]",))
+    entries = document["record"]
     kept, ignored = [], []
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries], 1):
         try:
@@ -108,8 +111,7 @@ def best_of_each(found: Iterable[Record]) -> list[Record]:
     for record in found:
         if record.kind == TIMED:
             key = (*_order(record), record.fingerprint, record.taichi)
-            if key not in best or _rank(record) < _rank(best[key]):
-                best[key] = record
+            best[key] = min(best.get(key, record), record, key=lambda r: r.rank)
     return list(best.values())
 
 
@@ -130,10 +132,6 @@ def _order(record: Record) -> tuple[str, ...]:
     return (record.template, problem, record.arch, record.device, shown(record.sizes))
 
 
-def _rank(record: Record) -> tuple[float, float]:
-    return record.ratio or math.inf, record.seconds
-
-
 def _entry(record: Record) -> str:
     """Return the lines of one record, under a comment that says what it is."""
     note = f"{record.template} with {shown(record.sizes) or 'fixed shapes'} on {record.arch}"
@@ -142,6 +140,10 @@ def _entry(record: Record) -> str:
         note += f", {1 / record.ratio:.2f} times as fast as the default" if record.ratio else ""
     table = dataclasses.asdict(record)
     table["problem"] = {name: _as_toml(value) for name, value in record.problem.items()}
+    table["schedule"] = {
+        name: value if toml.can_hold(value) else canonical(plain(value))
+        for name, value in record.schedule.items()
+    }
     if not record.message:
         del table["message"]
     return "\n".join([f"# {note}", "[[record]]", *toml.table_lines(table), ""])
@@ -157,7 +159,7 @@ def _as_toml(text: str) -> Any:
 
 
 def _from_toml(value: Any) -> Any:
-    """Return the value that :func:`_as_toml` wrote."""
+    """Return the value that :func:`_as_toml` or :func:`canonical` wrote."""
     if isinstance(value, str):
         try:
             found = ast.literal_eval(value)
@@ -186,6 +188,8 @@ def _record(entry: Any) -> Record:
         wanted = _type_of(name)
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise _Unusable(f"its {name} cannot be {value!r}")
+        if isinstance(value, int | float) and not (value >= 0 and math.isfinite(value)):
+            raise _Unusable(f"its {name} cannot be {value!r}")
     template = find_template(entry["template"])
     if entry["fingerprint"] != template.fingerprint:
         raise _Unusable("was made for another version of the template")
@@ -197,7 +201,8 @@ def _record(entry: Any) -> Record:
     given = {name: _from_toml(value) for name, value in entry["problem"].items()}
     problem = make_model(template.Problem, given, template.name)
     sizes = sizes_of_shape(template.name, template.size_symbols(problem), entry["sizes"])
-    schedule = make_model(template.Schedule, plain(entry["schedule"]), template.name)
+    chosen = {name: _from_toml(value) for name, value in entry["schedule"].items()}
+    schedule = make_model(template.Schedule, plain(chosen), template.name)
     try:
         template.check(problem, schedule, entry["arch"])
     except Invalid as error:
@@ -205,7 +210,7 @@ def _record(entry: Any) -> Record:
     kind = entry.get("kind", TIMED)
     if kind not in _KINDS:
         raise _Unusable(f"its kind {kind!r} is none of {', '.join(_KINDS)}")
-    if kind == TIMED and not entry.get("seconds", 0) > 0:
+    if kind == TIMED and not entry.get("seconds"):
         raise _Unusable("lacks seconds")
     made: Mapping[str, Any] = entry | {
         "kind": kind,
@@ -219,4 +224,6 @@ def _record(entry: Any) -> Record:
 def _type_of(name: str) -> Any:
     if name in ("problem", "sizes", "schedule"):
         return dict
-    return int | float if name in ("seconds", "spread", "rounds", "ratio") else str
+    if name in ("seconds", "spread", "ratio"):
+        return int | float
+    return int if name == "rounds" else str

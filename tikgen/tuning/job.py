@@ -86,6 +86,7 @@ class Measurement:
         spread: interquartile range of the rounds over their median.
         rounds: how many rounds were timed.
         compile_seconds: time that Taichi took to compile the kernel.
+        verify_seconds: time that verifying took, next to none where equal code was verified before.
         worst: greatest error as a fraction of what is allowed.
         baseline_seconds: median time of a launch of the baseline in the same, interleaved run;
             0 without a baseline.
@@ -100,6 +101,7 @@ class Measurement:
     spread: float = 0.0
     rounds: int = 0
     compile_seconds: float = 0.0
+    verify_seconds: float = 0.0
     worst: float = 0.0
     baseline_seconds: float = 0.0
     ratio: float = 1.0

@@ -13,7 +13,7 @@ import numpy as np
 
 from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Array, concrete_shape
-from tikgen.builder import build
+from tikgen.builder import build, resolve
 from tikgen.catalogue import load_template
 from tikgen.errors import CompileBudgetExceeded, ParameterError, TikgenError, UnsupportedOnArch
 from tikgen.kernel import Kernel
@@ -60,20 +60,24 @@ def measure(
         on_stage: told ``("built", digest)``, ``("prepared", "")`` and ``("compiled", "")`` as
             they are reached.
     """
-    digest, compile_seconds = "", 0.0
+    digest, compile_seconds, verify_seconds = "", 0.0, 0.0
     try:
         template = load_template(job.folder)
         kernel = build(template, shape=job.shape, **job.params)
         digest = kernel.digest
         on_stage("built", digest)
-        workload = _workload_of(template, kernel.problem, job)
+        # Not the kernel's: one object serves every problem that renders the same code.
+        problem = resolve(template, **job.params).problem
+        workload = _workload_of(template, problem, job)
         values = workload.values()
         on_stage("prepared", "")
         began = time.perf_counter()
         kernel.compile_for(kernel.prepare(tuple(values)))
         compile_seconds = time.perf_counter() - began
         on_stage("compiled", "")
+        began = time.perf_counter()
         worst = _verify(template, kernel, job, workload)
+        verify_seconds = time.perf_counter() - began
         launches: list[Launch] = [kernel.bind(*values)]
         if baseline is not None:
             launches.append(_bound_baseline(baseline, values))
@@ -99,6 +103,7 @@ def measure(
         spread=timing.spread,
         rounds=len(timing.rounds),
         compile_seconds=compile_seconds,
+        verify_seconds=verify_seconds,
         worst=worst,
         baseline_seconds=0.0 if baseline is None else beside.seconds,
         ratio=timing.ratio_to(beside),
@@ -140,8 +145,11 @@ def _verify(template: Template, kernel: Kernel, job: Job, workload: Workload) ->
     if kernel.digest in _verified:
         return _verified[kernel.digest]
     worst = 0.0
-    for settings in () if job.baked else _small_trials(template, kernel, job):
-        outcome = Trial(template, job.params, **settings).run()
+    # A baked kernel exists at the timed sizes alone; its like at small sizes says something, and
+    # costs several compilations, so that it is asked only where there is nothing better.
+    skip = job.baked and workload.has_reference
+    for settings in () if skip else _small_trials(template, kernel, workload.problem, job):
+        outcome = Trial(template, job.params, **settings, baked=job.baked).run()
         worst = max(worst, outcome.worst)
         if not outcome.ok:
             sizes = ", ".join(f"{name}={n}" for name, n in settings["sizes"].items())
@@ -157,9 +165,10 @@ def _verify(template: Template, kernel: Kernel, job: Job, workload: Workload) ->
     return worst
 
 
-def _small_trials(template: Template, kernel: Kernel, job: Job) -> list[dict[str, Any]]:
+def _small_trials(
+    template: Template, kernel: Kernel, problem: Any, job: Job
+) -> list[dict[str, Any]]:
     """Return the settings of some trials: middle, largest and random sizes, all kinds of data."""
-    problem = kernel.problem
     given = template.sizes(problem)
     options = {
         symbol: sorted(given.get(symbol, PLAIN_SIZES)) for symbol in template.size_symbols(problem)
@@ -171,7 +180,8 @@ def _small_trials(template: Template, kernel: Kernel, job: Job) -> list[dict[str
         {name: tried[len(tried) // 2] for name, tried in options.items()},
         *drawn,
     ]
-    arrays = [a for a in (*kernel.signature.arguments, *kernel.workspace) if isinstance(a, Array)]
+    arguments = (*template.arguments(problem), *kernel.workspace)
+    arrays = [a for a in arguments if isinstance(a, Array)]
     fitting = [sizes for sizes in wanted if _fits(arrays, sizes)]
     inplace = any(a.inplace for a in arrays)
     return [

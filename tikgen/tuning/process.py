@@ -39,30 +39,36 @@ class MeasuringProcess:
     def run(self, job: Job, baseline: Job | None = None) -> Measurement:
         """Return what :func:`~tikgen.tuning.measuring.measure` found in the process.
 
-        A crash and a time-out are outcomes as well; the next job then runs in a new process.
+        A crash and a time-out are outcomes as well; the next job then runs in a new process, and
+        so it does where the device no longer answers.
         """
         if not self.is_running:
             problem = self.start()
             if problem:
                 return Measurement("error", f"{self.arch} does not work here: {problem}")
-        stage, digest = "started", ""
-        until = time.monotonic() + self.timeout
+        stage, digest, limit, is_broken = "started", "", self.timeout, False
+        until = time.monotonic() + limit
         try:
             self._child.send(json.dumps([j.line for j in (job, baseline) if j is not None]))
             while "stage" in (reply := self._child.reply(until - time.monotonic())):
                 stage = reply["stage"]
                 if stage == "built":
-                    digest = reply["is"]
-                    until = time.monotonic() + PREPARE_SECONDS
+                    digest, limit = reply["is"], PREPARE_SECONDS
+                    until = time.monotonic() + limit
                 elif stage == "prepared":
-                    until = time.monotonic() + self.timeout
+                    limit = self.timeout
+                    until = time.monotonic() + limit
+                elif stage == "broken":
+                    is_broken = True
         except TimeoutError:
             self.stop()
             doing = {"built": "made its data", "prepared": "compiled"}.get(stage, "ran")
-            message = f"the process did not answer within {self.timeout:g} s while it {doing}"
+            message = f"the process did not answer within {limit:g} s while it {doing}"
             return Measurement("timeout", message, digest)
         except Died as death:
             return Measurement("crash", f"the process died: {death}", digest)
+        if is_broken:
+            self.stop()
         return Measurement(**reply)
 
     def stop(self) -> None:

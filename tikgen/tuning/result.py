@@ -65,7 +65,7 @@ class TuneResult:
     @property
     def speedup(self) -> float | None:
         """Return how many times as fast as the default the best is; None if that has no time."""
-        return 1 / self.best.ratio if self.default.kind == TIMED else None
+        return 1 / self.best.ratio if self.default.kind == TIMED and self.best.ratio else None
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -74,7 +74,7 @@ class TuneResult:
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row a candidate, the fastest first: its schedule, then what came of it."""
-        ranked = sorted(self.records, key=_rank)
+        ranked = sorted(self.records, key=lambda r: (r.kind != TIMED, *r.rank))
         return [
             {
                 **record.schedule,
@@ -104,7 +104,7 @@ class TuneResult:
             from matplotlib.figure import Figure
         except ImportError:
             raise TikgenError("Plots need matplotlib: pip install 'tikgen[plot]'.") from None
-        times = [r.ratio * self._unit if r.kind == TIMED else math.nan for r in self.records]
+        times = [self._shown_seconds(r) for r in self.records]
         best, so_far = math.inf, []
         for seconds in times:
             best = min(best, seconds if seconds == seconds else math.inf)
@@ -121,10 +121,13 @@ class TuneResult:
         axes.legend()
         figure.savefig(path)
 
-    @property
-    def _unit(self) -> float:
-        """Return the seconds to which the ratios refer."""
-        return self.best.seconds / self.best.ratio if self.best.ratio else self.best.seconds
+    def _shown_seconds(self, record: Record) -> float:
+        """Return the seconds of a record, held against the best one where ratios allow it."""
+        if record.kind != TIMED:
+            return math.nan
+        if not (record.ratio and self.best.ratio):
+            return record.seconds
+        return record.ratio / self.best.ratio * self.best.seconds
 
     @property
     def _title(self) -> str:
@@ -170,10 +173,6 @@ _ENDS = {
     "budget": "ended by the budget; tune again to continue",
     "interrupted": "interrupted; tune again to continue",
 }
-
-
-def _rank(record: Record) -> tuple[bool, float, float]:
-    return record.kind != TIMED, record.ratio or math.inf, record.seconds
 
 
 def _changes(result: TuneResult) -> str:

@@ -13,19 +13,19 @@ from tikgen import taichi_bridge as bridge
 from tikgen.builder import DEFAULT_ARCH, resolve
 from tikgen.catalogue import find_template
 from tikgen.device import device_name
-from tikgen.errors import ParameterError, TemplateError, TikgenError, UnsupportedOnArch
+from tikgen.errors import ParameterError, TikgenError, UnsupportedOnArch
 from tikgen.parameters import ProblemModel
 from tikgen.records import Record, problem_text
 from tikgen.shapes import sizes_of_shape
-from tikgen.template import CODE_NAME, Template
+from tikgen.template import Template
 from tikgen.tuning.memory import check_room
+from tikgen.tuning.options import budget_seconds, check_has_reference, problems_of
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.result import TuneResult
 from tikgen.tuning.search import STRATEGIES, choose
 from tikgen.tuning.session import Session, Spent
 from tikgen.tuning.space import Space
 
-QUICK_SECONDS = 60.0
 # What is left of a budget for the final comparison of the best candidates.
 _SEARCH_SHARE = 0.8
 _TIMEOUT, _FULL_TIMEOUT = 20.0, 60.0
@@ -67,8 +67,8 @@ def tune(
 
     Raises:
         UnknownTemplate: if no template has that name.
-        ParameterError: if a parameter, the shape, the budget or the strategy is of no use, or
-            the arrays do not fit the memory.
+        ParameterError: if a parameter, the shape or an option is of no use, or the arrays do not
+            fit the memory.
         UnsupportedOnArch: if the arch does not work here, or cannot run the problem.
         TemplateError: if the template has no reference, or one of its methods fails.
         TikgenError: if the strategy needs a package that is not installed, or no schedule works.
@@ -76,6 +76,9 @@ def tune(
     began = time.monotonic()
     template = find_template(name)
     seconds = budget_seconds(template.name, budget)
+    problems = problems_of(seed=seed, timeout=timeout)
+    if problems:
+        raise ParameterError(template.name, problems)
     arch = arch or bridge.current_arch() or DEFAULT_ARCH
     model = _problem(template, arch, problem)
     sizes = sizes_of_shape(
@@ -85,9 +88,10 @@ def tune(
     space = Space(template, model, arch, sizes)
     strategy = choose(template.name, strategy, space, seconds == math.inf)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    limit = timeout or (_FULL_TIMEOUT if seconds == math.inf else _TIMEOUT)
-    until = began + _SEARCH_SHARE * seconds
-    process = MeasuringProcess(arch, limit)
+    if timeout is None:
+        timeout = _FULL_TIMEOUT if seconds == math.inf else _TIMEOUT
+    until, end = began + _SEARCH_SHARE * seconds, began + seconds
+    process = MeasuringProcess(arch, timeout)
     with process, _progress(f"{template.name} on {arch}", seconds, space) as show:
 
         def note(record: Record) -> None:
@@ -95,26 +99,9 @@ def tune(
             if on_record is not None:
                 on_record(record)
 
-        session = Session(space, sizes, seed, process, until, fresh, note)
+        session = Session(space, sizes, seed, process, until, end, fresh, note)
         stopped = _search(session, strategy, seed)
     return _result(session, strategy, stopped, time.monotonic() - began)
-
-
-def budget_seconds(what: str, budget: str | float) -> float:
-    """Return how many seconds a budget allows, infinite for ``"full"``.
-
-    Raises:
-        ParameterError: if it is neither ``"quick"``, ``"full"`` nor a positive number; names
-            ``what``, for which it was given.
-    """
-    named = {"quick": QUICK_SECONDS, "full": math.inf}
-    if isinstance(budget, str) and budget in named:
-        return named[budget]
-    is_number = isinstance(budget, int | float) and not isinstance(budget, bool)
-    if not is_number or not float(budget) > 0:
-        problem = f"takes 'quick', 'full' or a number of seconds above 0; got {budget!r}"
-        raise ParameterError(what, {"budget": problem})
-    return float(budget)
 
 
 def _search(session: Session, strategy: str, seed: int) -> Stopped:
@@ -135,8 +122,7 @@ def _search(session: Session, strategy: str, seed: int) -> Stopped:
 
 
 def _problem(template: Template, arch: str, given: Mapping[str, Any]) -> ProblemModel:
-    if not (template.folder / CODE_NAME).is_file():
-        raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
+    check_has_reference(template)
     for name in given:
         if name in template.Schedule.model_fields:
             problem = "is a schedule parameter, which tuning chooses; leave it out"
@@ -197,7 +183,8 @@ def _progress(what: str, seconds: float, space: Space) -> Iterator[Callable[[Ses
             if session.best is not None:
                 best = session.best
                 text += f", best {1e3 * best.record.seconds:.4g} ms"
-                text += f", {1 / best.score:.2f} times as fast as the default"
+                if best.record.ratio:
+                    text += f", {1 / best.record.ratio:.2f} times as fast as the default"
             done = time.monotonic() - began if by_time else tried
             progress.update(task, completed=done, description=text)
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tikgen.errors import ParameterError, TemplateError
+from tikgen.errors import ParameterError, TemplateError, TikgenError
 from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, make_model, plain
 from tikgen.rendering import Variant, render_variant
 from tikgen.template import Template
@@ -48,6 +48,7 @@ class Space:
         with blamed(template, "schedule_space()"):
             listed = dict(template.schedule_space(problem, arch, sizes))
         self.axes = self._axes(listed)
+        self._is_sampled = math.prod(map(len, self.axes.values())) > MOST_COMBINATIONS
         self._check(self.default)
         valid = (point for point in self._combinations() if self.is_valid(point))
         every = tuple(dict.fromkeys((self.default, *valid)))
@@ -78,7 +79,10 @@ class Space:
     def digest(self, point: Point) -> str:
         """Return the digest of the kernel; points that render the same code are one candidate."""
         if point not in self._digests:
-            self._digests[point] = render_variant(self.variant(point)).digest
+            try:
+                self._digests[point] = render_variant(self.variant(point)).digest
+            except TikgenError as error:  # Measuring it says so, as of any other candidate.
+                self._digests[point] = f"{type(error).__name__}: {point!r}"
         return self._digests[point]
 
     def is_valid(self, point: Point) -> bool:
@@ -90,7 +94,8 @@ class Space:
         return True
 
     def __contains__(self, point: Point) -> bool:
-        return point in self._known
+        # A sample is no border: the best point may lie beside it.
+        return point in self._known or (self._is_sampled and self.is_valid(point))
 
     def neighbours(self, point: Point) -> list[Point]:
         """Return the points of the space that differ in one parameter, numbers by one step."""
@@ -128,7 +133,7 @@ class Space:
 
     def _combinations(self) -> Iterator[Point]:
         axes = [self.axes.get(n, (d,)) for n, d in zip(self._names, self.default, strict=True)]
-        if math.prod(map(len, axes)) <= MOST_COMBINATIONS:
+        if not self._is_sampled:
             yield from itertools.product(*axes)
             return
         rng = random.Random(0)  # The same space each time, so that tuning can continue.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,9 @@ from tikgen.tuning.job import Job, Measurement
 from tikgen.version import __version__
 
 _MARK = "tikgen_sweep"
+# These tell of the moment, such as a busy machine, as much as of the kernel.
+_TRIED_AGAIN = ("timeout", "crash", "refused")
+_TEXTS = ("kind", "message", "digest")
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,17 @@ class ResultsFile:
         self._versions = {"tikgen": __version__, "taichi": taichi_version()}
         # Behind a last line that was cut off, the next one begins anew.
         self._needs_newline = False
-        if self._path is not None and not self._path.absolute().parent.is_dir():
+        self._has_warned = False
+        if self._path is None:
+            return
+        folder = self._path.absolute().parent
+        if not folder.is_dir():
             raise TikgenError(f"Cannot write {self._path}: its folder does not exist.")
+        if not os.access(self._path if self._path.exists() else folder, os.W_OK):
+            raise TikgenError(f"Cannot write {self._path}: permission denied.")
 
     def known(self, works: Iterable[str], devices: Iterable[str]) -> dict[tuple[str, str], Done]:
-        """Return what was measured before, by work and device.
+        """Return what was measured before, by work and device, save what is tried again.
 
         Args:
             works: what is going to be asked for; other lines are none of this sweep's business.
@@ -65,7 +75,7 @@ class ResultsFile:
         wanted, present = set(works), set(devices)
         found, stale = {}, 0
         for line in self._lines():
-            if line["work"] not in wanted:
+            if line["work"] not in wanted or line["measurement"].kind in _TRIED_AGAIN:
                 continue
             same = line["versions"] == self._versions and line["device"] in present
             if same and line["fingerprint"] in self._fingerprints.values():
@@ -81,11 +91,7 @@ class ResultsFile:
         return found
 
     def add(self, job: Job, done: Done) -> None:
-        """Append a measurement.
-
-        Raises:
-            TikgenError: if the file cannot be written.
-        """
+        """Append a measurement; warn once where that fails, since the sweep can go on."""
         if self._path is None:
             return
         document = {
@@ -103,7 +109,11 @@ class ResultsFile:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise TikgenError(f"Cannot write {self._path}: {error.strerror}.") from None
+            self._needs_newline = True  # A part of the line may stand there.
+            if not self._has_warned:
+                _warn(f"cannot write {self._path}: {error.strerror}; the sweep goes on without")
+            self._has_warned = True
+            return
         self._needs_newline = False
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -133,14 +143,23 @@ def _parsed(line: str) -> dict[str, Any] | None:
     """Return what a line of the file says, or None where it is damaged."""
     try:
         found: dict[str, Any] = json.loads(line)
-        needs = ("work", "template", "fingerprint", "device", "versions")
-        if found[_MARK] != 1 or any(name not in found for name in needs):
-            return None
+        texts = [found[name] for name in ("work", "template", "fingerprint", "device")]
         names = {f.name for f in dataclasses.fields(Measurement)}
-        kept = {k: v for k, v in found["measurement"].items() if k in names}
-        return found | {"measurement": Measurement(**kept)}
+        measured = Measurement(**{k: v for k, v in found["measurement"].items() if k in names})
+        is_whole = found[_MARK] == 1 and "versions" in found and _is_sound(measured)
+        if not is_whole or not all(isinstance(text, str) for text in texts):
+            return None
+        return found | {"measurement": measured}
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _is_sound(measured: Measurement) -> bool:
+    """Tell whether texts are texts and numbers numbers, and a time is one."""
+    for name, value in asdict(measured).items():
+        if not isinstance(value, str if name in _TEXTS else int | float):
+            return False
+    return not measured.ok or 0 < measured.seconds < math.inf
 
 
 def _warn(message: str) -> None:

@@ -67,8 +67,9 @@ class SweepResult:
     def seconds(self) -> dict[str, float]:
         """Return where the time went: ``total``, ``planning``, ``measuring``, and so on.
 
-        ``measuring`` is the time in the processes that build, compile, verify and time kernels,
-        ``compiling`` Taichi's part of it, ``overhead`` all that is not measuring.
+        ``measuring`` is the time in the processes that measure kernels: ``compiling`` them,
+        ``verifying`` them, and ``running`` them, which includes making their data. ``overhead``
+        is all that is not measuring.
         """
         return dict(self.about.get("seconds", {}))
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tikgen.errors import ParameterError, StoreWarning
+from tikgen.template import Template
 from tikgen.tuning.limits import Limits
 from tikgen.tuning.sweep_file import Done
-from tikgen.tuning.sweep_space import Combination
+from tikgen.tuning.sweep_space import COLUMNS, SIZE, Combination
 
 Row = dict[str, Any]
 Metric = Callable[[Row], Any]
@@ -57,19 +58,28 @@ def row_of(combination: Combination, done: Done | None, limits: Limits) -> Row:
     return row
 
 
-def check_metrics(metrics: Sequence[str | Metric] | None) -> None:
-    """Raise where ``metrics`` names no column that is measured, or holds no functions.
+def check_metrics(metrics: Sequence[str | Metric] | None, template: Template) -> None:
+    """Raise where ``metrics`` names no column that is measured, or would hide another column.
 
     Raises:
-        ParameterError: naming the columns that there are.
+        ParameterError: naming the columns that there are, or the function whose name is taken.
     """
     is_sequence = isinstance(metrics, list | tuple)
     if metrics is not None and not is_sequence:
         problem = f"takes a list of columns and functions; got {metrics!r}"
         raise ParameterError("sweep", {"metrics": problem})
+    taken = {*COLUMNS, *template.Problem.model_fields, *template.Schedule.model_fields}
+    taken |= {*OUTCOME, *METRICS}
     for metric in metrics or ():
-        if not callable(metric) and metric not in METRICS:
-            raise ParameterError.unknown("sweep", str(metric), METRICS)
+        if not callable(metric):
+            if metric not in METRICS:
+                raise ParameterError.unknown("sweep", str(metric), METRICS)
+            continue
+        name = _name_of(metric)
+        if name in taken or name.startswith(SIZE):
+            problem = f"has a function {name!r}, as another column is called; rename it"
+            raise ParameterError("sweep", {"metrics": problem})
+        taken.add(name)
 
 
 def with_own_metrics(rows: Sequence[Row], metrics: Sequence[str | Metric] | None) -> list[Row]:

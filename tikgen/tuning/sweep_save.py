@@ -10,6 +10,7 @@ import ast
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from tikgen.verification.case import literal
 
 FORMATS = (".csv", ".json", ".parquet")
 _MARK = "tikgen_sweep_table"
+# How Python writes the floats that neither a literal nor JSON has.
+_NOT_FINITE = ("inf", "-inf", "nan")
 
 Loaded = tuple[list[Row], dict[str, Any]]
 
@@ -92,7 +95,7 @@ def check_path(path: Path) -> None:
 
 def document(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table as JSON has it."""
-    cells = [{name: _as_cell(value) for name, value in row.items()} for row in rows]
+    cells = [{name: _as_json(value) for name, value in row.items()} for row in rows]
     return {_MARK: 1, "about": dict(about), "rows": cells}
 
 
@@ -110,12 +113,19 @@ def _as_cell(value: Any) -> Any:
     return repr(literal(value))
 
 
+def _as_json(value: Any) -> Any:
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    return _as_cell(value) if is_finite else repr(float(value))
+
+
 def _as_value(cell: Any) -> Any:
     """Return the value that a cell holds."""
     if not isinstance(cell, str):
         return cell
     if not cell:
         return None
+    if cell in _NOT_FINITE:
+        return float(cell)
     try:
         return ast.literal_eval(cell)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

@@ -25,6 +25,8 @@ from tikgen.verification.case import literal
 # Beyond that a product is a mistake, or should be several sweeps.
 MOST_COMBINATIONS = 100_000
 
+# They come before every parameter.
+COLUMNS = ("template", "arch", "shape", "baked")
 # In front of a size symbol it makes the name of a column, which thus is no parameter's.
 SIZE = "size_"
 
@@ -38,8 +40,8 @@ class Combination:
     Attributes:
         cells: what tells it from the others, by column.
         job: what to measure; None where the combination cannot be built.
-        work: equal for combinations that run the same code on the same arrays.
-        problem: equal for combinations that take the same arrays.
+        work: equal for combinations that run the same code for the same problem and sizes.
+        problem: equal for combinations that solve the same problem on the same arrays.
         digest: digest of the source.
         dtype: element type of the first array, by which the machine's limits are chosen.
         cost: least work of a launch, where the template tells.
@@ -97,13 +99,9 @@ class SweepSpace:
     def _combination(
         self, arch: str, shape: Any, baked: bool, params: dict[str, Any]
     ) -> Combination:
-        cells = {
-            "template": self.template.name,
-            "arch": arch,
-            "shape": shape_text(shape),
-            "baked": baked,
-            **{name: literal(value) for name, value in params.items()},
-        }
+        front = (self.template.name, arch, shape_text(shape), baked)
+        cells = dict(zip(COLUMNS, front, strict=True))
+        cells |= {name: literal(value) for name, value in params.items()}
         try:
             sizes = self._sizes(shape, params)
             variant = resolve(self.template, arch=arch, shape=sizes if baked else None, **params)
@@ -135,12 +133,12 @@ class SweepSpace:
             self._rendered[variant.key] = render_variant(variant).digest
         digest = self._rendered[variant.key]
         job = Job.of(variant, arch, sizes, seed=self.seed, rounds=self.rounds)
-        # Equal code with other arguments takes other data.
-        what = (arch, digest, repr(variant.arguments + variant.workspace), sizes, self.rounds)
+        problem = f"{arch} {canonical(dict(variant.problem))} {sizes}"
+        # Equal code for another problem is held against another reference, on other data.
+        what = (problem, digest, repr(variant.workspace), self.rounds)
         work = hashlib.sha256(json.dumps(what).encode()).hexdigest()
         arrays = (a for a in variant.arguments if isinstance(a, Array))
         dtype = next((a.dtype.value for a in arrays), "")
-        problem = f"{arch} {canonical(dict(variant.problem))} {sizes}"
         return Combination(cells, job, work, problem, digest, dtype, self._cost(variant, sizes))
 
     def _cost(self, variant: Variant, sizes: Sizes) -> Cost | None:

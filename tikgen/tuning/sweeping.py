@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tikgen.catalogue import find_template
-from tikgen.errors import ParameterError, TemplateError
+from tikgen.errors import ParameterError
 from tikgen.records import taichi_version
-from tikgen.template import CODE_NAME, Template
+from tikgen.template import Template
 from tikgen.tuning.limits import COPY, PEAK, Limits, limit_jobs
+from tikgen.tuning.options import check_has_reference, problems_of
 from tikgen.tuning.sweep_file import Done, ResultsFile
 from tikgen.tuning.sweep_progress import Progress, shown_progress
 from tikgen.tuning.sweep_result import SweepResult
@@ -83,10 +84,9 @@ def sweep(
     """
     began = time.perf_counter()
     template = find_template(name)
-    if not (template.folder / CODE_NAME).is_file():
-        raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
+    check_has_reference(template)
     _check_options(template.name, client, scheduler, rounds, timeout, seed)
-    check_metrics(metrics)
+    check_metrics(metrics, template)
     space = space_of(
         template,
         shape=shape,
@@ -124,6 +124,8 @@ def sweep(
                 "planning": planned - began,
                 "measuring": run.busy,
                 "compiling": run.compiling,
+                "verifying": run.verifying,
+                "running": run.busy - run.compiling - run.verifying,
                 "overhead": total - run.busy,
             },
         },
@@ -142,7 +144,7 @@ class _Run:
     ) -> None:
         self._space, self._combinations = space, combinations
         self._file, self._runner = file, runner
-        self.devices = runner.devices(space.archs)
+        self.devices = dict(runner.devices(space.archs))
         buildable = [c for c in combinations if c.job is not None]
         self._limits = limit_jobs((c.cells["arch"], c.dtype, c.cost) for c in buildable)
         works = {c.work for c in buildable}
@@ -155,7 +157,7 @@ class _Run:
             same=len(buildable) - len(works),
             earlier=earlier,
         )
-        self.busy = self.compiling = 0.0
+        self.busy = self.compiling = self.verifying = 0.0
 
     def measure(self) -> bool:
         """Measure what is missing; return False if that was interrupted."""
@@ -165,10 +167,13 @@ class _Run:
             try:
                 for task, done, worth_keeping in self._runner.run(tasks):
                     self._done[task.work, done.device] = done
+                    self._note_device(task.job.arch, done.device)
                     if worth_keeping:
                         self._file.add(task.job, done)
-                    self.busy += done.busy / self._runner.width
-                    self.compiling += done.measurement.compile_seconds / self._runner.width
+                    width = self._runner.width
+                    self.busy += done.busy / width
+                    self.compiling += done.measurement.compile_seconds / width
+                    self.verifying += done.measurement.verify_seconds / width
                     self.progress.note(done.measurement, counts=task.work in works)
                     show()
             except KeyboardInterrupt:
@@ -179,6 +184,11 @@ class _Run:
         """Return a row for each combination."""
         limits = Limits(self._done)
         return [row_of(c, self._found(c), limits) for c in self._combinations]
+
+    def _note_device(self, arch: str, device: str) -> None:
+        """Take up a device of a worker that came later."""
+        if device not in self.devices[arch]:
+            self.devices[arch] = (*self.devices[arch], device)
 
     def _found(self, combination: Combination) -> Done | None:
         devices = self.devices[combination.cells["arch"]]
@@ -231,16 +241,14 @@ def _check_options(
     timeout: Any,
     seed: Any,
 ) -> None:
-    problems = {}
+    problems = problems_of(seed=seed, timeout=timeout)
     if client is not None and scheduler is not None:
         problems["scheduler"] = "is given along with client; give one of them"
     elif scheduler is not None and not (isinstance(scheduler, str) and scheduler):
         problems["scheduler"] = f"takes an address such as tcp://host:8786; got {scheduler!r}"
     if type(rounds) is not int or rounds < 1:
         problems["rounds"] = f"takes a positive integer; got {rounds!r}"
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        problems["timeout"] = f"takes a positive number of seconds; got {timeout!r}"
-    if seed is not None and (type(seed) is not int or seed < 0):
-        problems["seed"] = f"takes an integer of at least 0, or None; got {seed!r}"
+    if timeout is None:
+        problems["timeout"] = "takes a positive number of seconds; got None"
     if problems:
         raise ParameterError(template, problems)

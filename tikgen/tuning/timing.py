@@ -62,10 +62,10 @@ def time_in_turn(launches: Sequence[Launch], rounds: int) -> list[Timing]:
         launches: what to time; each was compiled.
         rounds: rounds to take, less where they would take more than some seconds.
     """
-    counts = [_launches_a_batch(launch) for launch in launches]
-    trial = [_batch(launch, count) for launch, count in zip(launches, counts, strict=True)]
-    affordable = int(MOST_SECONDS / max(sum(trial), 1e-9))
-    single = [seconds / count for seconds, count in zip(trial, counts, strict=True)]
+    found = [_launches_a_batch(launch) for launch in launches]
+    counts = [count for count, _ in found]
+    affordable = int(MOST_SECONDS / max(sum(batch for _, batch in found), 1e-9))
+    single = [batch / count for count, batch in found]
     least = 1 if max(single) > HOPELESS * min(single) else min(3, rounds)
     rounds = max(least, min(rounds, affordable))
     seconds: list[list[float]] = [[] for _ in launches]
@@ -73,18 +73,18 @@ def time_in_turn(launches: Sequence[Launch], rounds: int) -> list[Timing]:
         order = range(len(launches)) if number % 2 == 0 else range(len(launches) - 1, -1, -1)
         for index in order:
             seconds[index].append(_batch(launches[index], counts[index]) / counts[index])
-    return [Timing(tuple(found)) for found in seconds]
+    return [Timing(tuple(each)) for each in seconds]
 
 
-def _launches_a_batch(launch: Launch) -> int:
-    """Return how many launches make a batch; finding it out warms up."""
+def _launches_a_batch(launch: Launch) -> tuple[int, float]:
+    """Return how many launches make a batch, and its seconds; finding it out warms up."""
     launch()
     bridge.sync()
     count = 1
     while (seconds := _batch(launch, count)) < BATCH_SECONDS and count < _MOST_LAUNCHES:
         growth = 1.2 * BATCH_SECONDS / max(seconds, 1e-9)
         count = min(_MOST_LAUNCHES, max(count + 1, math.ceil(count * min(growth, 10.0))))
-    return count
+    return count, seconds
 
 
 def _batch(launch: Launch, count: int) -> float:

@@ -30,6 +30,13 @@ def table_lines(table: Mapping[str, Any]) -> list[str]:
     return [f"{_key(name)} = {_value(value)}" for name, value in table.items()]
 
 
+def can_hold(value: Any) -> bool:
+    """Tell whether TOML has something for a value; it has nothing for None."""
+    if isinstance(value, list | tuple):
+        return all(map(can_hold, value))
+    return isinstance(value, bool | int | float | str)
+
+
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else json.dumps(name)
 

@@ -1,7 +1,7 @@
 """The process that measures candidates on one arch: ``python -m tikgen.tuning.worker ARCH``.
 
 It reads a job and its baseline a line, as a JSON list, and answers with one measurement a line,
-before which it tells what it has reached.
+before which it tells what it has reached, and whether the device is lost to this process.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
+from tikgen import taichi_bridge as bridge
 from tikgen.child_work import Tell, serve
 from tikgen.tuning.job import Job
 from tikgen.tuning.measuring import measure
@@ -26,7 +27,18 @@ def _answer(line: str, tell: Tell) -> str:
     found = measure(
         job, baseline[0] if baseline else None, lambda name, note: tell({"stage": name, "is": note})
     )
+    if not found.ok and not _device_answers():
+        tell({"stage": "broken", "is": ""})
     return found.line
+
+
+def _device_answers() -> bool:
+    """Tell whether the device still works; after an illegal access all that follows fails on it."""
+    try:
+        bridge.sync()
+    except Exception:
+        return False
+    return True
 
 
 if __name__ == "__main__":

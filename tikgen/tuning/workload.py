@@ -30,6 +30,10 @@ _CHUNK = 2**20
 class Workload:
     """Arguments at the sizes that are timed, and the results expected of them.
 
+    Attributes:
+        problem: what is computed.
+        has_reference: whether the reference says what is expected; else the first kernel does.
+
     Args:
         template: the template.
         problem: what is computed.
@@ -52,7 +56,8 @@ class Workload:
         seed: int,
         scalars: Mapping[str, float],
     ) -> None:
-        self._template, self._problem, self._arch, self._sizes = template, problem, arch, sizes
+        self.problem = problem
+        self._template, self._arch, self._sizes = template, arch, sizes
         self.arguments = template.arguments(problem)
         check_room(template.name, arch, self.arguments, sizes)
         self._start = starting_values(template, problem, sizes, seed) | dict(scalars)
@@ -63,7 +68,8 @@ class Workload:
         self._judged: dict[bytes, float] = {}
         self._values: list[Any] = []
         self._epoch: Any = None
-        if self._reference_is_affordable(seed):
+        self.has_reference = self._reference_is_affordable(seed)
+        if self.has_reference:
             self._take_reference()
 
     def values(self) -> list[Any]:
@@ -134,14 +140,14 @@ class Workload:
         )
         if 4 * wide > free_host_bytes():
             return False
-        work = _work(self._template, self._problem, self._sizes)
+        work = _work(self._template, self.problem, self._sizes)
         for part in (64, 16, 4):
             sizes = {name: max(1, size // part) for name, size in self._sizes.items()}
-            start = starting_values(self._template, self._problem, sizes, seed)
+            start = starting_values(self._template, self.problem, sizes, seed)
             began = time.perf_counter()
             self._reference(start)
             seconds = time.perf_counter() - began
-            share = work / _work(self._template, self._problem, sizes)
+            share = work / _work(self._template, self.problem, sizes)
             if share * seconds <= MOST_REFERENCE_SECONDS:
                 return True
             if seconds > 0.05:  # Too long for its overhead to count.
@@ -152,16 +158,14 @@ class Workload:
         expected = self._reference(self._start)
         given = {a.name: self._start[a.name] for a in self.arguments}
         with blamed(self._template, "tolerance()"), np.errstate(all="ignore"):
-            allowed = dict(self._template.tolerance(self._problem, given, dict(expected)))
+            allowed = dict(self._template.tolerance(self.problem, given, dict(expected)))
         for name, value in expected.items():
             limit = np.broadcast_to(np.asarray(allowed.get(name, 0)), value.shape)
             self._expected[name] = (value, limit)
 
     def _reference(self, start: Mapping[str, Any]) -> dict[str, NDArray]:
         with blamed(self._template, "reference()"), np.errstate(all="ignore"):
-            found = self._template.reference(
-                self._problem, *(start[a.name] for a in self.arguments)
-            )
+            found = self._template.reference(self.problem, *(start[a.name] for a in self.arguments))
             results = [np.asarray(r) for r in (found if isinstance(found, tuple) else (found,))]
         return dict(zip((a.name for a in self._outputs), results, strict=True))
 
@@ -173,7 +177,7 @@ class Workload:
         expected = np.array(output)
         if expected.dtype.kind != "f":
             return expected, np.zeros(())
-        work = _work(self._template, self._problem, self._sizes)
+        work = _work(self._template, self.problem, self._sizes)
         terms = max(16.0, work / max(1, expected.size))
         scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0))
         limit = terms * float(np.finfo(expected.dtype).eps) * scale
