@@ -36,6 +36,7 @@ class Turns:
         *,
         rounds: int = 15,
         seconds_each: float = 3.0,
+        seconds_a_round: float = SECONDS_A_ROUND,
     ) -> None:
         """Find how often to call each.
 
@@ -45,12 +46,15 @@ class Turns:
             rounds: how many rounds.
             seconds_each: about how long each call is timed for at most; three rounds are taken
                 however long they take.
+            seconds_a_round: how long a call is timed for in a round, its waits included.
         """
         self.rounds = rounds
         self._calls = calls
         self._finishes = finishes
         self.calls_a_round = {
-            name: _calls_a_round(lambda n=name: self._warm(n), 10_000, lambda: None)
+            name: _calls_a_round(
+                lambda n=name: self._warm(n), 10_000, lambda: None, seconds_a_round
+            )
             for name in calls
         }
         self._every = {name: self._stride(name, seconds_each) for name in calls}
@@ -126,13 +130,18 @@ def compare(
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def _calls_a_round(call: Callable[[], object], most: int, finish: Callable[[], object]) -> int:
-    """Return how many calls take SECONDS_A_ROUND, ``most`` at the most."""
+def _calls_a_round(
+    call: Callable[[], object],
+    most: int,
+    finish: Callable[[], object],
+    seconds_a_round: float = SECONDS_A_ROUND,
+) -> int:
+    """Return how many calls take ``seconds_a_round``, ``most`` at the most."""
     call()  # The first call may compile.
     finish()
     count = 1
-    while count < most and (seconds := _seconds(call, count)) < SECONDS_A_ROUND / 2:
-        count = max(2 * count, int(count * SECONDS_A_ROUND / max(seconds, 1e-9) / 2))
+    while count < most and (seconds := _seconds(call, count)) < seconds_a_round / 2:
+        count = max(2 * count, int(count * seconds_a_round / max(seconds, 1e-9) / 2))
         finish()
     finish()
     return min(count, most)

@@ -226,10 +226,8 @@ def test_cost_counts_the_matrix_once() -> None:
             {"lanes": 2, "block_dim": 0, "arch": "cuda"},
             "'block_dim' must be given where lanes exceeds 1",
         ),
-        (
-            {"lanes": 2, "block_dim": 64, "unroll": 2, "arch": "cuda"},
-            "'unroll' must be 1 where lanes exceeds 1",
-        ),
+        ({"blocks": 4224, "block_dim": 0, "arch": "cuda"}, "'blocks' needs a GPU, and block_dim"),
+        ({"blocks": 4224, "block_dim": 64, "arch": "cpu"}, "'blocks' needs a GPU, and block_dim"),
         ({"combine": "shuffle", "lanes": 1, "arch": "cuda"}, "'combine' must be 'shared' where"),
         (
             {"lanes": 4, "block_dim": 64, "combine": "shuffle", "arch": "vulkan"},

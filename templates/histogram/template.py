@@ -84,10 +84,10 @@ class Histogram(Template):
                 "buffer": 64 if p.dtype.is_float else 0,
             }
         if can_share(p):
-            # Not tuned yet: a wave of 8 blocks a processor of an H200, each with 8 KiB of bins.
-            copies = next(c for c in (8, 4, 2, 1) if c == 1 or c * p.bins <= 2048)
-            shared = {"bins_in": "shared", "copies": copies, "block_dim": 256, "chunks": 1024}
-            return shared | {"unroll": 8 if p.dtype.is_float else 4}
+            # H200, 128 M f32, 256 bins: 146 us on cuda (torch.histc 592), 163 with 8 copies in 1024
+            # blocks of 256; on Vulkan 386 and 527.
+            shared = {"bins_in": "shared", "block_dim": 512, "chunks": 512}
+            return shared | {"unroll": 8 if p.dtype.is_float and arch == "cuda" else 4}
         # As many chunks as give the device enough threads, but no more than 2**20 partial bins.
         most = 2**20 // p.bins
         return {"chunks": min(1024, 1 << (most.bit_length() - 1)), "block_dim": 64}

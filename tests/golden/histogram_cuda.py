@@ -1,6 +1,6 @@
 # histogram: Histogram over equal bins from lo to hi, as `np.histogram`.
 # problem: bins=64, dtype=f32, weighted=False, count_dtype=i32, weight_dtype=f32
-# schedule: bins_in='shared', chunks=1024, unroll=8, buffer=0, copies=8, block_dim=256
+# schedule: bins_in='shared', chunks=512, unroll=8, buffer=0, copies=1, block_dim=512
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -14,41 +14,35 @@ def histogram(
 ):
     for b in range(64):
         counts[b] = ti.i32(0)
-    ti.loop_config(block_dim=256)
-    for chunk, thread in ti.ndrange(1024, 256):
-        found = ti.simt.block.SharedArray((512,), ti.i32)
+    ti.loop_config(block_dim=512)
+    for chunk, thread in ti.ndrange(512, 512):
+        found = ti.simt.block.SharedArray((64,), ti.i32)
         b = thread
         if b < 64:
-            for copy in range(8):
-                found[copy * 64 + b] = 0
+            found[b] = 0
         ti.simt.block.sync()
-        size = (x.shape[0] - 1) // 1024 + 1
+        size = (x.shape[0] - 1) // 512 + 1
         start = chunk * size
         stop = ti.min(start + size, x.shape[0])
-        # Each warp has one of the copies, so that fewer meet at a bin.
-        own = thread // 32 % 8 * 64
         width = hi - lo
         scale = ti.f32(64.0) / width
         is_usable = ti.f32(3.009265538105056e-36) <= width and width <= ti.f32(1.3292279165567534e+36)
         # Were scale used only once, the compiler would divide by width for each element again.
         if is_usable and not ti.math.isnan(scale):
-            for step in range((ti.max(stop - start, 0) - 1) // 2048 + 1):
-                e = start + step * 2048 + thread
+            for step in range((ti.max(stop - start, 0) - 1) // 4096 + 1):
+                e = start + step * 4096 + thread
                 values = ti.Vector.zero(ti.f32, 8)
                 # Every load before the first count, so that they wait together.
                 for u in ti.static(range(8)):
-                    values[u] = x[ti.min(e + u * 256, stop - 1)]
+                    values[u] = x[ti.min(e + u * 512, stop - 1)]
                 for u in ti.static(range(8)):
-                    if e + u * 256 < stop:
+                    if e + u * 512 < stop:
                         value = values[u]
                         if lo <= value and value <= hi and not ti.math.isnan(value):
                             b = ti.cast((value - lo) * scale, ti.i32)
                             b = ti.max(ti.min(b, 63), 0)
-                            ti.atomic_add(found[own + b], 1)
+                            ti.atomic_add(found[b], 1)
         ti.simt.block.sync()
         b = thread
         if b < 64:
-            total = 0
-            for copy in range(8):
-                total += found[copy * 64 + b]
-            ti.atomic_add(counts[b], total)
+            ti.atomic_add(counts[b], found[b])

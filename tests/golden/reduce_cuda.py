@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='sum', dim=1, axis=None, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=4096, grain=4096, linear=False, unroll=8, team=256, columns=0, spread=1, block_dim=0
+# schedule: chunks=8192, grain=4096, linear=False, unroll=1, team=256, columns=0, spread=1, block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -11,47 +11,39 @@ def reduce(
     out: ti.types.ndarray(dtype=ti.f32, ndim=1),
     partial: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
-    count = x.shape[0]
-    length = ti.max((count - 1) // 4096 + 1, 4096)
-    used = (count - 1) // length + 1
     ti.loop_config(block_dim=256)
-    for thread in range(used * 256):
-        chunk = thread // 256
-        lane = thread % 256
-        start = chunk * length
-        stop = start + ti.min(length, count - start)
-        shared_total = ti.simt.block.SharedArray((256,), ti.f32)
-        total = ti.f32(0.0)
-        first = start + lane
-        steps = (stop - first + 255) // 256
-        for step in range(steps // 8):
-            i = first + step * 2048
-            total += x[i]
-            total += x[i + 256]
-            total += x[i + 512]
-            total += x[i + 768]
-            total += x[i + 1024]
-            total += x[i + 1280]
-            total += x[i + 1536]
-            total += x[i + 1792]
-        for step in range(steps - steps % 8, steps):
-            i = first + step * 256
-            total += x[i]
-        shared_total[lane] = total
-        ti.simt.block.sync()
-        half = 128
-        while half >= 1:
-            if lane < half:
-                other = lane + half
-                total += shared_total[other]
-                shared_total[lane] = total
+    for chunk, lane in ti.ndrange(8192, 256):
+        count = x.shape[0]
+        length = ti.max((count - 1) // 8192 + 1, 4096)
+        used = (count - 1) // length + 1
+        if chunk < used:
+            start = chunk * length
+            stop = start + ti.min(length, count - start)
+            shared_total = ti.simt.block.SharedArray((256,), ti.f32)
+            total = ti.f32(0.0)
+            first = start + lane
+            steps = (stop - first + 255) // 256
+            for step in range(steps):
+                i = first + step * 256
+                total += x[i]
+            shared_total[lane] = total
             ti.simt.block.sync()
-            half //= 2
-        if lane == 0:
-            partial[chunk] = total
+            half = 128
+            while half >= 1:
+                if lane < half:
+                    other = lane + half
+                    total += shared_total[other]
+                    shared_total[lane] = total
+                ti.simt.block.sync()
+                half //= 2
+            if lane == 0:
+                partial[chunk] = total
     # One team combines what the chunks left.
     ti.loop_config(block_dim=256)
     for lane in range(256):
+        count = x.shape[0]
+        length = ti.max((count - 1) // 8192 + 1, 4096)
+        used = (count - 1) // length + 1
         shared_total = ti.simt.block.SharedArray((256,), ti.f32)
         total = ti.f32(0.0)
         for step in range((used - lane + 255) // 256):

@@ -1,6 +1,6 @@
 # scan: Running sum, product, minimum or maximum of a vector.
 # problem: op='sum', mode='inclusive', dtype=f32
-# schedule: chunks=4096, grain=1, unroll=8, team=256, items=16, block_dim=0
+# schedule: chunks=4096, grain=1, unroll=8, team=128, items=8, join='shuffle', block_dim=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -11,49 +11,51 @@ def scan(
     out: ti.types.ndarray(dtype=ti.f32, ndim=1),
     totals: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
-    count = x.shape[0]
-    length = ((count - 1) // 16777216 + 1) * 4096
-    used = (count - 1) // length + 1
-    ti.loop_config(block_dim=256)
-    for thread in range(used * 256):
-        chunk = thread // 256
-        lane = thread % 256
-        start = chunk * length
-        stop = start + ti.min(length, count - start)
-        shared_total = ti.simt.block.SharedArray((256,), ti.f32)
-        total = ti.f32(0.0)
-        first = start + lane
-        steps = (stop - first + 255) // 256
-        for step in range(steps // 8):
-            i = first + step * 2048
-            total = total + x[i]
-            total = total + x[i + 256]
-            total = total + x[i + 512]
-            total = total + x[i + 768]
-            total = total + x[i + 1024]
-            total = total + x[i + 1280]
-            total = total + x[i + 1536]
-            total = total + x[i + 1792]
-        for step in range(steps - steps % 8, steps):
-            i = first + step * 256
-            total = total + x[i]
-        shared_total[lane] = total
-        ti.simt.block.sync()
-        half = 128
-        while half >= 1:
-            if lane < half:
-                other = lane + half
-                total = total + shared_total[other]
-                shared_total[lane] = total
+    ti.loop_config(block_dim=128)
+    for chunk, lane in ti.ndrange(4096, 128):
+        count = x.shape[0]
+        length = ((count - 1) // 4194304 + 1) * 1024
+        used = (count - 1) // length + 1
+        if chunk < used:
+            start = chunk * length
+            stop = start + ti.min(length, count - start)
+            shared_total = ti.simt.block.SharedArray((128,), ti.f32)
+            total = ti.f32(0.0)
+            first = start + lane
+            steps = (stop - first + 127) // 128
+            for step in range(steps // 8):
+                i = first + step * 1024
+                total = total + x[i]
+                total = total + x[i + 128]
+                total = total + x[i + 256]
+                total = total + x[i + 384]
+                total = total + x[i + 512]
+                total = total + x[i + 640]
+                total = total + x[i + 768]
+                total = total + x[i + 896]
+            for step in range(steps - steps % 8, steps):
+                i = first + step * 128
+                total = total + x[i]
+            shared_total[lane] = total
             ti.simt.block.sync()
-            half //= 2
-        if lane == 0:
-            totals[chunk] = total
+            half = 64
+            while half >= 1:
+                if lane < half:
+                    other = lane + half
+                    total = total + shared_total[other]
+                    shared_total[lane] = total
+                ti.simt.block.sync()
+                half //= 2
+            if lane == 0:
+                totals[chunk] = total
     # One team combines what the chunks left.
-    ti.loop_config(block_dim=256)
-    for lane in range(256):
-        before = ti.simt.block.SharedArray((2, 257), ti.f32)
-        share = (used - 1) // 256 + 1
+    ti.loop_config(block_dim=128)
+    for lane in range(128):
+        before = ti.simt.block.SharedArray((2, 129), ti.f32)
+        count = x.shape[0]
+        length = ((count - 1) // 4194304 + 1) * 1024
+        used = (count - 1) // length + 1
+        share = (used - 1) // 128 + 1
         start = ti.min(lane * share, used)
         stop = ti.min(start + share, used)
         total = ti.f32(0.0)
@@ -66,7 +68,7 @@ def scan(
             before[1, lane] = ti.f32(0.0)
         ti.simt.block.sync()
         reach = 1
-        while reach < 256:
+        while reach < 128:
             if lane >= reach:
                 total = before[row, lane + 1 - reach] + total
             row = 1 - row
@@ -78,51 +80,79 @@ def scan(
             total = totals[chunk]
             totals[chunk] = running
             running = running + total
-    ti.loop_config(block_dim=256)
-    for thread in range(used * 256):
-        chunk = thread // 256
-        lane = thread % 256
-        start = chunk * length
-        stop = start + ti.min(length, count - start)
-        running = totals[chunk]
-        before = ti.simt.block.SharedArray((2, 257), ti.f32)
-        run = ti.simt.block.SharedArray((4224,), ti.f32)
-        for tile in range((stop - start - 1) // 4096 + 1):
-            base = start + tile * 4096
-            loaded = ti.Vector.zero(ti.f32, 16)
-            for k in ti.static(range(16)):
-                i = base + k * 256 + lane
-                loaded[k] = ti.select(i < stop, x[ti.min(i, stop - 1)], ti.f32(0.0))
-            for k in ti.static(range(16)):
-                place = k * 256 + lane
-                run[place + place // 32] = loaded[k]
-            ti.simt.block.sync()
-            total = ti.f32(0.0)
-            for k in ti.static(range(16)):
-                place = lane * 16 + k
-                place += place // 32
-                total = total + run[place]
-                run[place] = total
-            row = 0
-            before[row, lane + 1] = total
-            if lane == 0:
-                before[0, lane] = ti.f32(0.0)
-                before[1, lane] = ti.f32(0.0)
-            ti.simt.block.sync()
-            reach = 1
-            while reach < 256:
-                if lane >= reach:
-                    total = before[row, lane + 1 - reach] + total
-                row = 1 - row
-                before[row, lane + 1] = total
+    ti.loop_config(block_dim=128)
+    for place, lane in ti.ndrange(4096, 128):
+        count = x.shape[0]
+        length = ((count - 1) // 4194304 + 1) * 1024
+        used = (count - 1) // length + 1
+        if place < used:
+            # What was read last is still in the cache.
+            chunk = used - 1 - place
+            start = chunk * length
+            stop = start + ti.min(length, count - start)
+            running = totals[chunk]
+            before = ti.simt.block.SharedArray((1, 129), ti.f32)
+            warps = ti.simt.block.SharedArray((4,), ti.f32)
+            run = ti.simt.block.SharedArray((1056,), ti.f32)
+            across = lane + (lane >> 5)
+            along = lane * 8 + (lane >> 2)
+            loaded = ti.Vector.zero(ti.f32, 8)
+            for k in ti.static(range(8)):
+                loaded[k] = x[ti.min(start + lane + k * 128, stop - 1)]
+            for tile in range((stop - start - 1) // 1024 + 1):
+                base = start + tile * 1024 + lane
+                for k in ti.static(range(8)):
+                    run[across + k * 132] = ti.select(base + k * 128 < stop, loaded[k], ti.f32(0.0))
                 ti.simt.block.sync()
-                reach *= 2
-            for k in ti.static(range(16)):
-                place = k * 256 + lane
-                i = base + place
-                if i < stop:
-                    value = before[row, place // 16] + run[place + place // 32]
-                    value = running + value
-                    out[i] = value
-            running = running + before[row, 256]
-            ti.simt.block.sync()
+                # The next tile is on its way while this one is scanned.
+                for k in ti.static(range(8)):
+                    loaded[k] = x[ti.min(base + 1024 + k * 128, stop - 1)]
+                total = ti.f32(0.0)
+                for k in ti.static(range(8)):
+                    total = total + run[along + k]
+                    run[along + k] = total
+                everyone = ti.u32(0xFFFFFFFF)
+                other = ti.simt.warp.shfl_up_f32(everyone, total, 1)
+                if lane & 31 >= 1:
+                    total = other + total
+                other = ti.simt.warp.shfl_up_f32(everyone, total, 2)
+                if lane & 31 >= 2:
+                    total = other + total
+                other = ti.simt.warp.shfl_up_f32(everyone, total, 4)
+                if lane & 31 >= 4:
+                    total = other + total
+                other = ti.simt.warp.shfl_up_f32(everyone, total, 8)
+                if lane & 31 >= 8:
+                    total = other + total
+                other = ti.simt.warp.shfl_up_f32(everyone, total, 16)
+                if lane & 31 >= 16:
+                    total = other + total
+                if lane & 31 == 31:
+                    warps[lane >> 5] = total
+                other = ti.simt.warp.shfl_up_f32(everyone, total, 1)
+                if lane & 31 == 0:
+                    other = ti.f32(0.0)
+                ti.simt.block.sync()
+                upto = ti.f32(0.0)
+                mine = ti.f32(0.0)
+                for warp in ti.static(range(4)):
+                    if warp == lane >> 5:
+                        mine = upto
+                    upto = upto + warps[warp]
+                before[0, lane] = mine + other
+                if lane == 0:
+                    before[0, 128] = upto
+                row = 0
+                ti.simt.block.sync()
+                # Every value before the first store, which might change what is read after it.
+                values = ti.Vector.zero(ti.f32, 8)
+                for k in ti.static(range(8)):
+                    value = before[row, (lane >> 3) + k * 16] + run[across + k * 132]
+                    values[k] = running + value
+                running = running + before[row, 128]
+                for k in ti.static(range(8)):
+                    i = base + k * 128
+                    if i < stop:
+                        value = values[k]
+                        out[i] = value
+                ti.simt.block.sync()

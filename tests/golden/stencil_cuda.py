@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=3, dtype=f32, order=2, spacing=1.0, points=None, boundary='interior', storage='ndarray', update=False
-# schedule: loop='sweep', unroll=1, row_buffer=0, rows=1, chunk=4096, block_dim=0, block_x=64, block_y=8, sweep=32
+# schedule: loop='sweep', unroll=1, row_buffer=0, rows=1, chunk=4096, block_dim=0, block_x=128, block_y=2, sweep=64, ahead=2, blocks=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -10,24 +10,28 @@ def stencil(
     x: ti.types.ndarray(dtype=ti.f32, ndim=3),
     y: ti.types.ndarray(dtype=ti.f32, ndim=3),
 ):
-    ti.loop_config(block_dim=512)
+    ti.loop_config(block_dim=256)
     for slab, tile_j, tile_k, lane in ti.ndrange(
-        (x.shape[0] - 1 - 1 - 1) // 32 + 1,
-        (x.shape[1] - 1 - 1 - 1) // 8 + 1,
-        (x.shape[2] - 1 - 1) // 64 + 1,
-        512,
+        (x.shape[0] - 1 - 1 - 1) // 64 + 1,
+        (x.shape[1] - 1 - 1 - 1) // 2 + 1,
+        (x.shape[2] - 1 - 1) // 128 + 1,
+        256,
     ):
-        j = 1 + tile_j * 8 + lane // 64
-        k = tile_k * 64 + lane % 64
+        j = 1 + tile_j * 2 + lane // 128
+        k = tile_k * 128 + lane % 128
         if j < x.shape[1] - 1 and 1 <= k < x.shape[2] - 1:
             row = x.shape[2]
             plane = x.shape[1] * row
-            start = 1 + slab * 32
+            start = 1 + slab * 64
             here = start * plane + j * row + k
+            end = (x.shape[0] - 1) * plane + j * row + k
             behind1 = x[0, 0, here - plane]
             at = x[0, 0, here]
-            for i in range(start, ti.min(start + 32, x.shape[0] - 1)):
-                ahead1 = x[0, 0, here + plane]
+            ahead1 = x[0, 0, here + plane]
+            ahead2 = x[0, 0, ti.min(here + 2 * plane, end)]
+            stop = ti.min(start + 64, x.shape[0] - 1)
+            for i in range(start, stop - 2):
+                ahead3 = x[0, 0, here + 3 * plane]
                 y[0, 0, here] = (
                     (
                         behind1
@@ -41,4 +45,22 @@ def stencil(
                 )
                 behind1 = at
                 at = ahead1
+                ahead1 = ahead2
+                ahead2 = ahead3
+                here += plane
+            for i in range(ti.max(stop - 2, start), stop):
+                y[0, 0, here] = (
+                    (
+                        behind1
+                        + x[0, 0, here - row]
+                        + x[0, 0, here - 1]
+                        + x[0, 0, here + 1]
+                        + x[0, 0, here + row]
+                        + ahead1
+                    )
+                    + ti.f32(-6.0) * at
+                )
+                behind1 = at
+                at = ahead1
+                ahead1 = ahead2
                 here += plane
