@@ -116,8 +116,9 @@ def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
         port = unused.getsockname()[1]
         with pytest.raises(TikgenError, match=f"tcp://127.0.0.1:{port}' does not answer"):
             sweep("stencil", shape=16, scheduler=f"tcp://127.0.0.1:{port}")
-    with pytest.raises(TikgenError, match="'nonsense' does not answer"):
-        sweep("stencil", shape=16, scheduler="nonsense")
+    for wrong in ("nonsense", "tcp://host", "tcp://host:port"):
+        with pytest.raises(TikgenError, match=f"'{wrong}' is no address"):
+            sweep("stencil", shape=16, scheduler=wrong)
 
 
 def test_a_template_travels_with_its_macros(tmp_path: Path) -> None:

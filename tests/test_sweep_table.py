@@ -140,6 +140,13 @@ def test_plots(
         assert {text.get_text() for text in panel.texts} >= {"20", "180"}
 
 
+def test_labels_name_what_was_given_several_values(result: SweepResult) -> None:
+    pytest.importorskip("matplotlib")
+    about = {"axes": ["unroll"]}  # The dtype came along with it.
+    assert "over" not in SweepResult(result.rows, about).plot().axes[0].get_ylabel()
+    assert "least over dtype" in result.plot("unroll", hue="unroll").axes[0].get_ylabel()
+
+
 def test_the_roofline_holds_dots_below_roofs(result: SweepResult, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "roofline.png"

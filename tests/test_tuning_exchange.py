@@ -16,7 +16,7 @@ from tikgen import records
 from tikgen.catalogue import find_template
 from tikgen.cli.app import app
 from tikgen.device import device_name
-from tikgen.errors import TikgenError
+from tikgen.errors import StoreWarning, TikgenError
 from tikgen.parameters import plain
 from tikgen.records import Record
 from tikgen.tuning import toml
@@ -217,6 +217,7 @@ def test_records_of_another_version_are_ignored_with_one_warning() -> None:
 def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     path = tmp_path / "tuned.toml"
     assert "Nothing is tuned" in command("tuned", "show")
+    assert "no template 'nosuch'" in command("tuned", "show", "nosuch", exit_code=2)
     records.keep_all([record(unroll=8, ratio=0.25), record(unroll=2, ratio=0.8), record("double")])
     shown = command("tuned", "show", "scaled")
     assert "4.00x" in shown
@@ -226,10 +227,25 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     assert (entry["ratio"], entry["current"]) == (0.5, True)
     assert "wrote 2 records" in command("tuned", "export", str(path))
     assert "wrote 3 records" in command("tuned", "export", str(path), "--all")
-    assert "removed 1 record" in command("tuned", "clear", "double")
+    records.keep(dataclasses.replace(record("double"), template="gone"))
+    assert "template not found here" in command("tuned", "show", "gone")
+    assert "removed 1 record" in command("tuned", "clear", "gone")
+    assert "removed 1 record" in command("tuned", "clear", str(tmp_path / "double"))
     assert "removed 2 records" in command("tuned", "clear")
     assert "imported 3 records" in command("tuned", "import", str(path))
     assert len(records.all_records()) == 3
+
+
+def test_records_that_the_disk_does_not_take_are_not_said_to_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tuned.toml"
+    records.keep(record(unroll=8))
+    command("tuned", "export", str(path))
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TIKGEN_CACHE_DIR", str(tmp_path / "file" / "store"))
+    with pytest.warns(StoreWarning):
+        assert "not kept" in command("tuned", "import", str(path), exit_code=1)
 
 
 def test_the_command_tunes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +256,7 @@ def test_the_command_tunes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     plot = tmp_path / "search.svg"
     assert "24 of 24 schedules timed" in command(*tune, "270", "--plot", str(plot))
     assert plot.exists()
+    assert "cannot write" in command(*tune, "270", "--plot", "search.foo", exit_code=2)
     assert "positive integer" in command(*tune, "two", exit_code=2)
     assert "got n=270,n=10" in command(*tune, "n=270,n=10", exit_code=2)
     assert "seed" in command(*tune, "270", "--seed", "-1", exit_code=2)

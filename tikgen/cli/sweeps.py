@@ -80,8 +80,8 @@ def sweep_command(
     if output is not None:  # Told now, not after the measurements.
         check_path(output)
     for picture in (plot, roofline):
-        _check_picture(picture)
-    shapes = [_shape(name, text) for text in shape or ()]
+        check_picture(picture)
+    shapes = [one_or_all(name, text) for text in shape or ()]
     result = sweep(
         name,
         shape=shapes or None,
@@ -143,13 +143,14 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _shape(template: str, text: str) -> Any:
+def one_or_all(template: str, text: str) -> Any:
     """Return a shape; a single number stands for the size of every axis."""
     shape = parse_shape(template, text)
     return shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
 
 
-def _check_picture(path: Path | None) -> None:
+def check_picture(path: Path | None) -> None:
+    """Raise where a picture cannot be written, before anything is measured."""
     if path is None:
         return
     if not path.absolute().parent.is_dir():

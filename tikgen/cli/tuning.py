@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,18 +15,20 @@ from tikgen.cli.options import (
     Name,
     Params,
     parse_params,
-    parse_shape,
     template_name,
 )
 from tikgen.cli.output import console, print_json, print_table, say
+from tikgen.cli.sweeps import check_picture, one_or_all
 
 INTERRUPTED = 130
+_NOT_KEPT = "not kept: the store cannot be written, so that what was found goes with this process"
 
 Shape = Annotated[
     str,
     typer.Option(
         metavar="SIZES",
-        help="Sizes of the arrays: 200,200,200, or by symbol: m=512,k=64,n=512.",
+        help="Sizes of the arrays: 200,200,200, or by symbol: m=512,k=64,n=512, or one number "
+        "for all.",
     ),
 ]
 Budget = Annotated[str, typer.Option(help="quick (a minute), full (everything), or seconds.")]
@@ -61,12 +64,14 @@ def tune_command(
     json: Json = False,
 ) -> None:
     """Find the fastest schedule of a problem on this machine; `build` takes it from then on."""
+    from tikgen.tuning.exchange import are_on_disk
     from tikgen.tuning.run import tune
 
     name = template_name(name)
+    check_picture(plot)
     result = tune(
         name,
-        shape=parse_shape(name, shape),
+        shape=one_or_all(name, shape),
         budget=parse_budget(budget),
         arch=arch.value,
         strategy=strategy,
@@ -82,6 +87,8 @@ def tune_command(
         console().print(result)
     else:
         print(result)
+    if not are_on_disk():
+        print(_NOT_KEPT, file=sys.stderr)
     if result.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
 
@@ -94,7 +101,10 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
     from tikgen.shapes import shown
     from tikgen.tuning.exchange import best_of_each, is_current
 
+    name = _named(name)
     every = [r for r in records.all_records() if name is None or r.template == name]
+    if name is not None and not every:
+        template_name(name)  # There is none of a template that exists, or it is a mistake.
     best = best_of_each(every)
     if json:
         print_json([asdict(r) | {"current": is_current(r)} for r in best])
@@ -111,7 +121,7 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
             f"{1e3 * record.seconds:.4g}",
             f"{1 / record.ratio:.2f}x" if record.ratio else "",
             ", ".join(f"{k}={v}" for k, v in record.schedule.items()),
-            "" if is_current(record) else "of another version",
+            "" if is_current(record) else _why_not_current(record),
         )
         for record in sorted(best, key=lambda r: (r.template, r.arch, str(r.sizes)))
     ]
@@ -130,16 +140,19 @@ def export_command(
     """Write tuning records to a TOML file that can be read, edited and checked in."""
     from tikgen.tuning.exchange import export_records
 
-    say(f"wrote {_count(export_records(file, name, everything=everything))} to {file}")
+    say(f"wrote {_count(export_records(file, _named(name), everything=everything))} to {file}")
 
 
 def import_command(file: File) -> None:
     """Take up the tuning records of a TOML file; what does not fit is told and left out."""
-    from tikgen.tuning.exchange import import_records
+    from tikgen.tuning.exchange import are_on_disk, import_records
 
     found = import_records(file)
     for line in found.ignored:
         print(f"ignored: {line}", file=sys.stderr)
+    if found.kept and not are_on_disk():
+        print(_NOT_KEPT, file=sys.stderr)
+        raise typer.Exit(1)
     say(f"imported {_count(found.kept)} from {file}")
     if found.ignored and not found.kept:
         raise typer.Exit(2)
@@ -149,6 +162,7 @@ def clear_command(name: OneTemplate = None) -> None:
     """Remove tuning records from the store."""
     from tikgen import records
 
+    name = _named(name)
     say(f"removed {_count(records.forget(lambda r: name is None or r.template == name))}")
 
 
@@ -162,6 +176,22 @@ def parse_budget(text: str) -> str | float:
 
 def _count(number: int) -> str:
     return f"{number} record{'s' if number != 1 else ''}"
+
+
+def _named(name: str | None) -> str | None:
+    """Return the name of a template, also where a folder is given; it may be gone by now."""
+    return template_name(name) if name is not None and "/" in name.replace(os.sep, "/") else name
+
+
+def _why_not_current(record: Any) -> str:
+    from tikgen.catalogue import find_template
+    from tikgen.errors import TikgenError
+
+    try:
+        find_template(record.template)
+    except TikgenError:
+        return "template not found here"
+    return "of another version"
 
 
 def _changed(record: Any) -> str:

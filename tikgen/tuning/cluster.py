@@ -155,6 +155,7 @@ def connected(scheduler: str) -> Iterator[Client]:
     _need_distributed()
     from distributed import Client
 
+    _check_address(scheduler)
     try:
         client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
     except Exception as error:  # Whatever listens there may answer anything.
@@ -168,6 +169,21 @@ def connected(scheduler: str) -> Iterator[Client]:
         yield client
     finally:
         client.close(timeout=CONNECT_SECONDS)
+
+
+def _check_address(scheduler: str) -> None:
+    """Raise where an address lacks its host or its port; a client would wait for it in vain."""
+    from distributed.comm.addressing import parse_address, parse_host_port
+
+    try:
+        kind, rest = parse_address(scheduler)
+        if kind != "inproc":
+            parse_host_port(rest)
+    except ValueError as error:
+        raise TikgenError(
+            f"{scheduler!r} is no address of a scheduler: {error}. Take the one that "
+            "`dask scheduler` prints, such as tcp://host:8786."
+        ) from None
 
 
 def _need_distributed() -> None:

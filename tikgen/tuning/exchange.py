@@ -18,6 +18,7 @@ from tikgen.errors import ParameterError, TikgenError
 from tikgen.parameters import Invalid, canonical, make_model, plain
 from tikgen.records import TIMED, Record
 from tikgen.shapes import shown, sizes_of_shape
+from tikgen.store import Store, default_store
 from tikgen.tuning import toml
 from tikgen.tuning.job import Kind
 from tikgen.verification.case import literal
@@ -103,6 +104,14 @@ def import_records(path: str | os.PathLike[str]) -> Imported:
             ignored.append(f"record {number}{f' ({named})' if named else ''}: {error}")
     records.keep_all(kept)
     return Imported(len(kept), tuple(ignored))
+
+
+def are_on_disk() -> bool:
+    """Tell whether all records of the store are on its disk, and not in this process alone."""
+    store = default_store()
+    disk = Store(store.folder)
+    kind = records.KIND
+    return all(disk.read(kind, key) == store.read(kind, key) for key in store.keys(kind))
 
 
 def best_of_each(found: Iterable[Record]) -> list[Record]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from tikgen.arguments import Argument, Array, concrete_shape
 from tikgen.errors import ParameterError
 
+_DRAWN_BYTES = 17
+
 
 def array_bytes(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> int:
     """Return how many bytes the arrays among ``arguments`` take."""
@@ -42,9 +44,15 @@ def check_room(
     Raises:
         ParameterError: naming the shape, what it takes and what there is.
     """
-    # The first values, and on cpu the arrays that kernels work on as well.
-    needed = array_bytes(arguments, sizes) * (2 if arch == "cpu" else 1)
-    free = free_host_bytes()
+    arrays = [a for a in arguments if isinstance(a, Array)]
+    held, written = array_bytes(arrays, sizes), array_bytes((a for a in arrays if a.written), sizes)
+    largest = max((math.prod(concrete_shape(a, sizes)) for a in arrays), default=0)
+    # First values are drawn in f64, beside as many numbers that choose zeros, and a mask.
+    making = held + _DRAWN_BYTES * largest
+    # Beside them the arrays that kernels work on, where they are on the host; then what the outputs
+    # must be, a copy of them, and two temporaries of the comparison.
+    comparing = held * (2 if arch == "cpu" else 1) + 4 * written
+    needed, free = max(making, comparing), free_host_bytes()
     if needed > free:
         raise no_room(template, sizes, f"needs {_shown(needed)}, and {_shown(free)} are free")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ _LABELS = {
 # Beyond that ratio a logarithmic axis shows more.
 _LOG_RATIO = 8.0
 _MOST_LINES = 8
+_LABEL_WIDTH = 48
 _MOST_NOTED_CELLS = 150
 
 
@@ -44,14 +46,17 @@ def draw(result: SweepResult, x: str | None, y: str | None, hue: str | None) -> 
     rows = result.timed
     if not rows:
         raise TikgenError("Nothing was timed, so that there is nothing to draw.")
-    axes = [*result.axes, "shape"]
+    # Schedule parameters that were chosen along with others vary as well, and are no axes.
+    given = result.about.get("axes", result.axes)
+    named = [name for name in result.axes if name in given]
+    axes = [*named, "shape"]
     if x is None:
         x = next((name for name in axes if name != y and _is_numeric(rows, name)), axes[0])
     measured = [*METRICS, *result.columns[result.columns.index("digest") :]]
     if y is not None and y not in measured:
-        left = [name for name in result.axes if name not in (x, y)]
+        left = [name for name in named if name not in (x, y)]
         return _heat_map(rows, x, y, hue or "seconds", left)
-    others = [name for name in result.axes if name != x]
+    others = [name for name in named if name != x]
     if hue is None:
         hue = next((n for n in others if len({repr(r[n]) for r in rows}) <= _MOST_LINES), None)
     left = [name for name in others if name != hue]
@@ -306,7 +311,8 @@ def _label(name: str, unit: str, left: Sequence[str]) -> str:
     text = _LABELS.get(name, name)
     text += f" ({unit})" if unit else ""
     if left:
-        text += f"\n{'greatest' if name in GREATEST else 'least'} over {', '.join(left)}"
+        over = f"{'greatest' if name in GREATEST else 'least'} over {', '.join(left)}"
+        text += "\n" + textwrap.fill(over, _LABEL_WIDTH)
     return text
 
 

@@ -66,7 +66,12 @@ class MeasuringProcess:
             message = f"the process did not answer within {limit:g} s while it {doing}"
             return Measurement("timeout", message, digest)
         except Died as death:
-            return Measurement("crash", f"the process died: {death}", digest)
+            killed = str(death).startswith("SIGKILL")
+            why = "; probably out of memory" if killed else ""
+            return Measurement("crash", f"the process died: {death}{why}", digest)
+        except KeyboardInterrupt:
+            self.stop()  # Its answer would be taken for that of the next job.
+            raise
         if is_broken:
             self.stop()
         return Measurement(**reply)

@@ -98,7 +98,7 @@ class TuneResult:
             path: picture to write; its ending names the format.
 
         Raises:
-            TikgenError: if matplotlib is not installed.
+            TikgenError: if matplotlib is not installed, or the picture cannot be written.
         """
         try:
             from matplotlib.figure import Figure
@@ -116,10 +116,14 @@ class TuneResult:
             range(1, len(times) + 1), [1e3 * t for t in so_far], where="post", label="best so far"
         )
         axes.set(xlabel="candidate", ylabel="ms a launch", yscale="log", title=self._title)
-        for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            axis("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
+        # Nine labels a decade would overlap.
+        axes.yaxis.set_minor_formatter(lambda v, _: f"{v:g}" if f"{v:e}"[0] in "235" else "")
         axes.legend()
-        figure.savefig(path)
+        try:
+            figure.savefig(path)
+        except (OSError, ValueError) as error:
+            raise TikgenError(f"Cannot write the picture {os.fspath(path)}: {error}.") from None
 
     def _shown_seconds(self, record: Record) -> float:
         """Return the seconds of a record, held against the best one where ratios allow it."""
@@ -137,6 +141,9 @@ class TuneResult:
     def _summary(self) -> list[str]:
         gain = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as the default"
         lines = [f"best: {1e3 * self.best.seconds:.4g} ms{gain}", f"  {_changes(self)}"]
+        if self.best.sizes != self.sizes:
+            measured = f"measured at {shown(self.best.sizes)} (shapes that round alike)"
+            lines.append(f"  {measured}; --fresh, or fresh=True, measures this one")
         others = {kind: n for kind, n in self.kinds.items() if kind != TIMED}
         failed = "".join(f", {n} {kind}" for kind, n in others.items())
         lines.append(

@@ -36,7 +36,7 @@ Stopped = Literal["complete", "budget", "interrupted"]
 def tune(
     name: str | Template,
     *,
-    shape: Sequence[int] | Mapping[str, int],
+    shape: int | Sequence[int] | Mapping[str, int],
     budget: str | float = "quick",
     arch: str | None = None,
     strategy: str = "auto",
@@ -55,7 +55,8 @@ def tune(
 
     Args:
         name: name of a template, or the template itself.
-        shape: sizes of the arrays, in the order of the template's size symbols or by symbol.
+        shape: sizes of the arrays, in the order of the template's size symbols or by symbol; or
+            one number for all of them.
         budget: ``"quick"`` for about a minute, ``"full"`` for the whole space, or seconds.
         arch: arch to tune on: the current one, else cpu.
         strategy: ``"exhaustive"``, ``"halving"``, ``"optuna"`` (an extra), or ``"auto"``.
@@ -81,9 +82,10 @@ def tune(
         raise ParameterError(template.name, problems)
     arch = arch or bridge.current_arch() or DEFAULT_ARCH
     model = _problem(template, arch, problem)
-    sizes = sizes_of_shape(
-        template.name, template.size_symbols(model), shape, template.arguments(model)
-    )
+    symbols = template.size_symbols(model)
+    if type(shape) is int:
+        shape = dict.fromkeys(symbols, shape)
+    sizes = sizes_of_shape(template.name, symbols, shape, template.arguments(model))
     check_room(template.name, arch, template.arguments(model), sizes)
     space = Space(template, model, arch, sizes)
     strategy = choose(template.name, strategy, space, seconds == math.inf)
@@ -117,6 +119,8 @@ def _search(session: Session, strategy: str, seed: int) -> Stopped:
     except KeyboardInterrupt:
         if session.default is None:
             raise  # Nothing was measured that could be lost.
+        with contextlib.suppress(KeyboardInterrupt):
+            session.settle()
         return "interrupted"
     return stopped
 
@@ -179,12 +183,12 @@ def _progress(what: str, seconds: float, space: Space) -> Iterator[Callable[[Ses
 
         def show(session: Session) -> None:
             tried = len(session.candidates)
-            text = f"{what}: {tried} of {len(space.points)} tried"
+            text = what
             if session.best is not None:
-                best = session.best
-                text += f", best {1e3 * best.record.seconds:.4g} ms"
-                if best.record.ratio:
-                    text += f", {1 / best.record.ratio:.2f} times as fast as the default"
+                best = session.best.record
+                gain = f"{1 / best.ratio:.2f}x, " if best.ratio else ""
+                text += f": best {gain}{1e3 * best.seconds:.4g} ms"
+            text += f", {tried} of {len(space.points)} tried"
             done = time.monotonic() - began if by_time else tried
             progress.update(task, completed=done, description=text)
 

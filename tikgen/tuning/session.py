@@ -22,6 +22,8 @@ from tikgen.version import __version__
 
 CONTENDERS = 6
 PLAYOFF_ROUNDS = 41
+# After an interruption somebody waits.
+_DUELS, _DUEL_ROUNDS = 3, 15
 # The default schedule has to work out, so that it gets more time than other candidates.
 _DEFAULT_SECONDS = 180.0
 # A measurement launches the candidate up to six times and the baseline five times at least, all of
@@ -177,6 +179,25 @@ class Session:
                     default.record = dataclasses.replace(default.record, seconds=seconds)
             self._scale(champion.score / before, (champion, default))
         self._incumbent = min(self._candidates.values(), key=lambda c: c.score)
+
+    def settle(self) -> None:
+        """Let the best candidate meet the default, where a search ended before its playoff.
+
+        What else claims to be faster than what then is the best, did so beside a candidate that
+        may have had a lucky moment: until it is measured again it counts as no faster.
+        """
+        default = self.default
+        if default is None or default.score == math.inf or self._is_settled():
+            return
+        met = [default]
+        while self._incumbent is not None and self._incumbent not in met and len(met) <= _DUELS:
+            met.append(self._measure(self._incumbent.point, _DUEL_ROUNDS, default))
+        proven = min(met, key=lambda c: c.score)
+        for candidate in self._candidates.values():
+            if candidate.score < proven.score:
+                candidate.set_ratio(math.nextafter(proven.score, math.inf))
+        self._incumbent = proven
+        records.keep_all(c.record for c in self._candidates.values())
 
     def _scale(self, factor: float, but: tuple[Candidate, ...]) -> None:
         """Scale the ratios of all candidates but these."""

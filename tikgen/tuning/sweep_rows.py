@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tikgen.errors import ParameterError, StoreWarning
+from tikgen.errors import ParameterError
 from tikgen.template import Template
 from tikgen.tuning.limits import Limits
 from tikgen.tuning.sweep_file import Done
@@ -127,7 +127,7 @@ def _value(function: Metric, row: Row) -> Any:
         if row["kind"] == "timed":  # Elsewhere most columns are None.
             warnings.warn(
                 f"the metric {_name_of(function)} fails: {type(error).__name__}: {error}",
-                StoreWarning,
+                RuntimeWarning,
                 stacklevel=2,
             )
         return None

@@ -86,4 +86,4 @@ def in_order(tasks: Sequence[Task]) -> list[Task]:
 
 def absence(arch: str, reason: str) -> Measurement:
     """Return the outcome of whatever was to run on an arch that does not work."""
-    return Measurement("error", f"{arch} does not work here: {reason}")
+    return Measurement("refused", f"{arch} does not work here: {reason}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,6 +90,12 @@ class SweepSpace:
         for values in self.params.values():
             count *= len(values)
         return count
+
+    @property
+    def axes(self) -> list[str]:
+        """Return what was given several values."""
+        front = {"arch": self.archs, "shape": self.shapes, "baked": self.baked}
+        return [name for name, values in {**front, **self.params}.items() if len(values) > 1]
 
     def combinations(self) -> Iterator[Combination]:
         """Yield every combination: archs vary slowest, and the last parameter fastest."""
@@ -223,17 +230,20 @@ def check_some_buildable(template: str, combinations: Iterable[Combination]) -> 
     Raises:
         TikgenError: naming at most three reasons.
     """
-    reasons: dict[str, int] = {}
-    for combination in combinations:
-        if combination.job is not None:
-            return
-        reasons[combination.message] = reasons.get(combination.message, 0) + 1
+    found = tuple(combinations)
+    if all(combination.job is None for combination in found):
+        raise none_runs(template, [combination.message for combination in found])
+
+
+def none_runs(template: str, messages: Iterable[str]) -> TikgenError:
+    """Return the error that says why each combination was refused, the main reasons first."""
+    reasons = Counter(messages)
     if len(reasons) == 1:
-        raise TikgenError(next(iter(reasons)))
-    shown = sorted(reasons.items(), key=lambda item: -item[1])[:3]
+        return TikgenError(next(iter(reasons)))
+    shown = reasons.most_common(3)
     lines = "".join(f"\n  {count} times: {reason}" for reason, count in shown)
-    raise TikgenError(
-        f"{template}: none of the {sum(reasons.values())} combinations can be built:{lines}"
+    return TikgenError(
+        f"{template}: none of the {sum(reasons.values())} combinations can run:{lines}"
     )
 
 

@@ -22,7 +22,13 @@ from tikgen.tuning.sweep_progress import Progress, shown_progress
 from tikgen.tuning.sweep_result import SweepResult
 from tikgen.tuning.sweep_rows import Metric, check_metrics, row_of, with_own_metrics
 from tikgen.tuning.sweep_run import LocalRunner, Runner, Task
-from tikgen.tuning.sweep_space import Combination, SweepSpace, check_some_buildable, space_of
+from tikgen.tuning.sweep_space import (
+    Combination,
+    SweepSpace,
+    check_some_buildable,
+    none_runs,
+    space_of,
+)
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
@@ -79,13 +85,13 @@ def sweep(
         UnknownTemplate: if no template has that name.
         ParameterError: if a parameter or an arch is unknown, an axis is empty, or an option is
             of no use.
-        TikgenError: if not a single combination can be built, the results file cannot be used,
-            or the cluster does not answer.
+        TikgenError: if not a single combination can be built or run here, the results file cannot
+            be used, or the cluster does not answer.
     """
     began = time.perf_counter()
     template = find_template(name)
     check_has_reference(template)
-    _check_options(template.name, client, scheduler, rounds, timeout, seed)
+    _check_options(template.name, client, scheduler, rounds, timeout, seed, results)
     check_metrics(metrics, template)
     space = space_of(
         template,
@@ -105,7 +111,10 @@ def sweep(
     with _runner(client, scheduler, timeout) as runner:
         run = _Run(space, combinations, file, runner)
         complete = run.measure()
-    rows = with_own_metrics(run.rows(), metrics)
+    found = run.rows()
+    if complete and all(row["kind"] == "refused" for row in found):
+        raise none_runs(template.name, [row["message"] for row in found])
+    rows = with_own_metrics(found, metrics)
     total = time.perf_counter() - began
     return SweepResult(
         rows,
@@ -117,6 +126,7 @@ def sweep(
             "devices": {arch: list(names) for arch, names in run.devices.items()},
             "seed": space.seed,
             "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "axes": space.axes,
             "complete": complete,
             "counts": run.progress.counts(),
             "seconds": {
@@ -240,8 +250,11 @@ def _check_options(
     rounds: Any,
     timeout: Any,
     seed: Any,
+    results: Any,
 ) -> None:
     problems = problems_of(seed=seed, timeout=timeout)
+    if results is not None and not isinstance(results, str | os.PathLike):
+        problems["results"] = f"takes the path of a file; got {results!r}"
     if client is not None and scheduler is not None:
         problems["scheduler"] = "is given along with client; give one of them"
     elif scheduler is not None and not (isinstance(scheduler, str) and scheduler):

@@ -138,7 +138,9 @@ class Workload:
             for a in self.arguments
             if isinstance(a, Array)
         )
-        if 4 * wide > free_host_bytes():
+        # Results, tolerances and temporaries in f64; and the arrays of kernels, yet to be made.
+        held = array_bytes(self.arguments, self._sizes) if self._arch == "cpu" else 0
+        if 4 * wide + held > free_host_bytes():
             return False
         work = _work(self._template, self.problem, self._sizes)
         for part in (64, 16, 4):
