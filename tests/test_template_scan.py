@@ -171,3 +171,12 @@ def test_cost_counts_what_is_read_and_written() -> None:
     kernel = tikgen.build("scan", dtype="f64")
     cost = kernel.template.cost(kernel.problem, {"n0": 100})
     assert (cost.bytes, cost.flops) == (1600, 100)
+
+
+@pytest.mark.parametrize("dtype", ["u32", "i64", "f64"])
+def test_only_what_taichi_shuffles_is_joined_by_shuffles(dtype: str) -> None:
+    assert "shfl" not in tikgen.render("scan", dtype=dtype, arch="cuda").text
+    with pytest.raises(ParameterError, match=f"'join' must be 'shared' for {dtype}"):
+        tikgen.render(
+            "scan", dtype=dtype, arch="cuda", schedule={"team": 128, "items": 4, "join": "shuffle"}
+        )

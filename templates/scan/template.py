@@ -48,7 +48,7 @@ class Scan(Template):
         )
         join: Literal["shared", "shuffle"] = parameter(
             "how the threads of a team scan their totals: in memory that they share, or, on cuda "
-            "for 32-bit totals, by warp shuffles",
+            "for totals in i32 and f32, by warp shuffles",
             "shared",
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
@@ -70,7 +70,7 @@ class Scan(Template):
         # Vulkan. One pass with look-back (Merrill and Garland 2016), its sums in a fixed order,
         # took 756 or more.
         schedule = {"chunks": 4096, "unroll": 8, "team": 128, "items": 8}
-        if arch == "cuda" and state_dtype(p).bits == 32:
+        if arch == "cuda" and has_shuffles(state_dtype(p)):
             return schedule | {"join": "shuffle"}
         return schedule | {"chunks": 8192}
 
@@ -89,7 +89,8 @@ class Scan(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.join == "shuffle" and (s.team == 1 or arch != "cuda" or state_dtype(p).bits != 32):
+        can_shuffle = arch == "cuda" and s.team > 1 and has_shuffles(state_dtype(p))
+        if s.join == "shuffle" and not can_shuffle:
             raise Invalid("join", f"must be 'shared' for {state_dtype(p)} on {arch}, team={s.team}")
         if s.team == 1:
             if s.items:
@@ -189,10 +190,11 @@ class Scan(Template):
             fitting = {"team": 1, "items": 0, "join": "shared"}
         else:
             items = drawn.get("items", 0) or 4
-            bits = DType.parse(drawn["dtype"]).bits
+            dtype = DType.parse(drawn["dtype"])
+            bits = dtype.bits
             fitting = {"team": team, "items": min(items, 4096 * 32 // max(bits, 32) // team)}
             fitting |= {"block_dim": 0, "grain": 1}
-            if arch != "cuda" or bits == 64:
+            if arch != "cuda" or bits == 64 or dtype is DType.u32:
                 fitting["join"] = "shared"
         return {name: fitting.get(name, value) for name, value in drawn.items()}
 
@@ -200,6 +202,11 @@ class Scan(Template):
 def identity(p: Any) -> int | float:
     """Return what leaves every value as it is."""
     return {"sum": 0, "prod": 1, "min": p.dtype.highest, "max": p.dtype.lowest}[p.op]
+
+
+def has_shuffles(dtype: DType) -> bool:
+    """Tell whether Taichi shuffles a dtype among the threads of a warp."""
+    return dtype in (DType.i32, DType.f32)
 
 
 def is_ranked(p: Any) -> bool:
