@@ -94,23 +94,13 @@ def test_every_outcome_is_recorded_and_the_process_replaced(twice: Template) -> 
 
 
 def test_a_process_that_lost_its_device_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Child:
-        is_running = True
-
-        def __init__(self, *_: str) -> None:
-            error = {"kind": "error", "message": "illegal address"}
-            self.replies = [{"stage": "broken", "is": ""}, error]
-
-        def send(self, line: str) -> None:
-            pass
-
-        def reply(self, seconds: float) -> dict[str, str]:
-            return self.replies.pop(0)
-
-        def stop(self) -> None:
-            self.is_running = False
-
-    monkeypatch.setattr("tikgen.tuning.process.ChildProcess", Child)
+    error = {"kind": "error", "message": "illegal address"}
+    replies = [{"stage": "broken", "is": ""}, error]
+    running = [True]
+    monkeypatch.setattr(MeasuringProcess, "is_running", property(lambda self: bool(running)))
+    monkeypatch.setattr(MeasuringProcess, "send", lambda self, line: None)
+    monkeypatch.setattr(MeasuringProcess, "reply", lambda self, seconds: replies.pop(0))
+    monkeypatch.setattr(MeasuringProcess, "stop", lambda self: running.clear())
     process = MeasuringProcess("cuda", timeout=1)
     found = process.run(Job("twice", "", "cuda", {}, SIZES))
     assert (found.kind, found.message) == ("error", "illegal address")

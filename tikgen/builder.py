@@ -14,7 +14,14 @@ from tikgen.device import device_name
 from tikgen.errors import ParameterError
 from tikgen.kernel import Kernel, check_arch
 from tikgen.loader import load, unload
-from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, canonical, make_model
+from tikgen.parameters import (
+    Invalid,
+    ParameterModel,
+    ProblemModel,
+    ScheduleModel,
+    canonical,
+    make_model,
+)
 from tikgen.rendering import Source, Variant, render_variant
 from tikgen.store import default_store
 from tikgen.template import Template
@@ -187,13 +194,24 @@ def _variant(
     arch: str,
     sizes: tuple[tuple[str, int], ...],
 ) -> Variant:
-    fixed = make_model(template.Schedule, schedule, template.name)
-    assert isinstance(fixed, ScheduleModel)
+    return Variant(template, problem, make_schedule(template, problem, schedule, arch), sizes)
+
+
+def make_schedule(
+    template: Template, problem: ParameterModel, values: Mapping[str, Any], arch: str
+) -> ScheduleModel:
+    """Return the schedule of ``values``, which fits the problem and the arch.
+
+    Raises:
+        ParameterError: naming what is wrong with a value, or the constraint that it breaks.
+    """
+    schedule = make_model(template.Schedule, values, template.name)
+    assert isinstance(schedule, ScheduleModel)
     try:
-        template.check(problem, fixed, arch)
+        template.check(problem, schedule, arch)
     except Invalid as error:
         raise ParameterError(template.name, {error.parameter: error.problem}) from None
-    return Variant(template, problem, fixed, sizes)
+    return schedule
 
 
 def clear() -> None:

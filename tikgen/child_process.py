@@ -13,12 +13,15 @@ import tempfile
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 # Loading Taichi and a driver takes long on a busy machine.
 START_SECONDS = 180.0
 _STDERR_SHOWN = 400
 _LINES_SHOWN = 3
+
+
+Self = TypeVar("Self", bound="ChildProcess")
 
 
 class Died(Exception):
@@ -119,7 +122,7 @@ class ChildProcess:
         if errors is not None:
             errors.close()
 
-    def __enter__(self) -> ChildProcess:
+    def __enter__(self: Self) -> Self:
         return self
 
     def __exit__(

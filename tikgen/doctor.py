@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tikgen.device import device_name
 from tikgen.stages import ARCHS
 from tikgen.store import default_store
 
@@ -140,7 +141,7 @@ def _report_of(arch: str, status: int, log: str) -> ArchReport:
 
 def _device(arch: str, log: str) -> str:
     if arch == "cpu":
-        return f"{_cpu_name()}, {os.cpu_count()} threads"
+        return device_name(arch)
     if arch == "cuda":
         query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
         return "; ".join(_output_of(*query).split("\n")) or "unknown"
@@ -156,13 +157,6 @@ def _vulkan_driver(device: str) -> str:
         if facts.get("deviceName") == device:
             return str(facts.get("driverInfo", ""))
     return ""
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(errors="replace") if info.exists() else ""
-    match = re.search(r"^model name\s*: (.*)$", text, flags=re.MULTILINE)
-    return str(match[1]) if match else platform.processor() or platform.machine()
 
 
 def _output_of(*command: str) -> str:

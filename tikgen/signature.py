@@ -13,9 +13,7 @@ from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Argument, Array, Opaque, Scalar, split_extent, symbols
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
-
-# Taichi indexes with 32 bits.
-_MOST_ELEMENTS = 2**31 - 1
+from tikgen.shapes import MOST_ELEMENTS
 
 _STALE = "argument {name!r} was made before the last ti.init and is stale"
 _TORCH_NAMES = {f"torch.{dtype.numpy.name}": dtype for dtype in DType}
@@ -111,7 +109,7 @@ class Signature:
                     sizes[symbol] = extent - more
                 elif sizes[symbol] != extent - more:
                     raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
-            if not 0 < count <= _MOST_ELEMENTS:
+            if not 0 < count <= MOST_ELEMENTS:
                 raise self._error(check.wrong_count(tuple(shape)))
         for i, j in self._apart:
             if _may_share(values[i], values[j]):
@@ -266,7 +264,7 @@ class _Check:
         return f"argument {self.name!r} takes shape {self._wanted()}{where}; got {shape}"
 
     def wrong_count(self, shape: tuple[int, ...]) -> str:
-        what = "is empty" if math.prod(shape) == 0 else f"has over {_MOST_ELEMENTS} elements"
+        what = "is empty" if math.prod(shape) == 0 else f"has over {MOST_ELEMENTS} elements"
         return f"argument {self.name!r} {what} (shape {shape}), which Taichi cannot take"
 
     def _wanted(self) -> str:

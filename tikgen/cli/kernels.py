@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from tikgen.cli.options import (
     parse_shape,
     template_name,
 )
-from tikgen.cli.output import console, plain, print_code, print_json, print_stage, say
+from tikgen.cli.output import plain, print_code, print_json, print_result, print_stage, say
 from tikgen.stages import Stage
 
 Output = Annotated[
@@ -131,12 +130,7 @@ def verify_command(
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}
     report = verify(name, **given, **parse_params(name, param))
-    if json:
-        print_json(report.to_dict())
-    elif sys.stdout.isatty():
-        console().print(report)
-    else:
-        print(report)
+    print_result(report, json)
     if not report.ok:
         raise typer.Exit(1)
 

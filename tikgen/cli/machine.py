@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tikgen.cli.options import Arch, Json
+from tikgen.cli.options import Arch, Json, check_picture
 from tikgen.cli.output import print_json, print_stage, print_table, say, size
 from tikgen.store import default_store
-
-_PICTURES = (".png", ".pdf", ".svg", ".jpg")
 
 
 def register(app: typer.Typer) -> None:
@@ -35,10 +33,7 @@ def demo_command(
     """Solve the 3D heat equation; compare with the exact solution and with NumPy."""
     from tikgen.demo import run_demo
 
-    if not output.absolute().parent.is_dir():  # Told now, not after the run.
-        raise typer.BadParameter(f"cannot write {output}: {output.parent} is not a folder")
-    if output.suffix not in _PICTURES:
-        raise typer.BadParameter(f"cannot write {output}: name a {', '.join(_PICTURES)} file")
+    check_picture(output)
     result = run_demo(arch.value, n, steps, output, print_stage, say)
     if not result.ok:
         raise typer.Exit(1)

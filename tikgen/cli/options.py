@@ -16,6 +16,10 @@ from tikgen.errors import ParameterError, UnknownTemplate
 from tikgen.parameters import RESERVED
 from tikgen.template import TEXT_NAME
 
+# What a shell makes of Ctrl-C.
+INTERRUPTED = 130
+PICTURES = (".png", ".pdf", ".svg", ".jpg")
+
 
 class Arch(str, Enum):
     """The archs that a command may run on."""
@@ -111,3 +115,19 @@ def _literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
+
+
+def one_or_all(template: str, text: str) -> Any:
+    """Return a shape; a single number stands for the size of every axis."""
+    shape = parse_shape(template, text)
+    return shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
+
+
+def check_picture(path: Path | None) -> None:
+    """Raise where a picture cannot be written, before anything is measured."""
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"cannot write {path}: {path.parent} is not a folder")
+    if path.suffix not in PICTURES:
+        raise typer.BadParameter(f"cannot write {path}: name a {', '.join(PICTURES)} file")

@@ -31,6 +31,16 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2))
 
 
+def print_result(result: Any, as_json: bool) -> None:
+    """Print a result that has ``to_dict``, and a face of its own for a terminal."""
+    if as_json:
+        print_json(result.to_dict())
+    elif sys.stdout.isatty():
+        console().print(result)
+    else:
+        print(result)
+
+
 def print_code(text: str) -> None:
     """Print Python code, coloured on a terminal, byte for byte when piped."""
     if sys.stdout.isatty():

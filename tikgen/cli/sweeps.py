@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tikgen.cli.options import Arch, Json, Name, parse_params, parse_shape, template_name
-from tikgen.cli.output import console, print_json, say
-
-INTERRUPTED = 130
-
-_PICTURES = (".png", ".pdf", ".svg", ".jpg")
+from tikgen.cli.options import (
+    INTERRUPTED,
+    Arch,
+    Json,
+    Name,
+    check_picture,
+    one_or_all,
+    parse_params,
+    template_name,
+)
+from tikgen.cli.output import print_result, say
 
 Axes = Annotated[
     list[str] | None,
@@ -96,12 +100,7 @@ def sweep_command(
     )
     if output is not None:
         result.save(output)
-    if json:
-        print_json(result.to_dict())
-    elif sys.stdout.isatty():
-        console().print(result)
-    else:
-        print(result)
+    print_result(result, json)
     if result.timed:
         if plot is not None:
             result.plot(x, y, hue, path=plot)
@@ -141,19 +140,3 @@ def _split(text: str) -> list[str]:
         else:
             parts[-1] += character
     return [part.strip() for part in parts if part.strip()]
-
-
-def one_or_all(template: str, text: str) -> Any:
-    """Return a shape; a single number stands for the size of every axis."""
-    shape = parse_shape(template, text)
-    return shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
-
-
-def check_picture(path: Path | None) -> None:
-    """Raise where a picture cannot be written, before anything is measured."""
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise typer.BadParameter(f"cannot write {path}: {path.parent} is not a folder")
-    if path.suffix not in _PICTURES:
-        raise typer.BadParameter(f"cannot write {path}: name a {', '.join(_PICTURES)} file")

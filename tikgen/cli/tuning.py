@@ -10,17 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from tikgen.cli.options import (
+    INTERRUPTED,
     Arch,
     Json,
     Name,
     Params,
+    check_picture,
+    one_or_all,
     parse_params,
     template_name,
 )
-from tikgen.cli.output import console, print_json, print_table, say
-from tikgen.cli.sweeps import check_picture, one_or_all
+from tikgen.cli.output import print_json, print_result, print_table, say
 
-INTERRUPTED = 130
 _NOT_KEPT = "not kept: the store cannot be written, so that what was found goes with this process"
 
 Shape = Annotated[
@@ -81,12 +82,7 @@ def tune_command(
     )
     if plot is not None:
         result.plot(plot)
-    if json:
-        print_json(result.to_dict())
-    elif sys.stdout.isatty():
-        console().print(result)
-    else:
-        print(result)
+    print_result(result, json)
     if not are_on_disk():
         print(_NOT_KEPT, file=sys.stderr)
     if result.stopped == "interrupted":

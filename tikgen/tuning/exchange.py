@@ -13,9 +13,10 @@ from typing import Any, get_args
 
 from tikgen import records
 from tikgen import taichi_bridge as bridge
+from tikgen.builder import make_schedule
 from tikgen.catalogue import find_template
-from tikgen.errors import ParameterError, TikgenError
-from tikgen.parameters import Invalid, canonical, make_model, plain
+from tikgen.errors import TikgenError
+from tikgen.parameters import canonical, make_model, plain
 from tikgen.records import TIMED, Record
 from tikgen.shapes import shown, sizes_of_shape
 from tikgen.store import Store, default_store
@@ -211,11 +212,7 @@ def _record(entry: Any) -> Record:
     problem = make_model(template.Problem, given, template.name)
     sizes = sizes_of_shape(template.name, template.size_symbols(problem), entry["sizes"])
     chosen = {name: _from_toml(value) for name, value in entry["schedule"].items()}
-    schedule = make_model(template.Schedule, plain(chosen), template.name)
-    try:
-        template.check(problem, schedule, entry["arch"])
-    except Invalid as error:
-        raise ParameterError(template.name, {error.parameter: error.problem}) from None
+    schedule = make_schedule(template, problem, plain(chosen), entry["arch"])
     kind = entry.get("kind", TIMED)
     if kind not in _KINDS:
         raise _Unusable(f"its kind {kind!r} is none of {', '.join(_KINDS)}")

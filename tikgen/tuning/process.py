@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from types import TracebackType
 
 from tikgen.child_process import ChildProcess, Died
 from tikgen.tuning.job import Job, Measurement
@@ -14,7 +13,7 @@ _WORKER = "tikgen.tuning.worker"
 PREPARE_SECONDS = 300.0
 
 
-class MeasuringProcess:
+class MeasuringProcess(ChildProcess):
     """Measures on one arch in a process of its own, which is started anew when it dies.
 
     Args:
@@ -23,18 +22,9 @@ class MeasuringProcess:
     """
 
     def __init__(self, arch: str, timeout: float) -> None:
+        super().__init__(_WORKER, arch)
         self.arch = arch
         self.timeout = timeout
-        self._child = ChildProcess(_WORKER, arch)
-
-    @property
-    def is_running(self) -> bool:
-        """Tell whether the process was started and did not die since."""
-        return self._child.is_running
-
-    def start(self) -> str:
-        """Start the process; return why the arch does not work here, or an empty string."""
-        return self._child.start()
 
     def run(self, job: Job, baseline: Job | None = None) -> Measurement:
         """Return what :func:`~tikgen.tuning.measuring.measure` found in the process.
@@ -49,8 +39,8 @@ class MeasuringProcess:
         stage, digest, limit, is_broken = "started", "", self.timeout, False
         until = time.monotonic() + limit
         try:
-            self._child.send(json.dumps([j.line for j in (job, baseline) if j is not None]))
-            while "stage" in (reply := self._child.reply(until - time.monotonic())):
+            self.send(json.dumps([j.line for j in (job, baseline) if j is not None]))
+            while "stage" in (reply := self.reply(until - time.monotonic())):
                 stage = reply["stage"]
                 if stage == "built":
                     digest, limit = reply["is"], PREPARE_SECONDS
@@ -75,18 +65,3 @@ class MeasuringProcess:
         if is_broken:
             self.stop()
         return Measurement(**reply)
-
-    def stop(self) -> None:
-        """End the process, if it runs."""
-        self._child.stop()
-
-    def __enter__(self) -> MeasuringProcess:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()

@@ -19,12 +19,13 @@ from tikgen.records import Record, problem_text
 from tikgen.shapes import sizes_of_shape
 from tikgen.template import Template
 from tikgen.tuning.memory import check_room
-from tikgen.tuning.options import budget_seconds, check_has_reference, problems_of
+from tikgen.tuning.options import budget_seconds, problems_of
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.result import TuneResult
 from tikgen.tuning.search import STRATEGIES, choose
 from tikgen.tuning.session import Session, Spent
 from tikgen.tuning.space import Space
+from tikgen.verification.blame import check_has_reference
 
 # What is left of a budget for the final comparison of the best candidates.
 _SEARCH_SHARE = 0.8

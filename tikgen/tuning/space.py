@@ -8,8 +8,9 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tikgen.builder import make_schedule
 from tikgen.errors import ParameterError, TemplateError, TikgenError
-from tikgen.parameters import Invalid, ProblemModel, ScheduleModel, make_model, plain
+from tikgen.parameters import ProblemModel, ScheduleModel, make_model, plain
 from tikgen.rendering import Variant, render_variant
 from tikgen.template import Template
 from tikgen.verification.blame import blamed
@@ -147,10 +148,5 @@ class Space:
 
     def _check(self, point: Point) -> None:
         """Raise :class:`ParameterError` if the template refuses the schedule."""
-        model = self._model(point)
         with blamed(self.template, "check()"):
-            try:
-                self.template.check(self.problem, model, self.arch)
-            except Invalid as error:
-                problems = {error.parameter: error.problem}
-                raise ParameterError(self.template.name, problems) from None
+            make_schedule(self.template, self.problem, self.schedule(point), self.arch)

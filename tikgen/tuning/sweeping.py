@@ -16,7 +16,7 @@ from tikgen.errors import ParameterError
 from tikgen.records import taichi_version
 from tikgen.template import Template
 from tikgen.tuning.limits import COPY, PEAK, Limits, limit_jobs
-from tikgen.tuning.options import check_has_reference, problems_of
+from tikgen.tuning.options import problems_of
 from tikgen.tuning.sweep_file import Done, ResultsFile
 from tikgen.tuning.sweep_progress import Progress, shown_progress
 from tikgen.tuning.sweep_result import SweepResult
@@ -29,6 +29,7 @@ from tikgen.tuning.sweep_space import (
     none_runs,
     space_of,
 )
+from tikgen.verification.blame import check_has_reference
 from tikgen.version import __version__
 
 if TYPE_CHECKING:

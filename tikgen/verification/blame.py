@@ -1,4 +1,4 @@
-"""Says which method of a template raised, where its author's mistake would look like tikgen's."""
+"""Says what is wrong with a template, where its author's mistake would look like tikgen's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tikgen.errors import TemplateError, TikgenError
-from tikgen.template import Template
+from tikgen.template import CODE_NAME, Template
 
 
 @contextlib.contextmanager
@@ -28,6 +28,12 @@ def blamed(template: Template, method: str) -> Iterator[None]:
             f"{method} fails: {type(error).__name__}: {' '.join(str(error).split())} "
             f"(in {Path(place.filename).name}:{place.lineno})",
         ) from error
+
+
+def check_has_reference(template: Template) -> None:
+    """Raise :class:`TemplateError` where nothing says what the kernels must compute."""
+    if not (template.folder / CODE_NAME).is_file():
+        raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
 
 
 def check_unchanged(

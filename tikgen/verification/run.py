@@ -13,8 +13,9 @@ from typing import Any
 from tikgen import evidence
 from tikgen import taichi_bridge as bridge
 from tikgen.catalogue import find_template
-from tikgen.errors import ParameterError, TemplateError, TikgenError
-from tikgen.template import CODE_NAME, Template
+from tikgen.errors import ParameterError, TikgenError
+from tikgen.template import Template
+from tikgen.verification.blame import check_has_reference
 from tikgen.verification.report import ArchReport, Report
 from tikgen.verification.script import write_script
 from tikgen.verification.search import Limits, Search
@@ -76,8 +77,7 @@ def verify(
 def _check(
     template: Template, archs: Sequence[str], max_examples: int, params: Mapping[str, Any]
 ) -> None:
-    if not (template.folder / CODE_NAME).is_file():
-        raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
+    check_has_reference(template)
     is_sequence = isinstance(archs, Sequence) and not isinstance(archs, str) and len(archs) > 0
     if not is_sequence or any(arch not in bridge.ARCHS for arch in archs):
         known = ", ".join(bridge.ARCHS)
