@@ -43,6 +43,7 @@ bench: $(VENV)/benchmarks ## Measure on cpu and Vulkan against named peers, writ
 	$(IN_VENV) benchmarks/report.py cpu $(SAVED)/cpu.json
 	$(IN_VENV) benchmarks/report.py vulkan-lavapipe $(SAVED)/vulkan.json
 	$(IN_VENV) benchmarks/core.py
+	$(IN_VENV) benchmarks/live.py
 
 bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	@mkdir -p $(SAVED)

@@ -6,34 +6,19 @@ writes it into docs/performance.md.
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from page import Row, write_page
+from page import Row
+from parts import in_process, run_parts
 from timing import compare
 
 HERE = Path(__file__).parent
 PROCESSES = 7
 VARIANTS = 2000
-
-
-def main() -> None:
-    """Run every part, each in a process of its own; print and write the table."""
-    rows = []
-    for part in PARTS:
-        print(f"measuring {part} ...", file=sys.stderr, flush=True)
-        rows += [Row(**row) for row in _in_process(part)]
-    write_page(HERE.parent / "docs" / "performance.md", "core", rows)
-    sys.exit(not all(row.met for row in rows))
 
 
 def memo_hit() -> Iterable[Row]:
@@ -64,17 +49,18 @@ def memo_hit() -> Iterable[Row]:
 
 def cold_build() -> Iterable[Row]:
     """Build variants that were never built, short of the first launch."""
-    names = _in_process("templates")
+    names = in_process(__file__, "templates")
     with tempfile.TemporaryDirectory() as store:
         for state in ("empty", "filled"):
-            medians = _in_process("new_variants", store=store)
+            medians = in_process(__file__, "new_variants", store=store)
             yield Row(
                 f"`build` of a new variant, store {state}, {_over(names, medians)}",
                 statistics.median(medians),
                 most=3e-3,
             )
     medians = [
-        statistics.median(_in_process("first_build", name)[0] for _ in range(3)) for name in names
+        statistics.median(in_process(__file__, "first_build", name)[0] for _ in range(3))
+        for name in names
     ]
     yield Row(
         "the first `build` of a process: template module, Jinja2, macros and all, "
@@ -185,7 +171,7 @@ def _launch(arch: str, most_ratio: float) -> Iterable[Row]:
 
 def import_time() -> Iterable[Row]:
     """Import tikgen where Taichi is imported already."""
-    alone, after = zip(*(_in_process("imports") for _ in range(PROCESSES)), strict=True)
+    alone, after = zip(*(in_process(__file__, "imports") for _ in range(PROCESSES)), strict=True)
     yield Row(
         f"`import tikgen` after `import taichi`, median of {PROCESSES} processes",
         statistics.median(after),
@@ -213,22 +199,7 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _in_process(part: str, *arguments: str, store: str | None = None) -> list[Any]:
-    """Return what a part yields in a process of its own, with a store of its own."""
-    command = [sys.executable, __file__, part, *arguments]
-    with tempfile.TemporaryDirectory() as fresh:
-        environment = os.environ | {"TIKGEN_CACHE_DIR": store or fresh}
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, env=environment, text=True, check=True
-        )
-    return json.loads(done.stdout.splitlines()[-1])  # Taichi prints its name above.
-
-
 PARTS = ("memo_hit", "cold_build", "rendering", "launch_cpu", "launch_vulkan", "import_time")
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        main()
-    else:
-        found = globals()[sys.argv[1]](*sys.argv[2:])
-        print(json.dumps([asdict(item) if isinstance(item, Row) else item for item in found]))
+    run_parts("core", PARTS, globals())

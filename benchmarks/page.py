@@ -20,6 +20,7 @@ class Row:
     theirs: float | None = None
     most: float | None = None
     most_ratio: float | None = None
+    most_more: float | None = None
     unit: str = "s"
 
     @property
@@ -29,7 +30,10 @@ class Row:
         ahead = self.most_ratio is None or (
             self.theirs is not None and self.ours <= self.most_ratio * self.theirs
         )
-        return fast and ahead
+        near = self.most_more is None or (
+            self.theirs is not None and self.ours <= self.theirs + self.most_more
+        )
+        return fast and ahead and near
 
     def cells(self) -> tuple[str, ...]:
         """Return the row of the table."""
@@ -37,6 +41,11 @@ class Row:
         limits = [
             *([] if self.most is None else [shown(self.most, self.unit)]),
             *([] if self.most_ratio is None else [_ratio(self.most_ratio)]),
+            *(
+                []
+                if self.most_more is None
+                else [f"the peer and {shown(self.most_more, self.unit)}"]
+            ),
         ]
         verdict = ("yes" if self.met else "**no**") if limits else ""
         theirs = "" if self.theirs is None else shown(self.theirs, self.unit)

@@ -97,7 +97,7 @@ def test_identical_builds_from_8_threads_give_one_kernel() -> None:
 def test_clear_frees_300_variants() -> None:
     text = "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.i32):\n    y = x + ti.i32({{ n }})\n"
     kernels = [tikgen.from_string(text, n=n) for n in range(300)]
-    modules = [sys.modules[k.function.__module__] for k in kernels]
+    modules = [k.loaded.module for k in kernels]
     filenames = [k.source.filename for k in kernels]
     assert len(set(filenames)) == 300
     gone = [weakref.ref(k) for k in kernels] + [weakref.ref(m) for m in modules]

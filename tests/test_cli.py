@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 import tikgen
 from tikgen.cli import app
-from tikgen.cli.options import parse_params
 from tikgen.cli.output import duration, size
 from tikgen.errors import ParameterError
 from tikgen.store import default_store
+from tikgen.typed_params import parse_params
 
 
 def run(*arguments: str, exit_code: int = 0) -> str:
@@ -50,7 +50,10 @@ def test_version() -> None:
 
 def test_help_names_every_command_and_the_exit_codes() -> None:
     text = run("--help")
-    commands = "list describe render build verify eject tune tuned sweep demo doctor cache new"
+    commands = (
+        "list describe render build verify eject tune tuned sweep demo doctor cache new "
+        "watch trace ir why"
+    )
     for command in commands.split():
         assert f" {command} " in text
     assert "Exit codes" in text

@@ -74,10 +74,10 @@ def test_readme_lists_every_template() -> None:
     assert listed == sorted(path.parent.name for path in ROOT.glob("templates/*/kernel.py.j2"))
 
 
-@pytest.mark.parametrize("program", CODE.findall(README), ids=["start", "program"])
+@pytest.mark.parametrize("program", CODE.findall(README), ids=["start", "program", "live"])
 def test_readme_runs_as_printed(program: str, tmp_path: Path) -> None:
     printed = run(program, tmp_path)
-    assert "@ti.kernel" in printed
+    assert "@ti.kernel" in printed or "compile" in printed
 
 
 def test_example_template_runs_as_printed(affine: Path) -> None:

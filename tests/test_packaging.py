@@ -72,7 +72,19 @@ def test_metadata(wheel: Path) -> None:
         read = {Path(name).name: name for name in archive.namelist() if ".dist-info" in name}
         metadata = Parser().parsestr(archive.read(read["METADATA"]).decode())
         entry_points = archive.read(read["entry_points.txt"]).decode()
-    extras = {"verify", "plot", "optuna", "pandas", "dask", "torch", "bench", "dev", "all"}
+    extras = {
+        "verify",
+        "plot",
+        "optuna",
+        "pandas",
+        "dask",
+        "live",
+        "notebook",
+        "torch",
+        "bench",
+        "dev",
+        "all",
+    }
     assert extras == set(metadata.get_all("Provides-Extra", []))
     assert "tikgen = tikgen.cli:main" in entry_points
     assert any(r.startswith("taichi<1.8,>=1.7.4") for r in metadata.get_all("Requires-Dist", []))

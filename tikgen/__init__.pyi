@@ -1,4 +1,4 @@
-from . import errors
+from . import errors, live
 from .arguments import Array, Scalar
 from .bound import BoundKernel
 from .builder import build, clear, render
@@ -8,6 +8,10 @@ from .dtypes import DType
 from .errors import TikgenError
 from .expression import Expression, Program
 from .kernel import Kernel
+from .lifecycle.cause import why
+from .lifecycle.trace import Trace
+from .lifecycle.tracing import trace
+from .live.notebook import load_ipython_extension, unload_ipython_extension
 from .one_off import from_string
 from .parameters import Identifier, Invalid, ProblemModel, ScheduleModel, parameter
 from .rendering import Source, Variant
@@ -38,6 +42,7 @@ __all__ = [
     "SweepResult",
     "Template",
     "TikgenError",
+    "Trace",
     "TuneResult",
     "Variant",
     "__version__",
@@ -49,10 +54,15 @@ __all__ = [
     "errors",
     "from_string",
     "list_templates",
+    "live",
+    "load_ipython_extension",
     "load_template",
     "parameter",
     "render",
     "sweep",
+    "trace",
     "tune",
+    "unload_ipython_extension",
     "verify",
+    "why",
 ]

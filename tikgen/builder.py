@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tikgen import catalogue, records, shapes
+from tikgen import catalogue, events, records, shapes
 from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Argument
 from tikgen.budget import check_budget
 from tikgen.device import device_name
-from tikgen.errors import ParameterError
-from tikgen.kernel import Kernel, check_arch
-from tikgen.loader import load, unload
+from tikgen.errors import ParameterError, TikgenError
+from tikgen.kernel import Kernel
+from tikgen.loaded import check_arch, load_source
 from tikgen.parameters import (
     Invalid,
     ParameterModel,
@@ -22,9 +25,10 @@ from tikgen.parameters import (
     canonical,
     make_model,
 )
-from tikgen.rendering import Source, Variant, render_variant
+from tikgen.rendering import Source, Variant, hashed, render_text, render_variant
 from tikgen.store import default_store
 from tikgen.template import Template
+from tikgen.variant_key import key_fields
 from tikgen.version import __version__
 
 DEFAULT_ARCH = "cpu"
@@ -33,6 +37,9 @@ _lock = threading.RLock()
 _memo: dict[Any, Kernel] = {}
 _sources: dict[str, Source] = {}
 _kernels: dict[tuple[str, tuple[Any, ...]], Kernel] = {}
+# Every kernel that someone holds: several may have come to have the same code.
+_alive: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
 
 
 def build(
@@ -81,14 +88,26 @@ def build(
             # 1, 1.0 and True are equal, and not alike; so are tuples of them.
             *[repr(v) if type(v) is tuple else type(v) for v in params.values()],
         )
-        return _memo[key]
+        kernel = _memo[key]
+        if events.is_recording():
+            events.emit("resolve", kernel.loaded.subject, time.perf_counter(), 0.0, memo=True)
+        return kernel
     except KeyError:
         pass
     except TypeError:  # A dict among the parameters is not hashable: the variant's key decides.
         key = None
     with _lock:
-        variant, record = choose(name, schedule, shape, arch, params)
-        kernel = kernel_of(_render_once(variant)).with_record(record)
+        journal = events.Journal()
+        try:
+            variant, record = journal.timed(
+                "resolve", lambda: choose(name, schedule, shape, arch, params), memo=False
+            )
+            source = _render_once(variant, journal)
+            kernel = kernel_of(source, journal=journal).with_record(record)
+        except TikgenError:
+            journal.tell(events.Subject(str(name), "", 0, "tikgen"))
+            raise
+        journal.tell(kernel.loaded.subject, **_described(source, kernel))
         if bridge.is_initialised():
             check_arch(variant, bridge.current_arch() or DEFAULT_ARCH)
         if key is not None:
@@ -220,11 +239,12 @@ def clear() -> None:
     Kernels still held cannot be launched again. Templates are read anew when next asked for.
     """
     with _lock:
-        for kernel in _kernels.values():
+        for kernel in _alive.values():
             kernel.unload()
         _memo.clear()
         _sources.clear()
         _kernels.clear()
+        _alive.clear()
         catalogue.forget_templates()
 
 
@@ -245,16 +265,31 @@ def _explicit_schedule(
     return dict(schedule)
 
 
-def _render_once(variant: Variant) -> Source:
+def _described(source: Source, kernel: Kernel) -> dict[str, dict[str, Any]]:
+    """Return what there is to know about the stages of a build, by their names."""
+    variant, known = source.variant, kernel.variant
+    params = {name: canonical(value) for name, value in variant.params.items()}
+    return {
+        "resolve": {"params": params, "schedule_origin": kernel.schedule_origin},
+        "render": {"lines": source.text.count("\n")},
+        "hash": {"digest": source.digest},
+        "dedup": {"same_as": known.label if variant.key != known.key else None},
+    }
+
+
+def _render_once(variant: Variant, journal: events.Journal) -> Source:
     if variant.key not in _sources:
-        source = render_variant(variant)
+        text, line_map = journal.timed("render", lambda: render_text(variant))
+        source = journal.timed("hash", lambda: hashed(variant, text, line_map))
         check_budget(variant.template.name, source.text)
         _sources[variant.key] = source
     return _sources[variant.key]
 
 
 def kernel_of(
-    source: Source, arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None
+    source: Source,
+    arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None,
+    journal: events.Journal | None = None,
 ) -> Kernel:
     """Return the one kernel with the code and the arguments of ``source``.
 
@@ -262,30 +297,108 @@ def kernel_of(
         source: what to load, unless its like is loaded already.
         arguments_of: reads the arguments off the loaded kernel and the text, for sources whose
             template does not declare them.
+        journal: takes the stage in which the kernel's like is looked for.
     """
-    variant = source.variant
-    identity = (source.digest, variant.arguments + variant.workspace)
+    identity = _identity(source)
+    journal = journal or events.Journal()
     with _lock:
-        if identity not in _kernels:
-            module = load(source)
-            try:
-                _kernels[identity] = Kernel(source, module, arguments_of)
-            except BaseException:
-                unload(module)
-                raise
+        _sources.setdefault(source.variant.key, source)
+        kernel = journal.timed("dedup", lambda: _kernels.get(identity))
+        if kernel is None:
+            kernel = _kernels[identity] = Kernel(load_source(source, arguments_of))
+            _alive[next(_numbers)] = kernel
             _keep(source)
-        return _kernels[identity]
+        return kernel
+
+
+def _identity(source: Source) -> tuple[str, tuple[Any, ...]]:
+    variant = source.variant
+    return source.digest, variant.arguments + variant.workspace
+
+
+def sources() -> tuple[Source, ...]:
+    """Return every source that was rendered and not cleared, the oldest first."""
+    with _lock:
+        return tuple(_sources.values())
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """Return every kernel that was built and not cleared, the oldest first."""
+    with _lock:
+        return tuple(_alive.values())
+
+
+def replace(kernel: Kernel, source: Source, tell: Callable[[TikgenError | None], None]) -> None:
+    """Offer the code of ``source`` to a kernel that was built, and build it so from now on.
+
+    The kernel's next call takes the code, if it compiles; else the old code stays. Other kernels
+    that were built for the same code are left alone.
+
+    Args:
+        kernel: as :func:`build` returned it.
+        source: what to put in its place.
+        tell: is called with None once the code is taken, else with what speaks against it.
+
+    Raises:
+        CompileBudgetExceeded: if the code would take minutes to compile.
+        RenderError: if executing the text fails.
+        KernelCompileError: if Taichi refuses the kernel's signature.
+    """
+    check_budget(source.variant.template.name, source.text)
+    with _lock:
+        loaded = load_source(source)  # Not that of a twin, whose parameters are others.
+        _keep(source)
+        _register(kernel, source)
+        _memo.clear()
+        _forget_outdated(source.variant.template, kernel.template)
+        _sources[source.variant.key] = source
+        for each in kernel.family:
+            each.offer(loaded, lambda refusal: _settle(kernel, source, refusal, tell))
+
+
+def _settle(
+    kernel: Kernel,
+    source: Source,
+    refusal: TikgenError | None,
+    tell: Callable[[TikgenError | None], None],
+) -> None:
+    """Have ``kernel`` built for what it runs, once it took ``source`` or refused it."""
+    with _lock:
+        if not kernel.is_changing:
+            _register(kernel, kernel.source)
+            if refusal is not None and _sources.get(source.variant.key) is source:
+                del _sources[source.variant.key]
+        _memo.clear()
+    tell(refusal)
+
+
+def _register(kernel: Kernel, source: Source) -> None:
+    """Have ``kernel`` built for the code of ``source`` and no other, unless another one is."""
+    for identity in [i for i, known in _kernels.items() if known is kernel]:
+        del _kernels[identity]
+    _kernels.setdefault(_identity(source), kernel)
+
+
+def _forget_outdated(new: Template, old: Template) -> None:
+    """Forget sources of a template in the state that it had before ``old``."""
+    for key, source in list(_sources.items()):
+        template = source.variant.template
+        if template.folder == new.folder and template not in (new, old):
+            del _sources[key]
 
 
 def _keep(source: Source) -> None:
     """Put the text into the store under its digest, unless it is there and unharmed."""
     store = default_store()
-    if store.read("sources", source.digest) is None:
+    known = store.read("sources", source.digest)
+    if known is None or "key" not in known:
         document = {
             "digest": source.digest,
             "text": source.text,
             "line_map": list(source.line_map),
             "template": source.variant.template.name,
+            "label": source.variant.label,
+            "key": key_fields(source.variant),
             "params": {name: canonical(v) for name, v in source.variant.params.items()},
             "tikgen": __version__,
         }

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import os
 import sys
 import threading
+import traceback
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
 from tikgen.errors import TemplateError, UnknownTemplate
 from tikgen.parameters import Identifier
-from tikgen.template import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template
+from tikgen.template import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
 
 ENVIRONMENT_VARIABLE = "TIKGEN_TEMPLATE_PATH"
 ENTRY_POINTS = "tikgen.templates"
@@ -61,6 +64,32 @@ def load_template(path: str | os.PathLike[str]) -> Template:
             _explicit[template.name] = folder
             _bump()
         return template
+
+
+def reload_template(path: str | os.PathLike[str]) -> Template:
+    """Return the template in the folder ``path`` as its files are now; builds take it from now on.
+
+    Where nothing changed since it was loaded, that is the one which is known.
+
+    Raises:
+        TemplateError: if it cannot be used; the one that was known stays known.
+    """
+    folder = _folder_of(path)
+    with _lock:
+        known = _loaded.get(folder)
+        if known is not None and known.fingerprint == files_of(folder).fingerprint:
+            return known
+        template = _loaded[folder] = _read_folder(folder)
+        for name in [name for name, other in _by_name.items() if other is known]:
+            _by_name[name] = template
+        _bump()
+        return template
+
+
+def loaded_templates() -> tuple[Template, ...]:
+    """Return the templates that were loaded and not forgotten since."""
+    with _lock:
+        return tuple(_loaded.values())
 
 
 def find_template(name: str | Template) -> Template:
@@ -149,10 +178,17 @@ def _module_name(folder: Path) -> str:
 
 
 def _load_folder(folder: Path) -> Template:
-    if folder in _loaded:
-        return _loaded[folder]
+    if folder not in _loaded:
+        _loaded[folder] = _read_folder(folder)
+    return _loaded[folder]
+
+
+def _read_folder(folder: Path) -> Template:
+    """Return the template in ``folder``; where it cannot be used, all stays as it was."""
     try:
         for required in (TEXT_NAME, CODE_NAME):
+            if (folder / required).is_dir():
+                raise TemplateError(folder.name, f"{folder / required} is a folder, not a file")
             if not (folder / required).is_file():
                 raise TemplateError(folder.name, f"the file {folder / required} is missing")
         Identifier.parse(folder.name)
@@ -165,25 +201,55 @@ def _load_folder(folder: Path) -> Template:
         raise TemplateError(
             folder.name, "the name of its folder, which becomes the kernel's, is no identifier"
         ) from None
+    while True:
+        files = files_of(folder)
+        template = _execute(folder, files.contents[folder / CODE_NAME] or b"")
+        if template.fingerprint == files.fingerprint:  # Nothing was saved in between.
+            return template
+
+
+def _execute(folder: Path, code: bytes) -> Template:
+    """Return the template that ``code``, the text of ``template.py``, declares."""
     name = _module_name(folder)
-    spec = importlib.util.spec_from_file_location(name, folder / CODE_NAME)
-    if spec is None or spec.loader is None:
-        raise TemplateError(folder.name, f"{folder / CODE_NAME} is not a Python file")
+    loader = _CodeLoader(name, folder / CODE_NAME, code)
+    spec = importlib.machinery.ModuleSpec(name, loader, origin=loader.path)
+    spec.has_location = True
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # pydantic and eject look the module up by name.
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # pydantic looks the module up by name.
     try:
-        spec.loader.exec_module(module)
-        template = _only_template(folder, vars(module))(folder)
-    except TemplateError:
+        loader.exec_module(module)
+        return _only_template(folder, vars(module))(folder)
+    except BaseException as error:
         del sys.modules[name]
-        raise
-    except Exception as error:
-        del sys.modules[name]
-        raise TemplateError(
-            folder.name, f"{CODE_NAME} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-    _loaded[folder] = template
-    return template
+        if before is not None:
+            sys.modules[name] = before
+        if isinstance(error, TemplateError) or not isinstance(error, Exception):
+            raise
+        problem = f"{CODE_NAME} cannot be imported: {type(error).__name__}: {error}"
+        places = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == loader.path]
+        if places:
+            problem += f" (in {CODE_NAME}:{places[-1].lineno})"
+        raise TemplateError(folder.name, problem) from error
+
+
+class _CodeLoader(importlib.machinery.SourceFileLoader):
+    """Knows the text of a ``template.py`` as it was read, whatever the file holds by now.
+
+    Python's cache of compiled files is left aside: it takes two saves of equal length within one
+    second for one.
+    """
+
+    def __init__(self, name: str, path: Path, code: bytes) -> None:
+        super().__init__(name, str(path))
+        self._code = code
+
+    def get_data(self, path: str) -> bytes:
+        return self._code
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        code: types.CodeType = self.source_to_code(self._code, self.path)
+        return code
 
 
 def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:

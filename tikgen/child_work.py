@@ -16,6 +16,7 @@ from typing import Any
 import taichi as ti
 
 from tikgen import builder
+from tikgen import taichi_bridge as bridge
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -24,7 +25,9 @@ _MOST_SECONDS = 3600
 _SIGNALS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGILL", "SIGBUS")
 
 
-def serve(arch: str, answer: Callable[[str, Tell], str], *, lines_per_init: int) -> None:
+def serve(
+    arch: str, answer: Callable[[str, Tell], str], *, lines_per_init: int, **options: Any
+) -> None:
     """Answer each line of the standard input until it ends.
 
     Args:
@@ -33,9 +36,11 @@ def serve(arch: str, answer: Callable[[str, Tell], str], *, lines_per_init: int)
             what was reached so far, which thus is known if the process dies.
         lines_per_init: after so many lines Taichi is initialised anew, which alone frees compiled
             kernels and fields.
+        options: further options of ``ti.init``.
     """
     # The parent decides what an interruption at the keyboard means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    bridge.may_redirect_errors = False
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -43,7 +48,7 @@ def serve(arch: str, answer: Callable[[str, Tell], str], *, lines_per_init: int)
         print(json.dumps(message), file=replies, flush=True)
 
     try:
-        start(arch)
+        start(arch, **options)
     except Exception as error:
         tell({"absent": one_line(error)})
         return
@@ -55,14 +60,22 @@ def serve(arch: str, answer: Callable[[str, Tell], str], *, lines_per_init: int)
         faulthandler.cancel_dump_traceback_later()
         if number % lines_per_init == 0:
             builder.clear()
-            start(arch)
+            start(arch, **options)
 
 
-def start(arch: str) -> None:
+def start(arch: str, **options: Any) -> None:
     """Initialise Taichi on ``arch``, or raise; a crash then kills the process by its signal."""
     if not hasattr(ti, arch):
         raise ValueError(f"Taichi knows no arch {arch!r}")
-    ti.init(arch=getattr(ti, arch), enable_fallback=False, offline_cache=False, log_level=ti.ERROR)
+    ti.init(
+        **{
+            "arch": getattr(ti, arch),
+            "enable_fallback": False,
+            "offline_cache": False,
+            "log_level": ti.ERROR,
+            **options,
+        }
+    )
     # Taichi turns these signals into exit status 255.
     for name in _SIGNALS:
         if hasattr(signal, name):

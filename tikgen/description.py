@@ -28,6 +28,11 @@ class Description:
         """Return the description as plain data."""
         return asdict(self)
 
+    def _repr_html_(self) -> str:
+        from tikgen import html
+
+        return html.of_description(self)
+
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.doc}", ""]
         for kind in ("problem", "schedule"):

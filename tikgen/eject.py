@@ -71,7 +71,7 @@ class _Collected:
         name = function.__name__
         if name in self.functions:
             return
-        text = textwrap.dedent(inspect.getsource(function))
+        text = textwrap.dedent(_source_of(function))
         tree = ast.parse(text)
         definition = tree.body[0]
         assert isinstance(definition, ast.FunctionDef)
@@ -98,6 +98,13 @@ class _Collected:
                 f"cannot be ejected: {user.__name__} uses {name}, which is neither a function "
                 "or constant of the template nor a module",
             )
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    """Return the text of ``function`` as it was loaded, whatever its file holds by now."""
+    text = function.__globals__["__loader__"].get_source(function.__module__)
+    first = function.__code__.co_firstlineno - 1
+    return "".join(inspect.getblock(text.splitlines(keepends=True)[first:]))
 
 
 def _is_literal(value: Any) -> bool:

@@ -149,9 +149,75 @@ class VerificationError(TikgenError):
         super().__init__(f"Template {template!r} failed verification. {summary}{where}")
 
 
+class TraceError(TikgenError):
+    """A trace cannot be shown or written as it was asked for."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"Trace: {problem}.")
+
+
+class WatchError(TikgenError):
+    """Something was to be watched that cannot be."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"Cannot watch {what}: it {problem}.")
+
+
+class UnknownId(TikgenError, ValueError):
+    """A loader was asked for an id under which it holds nothing."""
+
+    def __init__(self, id: object, known: Iterable[str]) -> None:
+        names = list(known)
+        hint = near(id, names) if isinstance(id, str) else ""
+        held = ", ".join(map(repr, names)) or "nothing"
+        what = "nothing is loaded" if id is None else f"{id!r} is not loaded"
+        super().__init__(f"Loader: {what}.{hint} It holds {held}.")
+
+
+class InvalidId(TikgenError, ValueError):
+    """A loader was given an id that it does not take."""
+
+    def __init__(self, id: object, problem: str) -> None:
+        super().__init__(f"Loader: the id {id!r} {problem}.")
+
+
+class InvalidText(TikgenError):
+    """A loader was given what it cannot execute as a module."""
+
+    def __init__(self, id: str, problem: str, line: str = "") -> None:
+        super().__init__(f"The text for {id!r} {problem}" + (f"\n  {line}" if line else ""))
+
+
+class CheckFailed(TikgenError):
+    """A new text was refused by the check that its caller asked for; the cause is chained."""
+
+    def __init__(self, id: str, error: Exception) -> None:
+        problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        super().__init__(f"The new text for {id!r} failed its check: {problem}")
+
+
+class NoEarlierVersion(TikgenError):
+    """A loader has no version to go back to."""
+
+    def __init__(self, id: str, number: int) -> None:
+        super().__init__(
+            f"Loader: there is no version of {id!r} before version {number} to go back to."
+        )
+
+
 class StoreError(TikgenError):
     """The store on disk was asked for something that it cannot do."""
 
 
 class StoreWarning(UserWarning):
     """The store found an entry that it cannot use, or a disk that it cannot use."""
+
+
+class CellError(TikgenError):
+    """A notebook's cell cannot be used; what it defined before stays as it was.
+
+    IPython shows it without a traceback, which would tell of nothing but tikgen's own files.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]

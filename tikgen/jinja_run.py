@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import jinja2
 import jinja2.meta
 
+from tikgen.dependencies import Macro
 from tikgen.errors import RenderError
 from tikgen.jinja_text import make_environment, split_marks
 from tikgen.template import TEXT_NAME, Template
@@ -30,7 +32,7 @@ def run(
     """
     name, text = template.name, template.text
     try:
-        return split_marks(_compiled(name, text, template.search_path).render(names))
+        return split_marks(_compiled(name, text, template.macros).render(names))
     except jinja2.TemplateSyntaxError as error:
         place = f"{error.name or name}:{error.lineno}"
         problem = f"syntax error: {error.message}"
@@ -46,21 +48,46 @@ def run(
     raise RenderError(name, problem, template_line=_with_text(place, text), params=params) from None
 
 
-@functools.lru_cache(maxsize=64)
-def _environment(search_path: tuple[Path, ...]) -> jinja2.Environment:
-    return make_environment(jinja2.FileSystemLoader([str(p) for p in search_path]))
+class _AsRead(jinja2.BaseLoader):
+    """Gives the macro files of a template as they were read along with its text."""
+
+    def __init__(self, macros: tuple[Macro, ...]) -> None:
+        self._macros = {macro.name: macro for macro in macros}
+
+    def load(
+        self,
+        environment: jinja2.Environment,
+        name: str,
+        globals: MutableMapping[str, Any] | None = None,
+    ) -> jinja2.Template:
+        """Return the macro file called ``name``."""
+        if name not in self._macros:
+            raise jinja2.TemplateNotFound(name)
+        names = environment.make_globals(globals)
+        return jinja2.Template.from_code(environment, _code_of(self._macros[name]), names)
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(name: str, text: str, search_path: tuple[Path, ...]) -> jinja2.Template:
-    environment = _environment(search_path)
+def _code_of(macro: Macro) -> CodeType:
+    """Return the code of a macro file, which every template that imports it shares."""
+    return _environment(()).compile(macro.data.decode(), macro.name, str(macro.path))
+
+
+@functools.lru_cache(maxsize=64)
+def _environment(macros: tuple[Macro, ...]) -> jinja2.Environment:
+    return make_environment(_AsRead(macros))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(name: str, text: str, macros: tuple[Macro, ...]) -> jinja2.Template:
+    environment = _environment(macros)
     code = environment.compile(text, name=f"{name}/{TEXT_NAME}", filename=f"{name}/{TEXT_NAME}")
     return jinja2.Template.from_code(environment, code, environment.make_globals(None), None)
 
 
 def names_used(template: Template) -> set[str]:
     """Return the names that the text of ``template`` expects, or ``p`` where it is malformed."""
-    environment = _environment(template.search_path)
+    environment = _environment(template.macros)
     try:
         used = jinja2.meta.find_undeclared_variables(environment.parse(template.text))
     except (jinja2.TemplateSyntaxError, ValueError):

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import dataclasses
-import functools
-import re
-import threading
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Argument, Array, concrete_shape, split_extent
+from tikgen.arguments import Array, concrete_shape, split_extent
 from tikgen.errors import (
     ArgumentError,
-    KernelCompileError,
     TaichiNotInitialised,
     TemplateError,
-    UnsupportedOnArch,
+    TikgenError,
     WrongThread,
 )
+from tikgen.events import Event
 from tikgen.evidence import Evidence, evidence_for
-from tikgen.loader import entry_of, unload
-from tikgen.parameters import Invalid, ParameterModel, canonical
+from tikgen.loaded import Loaded, made_up
+from tikgen.parameters import ParameterModel, canonical
 from tikgen.records import Record
 from tikgen.rendering import Source, Variant
 from tikgen.signature import Signature
@@ -34,11 +29,16 @@ from tikgen.template import Template
 
 if TYPE_CHECKING:
     from tikgen.bound import BoundKernel
+    from tikgen.lifecycle.trace import Trace
 
-# Neither Taichi's compiler nor the making of arrays is thread-safe.
-_compiling = threading.RLock()
-# Scratch arrays kept for kernels whose workspace follows the sizes of their arguments.
-_MOST_SCRATCH = 16
+
+@dataclass
+class _Offer:
+    """Code that waits to be taken by the next call."""
+
+    loaded: Loaded
+    tell: Callable[[TikgenError | None], None]
+    was_told: bool = False
 
 
 class Kernel:
@@ -48,28 +48,10 @@ class Kernel:
     ``ti.field``, positionally or by name. Arguments are checked before Taichi sees them.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        module: types.ModuleType,
-        arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None,
-    ) -> None:
-        self.is_loaded = True
-        self._source = source
-        self._module = module
-        self._function: Any = entry_of(module, source.variant.template.name)
-        arguments = (
-            arguments_of(self._function, source.text) if arguments_of else source.variant.arguments
-        )
-        self._signature = Signature(source.variant.template.name, arguments)
-        self._partial = tuple(
-            index
-            for index, a in enumerate(arguments)
-            if isinstance(a, Array) and a.written and not a.covered and a.storage == "ndarray"
-        )
-        self._scratch: dict[tuple[str, tuple[int, ...]], Any] = {}
-        self._epoch: Any = None
-        self._ready: set[tuple[type, ...]] = set()
+    def __init__(self, loaded: Loaded) -> None:
+        # Read once in each call, so that another thread can put new code in its place.
+        self._loaded = loaded
+        self._offer: _Offer | None = None
         self._record: Record | None = None
         # This kernel and those that differ from it by their tuning record only.
         self._family: list[Kernel] = [self]
@@ -79,39 +61,39 @@ class Kernel:
     @property
     def variant(self) -> Variant:
         """Return the template with its parameters."""
-        return self._source.variant
+        return self._loaded.source.variant
 
     @property
     def template(self) -> Template:
         """Return the template it was rendered from."""
-        return self._source.variant.template
+        return self._loaded.source.variant.template
 
     @property
     def name(self) -> str:
         """Return a readable name such as ``stencil_dim3_f32_order2_interior``."""
-        return self._source.variant.label
+        return self._loaded.source.variant.label
 
     @property
     def params(self) -> dict[str, Any]:
         """Return every parameter by name, problem parameters first."""
-        return self._source.variant.params
+        return self._loaded.source.variant.params
 
     @property
     def problem(self) -> ParameterModel:
         """Return the parameters that decide what is computed."""
-        return self._source.variant.problem
+        return self._loaded.source.variant.problem
 
     @property
     def schedule(self) -> ParameterModel:
         """Return the parameters that decide how fast it runs."""
-        return self._source.variant.schedule
+        return self._loaded.source.variant.schedule
 
     @property
     def schedule_origin(self) -> str:
         """Return where the schedule is from: a tuning record, the arch's default or the call."""
         if self._record is not None:
             return str(self._record)
-        variant = self._source.variant
+        variant = self._loaded.source.variant
         arch = bridge.current_arch() or "cpu"
         default = variant.template.default_schedule(
             variant.problem, arch, dict(variant.sizes) or None
@@ -122,32 +104,69 @@ class Kernel:
     @property
     def source(self) -> Source:
         """Return the rendered text with its digest and line map."""
-        return self._source
+        return self._loaded.source
 
     @property
     def digest(self) -> str:
         """Return the SHA-256 of the rendered code."""
-        return self._source.digest
+        return self._loaded.source.digest
 
     @property
     def signature(self) -> Signature:
         """Return the ordered arguments."""
-        return self._signature
+        return self._loaded.signature
 
     @property
     def workspace(self) -> tuple[Array, ...]:
         """Return the scratch arrays that tikgen allocates and passes after the arguments."""
-        return self._source.variant.workspace
+        return self._loaded.source.variant.workspace
 
     @property
     def function(self) -> Any:
         """Return the ``ti.kernel`` itself, which takes the arguments and then the workspace."""
-        return self._function
+        return self._loaded.function
+
+    @property
+    def loaded(self) -> Loaded:
+        """Return the code that the next call runs, unless other code is on offer."""
+        return self._loaded
+
+    @property
+    def is_changing(self) -> bool:
+        """Tell whether other code is on offer, which the next call takes if it compiles."""
+        return self._offer is not None
+
+    @property
+    def is_loaded(self) -> bool:
+        """Tell whether it can still be called, and was not unloaded."""
+        return self._loaded.is_loaded
+
+    @property
+    def launches(self) -> int:
+        """Return how often it was launched."""
+        return self._loaded.launches + self._loaded.bound_launches
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Return the stages that it went through so far, in order; the last 500 of them."""
+        return tuple(sorted(self._loaded.life, key=lambda event: event.start))
+
+    @property
+    def lifecycle(self) -> Trace:
+        """Return its life so far, as a trace would show it."""
+        from tikgen.lifecycle.trace import of_kernel
+
+        return of_kernel(self)
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """Return what verifications of this code showed, one entry for each arch."""
         return evidence_for(self)
+
+    @property
+    def family(self) -> tuple[Kernel, ...]:
+        """Return this kernel and those that differ from it by their tuning record only."""
+        return tuple(self._family)
 
     def with_record(self, record: Record | None) -> Kernel:
         """Return the same kernel, loaded once, as one whose schedule comes from ``record``."""
@@ -155,7 +174,7 @@ class Kernel:
             if kernel._record == record:
                 return kernel
         other = copy.copy(self)
-        other._record, other._scratch, other._epoch, other._ready = record, {}, None, set()
+        other._record = record
         self._family.append(other)
         return other
 
@@ -171,7 +190,10 @@ class Kernel:
             UnsupportedOnArch: if the current arch cannot run the kernel.
             KernelCompileError: if Taichi refuses the kernel at its first launch.
         """
-        return self.run(self.prepare(self._signature.order(args, kwargs)))
+        if self._offer is not None:
+            self.take_offer(args, kwargs)
+        loaded = self._loaded
+        return loaded.run(loaded.prepare(loaded.signature.order(args, kwargs)))
 
     def bind(self, /, *args: Any, **kwargs: Any) -> BoundKernel:
         """Return the kernel with its arguments checked once and fixed.
@@ -185,7 +207,69 @@ class Kernel:
         """
         from tikgen.bound import BoundKernel
 
-        return BoundKernel(self, self._signature.order(args, kwargs))
+        if self._offer is not None:
+            self.take_offer(args, kwargs)
+        return BoundKernel(self, self._loaded.signature.order(args, kwargs))
+
+    def compile(self, /, *args: Any, **kwargs: Any) -> None:
+        """Compile the kernel without launching it, so that the first launch need not.
+
+        Args:
+            args: arguments as in a call; without any, small arrays of the declared kinds.
+            kwargs: arguments by name.
+
+        Raises:
+            ArgumentError: if an argument does not fit the signature, or nothing is given and the
+                signature does not say enough to make arguments up.
+            TaichiNotInitialised: if ``ti.init`` was not called.
+            KernelCompileError: if Taichi refuses the kernel.
+        """
+        loaded = self._loaded
+        given = bool(args or kwargs)
+        values = loaded.signature.order(args, kwargs) if given else made_up(loaded)
+        loaded.compile_for(loaded.prepare(values))
+
+    def is_compiled(self, /, *args: Any, **kwargs: Any) -> bool:
+        """Tell whether a call with these arguments would compile nothing.
+
+        Args:
+            args: arguments as in a call; without any, whether it is compiled for whatever kind.
+            kwargs: arguments by name.
+
+        Raises:
+            ArgumentError: if an argument does not fit the signature.
+        """
+        loaded = self._loaded
+        if not loaded.is_compiled:
+            return False
+        if not (args or kwargs):
+            return True
+        return loaded.is_compiled_for(loaded.prepare(loaded.signature.order(args, kwargs)))
+
+    def ir(self, kind: str, /, *args: Any, arch: str | None = None) -> str:
+        """Return the code of the kernel at one stage of its compilation.
+
+        Args:
+            kind: ``python``, ``ast``, ``chi``, ``llvm``, ``llvm-optimized``, ``asm``, ``spirv``
+                or ``ptx``.
+            args: arguments to compile for; needed where the kernel does not declare what it
+                takes, and for the shapes of fields.
+            arch: where to compile for: the current arch, else cpu.
+
+        Raises:
+            ArgumentError: if there is no such kind, or arguments are needed.
+            UnsupportedOnArch: if the arch has no such code.
+            KernelCompileError: if Taichi refuses the kernel.
+        """
+        from tikgen.lifecycle.ir import ir_of
+
+        return ir_of(self, kind, *args, arch=arch)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: parameters, source, evidence, times."""
+        from tikgen.html import of_kernel
+
+        return of_kernel(self)
 
     def reference(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return what every written array must hold after a call, computed by NumPy.
@@ -195,11 +279,11 @@ class Kernel:
         """
         if type(self.template).reference is Template.reference:
             raise TemplateError(self.template.name, "has no reference")
-        named = self._signature.named(args, kwargs)
+        named = self._loaded.signature.named(args, kwargs)
         given = {name: bridge.to_host(value) for name, value in named.items()}
         sizes = self.sizes_of(given)
         values: list[Any] = []
-        for argument in self._signature.arguments:
+        for argument in self._loaded.signature.arguments:
             if not isinstance(argument, Array):
                 values.append(given.get(argument.name))
             elif argument.name in given:
@@ -209,13 +293,13 @@ class Kernel:
                 values.append(np.zeros(concrete_shape(argument, sizes), argument.dtype.numpy))
             else:
                 raise ArgumentError(self.template.name, f"argument {argument.name!r} is missing")
-        self._host_signature.check(values)
+        self._loaded.host_signature.check(values)
         return self.template.reference(self.problem, *values)
 
     def sizes_of(self, values: Mapping[str, Any]) -> dict[str, int]:
         """Return the value of each size symbol, as the shapes of ``values`` imply."""
         sizes: dict[str, int] = {}
-        for argument in self._signature.arguments:
+        for argument in self._loaded.signature.arguments:
             if isinstance(argument, Array) and argument.name in values:
                 shape = np.shape(values[argument.name])
                 if len(shape) != argument.ndim:
@@ -232,177 +316,54 @@ class Kernel:
         """Return a standalone Python file: the kernel, its NumPy reference and a self-check."""
         from tikgen.eject import eject_text
 
-        return eject_text(self._source)
+        return eject_text(self.source)
 
-    def prepare(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the checked arguments followed by the workspace, for the current ``ti.init``.
+    def offer(self, loaded: Loaded, tell: Callable[[TikgenError | None], None]) -> None:
+        """Have the next call take ``loaded`` in the place of the code that there is now.
+
+        That call compiles it for its arguments. Where that fails, the old code stays and serves
+        the call.
 
         Args:
-            values: the arguments in order.
-
-        Raises:
-            ArgumentError: if an argument does not fit the signature.
-            TaichiNotInitialised: if ``ti.init`` was not called.
-            UnsupportedOnArch: if the current arch cannot run the kernel.
+            loaded: the new code.
+            tell: is called with None once it is taken, else with what speaks against it.
         """
-        if bridge.epoch() is not self._epoch:
-            self._enter_epoch()
-        sizes = self._signature.check(values)
-        return (*values, *self._scratch_for(sizes)) if self.workspace else values
+        self._offer = _Offer(loaded, tell)
 
-    def run(self, values: tuple[Any, ...]) -> Any:
-        """Launch the kernel with what :meth:`prepare` returned; compile it where that is due."""
-        kinds = tuple(map(type, values))
-        if kinds in self._ready:
-            return self._launch(values)
-        with _compiling, self._explaining():
-            self._materialise()
-            returned = self._launch(values)
-        # What is compiled in cannot be told from the types: fields, and whatever is unknown.
-        if not self._signature.is_opaque and bridge.TiScalarField not in kinds:
-            self._ready.add(kinds)
-        return returned
-
-    def needs_staging(self, values: tuple[Any, ...]) -> bool:
-        """Tell whether a host array has to be copied to the device and back by tikgen.
-
-        Archs that run through Vulkan, Metal or OpenGL do not upload a host array that a kernel
-        only writes, yet copy all of it back: elements that the kernel leaves alone would be
-        garbage.
-        """
-        return (
-            bool(self._partial)
-            and not bridge.uploads_outputs()
-            and any(bridge.is_on_host(values[index]) for index in self._partial)
-        )
-
-    def compile_for(self, values: tuple[Any, ...]) -> None:
-        """Compile the kernel for what :meth:`prepare` returned, without launching it."""
-        with _compiling, self._explaining():
-            self._materialise()
-            bridge.ensure_compiled(self._function, values)
+    def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Take the code that was offered, if it compiles for these arguments."""
+        refusal: TikgenError | None = None
+        with bridge.compiling:
+            offer = self._offer
+            if offer is None:
+                return
+            loaded = offer.loaded
+            try:
+                loaded.compile_for(loaded.prepare(loaded.signature.order(args, kwargs)))
+                self._loaded = loaded
+            except (TaichiNotInitialised, WrongThread):
+                return
+            except TikgenError as error:
+                refusal = error
+            # What does not fit these arguments may fit those of a later call.
+            waits = isinstance(refusal, ArgumentError)
+            if not waits and self._offer is offer:  # And nothing newer came in the meantime.
+                self._offer = None
+            was_told, offer.was_told = offer.was_told, waits
+        if not (waits and was_told):
+            offer.tell(refusal)  # Not under the lock, since it takes others.
 
     def unload(self) -> None:
         """Forget the compiled kernel; a later call raises ArgumentError."""
-        unload(self._module)
-        for kernel in self._family:
-            kernel.is_loaded = False
-            kernel._function = kernel._refuse
-            kernel._scratch.clear()
-            kernel._ready = set()
-
-    # How it does it.
-
-    @functools.cached_property
-    def _host_signature(self) -> Signature:
-        """Return the signature of the reference, which takes NumPy arrays in place of fields."""
-        return Signature(
-            self.template.name,
-            tuple(
-                dataclasses.replace(a, storage="ndarray") if isinstance(a, Array) else a
-                for a in self._signature.arguments
-            ),
-        )
-
-    def _refuse(self, *_: Any) -> None:
-        raise ArgumentError(self.template.name, "was unloaded; build it again")
-
-    def _enter_epoch(self) -> None:
-        """Make ready for the current ``ti.init``."""
-        arch = bridge.current_arch()
-        if arch is None:
-            raise TaichiNotInitialised(self.template.name)
-        check_arch(self._source.variant, arch)
-        with _compiling:
-            if bridge.epoch() is not self._epoch:
-                self._scratch.clear()
-                self._ready = set()
-                if not any(kernel._epoch is bridge.epoch() for kernel in self._family):
-                    bridge.forget_functions(self._module)
-                self._epoch = bridge.epoch()
-
-    def _materialise(self) -> None:
-        if not bridge.may_materialise():
-            raise WrongThread(self.template.name)
-        bridge.materialise()
-
-    def _launch(self, values: tuple[Any, ...]) -> Any:
-        if not self.needs_staging(values):
-            return self._function(*values)
-        with _compiling:  # Copying launches kernels of Taichi's own.
-            staged = list(values)
-            for index in self._partial:
-                if bridge.is_on_host(values[index]):
-                    staged[index] = bridge.to_ndarray(values[index])
-            returned = self._function(*staged)
-            for index in self._partial:
-                if staged[index] is not values[index]:
-                    bridge.copy_back(staged[index], values[index])
-        return returned
-
-    def _scratch_for(self, sizes: list[int]) -> tuple[Any, ...]:
-        named = dict(zip(self._signature.symbols, sizes, strict=True))
-        found = []
-        for array in self.workspace:
-            key = (array.name, concrete_shape(array, named))
-            if key not in self._scratch:
-                self._make_scratch(array, key)
-            found.append(self._scratch[key])
-        return tuple(found)
-
-    def _make_scratch(self, array: Array, key: tuple[str, tuple[int, ...]]) -> None:
-        if not bridge.may_allocate():
-            raise WrongThread(self.template.name)
-        with _compiling:
-            self._materialise()
-            if len(self._scratch) >= _MOST_SCRATCH:
-                bridge.sync()
-                self._scratch.clear()
-            self._scratch[key] = bridge.make_ndarray(array.dtype.value, key[1])
-
-    @contextlib.contextmanager
-    def _explaining(self) -> Iterator[None]:
-        """Turn an error of Taichi's compiler into one that names the template's line."""
-        try:
-            yield
-        except bridge.AssertionFailure:
-            raise  # In debug mode, at run time: it says itself what is wrong.
-        except (bridge.CompilationError, bridge.RuntimeFailure) as error:
-            raise self._explained(error) from None
-
-    def _explained(self, error: Exception) -> KernelCompileError:
-        """Return Taichi's error with rendered line, template line and parameters."""
-        message = str(error).strip()
-        places = re.findall(rf'File "{re.escape(self._source.filename)}", line (\d+)', message)
-        number = int(places[-1]) if places else 0
-        last = [li for li in message.splitlines() if li.strip()][-1:]
-        return KernelCompileError(
-            self.template.name,
-            f"Taichi cannot compile the kernel: {last[0].strip() if last else message}",
-            template_line=self._source.template_line(number) if number else "",
-            rendered_line=f"{number}: {self._source.line(number).strip()}" if number else "",
-            params=self.params,
-        )
+        self._loaded.unload()
 
     def __repr__(self) -> str:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
         return (
             f"<Kernel {self.template.name}({params})\n"
-            f"  takes {self._signature}\n"
+            f"  takes {self._loaded.signature}\n"
             f"  digest {self.digest[:16]}>"
         )
-
-
-def check_arch(variant: Variant, arch: str) -> None:
-    """Raise :class:`UnsupportedOnArch` if ``arch`` cannot run ``variant``."""
-    reason = variant.template.unsupported(variant.problem, arch)
-    if not reason:
-        try:
-            variant.template.check(variant.problem, variant.schedule, arch)
-        except Invalid as error:
-            reason = f"the schedule's {error.parameter} {error.problem}"
-    if reason:
-        raise UnsupportedOnArch(variant.template.name, arch, reason)
 
 
 def _extents(array: Array) -> list[tuple[str | None, int]]:

@@ -1,17 +1,22 @@
-"""Turns source into a module, and back into nothing.
+"""Turns text into a module, and back into nothing.
 
 Taichi reads the text of a kernel through ``linecache``. The text is put there before it is
-executed. The module also stands in ``sys.modules`` with a loader that knows its text, and its
-file name has no angle brackets, so that ``linecache.clearcache()`` loses nothing.
+executed, and stays as long as any function of the module lives. A stand-in for the module is in
+``sys.modules`` with a loader that knows the text, and the file name has no angle brackets, so
+that ``linecache.clearcache()`` loses nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import linecache
 import sys
 import types
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tikgen import taichi_bridge as bridge
 from tikgen.errors import KernelCompileError, RenderError
@@ -19,21 +24,36 @@ from tikgen.rendering import Source, code_of
 
 PREFIX = "tikgen_rendered."
 
+# Makes an error of one of Taichi's compiler: takes the kernel's Python function, what Taichi said,
+# and whether the kernel was ever compiled.
+Explain = Callable[[Any, Exception, bool], Exception]
+
+
+class Life:
+    """Stands among the global names of a module, and so lives as long as any of its functions.
+
+    With it go the text and the stand-in of the module.
+    """
+
+    def __init__(self, filename: str, explain: Explain | None) -> None:
+        self.explain = explain
+        self.end = weakref.finalize(self, _forget, filename)
+        self.end.atexit = False
+
+
+# By file name: modules of the same text may share it.
+_lives: weakref.WeakValueDictionary[str, Life] = weakref.WeakValueDictionary()
+
 
 class TextLoader(importlib.abc.InspectLoader):
-    """Knows the text of one rendered module."""
+    """Knows the text of one module."""
 
-    def __init__(self, text: str, filename: str) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.filename = filename
 
     def get_source(self, fullname: str) -> str:
         """Return the text of the module."""
         return self.text
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        """Execute the text in ``module``."""
-        exec(code_of(self.text, self.filename), module.__dict__)
 
 
 def load(source: Source) -> types.ModuleType:
@@ -46,18 +66,39 @@ def load(source: Source) -> types.ModuleType:
     return load_text(source.text, source.filename, source)
 
 
-def load_text(text: str, filename: str, source: Source) -> types.ModuleType:
-    """Return a new module that holds ``text`` under ``filename``."""
-    loader = TextLoader(text, filename)
-    name = PREFIX + filename.replace(":", "_")
-    module = types.ModuleType(name)
-    module.__file__ = filename
-    module.__loader__ = loader
-    module.__spec__ = importlib.machinery.ModuleSpec(name, loader, origin=filename)
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    sys.modules[name] = module
+def load_text(
+    text: str,
+    filename: str,
+    source: Source,
+    names: Mapping[str, Any] | None = None,
+    explain: Explain | None = None,
+) -> types.ModuleType:
+    """Return a new module that holds ``text`` under ``filename``.
+
+    Args:
+        text: what to execute.
+        filename: what no other text was ever loaded under, as long as a function of it lives.
+        source: what ``text`` was rendered to, for the message of an error.
+        names: what the text finds in its namespace.
+        explain: makes the error where a kernel, once launched, cannot be compiled. Such kernels
+            compile under the lock whoever launches them.
+
+    Raises:
+        RenderError: if executing the text fails, naming its template line.
+        KernelCompileError: if Taichi refuses the kernel's signature.
+    """
+    code = code_of(text, filename)
+    module = _module(filename, TextLoader(text))
+    vars(module).update(names or {})
+    life = vars(module)[bridge.LIFE] = _lives.get(filename) or Life(filename, explain)
+    _lives[filename] = life
+    # Not str.splitlines: Python's parser ends lines at fewer characters.
+    lines = [line + "\n" for line in text.split("\n")]
+    linecache.cache[filename] = (len(text), None, lines, filename)
     try:
-        loader.exec_module(module)
+        # A text of the user's may do anything, such as to make arrays.
+        with bridge.compiling if explain is not None else contextlib.nullcontext():
+            _execute(code, module)
     except Exception as error:
         unload(module)
         kind = KernelCompileError if isinstance(error, bridge.CompilationError) else RenderError
@@ -72,16 +113,41 @@ def load_text(text: str, filename: str, source: Source) -> types.ModuleType:
     return module
 
 
+def _execute(code: types.CodeType, module: types.ModuleType) -> None:
+    # Classes such as dataclasses look their module up while they are made; afterwards nothing
+    # may keep it alive, and Taichi needs no more of it than its loader.
+    sys.modules[module.__name__] = module
+    try:
+        exec(code, vars(module))
+    finally:
+        sys.modules[module.__name__] = _module(str(module.__file__), module.__loader__)
+
+
+def _module(filename: str, loader: Any) -> types.ModuleType:
+    name = _name_of(filename)
+    module = types.ModuleType(name)
+    module.__file__ = filename
+    module.__loader__ = loader
+    module.__spec__ = importlib.machinery.ModuleSpec(name, loader, origin=filename)
+    return module
+
+
+def _name_of(filename: str) -> str:
+    return PREFIX + filename.replace(":", "_")
+
+
 def unload(module: types.ModuleType) -> None:
-    """Forget ``module``: its kernels in Taichi, its text and its entry in ``sys.modules``."""
-    bridge.unload(module)
-    if sys.modules.get(module.__name__) is module:
-        del sys.modules[module.__name__]
-    if module.__file__ is not None:
-        linecache.cache.pop(module.__file__, None)
+    """Forget the text of ``module``: what Taichi compiled still runs, and nothing else does."""
+    vars(module)[bridge.LIFE].end()
 
 
-def entry_of(module: types.ModuleType, name: str) -> object:
+def _forget(filename: str) -> None:
+    _lives.pop(filename, None)
+    sys.modules.pop(_name_of(filename), None)
+    linecache.cache.pop(filename, None)
+
+
+def entry_of(module: types.ModuleType, name: str) -> Any:
     """Return the kernel that ``module`` defines: the only one, or else the one called ``name``.
 
     Raises:

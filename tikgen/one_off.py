@@ -26,7 +26,7 @@ from tikgen.parameters import (
     make_model,
     plain,
 )
-from tikgen.rendering import Variant, render_variant
+from tikgen.rendering import Source, Variant, render_variant
 from tikgen.template import BUILTIN_FOLDER, Template
 
 NAME = "one_off"
@@ -35,9 +35,9 @@ NAME = "one_off"
 class OneOff(Template):
     """A kernel from a string."""
 
-    def __init__(self, text: str, problem: type[ParameterModel]) -> None:
+    def __init__(self, text: str, problem: type[ParameterModel], name: str = NAME) -> None:
         self.folder = BUILTIN_FOLDER / NAME
-        self.name = NAME
+        self.name = name
         self.text = text
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
         self.Problem = problem  # type: ignore[assignment, misc]
@@ -68,38 +68,48 @@ def from_string(text: str, /, **params: Any) -> Kernel:
         RenderError: if the text is malformed or uses a name that is not given.
         KernelCompileError: if it defines no kernel, or several.
     """
+    return kernel_of(source_of(text, params), declared_arguments)
+
+
+def source_of(text: str, params: Mapping[str, Any], name: str = NAME) -> Source:
+    """Return the source that a Jinja2 text renders to; raises what :func:`from_string` raises.
+
+    Args:
+        text: the template.
+        params: values for its names.
+        name: what it is called in messages.
+    """
     if not isinstance(text, str) or not text.strip():
-        raise RenderError(NAME, f"takes a non-empty text; got {type(text).__name__}")
-    values = {name: _safe(name, value) for name, value in params.items()}
-    for name in values:
-        if name in RESERVED | {"p", "s", "arguments", "workspace"}:
-            raise ParameterError(NAME, {name: "is a reserved name"})
-    fields = {name: (_annotation(value), value) for name, value in values.items()}
+        raise RenderError(name, f"takes a non-empty text; got {type(text).__name__}")
+    values = {key: _safe(key, value, name) for key, value in params.items()}
+    for key in values:
+        if key in RESERVED | {"p", "s", "arguments", "workspace"}:
+            raise ParameterError(name, {key: "is a reserved name"})
+    fields = {key: (_annotation(value), value) for key, value in values.items()}
     model = create_model("Problem", __base__=ProblemModel, **fields)  # type: ignore[call-overload]
-    template = OneOff(text, model)
+    template = OneOff(text, model, name)
     from tikgen.jinja_run import names_used  # Jinja2 takes a while to import.
 
     used = names_used(template)
-    for name in values if "p" not in used else ():
-        if name not in used:
-            raise ParameterError.unknown(NAME, name, sorted(used))
-    problem = make_model(model, values, NAME)
-    source = render_variant(Variant(template, problem, ScheduleModel()))
-    return kernel_of(source, _arguments_of)
+    for key in values if "p" not in used else ():
+        if key not in used:
+            raise ParameterError.unknown(name, key, sorted(used))
+    problem = make_model(model, values, name)
+    return render_variant(Variant(template, problem, ScheduleModel()))
 
 
-def _safe(name: str, value: Any) -> Any:
+def _safe(name: str, value: Any, template: str) -> Any:
     """Return ``value`` as one of the kinds that may reach generated code."""
     value = plain(value)
     if value is None or isinstance(value, bool | int | float | DType | Expression):
         return value
     if isinstance(value, tuple):
-        return tuple(_safe(name, v) for v in value)
+        return tuple(_safe(name, v, template) for v in value)
     for parse in (DType.parse, Identifier.parse, Expression.parse):
         with contextlib.suppress(ValueError, TypeError, ExpressionError):
             return parse(value)
     raise ParameterError(
-        NAME,
+        template,
         {
             name: "takes a number, a dtype, an identifier, an expression, or a tuple of these; "
             f"got {value!r}"
@@ -113,7 +123,7 @@ def _annotation(value: Any) -> Any:
     return type(value)
 
 
-def _arguments_of(kernel: Any, text: str) -> tuple[Argument, ...]:
+def declared_arguments(kernel: Any, text: str) -> tuple[Argument, ...]:
     """Return the arguments that the annotations of a ``ti.kernel`` declare."""
     read_only = _only_read(text, kernel.__name__)
     found: list[Argument] = []

@@ -138,6 +138,15 @@ def render_variant(variant: Variant) -> Source:
         RenderError: if the template is malformed, uses an unknown name, or renders to text that
             is not Python; names the template line and the parameters.
     """
+    return hashed(variant, *render_text(variant))
+
+
+def render_text(variant: Variant) -> tuple[str, tuple[str, ...]]:
+    """Return the text of ``variant``, and for each line the template's line it came from.
+
+    Raises:
+        RenderError: if the template is malformed or uses an unknown name.
+    """
     template = variant.template
     names = {
         "p": variant.problem,
@@ -153,8 +162,16 @@ def render_variant(variant: Variant) -> Source:
     header = _header(variant)
     if variant.sizes:
         body = _with_extents(body, variant.arguments + variant.workspace)
-    text = header + body
-    source = Source(variant, text, digest_of(text), ("",) * header.count("\n") + places)
+    return header + body, ("",) * header.count("\n") + places
+
+
+def hashed(variant: Variant, text: str, line_map: tuple[str, ...]) -> Source:
+    """Return a rendered text as the source of ``variant``, with its digest.
+
+    Raises:
+        RenderError: if the text is not Python.
+    """
+    source = Source(variant, text, digest_of(text), line_map)
     _check_syntax(source)
     return source
 

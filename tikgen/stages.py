@@ -14,8 +14,8 @@ import taichi as ti
 from tikgen import taichi_bridge as bridge
 from tikgen.builder import choose
 from tikgen.errors import UnsupportedOnArch
-from tikgen.kernel import Kernel, check_arch
-from tikgen.loader import load
+from tikgen.kernel import Kernel
+from tikgen.loaded import check_arch, load_source
 from tikgen.rendering import render_variant
 from tikgen.template import Template
 from tikgen.verification import Outcome, Trial
@@ -86,7 +86,7 @@ def build_in_stages(name: str | Template, report: Report, *, arch: str, **params
     return timed(
         "load",
         report,
-        lambda: Kernel(source, load(source)).with_record(record),
+        lambda: Kernel(load_source(source)).with_record(record),
         lambda kernel: f"{source.filename} takes {kernel.signature}; {_origin(kernel)}",
     )
 

@@ -6,13 +6,19 @@ that its identity tells whether what was made earlier is still alive: it is tikg
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import functools
-import inspect
+import itertools
 import os
 import sys
+import tempfile
 import threading
+import time
 import types
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,18 +27,25 @@ if "taichi" not in sys.modules:  # Its greeting would spoil what `tikgen render`
     os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "False")
 
 import taichi as ti
-from taichi.lang import impl
+from taichi.lang import impl, kernel_impl
 from taichi.lang._ndarray import Ndarray, ScalarNdarray
+from taichi.lang.exception import handle_exception_from_cpp
 from taichi.lang.field import Field, ScalarField
+from taichi.lang.util import to_taichi_type
 from taichi.types import primitive_types
 from taichi.types.annotations import template as template_annotation
 from taichi.types.ndarray_type import NdarrayType
+
+from tikgen.errors import TaichiNotInitialised, WrongThread
 
 CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
 AssertionFailure = ti.TaichiAssertionError
 
 ARCHS = ("cpu", "cuda", "vulkan", "metal", "opengl", "gles", "amdgpu")
+
+# Neither Taichi's compiler nor the making of arrays is thread-safe: both happen under this lock.
+compiling = threading.RLock()
 
 _CPU_NAMES = ("x64", "arm64")
 # What was asked of the current runtime: the runtime, its arch, whether it checks bounds.
@@ -78,13 +91,14 @@ def _ask_runtime() -> tuple[Any, str, bool]:
 _LLVM_ARCHS = ("cpu", "cuda", "amdgpu")
 
 
-def _stamp_thread_on_create() -> None:
-    create = impl.PyTaichi.create_program
+def _stamp_on_create() -> None:
+    create, numbers = impl.PyTaichi.create_program, itertools.count(1)
 
     @functools.wraps(create)
     def stamping(self: Any) -> None:
         create(self)
         self._tikgen_thread = threading.get_ident()
+        self._tikgen_number = next(numbers)
 
     impl.PyTaichi.create_program = stamping
 
@@ -142,22 +156,13 @@ def forget_functions(module: types.ModuleType) -> None:
 
     It keeps those of an earlier ``ti.init``, and calling one of them would crash.
     """
-    for value in vars(module).values():
+    _forget_functions(vars(module))
+
+
+def _forget_functions(names: dict[str, Any]) -> None:
+    for value in names.values():
         if getattr(value, "_is_real_function", False):
-            function = inspect.getclosurevars(value).nonlocals["fun"]
-            function.compiled, function.taichi_functions = None, {}
-
-
-def unload(module: types.ModuleType) -> None:
-    """Drop the kernels of ``module`` from the list in which Taichi keeps every kernel."""
-    dead = {
-        id(half)
-        for value in vars(module).values()
-        if is_kernel(value)
-        for half in (value._primal, value._adjoint)
-    }
-    kernels = impl.pytaichi.kernels
-    kernels[:] = [kernel for kernel in kernels if id(kernel) not in dead]
+            value.func.compiled, value.func.taichi_functions = None, {}
 
 
 # Arrays and fields. Taichi gives no way to ask an array which ti.init it belongs to, and
@@ -178,7 +183,7 @@ def _stamp_on_init(owner: type) -> None:
 if not hasattr(Ndarray.__init__, "__wrapped__"):
     _stamp_on_init(Ndarray)
     _stamp_on_init(Field)
-    _stamp_thread_on_create()
+    _stamp_on_create()
 _epoch_at_import = impl.pytaichi
 
 
@@ -235,6 +240,12 @@ def sync() -> None:
     ti.sync()
 
 
+def stand_in(array: Any) -> Any:
+    """Return a ``ti.ndarray`` of one element that is compiled for as ``array`` would be."""
+    host = to_host(array)
+    return make_ndarray(f"{host.dtype.kind}{8 * host.dtype.itemsize}", (1,) * host.ndim)
+
+
 def to_ndarray(array: Any) -> Any:
     """Return a new ``ti.ndarray`` that holds what a NumPy array or a torch tensor holds."""
     host = to_host(array)
@@ -249,6 +260,341 @@ def copy_back(made: Any, array: Any) -> None:
         array[...] = made.to_numpy()
     else:
         array.copy_(array.new_tensor(made.to_numpy()))
+
+
+# What Taichi does to a kernel, told stage by stage to whoever wants to know. Stages are rare, so
+# that their hooks stay in place; launches are not, and have a hook of their own that does not.
+
+# Takes a stage, the kernel's Python function, when it began, the seconds it took, and details.
+Report = Callable[[str, Any, float, float, dict[str, Any]], None]
+
+TAICHI_FOLDER = str(Path(ti.__file__).parent)
+_LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
+_CACHE_WORDS = {
+    "from in-memory cache": "memory",
+    "from cache": "disk",
+    "Cache kernel": "compiled",
+}
+# Instances that were transformed, and are to be compiled once they are launched. Those exported
+# ahead of time never are.
+_MOST_UNCOMPILED = 64
+# The death of some processes is read off their error stream, which must not be redirected then.
+may_redirect_errors = True
+
+
+class StageHooks:
+    """Reports each stage that Taichi takes a kernel through, up to its first launch.
+
+    Args:
+        is_wanted: tells of a kernel's Python function whether anyone wants to know.
+        report: takes what there is to know, in the thread in which it happened.
+    """
+
+    def __init__(self, is_wanted: Callable[[Any], bool], report: Report) -> None:
+        self._is_wanted = is_wanted
+        self._report = report
+        self._uncompiled: list[tuple[Any, Any, str]] = []
+        self._instance = threading.local()
+        self._compile_kernel = ti._lib.core.Program.compile_kernel
+        # Seconds that stages took within the launch under way, by thread.
+        self.spent: dict[int, float] = {}
+        self._hook(kernel_impl.Kernel, "__init__", self._register)
+        self._hook(kernel_impl, "_get_tree_and_ctx", self._instantiate)
+        self._hook(ti._lib.core.Program, "create_kernel", self._transform)
+
+    def _hook(self, owner: Any, name: str, hook: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            return hook(original, *args, **kwargs)
+
+        setattr(owner, name, hooked)
+
+    def _timed(
+        self, stage: str, function: Any, details: dict[str, Any], action: Callable[[], Any]
+    ) -> Any:
+        if not self._is_wanted(function):
+            return action()
+        start = time.perf_counter()
+        try:
+            return action()
+        except Exception as error:
+            details["error"] = str(error).strip()
+            raise
+        finally:
+            seconds = time.perf_counter() - start
+            thread = threading.get_ident()
+            self.spent[thread] = self.spent.get(thread, 0.0) + seconds
+            self._report(stage, function, start, seconds, details)
+
+    def _register(self, original: Any, kernel: Any, *args: Any, **kwargs: Any) -> None:
+        def make() -> None:
+            original(kernel, *args, **kwargs)
+
+        # Each kernel is registered twice, the second time for its derivative.
+        mode = kwargs.get("autodiff_mode", args[1] if len(args) > 1 else None)
+        if mode == kernel_impl.AutodiffMode.NONE:
+            self._timed("register", args[0], {}, make)
+        else:
+            make()
+
+    def _instantiate(self, original: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(kernel, kernel_impl.Kernel):  # A ti.func within a kernel.
+            return original(kernel, *args, **kwargs)
+        self._instance.kernel = kernel
+        self._instance.signature = _shown_signature(kernel, kwargs.get("arg_features"))
+        details = {
+            "signature": self._instance.signature,
+            "number": len(kernel.compiled_kernels),
+        }
+        return self._timed(
+            "instantiate", kernel.func, details, lambda: original(kernel, *args, **kwargs)
+        )
+
+    def _transform(self, original: Any, program: Any, *args: Any) -> Any:
+        kernel, signature = self._instance.kernel, self._instance.signature
+        self._instance.kernel = None  # Or it would be kept alive.
+        made = self._timed("ast", kernel.func, {}, lambda: original(program, *args))
+        if self._is_wanted(kernel.func):
+            self._uncompiled = [
+                *self._uncompiled[1 - _MOST_UNCOMPILED :],
+                (made, kernel, signature),
+            ]
+            self._watch_compiler()
+        return made
+
+    def _watch_compiler(self) -> None:
+        """Hook the compiler, which every launch asks, while there is something to compile."""
+        program = ti._lib.core.Program
+        if not self._uncompiled:
+            program.compile_kernel = self._compile_kernel
+        elif program.compile_kernel is self._compile_kernel:
+
+            def hooked(*args: Any) -> Any:
+                return self._compile(*args)
+
+            program.compile_kernel = hooked
+
+    def _compile(self, program: Any, config: Any, caps: Any, made: Any) -> Any:
+        found = [entry for entry in self._uncompiled if entry[0] is made]
+        if not found:
+            return self._compile_kernel(program, config, caps, made)
+        self._uncompiled = [entry for entry in self._uncompiled if entry[0] is not made]
+        self._watch_compiler()
+        _, kernel, signature = found[0]
+        details: dict[str, Any] = {"signature": signature, **init_options()}
+
+        def compiled() -> Any:
+            with _cache_status(details):
+                return self._compile_kernel(program, config, caps, made)
+
+        return self._timed("compile", kernel.func, details, compiled)
+
+
+# Start and stop of a launch, and the thread.
+Span = tuple[float, float, int]
+# Of each kernel so many launches are timed, and from then on every eighth.
+_ALL_TIMED, _TIMED_EVERY = 1000, 8
+_MOST_UNTOLD = 4096
+
+
+class _Tally:
+    """Launches of one kernel that were not told yet."""
+
+    __slots__ = ("count", "next_timed", "spans", "tell", "told")
+
+    def __init__(self, tell: Callable[[int, list[Span]], None] | None) -> None:
+        self.tell = tell
+        self.count = self.told = 0
+        self.next_timed = sys.maxsize if tell is None else 0
+        self.spans: list[Span] = []
+
+    def hand_over(self) -> None:
+        if self.tell is not None:
+            spans, count = self.spans[:], self.count  # Other threads may add to them meanwhile.
+            del self.spans[: len(spans)]
+            self.tell(count - self.told, spans)
+            self.told = count
+
+
+class LaunchHook:
+    """Hands the number and the times of the launches of each ``ti.kernel`` over, many at once.
+
+    ``tally_of`` is asked once for each kernel; it returns what takes them, or None where nobody
+    wants to know. Stages within a launch do not count as launch.
+    """
+
+    def __init__(
+        self,
+        tally_of: Callable[[Any, str], Callable[[int, list[Span]], None] | None],
+        spent: dict[int, float],
+    ) -> None:
+        self._tally_of = tally_of
+        self._telling = threading.Lock()
+        tallies = self._tallies = dict[Any, _Tally]()
+        original = self._original = kernel_impl.Kernel.__call__
+        clock, get_ident = time.perf_counter, threading.get_ident
+
+        @functools.wraps(original)
+        def launch(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            tally = tallies.get(kernel) or self._begin(kernel)
+            if tally.count < tally.next_timed:
+                returned = original(kernel, *args, **kwargs)
+                tally.count += 1
+                return returned
+            thread = get_ident()
+            spent.pop(thread, None)
+            start = clock()
+            returned = original(kernel, *args, **kwargs)
+            stop = clock()
+            tally.spans.append((start + spent.pop(thread, 0.0), stop, thread))
+            tally.count += 1
+            if tally.count > _ALL_TIMED:
+                tally.next_timed = tally.count + _TIMED_EVERY - 1
+                if len(tally.spans) > _MOST_UNTOLD:
+                    self.tell()
+            return returned
+
+        kernel_impl.Kernel.__call__ = launch
+
+    def _begin(self, kernel: Any) -> _Tally:
+        tell = self._tally_of(kernel.func, _profiled_name(kernel))
+        return self._tallies.setdefault(kernel, _Tally(tell))
+
+    def tell(self) -> None:
+        """Hand over what was not told yet."""
+        with self._telling:
+            for tally in list(self._tallies.values()):
+                tally.hand_over()
+
+    def remove(self) -> None:
+        """Hand over what was not told yet, and stop telling of launches."""
+        kernel_impl.Kernel.__call__ = self._original
+        self.tell()
+
+
+def profiled_name(kernel: Any) -> str:
+    """Return the beginning of the names that Taichi's profiler has for a ``ti.kernel``."""
+    return _profiled_name(kernel._primal)
+
+
+def _profiled_name(primal: Any) -> str:
+    return f"{primal.func.__name__}_c{primal.kernel_counter}_"
+
+
+def device_times() -> dict[str, tuple[int, float]]:
+    """Return by :func:`profiled_name` how many launches the profiler saw, and their seconds.
+
+    The result is empty where Taichi runs without ``kernel_profiler=True``.
+    """
+    program = impl.pytaichi.prog
+    if program is None or not program.config().kernel_profiler:
+        return {}
+    sync()  # Vulkan tells times only of what it was waited for.
+    program.sync_kernel_profiler()
+    program.update_kernel_profiler()
+    found = {}
+    for kernel in impl.pytaichi.kernels:
+        if kernel.compiled_kernels and hasattr(kernel, "func"):
+            name = _profiled_name(kernel)
+            info = program.query_kernel_profile_info(name)
+            found[name] = (info.counter, info.counter * info.avg / 1e3)
+    return found
+
+
+def init_options() -> dict[str, Any]:
+    """Return what ``ti.init`` was told that goes into the code of kernels, and its arch."""
+    if not is_initialised():
+        return {}
+    config = impl.pytaichi.prog.config()
+    return {
+        "arch": current_arch(),
+        # Which ti.init of this process it was, counted from the import of tikgen.
+        "init": getattr(impl.pytaichi, "_tikgen_number", 0),
+        "fast_math": config.fast_math,
+        "opt_level": config.opt_level,
+        "default_fp": str(impl.pytaichi.default_fp),
+        "default_ip": str(impl.pytaichi.default_ip),
+        "debug": config.debug,
+        "offline_cache": config.offline_cache,
+        "advanced_optimization": config.advanced_optimization,
+    }
+
+
+def _shown_signature(kernel: Any, features: Sequence[Any] | None) -> str:
+    """Return the template signature of an instance as text, such as ``x: f32[2], n: i32``."""
+    shown = []
+    for argument, feature in zip(kernel.arguments, features or (), strict=False):
+        annotation = argument.annotation
+        if isinstance(annotation, NdarrayType):
+            dtype, ndim = feature[0], feature[1]
+            shown.append(f"{argument.name}: {_shown_dtype(dtype)}[{ndim}d]")
+        elif isinstance(annotation, template_annotation):
+            shown.append(f"{argument.name}: {_shown_template(feature)}")
+        else:
+            shown.append(f"{argument.name}: {getattr(annotation, '__name__', annotation)}")
+    return ", ".join(shown)
+
+
+def _shown_dtype(dtype: Any) -> str:
+    return str(to_taichi_type(dtype)) if isinstance(dtype, np.dtype | type) else str(dtype)
+
+
+def _shown_template(feature: Any) -> str:
+    value = feature() if isinstance(feature, weakref.ref) else feature
+    if isinstance(value, int | float | bool | str | None):
+        return repr(value)
+    return f"{type(value).__name__} at {id(value):#x}"
+
+
+def signatures(kernel: Any) -> list[str]:
+    """Return the template signature of each instance of a ``ti.kernel``, oldest first."""
+    primal = kernel._primal
+    made = {instance for _, instance, _ in primal.compiled_kernels}
+    return [
+        _shown_signature(primal, features)
+        for features, instance in primal.mapper.mapping.items()
+        if instance in made
+    ]
+
+
+@contextlib.contextmanager
+def _cache_status(details: dict[str, Any]) -> Iterator[None]:
+    """Put into ``details`` where Taichi took code from: compiled, disk, memory or unknown.
+
+    Taichi tells it in its log only, which it writes to the error stream. What others write there
+    meanwhile is handed on.
+    """
+    details["cache"] = "unknown"
+    level = next((name for name in _LOG_LEVELS if ti._lib.core.logging_effective(name)), "error")
+    try:
+        saved = os.dup(2) if may_redirect_errors else None
+    except OSError:  # There is no error stream.
+        saved = None
+    if saved is None:
+        yield
+        return
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        ti._lib.core.set_logging_level("debug")
+        try:
+            yield
+        finally:
+            ti._lib.core.flush_log()
+            ti._lib.core.set_logging_level(level)
+            os.dup2(saved, 2)
+            os.close(saved)
+            log.seek(0)
+            for line in log.read().splitlines(keepends=True):
+                text = line.decode(errors="replace")
+                word = next((w for w in _CACHE_WORDS if w in text), None)
+                if word:
+                    details["cache"] = _CACHE_WORDS[word]
+                elif not text.startswith("[D "):
+                    os.write(2, line)
+            if details["cache"] == "unknown" and details.get("offline_cache") is False:
+                details["cache"] = "compiled"  # It tells what it keeps, and what it finds.
 
 
 # Launching over a cached context.
@@ -269,6 +615,15 @@ def is_plain_launch(kernel: Any) -> bool:
     """Tell whether a launch of a compiled kernel has nothing to do afterwards."""
     primal = kernel._primal
     return primal.return_type is None and not primal.has_print
+
+
+def is_compiled(kernel: Any, values: Sequence[Any] | None = None) -> bool:
+    """Tell whether ``kernel`` is compiled for ``values``, or for whatever where there are none."""
+    primal = kernel._primal
+    if values is None:
+        return bool(primal.compiled_kernels)
+    instance = primal.mapper.mapping.get(primal.mapper.extract(values))
+    return (primal.func, instance, primal.autodiff_mode) in primal.compiled_kernels
 
 
 def ensure_compiled(kernel: Any, values: Sequence[Any]) -> tuple[Any, Any]:
@@ -320,3 +675,117 @@ class Launcher:
         """Return the function that sets the scalar argument in ``slot``."""
         name = "float" if is_float else "int" if is_signed else "uint"
         return functools.partial(getattr(self._context, f"set_arg_{name}"), (slot,))
+
+
+# Modules whose text may be replaced. Their global names hold a token under LIFE: the token dies
+# with the last function of the module. Taichi holds every kernel for ever, but those it must not.
+
+LIFE = "__tikgen_life__"
+
+
+class _WeakKernel(weakref.ref):  # type: ignore[type-arg]
+    """Stands for a kernel in Taichi's list of all kernels, and does not keep it alive."""
+
+    __slots__ = ()
+
+    def reset(self) -> None:
+        """Have the kernel, where it lives, compiled anew; Taichi asks for it in ``ti.init``."""
+        kernel = self()
+        if kernel is not None:
+            kernel.reset()
+
+    @property
+    def compiled_kernels(self) -> dict[Any, Any]:
+        """Return the instances of the kernel, none where it died."""
+        kernel = self()
+        return {} if kernel is None else kernel.compiled_kernels
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self(), name)
+
+
+# Handles of kernels that died. They leave the list when the next one comes, not while Taichi
+# may be walking through it.
+_dead_kernels: collections.deque[Any] = collections.deque()
+
+
+class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
+    """A kernel that compiles under the lock, and tells the token of its module of a failure."""
+
+    _was_compiled = False
+
+    def reset(self) -> None:
+        """Forget what was compiled; Taichi asks for it in ``ti.init``."""
+        super().reset()
+        _forget_functions(self.func.__globals__)
+
+    def ensure_compiled(self, *args: Any) -> Any:
+        """Return the key of the instance for ``args``, compiling it where that is due."""
+        number = self.mapper.mapping.get(self.mapper.extract(args))
+        key = (self.func, number, self.autodiff_mode)
+        if key in self.compiled_kernels:
+            self.runtime.materialize()
+            return key
+        with compiling:
+            try:
+                return self._compile(args)
+            except _CannotCompile as caught:
+                error = caught.args[0]
+        # Not under the lock: whoever is told may have to load other code.
+        raise self.func.__globals__[LIFE].explain(self.func, error, self._was_compiled) from None
+
+    def _compile(self, args: Sequence[Any]) -> Any:
+        if not is_initialised():
+            raise TaichiNotInitialised(self.func.__name__)
+        if not may_materialise():
+            raise WrongThread(self.func.__name__)
+        self.runtime.materialize()
+        number, features = self.mapper.lookup(args)  # Raises where an argument does not fit.
+        key = (self.func, number, self.autodiff_mode)
+        try:
+            self.materialize(key=key, args=args, arg_features=features)
+            program = impl.pytaichi.prog
+            instance = self.compiled_kernels[key]
+            program.compile_kernel(program.config(), program.get_device_caps(), instance)
+        except Exception as error:
+            self.compiled_kernels.pop(key, None)
+            raise _CannotCompile(handle_exception_from_cpp(error)) from None
+        self._was_compiled = True
+        return key
+
+
+class _CannotCompile(Exception):
+    """Carries the error of Taichi's compiler past those that are the caller's fault."""
+
+
+def _adopt_on_init() -> None:
+    make = kernel_impl.Kernel.__init__
+
+    @functools.wraps(make)
+    def adopting(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        life = getattr(self.func, "__globals__", {}).get(LIFE)
+        if life is not None:
+            # One step at a time, each of them atomic: other threads may be adding kernels.
+            kernels = impl.pytaichi.kernels
+            kernels.append(_WeakKernel(self, _dead_kernels.append))
+            kernels.remove(self)
+            with contextlib.suppress(IndexError, ValueError):
+                while True:
+                    kernels.remove(_dead_kernels.popleft())
+            if life.explain is not None:
+                self.__class__ = _LiveKernel
+
+    kernel_impl.Kernel.__init__ = adopting
+    kernel_impl.Kernel._tikgen_adopts = True
+
+
+if not hasattr(kernel_impl.Kernel, "_tikgen_adopts"):
+    _adopt_on_init()
+
+
+def bytes_of(array: Any) -> int:
+    """Return how many bytes go with a Taichi array; those of a field stay until ``ti.init``."""
+    if not isinstance(array, Ndarray) or is_stale(array):
+        return 0
+    return int(array.arr.nelement() * array.arr.element_size())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.arguments import Argument, Array, symbols
+from tikgen.dependencies import Files, Macro, read_files, read_macros
+from tikgen.errors import TemplateError
 from tikgen.parameters import (
     ParameterInfo,
     ProblemModel,
@@ -57,16 +58,14 @@ class Template:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name = folder.name
-        text = (folder / TEXT_NAME).read_bytes()
+        files = files_of(folder)
+        text = files.contents[folder / TEXT_NAME]
+        if text is None:
+            raise TemplateError(self.name, f"the file {folder / TEXT_NAME} cannot be read")
         self.text = text.decode("utf-8")
-        digest = hashlib.sha256(text)
-        code = folder / CODE_NAME
-        digest.update(code.read_bytes() if code.exists() else b"")
-        for root in self.search_path:
-            for path in sorted((root / "_shared").glob("*.j2")):
-                digest.update(path.read_bytes())
-        # SHA-256 over the text, the declarations and every macro file, as they were read.
-        self.fingerprint = digest.hexdigest()
+        self.macros = files.macros
+        # SHA-256 over the text, the declarations and the macro files, as they were read.
+        self.fingerprint = files.fingerprint
 
     # What the template declares.
 
@@ -174,7 +173,12 @@ class Template:
     @property
     def search_path(self) -> tuple[Path, ...]:
         """Return the folders from which the text may import macros, nearest first."""
-        return (self.folder.parent, BUILTIN_FOLDER)
+        return _search_path(self.folder)
+
+    @functools.cached_property
+    def macros(self) -> tuple[Macro, ...]:
+        """Return the macro files that the text leads to, as they were when they were read."""
+        return read_macros(self.text.encode(), self.search_path, self.folder)[0]
 
     @property
     def doc(self) -> str:
@@ -206,3 +210,12 @@ class Template:
 
     def __repr__(self) -> str:
         return f"<Template {self.name} at {self.folder}>"
+
+
+def files_of(folder: Path) -> Files:
+    """Return what the files of the template in ``folder`` hold now."""
+    return read_files(folder / TEXT_NAME, folder / CODE_NAME, _search_path(folder))
+
+
+def _search_path(folder: Path) -> tuple[Path, ...]:
+    return (folder.parent, BUILTIN_FOLDER)

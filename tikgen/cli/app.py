@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from tikgen.cli import kernels, machine, sweeps, templates, tuning
+from tikgen.cli import kernels, life, live, machine, sweeps, templates, trace, tuning
 from tikgen.errors import KernelCompileError, RenderError, TikgenError, VerificationError
 from tikgen.version import __version__
 
@@ -58,7 +58,7 @@ def _tikgen(
     """Turn Jinja2 templates into verified, tuned, cached Taichi kernels."""
 
 
-for group in (templates, kernels, tuning, sweeps, machine):
+for group in (templates, kernels, life, live, tuning, sweeps, trace, machine):
     group.register(app)
 
 

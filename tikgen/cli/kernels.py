@@ -14,12 +14,12 @@ from tikgen.cli.options import (
     Name,
     Params,
     Shape,
-    parse_params,
     parse_shape,
     template_name,
 )
 from tikgen.cli.output import plain, print_code, print_json, print_result, print_stage, say
 from tikgen.stages import Stage
+from tikgen.typed_params import parse_params
 
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="File to write, in place of the screen.")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import os
-from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +11,8 @@ import typer
 
 from tikgen import catalogue
 from tikgen.errors import ParameterError, UnknownTemplate
-from tikgen.parameters import RESERVED
 from tikgen.template import TEXT_NAME
+from tikgen.typed_params import parse_literal
 
 # What a shell makes of Ctrl-C.
 INTERRUPTED = 130
@@ -71,26 +69,6 @@ def template_name(name: str) -> str:
     return catalogue.load_template(folder).name
 
 
-def parse_params(template: str, given: Sequence[str] | None) -> dict[str, Any]:
-    """Return parameters from texts such as ``dim=3``: Python literals, else plain text.
-
-    Raises:
-        ParameterError: if one is given twice, has no value, or has another option.
-    """
-    params: dict[str, Any] = {}
-    for text in given or ():
-        name, equals, value = text.partition("=")
-        name = name.strip()
-        if not equals:
-            raise ParameterError(template, {name: "has no value; write -p name=value"})
-        if name in RESERVED:
-            raise ParameterError(template, {name: "is not a parameter of a template"})
-        if name in params:
-            raise ParameterError(template, {name: "is given twice"})
-        params[name] = _literal(value.strip())
-    return params
-
-
 def parse_shape(template: str, text: str | None) -> Any:
     """Return a shape from a text such as ``200,200,200`` or ``rows=9,cols=7``, or None.
 
@@ -102,19 +80,12 @@ def parse_shape(template: str, text: str | None) -> Any:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     named = [part.partition("=") for part in parts]
     if not any(equals for _, equals, _ in named):
-        return tuple(_literal(part) for part in parts)
-    sizes = {name.strip(): _literal(value.strip()) for name, equals, value in named if equals}
+        return tuple(parse_literal(part) for part in parts)
+    sizes = {name.strip(): parse_literal(value.strip()) for name, equals, value in named if equals}
     if len(sizes) < len(parts):  # Some have no name, or one has two sizes.
         problem = f"takes 200,200,200 or n0=200,n1=200,n2=200; got {text}"
         raise ParameterError(template, {"shape": problem})
     return sizes
-
-
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
 
 
 def one_or_all(template: str, text: str) -> Any:

@@ -17,10 +17,10 @@ from tikgen.cli.options import (
     Params,
     check_picture,
     one_or_all,
-    parse_params,
     template_name,
 )
 from tikgen.cli.output import print_json, print_result, print_table, say
+from tikgen.typed_params import parse_params
 
 _NOT_KEPT = "not kept: the store cannot be written, so that what was found goes with this process"
 

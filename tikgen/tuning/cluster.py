@@ -61,10 +61,10 @@ class Package:
         """Return the package of the template in ``folder``."""
         template = Template(Path(folder))
         paths = [template.folder / TEXT_NAME, template.folder / CODE_NAME]
-        paths += sorted((template.folder.parent / "_shared").glob("*.j2"))
+        root = template.folder.parent
+        paths += [m.path for m in template.macros if m.path.is_relative_to(root)]
         files = {
-            path.relative_to(template.folder.parent).as_posix(): path.read_text(encoding="utf-8")
-            for path in paths
+            path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths
         }
         return cls(template.name, template.fingerprint, files)
 

@@ -115,7 +115,7 @@ class TuneResult:
         axes.step(
             range(1, len(times) + 1), [1e3 * t for t in so_far], where="post", label="best so far"
         )
-        axes.set(xlabel="candidate", ylabel="ms a launch", yscale="log", title=self._title)
+        axes.set(xlabel="candidate", ylabel="ms a launch", yscale="log", title=self.title)
         axes.yaxis.set_major_formatter("{x:g}")
         # Nine labels a decade would overlap.
         axes.yaxis.set_minor_formatter(lambda v, _: f"{v:g}" if f"{v:e}"[0] in "235" else "")
@@ -134,11 +134,13 @@ class TuneResult:
         return record.ratio / self.best.ratio * self.best.seconds
 
     @property
-    def _title(self) -> str:
+    def title(self) -> str:
+        """Return what was tuned, in a line."""
         return f"{self.template} on {self.arch}, {shown(self.sizes) or 'fixed shapes'}"
 
     @property
-    def _summary(self) -> list[str]:
+    def summary(self) -> list[str]:
+        """Return what was found, in a few lines."""
         gain = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as the default"
         lines = [f"best: {1e3 * self.best.seconds:.4g} ms{gain}", f"  {_changes(self)}"]
         if self.best.sizes != self.sizes:
@@ -154,14 +156,19 @@ class TuneResult:
         return lines
 
     def __str__(self) -> str:
-        return "\n".join([f"{self._title}: {self.device}", *(f"  {s}" for s in self._summary)])
+        return "\n".join([f"{self.title}: {self.device}", *(f"  {s}" for s in self.summary)])
+
+    def _repr_html_(self) -> str:
+        from tikgen.tuning import html
+
+        return html.of_tuning(self)
 
     def __rich__(self) -> Table:
         from rich.table import Table
         from rich.text import Text
 
-        caption = "\n".join(self._summary)
-        table = Table(title=self._title, title_justify="left", caption=Text(caption))
+        caption = "\n".join(self.summary)
+        table = Table(title=self.title, title_justify="left", caption=Text(caption))
         table.caption_justify = "left"
         rows = self.table()[:_SHOWN]
         names = [n for n in self.best.schedule if len({canonical(r[n]) for r in rows}) > 1]

@@ -74,9 +74,30 @@ class SweepResult:
         return dict(self.about.get("seconds", {}))
 
     @property
+    def summary(self) -> str:
+        """Return in a line what was swept, and how much of it has a time."""
+        names = ", ".join(dict.fromkeys(str(row["template"]) for row in self.rows)) or "nothing"
+        kernels = len({(r["arch"], r["shape"], r["digest"]) for r in self.timed})
+        line = f"{names}: {len(self)} combinations, {len(self.timed)} timed ({kernels} kernels)"
+        if "total" in self.seconds:
+            line += f" in {self.seconds['total']:.1f} s"
+        return line + ("" if self.about.get("complete", True) else ", INTERRUPTED")
+
+    @property
+    def reasons(self) -> list[str]:
+        """Return for each way of having no time how many rows have it."""
+        found = Counter((r["kind"], r["message"]) for r in self.rows if r["kind"] != "timed")
+        return [f"{count} {kind}: {message}" for (kind, message), count in found.most_common(8)]
+
+    @property
     def timed(self) -> tuple[Row, ...]:
         """Return the rows that have a time."""
         return tuple(row for row in self.rows if row["kind"] == "timed")
+
+    @property
+    def ranked(self) -> list[Row]:
+        """Return the rows that have a time, the fastest first."""
+        return sorted(self.timed, key=lambda row: row.get("seconds") or 0.0)
 
     def best(self, by: str = "seconds", **where: Any) -> Row:
         """Return the row with the best value of a column.
@@ -98,7 +119,8 @@ class SweepResult:
         ]
         if not found:
             asked = "".join(f" with {name}={value!r}" for name, value in where.items())
-            raise TikgenError(f"No row{asked} has a value of {by}: {self._reasons() or 'empty'}.")
+            why = "; ".join(self.reasons) or "empty"
+            raise TikgenError(f"No row{asked} has a value of {by}: {why}.")
         choose = max if by in GREATEST else min
         return choose(found, key=lambda row: row[by])
 
@@ -109,13 +131,26 @@ class SweepResult:
             columns: columns to show; None shows those that vary, and the main ones measured.
             rows: how many rows; None shows all.
         """
-        header, cells = self._cells(columns, rows)
+        header, cells = self.cells(columns, rows)
         widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
         lines = [
             "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True))
             for line in (header, *cells)
         ]
         return "\n".join(lines)
+
+    def cells(
+        self, columns: Sequence[str] | None = None, rows: int | None = None
+    ) -> tuple[list[str], list[list[str]]]:
+        """Return the header and the lines of :meth:`table`, cell by cell."""
+        for name in columns or ():
+            self._check_column(name)
+        if columns is None:
+            back = self.columns[len(self._front) + len(OUTCOME) :]
+            columns = [*self.axes, *(n for n in back if n in _SHOWN or n not in METRICS)]
+        return list(columns), [
+            [_shown(name, row[name]) for name in columns] for row in self.ranked[:rows]
+        ]
 
     def to_pandas(self) -> DataFrame:
         """Return the rows as a pandas DataFrame.
@@ -194,25 +229,28 @@ class SweepResult:
         return sweep_save.document(self.rows, self.about)
 
     def __str__(self) -> str:
-        lines = [self._summary()]
+        lines = [self.summary]
         if self.timed:
             lines.append(self.table(rows=_ROWS_SHOWN))
             if len(self.timed) > _ROWS_SHOWN:
                 lines.append(f"... and {len(self.timed) - _ROWS_SHOWN} more")
-        if self._reasons():
-            lines.append(self._reasons("\n"))
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.reasons])
+
+    def _repr_html_(self) -> str:
+        from tikgen.tuning import html
+
+        return html.of_sweep(self)
 
     def __rich__(self) -> Table:
         from rich.table import Table
         from rich.text import Text
 
-        header, cells = self._cells(None, _ROWS_SHOWN)
+        header, cells = self.cells(rows=_ROWS_SHOWN)
         more = len(self.timed) - _ROWS_SHOWN
         notes = [f"... and {more} more"] if more > 0 else []
-        notes += [self._reasons("\n")] if self._reasons() else []
+        notes += self.reasons
         table = Table(
-            title=self._summary(),
+            title=self.summary,
             title_justify="left",
             caption=Text("\n".join(notes)) if notes else None,
             caption_justify="left",
@@ -224,32 +262,6 @@ class SweepResult:
         for number, line in enumerate(cells):
             table.add_row(*map(Text, line), style="bold green" if number == 0 else None)
         return table
-
-    def _summary(self) -> str:
-        names = ", ".join(dict.fromkeys(str(row["template"]) for row in self.rows)) or "nothing"
-        kernels = len({(r["arch"], r["shape"], r["digest"]) for r in self.timed})
-        line = f"{names}: {len(self)} combinations, {len(self.timed)} timed ({kernels} kernels)"
-        if "total" in self.seconds:
-            line += f" in {self.seconds['total']:.1f} s"
-        return line + ("" if self.about.get("complete", True) else ", INTERRUPTED")
-
-    def _reasons(self, separator: str = "; ") -> str:
-        """Return for each way of having no time how many rows have it."""
-        found = Counter((r["kind"], r["message"]) for r in self.rows if r["kind"] != "timed")
-        return separator.join(
-            f"{count} {kind}: {message}" for (kind, message), count in found.most_common(8)
-        )
-
-    def _cells(
-        self, columns: Sequence[str] | None, count: int | None
-    ) -> tuple[list[str], list[list[str]]]:
-        for name in columns or ():
-            self._check_column(name)
-        if columns is None:
-            back = self.columns[len(self._front) + len(OUTCOME) :]
-            columns = [*self.axes, *(n for n in back if n in _SHOWN or n not in METRICS)]
-        ranked = sorted(self.timed, key=lambda row: row.get("seconds") or 0.0)[:count]
-        return list(columns), [[_shown(name, row[name]) for name in columns] for row in ranked]
 
     def _check_column(self, name: str) -> None:
         if name not in self.columns:

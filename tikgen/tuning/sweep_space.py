@@ -14,7 +14,7 @@ from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Array
 from tikgen.builder import resolve
 from tikgen.errors import ParameterError, TikgenError, UnsupportedOnArch
-from tikgen.kernel import check_arch
+from tikgen.loaded import check_arch
 from tikgen.parameters import canonical, make_model
 from tikgen.rendering import Variant, render_variant
 from tikgen.shapes import Sizes, sizes_of_shape

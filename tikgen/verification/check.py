@@ -160,7 +160,7 @@ class Trial:
 
     def _poison_workspace(self, values: list[Any]) -> None:
         """Fill the arrays that the kernel is going to take as its workspace."""
-        scratch = self.kernel.prepare(tuple(values))[len(values) :]
+        scratch = self.kernel.loaded.prepare(tuple(values))[len(values) :]
         for array, held in zip(self.kernel.workspace, scratch, strict=True):
             content = scratch_poison(array.dtype, self._seed)
             held.from_numpy(np.full(held.shape, content, array.dtype.numpy))

@@ -136,6 +136,11 @@ class Report:
                 lines += [f"    {line}" for line in str(arch.failure).splitlines()]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from tikgen.verification import html
+
+        return html.of_report(self)
+
     def __rich__(self) -> Table:
         from rich.table import Table
         from rich.text import Text

@@ -1,0 +1,212 @@
+"""What is recorded of kernels: stages, launches, and the life that each kernel keeps."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+import taichi as ti
+
+import tikgen
+from conftest import init_taichi
+from tikgen import events
+from tikgen import taichi_bridge as bridge
+
+TEXT = """
+import taichi as ti
+
+
+@ti.kernel
+def scale(a: ti.f32, x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in range(x.shape[0]):
+        x[i] = a * x[i] + {{ n }}
+"""
+
+
+def stages_of(found, subject: events.Subject) -> list[str]:
+    return [e.stage for e in sorted(found, key=lambda e: e.start) if e.subject == subject]
+
+
+def new_text() -> str:
+    """Return a text that nobody built before."""
+    return TEXT.replace("{{ n }}", str(np.random.default_rng().integers(1 << 20)))
+
+
+def test_a_kernel_keeps_its_life_though_nobody_traces(ti_arch, rng) -> None:
+    kernel = tikgen.build("map", expr=f"x + {rng.integers(1 << 20)}")
+    before = ["resolve", "render", "hash", "dedup", "load", "register"]
+    assert [e.stage for e in kernel.events] == before
+    x, y = rng.random(7).astype("f4"), np.full(7, np.nan, "f4")
+    assert not kernel.is_compiled()
+    kernel(x, y)
+    assert [e.stage for e in kernel.events] == [*before, "instantiate", "ast", "compile"]
+    compiled = kernel.events[-1].details
+    assert compiled["cache"] in ("compiled", "disk")
+    assert compiled["arch"] == ti_arch
+    assert compiled["signature"].startswith("x: f32[1d]")
+    kernel(x, y)
+    assert len(kernel.events) == 9
+    assert kernel.launches == 2
+
+
+def test_a_build_tells_what_it_did(rng) -> None:
+    expr = f"x * {rng.integers(1 << 20)}"
+    with events.recording() as found:
+        kernel = tikgen.build("map", expr=expr)
+        again = tikgen.build("map", expr=expr)
+    assert again is kernel
+    by_stage = {e.stage: e.details for e in found.events if not e.details.get("memo")}
+    assert expr.replace(" ", "") in by_stage["resolve"]["params"]["expr"].replace(" ", "")
+    assert by_stage["render"]["lines"] == kernel.source.text.count("\n")
+    assert by_stage["hash"]["digest"] == kernel.digest
+    assert by_stage["dedup"]["same_as"] is None
+    assert [e.stage for e in found.events if e.details.get("memo")] == ["resolve"]
+
+
+def test_a_failed_stage_is_recorded_with_its_error(ti_arch) -> None:
+    kernel = tikgen.from_string(new_text().replace("a * x[i]", "a * unknown"))
+    with events.recording() as found, pytest.raises(tikgen.errors.KernelCompileError):
+        kernel(1.0, np.ones(3, "f4"))
+    failed = [e for e in found.events if "error" in e.details]
+    assert [e.stage for e in failed] == ["ast"]
+    assert "unknown" in failed[0].details["error"]
+    with events.recording() as found, pytest.raises(tikgen.TikgenError):
+        tikgen.build("map", expr="x +")
+    assert [e.stage for e in found.events if "error" in e.details] == ["resolve"]
+
+
+def test_launches_are_counted_and_timed_while_recording(ti_arch) -> None:
+    kernel, x = tikgen.from_string(new_text()), np.ones(5, "f4")
+    kernel(1.0, x)
+    with events.recording() as found:
+        for _ in range(10):
+            kernel(1.0, x)
+        assert [launches.count for launches in found.launches] == [10]
+        kernel(1.0, x)
+    kernel(1.0, x)
+    (launches,) = found.launches
+    assert (launches.count, launches.timed, len(launches.spans)) == (11, 11, 11)
+    assert 0 < launches.shortest <= launches.seconds / 11 <= launches.longest
+    assert kernel.launches == 13
+
+
+def test_bound_launches_are_all_counted_and_some_timed(ti_arch) -> None:
+    kernel, x = tikgen.from_string(new_text()), ti.ndarray(ti.f32, 5)
+    bound = kernel.bind(1.0, x)
+    bound()
+    with events.recording() as found:
+        for _ in range(200):
+            bound()
+    bound()
+    (launches,) = found.launches
+    assert launches.count == 200
+    assert 1 <= launches.timed <= 10
+    assert kernel.launches == 202
+
+
+def test_recordings_may_be_nested_and_ask_for_different_kernels(ti_arch) -> None:
+    @ti.kernel
+    def raw(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+        for i in range(x.shape[0]):
+            x[i] += 1.0
+
+    kernel, x = tikgen.from_string(new_text()), ti.ndarray(ti.f32, 5)
+    with events.recording() as outer:
+        kernel(1.0, x)
+        with events.recording(all_kernels=True) as inner:
+            raw(x)
+            kernel(1.0, x)
+        kernel(1.0, x)
+    assert {(la.subject.name, la.count) for la in outer.launches} == {("scale", 3)}
+    assert {(la.subject.name, la.count) for la in inner.launches} == {("scale", 1), ("raw", 1)}
+    assert stages_of(inner.events, inner.launches[0].subject) == ["instantiate", "ast", "compile"]
+    assert not events.is_on()
+
+
+def test_threads_lose_no_launch(ti_arch) -> None:
+    kernel, x = tikgen.from_string(new_text()), ti.ndarray(ti.f32, 5)
+    bound = kernel.bind(1.0, x)
+    kernel(1.0, x)
+
+    together = threading.Barrier(4)
+
+    def work() -> None:
+        together.wait()
+        for _ in range(300):
+            kernel(1.0, x)
+        together.wait()  # So that no thread gets the identity of one that ended.
+
+    with events.recording() as found:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(100):
+            bound()
+        for thread in threads:
+            thread.join()
+    (launches,) = found.launches
+    assert launches.count == 1300
+    assert len({thread for _, _, thread in launches.spans}) == 5
+
+
+def test_the_cache_status_is_what_taichi_did(ti_arch) -> None:
+    text = new_text()
+    first = tikgen.from_string(text)
+    first(1.0, np.ones(3, "f4"))
+    assert first.events[-1].details["cache"] == "compiled"
+    second = tikgen.from_string(text + "\n\n@ti.func\ndef other():\n    return 1\n")
+    assert second is not first
+    second(1.0, np.ones(3, "f4"))
+    assert second.events[-1].details["cache"] == "memory"
+    init_taichi()  # Taichi writes its cache to the disk then.
+    first(1.0, np.ones(3, "f4"))
+    last = first.events[-1].details
+    assert last["cache"] == "disk"
+    assert last["init"] == second.events[-1].details["init"] + 1
+
+
+def test_what_others_print_while_a_kernel_compiles_is_not_lost(ti_arch, capfd) -> None:
+    details: dict = {}
+    with bridge._cache_status(details):
+        os.write(2, b"a warning of somebody else\n")
+    assert details == {"cache": "unknown"}
+    tikgen.from_string(new_text())(1.0, np.ones(3, "f4"))
+    assert capfd.readouterr().err == "a warning of somebody else\n"
+
+
+def test_compile_does_not_launch(ti_arch, rng) -> None:
+    kernel, x = tikgen.from_string(new_text()), rng.random(9).astype("f4")
+    before = x.copy()
+    kernel.compile(3.0, x)
+    assert kernel.is_compiled(3.0, x)
+    np.testing.assert_array_equal(x, before)
+    assert kernel.launches == 0
+    with events.recording() as found:
+        kernel(3.0, x)
+    assert not found.events
+
+
+@pytest.mark.parametrize("name", ["reduce", "scan", "gemm", "transpose", "histogram", "spmv"])
+def test_compile_makes_arguments_up_from_what_the_template_declares(ti_arch, name: str) -> None:
+    kernel = tikgen.build(name)
+    kernel.compile()
+    assert kernel.is_compiled()
+
+
+def test_compile_says_what_it_cannot_make_up(ti_arch) -> None:
+    kernel = tikgen.build("stencil", storage="field")
+    with pytest.raises(tikgen.errors.ArgumentError, match="pass the arguments to compile for"):
+        kernel.compile()
+    assert not kernel.is_compiled()
+
+
+def test_is_compiled_follows_the_kinds_of_arguments(ti_arch) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n@ti.kernel\ndef one(x: ti.types.ndarray()):\n"
+        f"    for i in range(x.shape[0]):\n        x[i] += {np.random.default_rng().integers(99)}\n"
+    )
+    kernel(np.ones(3, "f4"))
+    assert kernel.is_compiled(np.ones(5, "f4"))
+    assert not kernel.is_compiled(np.ones(3, "i4"))
+    init_taichi()
+    assert not kernel.is_compiled()

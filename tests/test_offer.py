@@ -1,0 +1,168 @@
+"""Code that takes the place of a kernel's code while the kernel is in use."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import tikgen
+from tikgen import builder
+from tikgen.errors import ArgumentError, KernelCompileError, RenderError
+
+KERNEL_TEXT = """import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in range(x.shape[0]):
+        x[i] = {{ p.value }}.0
+"""
+CODE = """from tikgen import Array, DType, ProblemModel, Template, parameter
+
+
+class Fill(Template):
+    \"\"\"Fills an array.\"\"\"
+
+    class Problem(ProblemModel):
+        value: int = parameter("What to write.", default=1)
+        unused: int = parameter("Does not reach the text.", default=0)
+
+    def arguments(self, p):
+        return (Array("x", DType.f32, ("n",), role="out"),)
+
+    def reference(self, p, x):
+        return 0 * x + p.value
+"""
+
+
+@pytest.fixture
+def template(tmp_path):
+    folder = tmp_path / f"fill_{np.random.default_rng().integers(1 << 40)}"
+    folder.mkdir()
+    (folder / "kernel.py.j2").write_text(KERNEL_TEXT)
+    (folder / "template.py").write_text(CODE)
+    return tikgen.load_template(folder)
+
+
+def edited(kernel: tikgen.Kernel, old: str, new: str) -> tikgen.Source:
+    """Return the source of a kernel with its text changed, as from an edited template."""
+    from tikgen.rendering import hashed
+
+    text = kernel.source.text.replace(old, new)
+    return hashed(kernel.variant, text, kernel.source.line_map)
+
+
+def value_of(launch) -> float:
+    x = np.full(5, np.nan, "f4")
+    launch(x)
+    assert len(set(x)) == 1
+    return float(x[0])
+
+
+def test_the_next_call_takes_what_is_offered(ti_arch, template) -> None:
+    kernel = tikgen.build(template, value=3)
+    assert value_of(kernel) == 3
+    told = []
+    builder.replace(kernel, edited(kernel, "3.0", "4.0"), told.append)
+    assert kernel.is_changing
+    assert not told
+    assert value_of(kernel) == 4
+    assert told == [None]
+    assert not kernel.is_changing
+    assert "4.0" in kernel.source.text
+
+
+def test_what_does_not_compile_is_not_taken(ti_arch, template) -> None:
+    kernel = tikgen.build(template, value=3)
+    assert value_of(kernel) == 3
+    text, told = kernel.source.text, []
+    builder.replace(kernel, edited(kernel, "3.0", "unknown"), told.append)
+    assert value_of(kernel) == 3
+    assert kernel.source.text == text
+    (error,) = told
+    assert isinstance(error, KernelCompileError)
+    assert "kernel.py.j2:7" in str(error)
+    assert "unknown" in str(error)
+    assert tikgen.build(template, value=3) is kernel
+    assert value_of(kernel) == 3
+
+
+def test_what_does_not_load_is_not_offered(template) -> None:
+    kernel = tikgen.build(template, value=3)
+    with pytest.raises(RenderError, match="NameError"):
+        builder.replace(kernel, edited(kernel, "@ti.kernel", "missing\n@ti.kernel"), print)
+    assert not kernel.is_changing
+
+
+def test_code_with_other_arguments_waits_for_them(ti_arch, template) -> None:
+    kernel = tikgen.build(template, value=3)
+    assert value_of(kernel) == 3
+    told = []
+    builder.replace(kernel, edited(kernel, "x[i] = 3.0", "x[i] = 5.0"), told.append)
+    with pytest.raises(ArgumentError):
+        kernel(np.ones((2, 2), "f4"))
+    assert [type(error) for error in told] == [ArgumentError]
+    assert value_of(kernel) == 5
+    assert told[1:] == [None]
+
+
+def test_a_bound_kernel_follows(ti_arch, template) -> None:
+    kernel, x = tikgen.build(template, value=3), np.full(5, np.nan, "f4")
+    bound = kernel.bind(x)
+    bound()
+    assert set(x) == {3}
+    builder.replace(kernel, edited(kernel, "3.0", "4.0"), lambda _: None)
+    bound()
+    assert set(x) == {4}
+    builder.replace(kernel, edited(kernel, "4.0", "unknown"), lambda _: None)
+    x[:] = np.nan
+    bound()
+    assert set(x) == {4}
+
+
+def test_another_parameter_set_that_had_equal_code_gets_a_kernel_of_its_own(
+    ti_arch, template
+) -> None:
+    kernel = tikgen.build(template, value=3)
+    assert tikgen.build(template, value=3, unused=7) is kernel
+    builder.replace(kernel, edited(kernel, "3.0", "4.0"), lambda _: None)
+    other = tikgen.build(template, value=3, unused=7)
+    assert other is not kernel
+    assert (value_of(kernel), value_of(other)) == (4, 3)
+
+
+def test_running_threads_see_one_version_or_the_other(ti_arch, template) -> None:
+    kernel = tikgen.build(template, value=0)
+    bound_array = np.zeros(64, "f4")
+    bound = kernel.bind(bound_array)
+    bound()
+    seen, wrong, stop = set(), [], threading.Event()
+
+    def work() -> None:
+        x = np.zeros(64, "f4")
+        while not stop.is_set():
+            kernel(x)
+            if len(set(x)) != 1:
+                wrong.append(x.copy())
+            seen.add(float(x[0]))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for version in range(1, 6):
+            taken = threading.Event()
+            source = edited(kernel, f"{version - 1}.0", f"{version}.0")
+            builder.replace(kernel, source, lambda _, taken=taken: taken.set())
+            assert taken.wait(60)
+            bound()
+            assert set(bound_array) == {version}
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+    assert seen <= {0, 1, 2, 3, 4, 5}
+    assert value_of(kernel) == 5

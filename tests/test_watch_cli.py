@@ -1,0 +1,117 @@
+"""The command watch: verifies at the start and at each save, and ends with Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tikgen.cli import app
+
+DEADLINE = 120.0
+# Ctrl-C must arrive even where whoever started the tests ignores it.
+PROGRAM = """
+import signal
+from tikgen.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
+class Running:
+    """A ``tikgen watch`` in a process of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.output, self.errors = folder / "output.txt", folder / "errors.txt"
+        with self.output.open("w") as output, self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, "watch", *arguments],
+                cwd=folder,
+                stdout=output,
+                stderr=errors,
+            )
+
+    def after(self, verifications: int) -> str:
+        """Return what was printed once it waits again after so many verifications."""
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end and self.process.poll() is None:
+            text = self.output.read_text()
+            if text.count("waiting for a save") >= verifications:
+                return text
+            time.sleep(0.02)
+        raise AssertionError(self.output.read_text() + self.errors.read_text())
+
+    def interrupt(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(DEADLINE)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """Give the folder of a new template."""
+    assert CliRunner().invoke(app, ["new", "mine", "--path", str(tmp_path)]).exit_code == 0
+    return tmp_path / "mine"
+
+
+@pytest.fixture
+def running(mine: Path, ti_arch: str) -> Iterator[Running]:
+    arguments = ("./mine", "-p", "dtype=f32", "--arch", ti_arch, "--max-examples", "3")
+    found = Running(mine.parent, *arguments)
+    yield found
+    if found.process.poll() is None:
+        found.process.kill()
+        found.process.wait()
+
+
+def test_each_save_is_verified(mine: Path, running: Running, ti_arch: str) -> None:
+    text = mine / "kernel.py.j2"
+    whole = text.read_text()
+    first = running.after(1)
+    assert f" passed  mine on {ti_arch}: " in first
+    assert " in " in first
+    text.write_text(whole.replace("scale *", "scal *"))
+    assert f" failed  mine on {ti_arch}: " in running.after(2)
+    errors = running.errors.read_text()
+    assert "template: mine/kernel.py.j2:" in errors
+    assert "scal * x[i]" in errors
+    text.unlink()
+    assert f"the file {text} is missing" in running.after(3)
+    text.write_text(whole)
+    assert running.after(4).count(" passed ") == 2
+    assert running.interrupt() == 0
+    assert running.output.read_text().endswith("stopped\n")
+    assert "Traceback" not in running.errors.read_text()
+
+
+def test_saves_during_a_verification_lead_to_one_more(mine: Path, running: Running) -> None:
+    running.after(1)
+    text = mine / "kernel.py.j2"
+    before = text.read_text()
+    for count in range(3):
+        time.sleep(0.2)  # A verification takes longer.
+        text.write_text(before + "#\n" * (count + 1))
+    printed = running.after(3)
+    time.sleep(2.0)
+    assert printed.count(" mine on ") == running.output.read_text().count(" mine on ") == 3
+    assert running.interrupt() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("stensil",), "There is no template 'stensil'. Did you mean 'stencil'?"),
+        (("./absent",), "There is no template './absent'"),
+        (("stencil", "-p", "dimm=2"), "parameter 'dimm' is unknown. Did you mean 'dim'?"),
+        (("stencil", "--max-examples", "0"), "Invalid value"),
+    ],
+)
+def test_wrong_usage_ends_at_once(arguments: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(app, ["watch", *arguments])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())

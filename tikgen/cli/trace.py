@@ -1,0 +1,125 @@
+"""The command trace: runs a user's script and tells what became of its kernels."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from tikgen.cli.options import INTERRUPTED
+from tikgen.errors import TraceError
+
+if TYPE_CHECKING:
+    from tikgen.lifecycle.trace import Trace
+
+# Taichi reads it at ti.init.
+_PROFILER = "TI_KERNEL_PROFILER"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    # What follows the name of the script is for the script, options included.
+    settings = {"allow_interspersed_args": False}
+    app.command("trace", context_settings=settings)(trace_command)
+
+
+def trace_command(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="Script to run.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="File to write for Perfetto, such as trace.json.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Page to write, such as trace.html.")] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(help="Picture to write, such as trace.png.")
+    ] = None,
+    device_time: Annotated[
+        bool, typer.Option("--device-time", help="Have Taichi's profiler time each kernel, too.")
+    ] = False,
+    own: Annotated[
+        bool, typer.Option("--own", help="Trace tikgen's kernels only, not all of Taichi's.")
+    ] = False,
+) -> None:
+    """Run a script; then tell what its kernels went through, and how long that took.
+
+    Options stand before the script; what stands behind it goes to the script. The exit code is
+    the script's. The table goes to the error stream.
+    """
+    from tikgen.lifecycle.trace import PAGES, PICTURES, check_path
+    from tikgen.lifecycle.tracing import trace
+
+    _check_script(script)
+    written = [(save, (".json",)), (html, PAGES), (timeline, PICTURES)]
+    for path, endings in written:  # Told now, not when the script is through.
+        if path is not None:
+            check_path(path, endings)
+    targets = [path and path.absolute() for path, _ in written]  # The script may go elsewhere.
+    if device_time:
+        os.environ[_PROFILER] = "1"
+    with trace(all_kernels=not own) as traced:
+        code = _run(script, arguments or [])
+    sys.stdout.flush()
+    is_written = _report(traced, *targets)
+    raise typer.Exit(code if is_written else code or 1)
+
+
+def _check_script(script: Path) -> None:
+    if not script.is_file():
+        what = "it is a folder" if script.is_dir() else "there is no such file"
+        raise TraceError(f"cannot run {script}: {what}")
+
+
+def _run(script: Path, arguments: list[str]) -> int:
+    """Run the script as ``python SCRIPT`` would, and return its exit code."""
+    sys.argv = [str(script), *arguments]
+    # In place of the folder of the command, which the script has nothing to do with.
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as exit_:
+        if exit_.code is None or isinstance(exit_.code, int):
+            return exit_.code or 0
+        print(exit_.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:
+        shown = error.with_traceback(_frames_of(script, error.__traceback__))
+        traceback.print_exception(shown)
+        return 1
+    return 0
+
+
+def _frames_of(script: Path, frames: TracebackType | None) -> TracebackType | None:
+    """Return the traceback from the script on; nothing if the script never began to run."""
+    while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
+        frames = frames.tb_next
+    return frames
+
+
+def _report(traced: Trace, save: Path | None, page: Path | None, timeline: Path | None) -> bool:
+    """Print the table and write the files; tell whether all of them could be written."""
+    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    console.print(f"\n{escape(str(traced))}")
+    is_written = True
+    for path, write in ((save, traced.save), (page, traced.html), (timeline, traced.timeline)):
+        if path is None:
+            continue
+        try:
+            write(path)
+        except TraceError as error:
+            is_written = False
+            console.print(f"[bold red]error:[/] {escape(str(error))}")
+        else:
+            console.print(f"wrote {escape(str(path))}")
+    return is_written

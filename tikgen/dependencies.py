@@ -1,0 +1,119 @@
+"""The files behind a template: its own two, and every macro file that its text leads to."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+MACROS = "_shared"
+# A lookahead, since a line may hold several tags.
+_REFERENCE = re.compile(
+    r"(?:^[ \t]*#%-?|\{%[-+]?)\s*(?:from|import|include|extends)\b(?=\s*(?P<what>.*))", re.M
+)
+_NAME = re.compile(
+    r"""(?P<quote>['"])(?P<name>[^'"]+)(?P=quote)\s*(?:(?:import|as|with|without|ignore)\b|[-+]?%\}|$)"""
+)
+
+
+class Macro(NamedTuple):
+    """A macro file: the name by which texts import it, where it lies and what it holds."""
+
+    name: str
+    path: Path
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Files:
+    """What the files of a template held when they were read.
+
+    Attributes:
+        contents: for each file its bytes, None where there is no such file: the template's own
+            two, its macro files, and where nearer macro files of the same names would lie.
+        macros: the macro files, sorted by name.
+    """
+
+    contents: Mapping[Path, bytes | None] = field(repr=False)
+    macros: tuple[Macro, ...]
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of what was read, wherever it lies."""
+        digest = hashlib.sha256()
+        own = list(self.contents.values())[:2]
+        names = [macro.name.encode() for macro in self.macros]
+        for data in (*own, *names, *(macro.data for macro in self.macros)):
+            digest.update(b"-" if data is None else hashlib.sha256(data).digest())
+        return digest.hexdigest()
+
+    def changed_since(self, before: Files) -> tuple[Path, ...]:
+        """Return the files that hold something else than they did ``before``, sorted."""
+        paths = self.contents.keys() & before.contents.keys()
+        return tuple(sorted(p for p in paths if self.contents[p] != before.contents[p]))
+
+
+def read_files(text: Path, code: Path, search_path: Sequence[Path]) -> Files:
+    """Return what the files of a template hold now.
+
+    Args:
+        text: its Jinja2 text.
+        code: its declarations.
+        search_path: folders from which texts import, nearest first.
+    """
+    contents: dict[Path, bytes | None] = {text: _read(text), code: _read(code)}
+    macros, nearer = read_macros(contents[text] or b"", search_path, text.parent)
+    contents |= dict.fromkeys(nearer) | {macro.path: macro.data for macro in macros}
+    return Files(contents, macros)
+
+
+def read_macros(
+    text: bytes, search_path: Sequence[Path], folder: Path
+) -> tuple[tuple[Macro, ...], tuple[Path, ...]]:
+    """Return the macro files that ``text`` leads to, and where nearer ones would lie.
+
+    Where a name is computed, any file beside the text in ``folder`` or among the shared macros
+    may be meant, and all of them are returned.
+    """
+    found: dict[str, Macro] = {}
+    absent: dict[Path, None] = {}
+    asked: set[str] = set()
+    awaiting = list(_references(text, search_path, folder))
+    while awaiting:
+        name = awaiting.pop()
+        if name in asked or ".." in PurePosixPath(name).parts:
+            continue
+        asked.add(name)
+        for root in search_path:
+            path = root / name.lstrip("/")
+            data = _read(path)
+            if data is not None:
+                found[name] = Macro(name, path, data)
+                awaiting += _references(data, search_path, folder)
+                break
+            absent[path] = None
+    return tuple(sorted(found.values())), tuple(absent)
+
+
+def _references(data: bytes, search_path: Sequence[Path], folder: Path) -> Iterator[str]:
+    """Yield the names of the files that a text imports, includes or extends."""
+    for match in _REFERENCE.finditer(data.decode(errors="replace")):
+        name = _NAME.match(match["what"].strip())
+        if name is not None:
+            yield name["name"]
+        else:
+            for root in search_path:
+                for path in (*(root / MACROS).rglob("*.j2"), *folder.glob("*.j2")):
+                    if path.is_relative_to(root):
+                        yield path.relative_to(root).as_posix()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError):  # Such as a name that the system cannot have.
+        return None

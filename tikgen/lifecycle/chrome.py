@@ -1,0 +1,149 @@
+"""A trace in Chrome's trace event format, for Perfetto and chrome://tracing.
+
+Format: "Trace Event Format" (Duca and Sinclair, Google, 2016), JSON object form, complete events.
+Perfetto takes thread ids of 32 bits only, drops an event without a duration, and wants the events
+of a thread to nest. So times are whole eighths of a microsecond, which binary fractions hold
+exactly: no reader can round them into an overlap.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tikgen.events import Subject
+from tikgen.version import __version__
+
+if TYPE_CHECKING:
+    from tikgen.lifecycle.trace import Trace
+
+
+_PER_MICROSECOND = 8
+_PER_SECOND = _PER_MICROSECOND * 1_000_000
+
+
+class _Span(NamedTuple):
+    """One piece of time, in whole units."""
+
+    start: int
+    stop: int
+    thread: int
+    name: str
+    category: str
+    arguments: dict[str, Any]
+
+
+def text(trace: Trace) -> str:
+    """Return the trace as a JSON document."""
+    return json.dumps(document(trace), allow_nan=False)
+
+
+def document(trace: Trace) -> dict[str, Any]:
+    """Return the trace as the JSON object of the format: ``traceEvents`` and what goes with it."""
+    pid = os.getpid()
+    spans = sorted(_spans(trace), key=lambda span: (span.start, -span.stop))
+    threads = list(dict.fromkeys(span.thread for span in spans))
+    numbers = {thread: number for number, thread in enumerate(threads, 1)}
+    events = [_name("process_name", pid, 1, f"tikgen {__version__}")]
+    for thread, number in numbers.items():
+        events.append(_name("thread_name", pid, number, _thread_name(thread, number)))
+    events += [
+        {
+            "name": span.name,
+            "cat": span.category,
+            "ph": "X",
+            "ts": span.start / _PER_MICROSECOND,
+            "dur": (span.stop - span.start) / _PER_MICROSECOND,
+            "pid": pid,
+            "tid": numbers[span.thread],
+            "args": span.arguments,
+        }
+        for thread in threads
+        for span in _nested(span for span in spans if span.thread == thread)
+    ]
+    return {"displayTimeUnit": "ms", "traceEvents": events, "otherData": {"tikgen": __version__}}
+
+
+def _spans(trace: Trace) -> Iterator[_Span]:
+    for event in trace.events:
+        yield _span(
+            trace,
+            event.stage,
+            event.subject,
+            event.start,
+            event.seconds,
+            event.thread,
+            event.details,
+        )
+    for each in trace.launches:
+        totals: dict[str, Any] = {"launches": each.count}
+        if each.device_seconds is not None:
+            totals["device_seconds"] = each.device_seconds
+        for start, seconds, thread in each.spans:
+            yield _span(trace, "launch", each.subject, start, seconds, thread, totals)
+
+
+def _span(
+    trace: Trace,
+    stage: str,
+    subject: Subject,
+    start: float,
+    seconds: float,
+    thread: int,
+    details: Mapping[str, Any],
+) -> _Span:
+    begin = round((start - trace.started) * _PER_SECOND)
+    end = max(begin, round((start - trace.started + seconds) * _PER_SECOND))
+    where = {"kernel": subject.name, "file": subject.file, "line": subject.line}
+    arguments = {name: _plain(value) for name, value in {**where, **details}.items()}
+    return _Span(
+        begin, end, thread, f"{stage} {subject.name}", f"{stage},{subject.origin}", arguments
+    )
+
+
+def _nested(spans: Iterable[_Span]) -> Iterator[_Span]:
+    """Yield the spans of a thread, in order, so that each lies within another or beside it.
+
+    What begins within another and ends after it begins where that ends: the time of a launch is
+    told without that of the stages within it, and so begins a little early.
+    """
+    waiting = [(span.start, -span.stop, number, span) for number, span in enumerate(spans)]
+    heapq.heapify(waiting)
+    open_until: list[int] = []
+    while waiting:
+        _, _, number, span = heapq.heappop(waiting)
+        while open_until and open_until[-1] <= span.start:
+            open_until.pop()
+        if open_until and open_until[-1] == span.stop - 1:  # Rounded apart.
+            span = span._replace(stop=open_until[-1])
+        if open_until and open_until[-1] < span.stop:
+            later = span._replace(start=open_until[-1])
+            heapq.heappush(waiting, (later.start, -later.stop, number, later))
+            continue
+        open_until.append(span.stop)
+        yield span
+
+
+def _name(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _thread_name(thread: int, number: int) -> str:
+    if thread == threading.main_thread().ident:
+        return "main thread"
+    living = {each.ident: each.name for each in threading.enumerate()}
+    return living.get(thread, f"thread {number}")
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold in the place of ``value``."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, bool | int | float | str | None) else str(value)

@@ -1,0 +1,164 @@
+"""What a kernel becomes on its way to the device, as text: compiled anew in another process."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tikgen import taichi_bridge as bridge
+from tikgen.arguments import Argument, Opaque, Scalar, concrete_shape
+from tikgen.child_process import ChildProcess, Died
+from tikgen.dtypes import DType
+from tikgen.errors import ArgumentError, KernelCompileError, UnsupportedOnArch, near
+from tikgen.loaded import check_arch
+
+if TYPE_CHECKING:
+    from tikgen.kernel import Kernel
+
+_WORKER = "tikgen.lifecycle.ir_child"
+_MOST_SECONDS = 600.0
+# The archs that have a kind; None where it does not depend on the arch.
+KINDS: dict[str, tuple[str, ...] | None] = {
+    "python": None,
+    "ast": None,
+    "chi": None,
+    "llvm": ("cpu", "cuda"),
+    "llvm-optimized": ("cpu", "cuda"),
+    "asm": ("cpu",),
+    "spirv": ("vulkan",),
+    "ptx": ("cuda",),
+}
+_OPTIONS = ("fast_math", "opt_level", "advanced_optimization", "default_fp", "default_ip", "debug")
+# Extent of every axis whose size nothing else decides.
+_EXTENT = 16
+
+# What a child makes an argument from: kind, dtype or value, shape.
+_Made = tuple[str, Any, tuple[int, ...]]
+
+
+def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str:
+    """Return what ``kernel`` is at a stage of its compilation.
+
+    A process of its own compiles it, with the current options of ``ti.init``; the working
+    directory and the Taichi of this process are left alone. It takes a second or two.
+
+    Args:
+        kernel: the kernel.
+        kind: ``"python"``, the rendered source; ``"ast"``, what Taichi reads it as; ``"chi"``,
+            Taichi's IR after all its passes, task by task; ``"llvm"`` and ``"llvm-optimized"``
+            on cpu and cuda; ``"asm"`` on cpu; ``"spirv"`` on vulkan; ``"ptx"`` on cuda.
+        args: arguments for which it is compiled. They matter where the kernel does not declare
+            what it takes, and for the shapes of fields; without them arguments are made up.
+        arch: where it is compiled for: the current arch, else cpu.
+
+    Raises:
+        ArgumentError: if there is no such kind, or an argument is needed to compile.
+        UnsupportedOnArch: if the arch has no such kind, cannot run the kernel, or is not there.
+        KernelCompileError: if Taichi refuses the kernel, or dies of it.
+    """
+    name = kernel.template.name
+    if kind not in KINDS:
+        hint = near(kind, KINDS) if isinstance(kind, str) else ""
+        raise ArgumentError(name, f"has no IR {kind!r}.{hint} It takes {', '.join(KINDS)}")
+    source = kernel.source
+    if kind == "python":
+        return source.text
+    arch = arch or bridge.current_arch() or "cpu"
+    having = KINDS[kind]
+    if having is not None and arch not in having:
+        where = " and ".join(having)
+        raise UnsupportedOnArch(name, arch, f"{kind} is there on {where}; pass arch={having[0]!r}")
+    check_arch(source.variant, arch)
+    job = {
+        "kind": kind,
+        "text": source.text,
+        "filename": source.filename,
+        "entry": kernel.function.__name__ if kernel.is_loaded else name,
+        "arguments": _arguments(kernel, args),
+    }
+    return _from_child(kernel, job, arch)
+
+
+def _from_child(kernel: Kernel, job: dict[str, Any], arch: str) -> str:
+    """Return what the process says to ``job``, or raise what it says is wrong."""
+    name = kernel.template.name
+    current = bridge.init_options()
+    options = {k: current[k] for k in _OPTIONS if k in current} | {"kind": job["kind"]}
+    with (
+        tempfile.TemporaryDirectory(prefix="tikgen-ir-") as folder,
+        ChildProcess(_WORKER, arch, folder, json.dumps(options)) as process,
+    ):
+        problem = process.start()
+        if problem:
+            raise UnsupportedOnArch(name, arch, f"it does not work here: {problem}")
+        try:
+            process.send(json.dumps(job))
+            reply = process.reply(_MOST_SECONDS)
+        except (Died, TimeoutError) as error:
+            what = f"died: {error}" if isinstance(error, Died) else "did not come to an end"
+            problem = f"the process that compiled it {what}"
+            raise KernelCompileError(name, problem, params=kernel.params) from None
+    if "refused" in reply:
+        raise kernel.loaded.explained(RuntimeError(reply["refused"]))
+    if "failed" in reply:
+        raise KernelCompileError(name, f"it has no IR: {reply['failed']}", params=kernel.params)
+    if not reply["text"]:
+        raise KernelCompileError(name, f"Taichi shows no {job['kind']} of it", params=kernel.params)
+    return str(reply["text"])
+
+
+def _arguments(kernel: Kernel, args: Sequence[Any]) -> list[_Made]:
+    """Return how a child makes the arguments and the workspace."""
+    declared = kernel.signature.arguments
+    variant = kernel.source.variant
+    sizes = dict.fromkeys(kernel.signature.symbols, _EXTENT)
+    if not variant.sizes:
+        sizes |= variant.template.middle_sizes(variant.problem)
+    if args:
+        ordered = kernel.signature.order(args, {})
+        made = [_like(kernel, a, v) for a, v in zip(declared, ordered, strict=True)]
+        named = zip(kernel.signature.names, ordered, strict=True)
+        sizes |= kernel.sizes_of({n: v for n, v in named if hasattr(v, "shape")})
+    else:
+        made = [_made_up(kernel, a, sizes) for a in declared]
+    return [*made, *(("array", a.dtype.value, concrete_shape(a, sizes)) for a in kernel.workspace)]
+
+
+def _made_up(kernel: Kernel, argument: Argument, sizes: dict[str, int]) -> _Made:
+    if isinstance(argument, Opaque):
+        raise ArgumentError(
+            kernel.template.name,
+            f"argument {argument.name!r} is declared with neither dtype nor ndim, so that there is "
+            f"nothing to compile for; pass arguments, such as kernel.ir('chi', ...)",
+        )
+    if isinstance(argument, Scalar):
+        return "scalar", argument.dtype.value, ()
+    kind = "field" if argument.storage == "field" else "array"
+    return kind, argument.dtype.value, concrete_shape(argument, sizes)
+
+
+def _like(kernel: Kernel, argument: Argument, value: Any) -> _Made:
+    """Return how to make what compiles to the same as ``value``."""
+    if isinstance(argument, Scalar):
+        return "scalar", argument.dtype.value, ()
+    if value is None or isinstance(value, bool | int | float | str):
+        return "value", value, ()
+    try:
+        dtype = DType.parse(_dtype_of(value)).value
+        kind = "field" if isinstance(value, bridge.TiScalarField) else "array"
+        return kind, dtype, tuple(map(int, value.shape))
+    except (ValueError, AttributeError):
+        raise ArgumentError(
+            kernel.template.name,
+            f"argument {argument.name!r} takes an array of numbers, a ti.field of them or a plain "
+            f"value where IR is to be shown; got {type(value).__name__}",
+        ) from None
+
+
+def _dtype_of(value: Any) -> Any:
+    dtype = value.dtype
+    return dtype if isinstance(dtype, np.dtype) else str(dtype).removeprefix("torch.")

@@ -1,0 +1,51 @@
+"""What stages look like wherever they are shown: their colours, their meanings, times in words."""
+
+from __future__ import annotations
+
+# Told apart by colour-blind readers as well, after Okabe and Ito (2008): blues before Taichi sees a
+# kernel, warm colours while it compiles, green when it runs.
+COLOURS = {
+    "resolve": "#9dd3f5",
+    "render": "#56b4e9",
+    "hash": "#b9b4dd",
+    "dedup": "#8b83bd",
+    "load": "#0072b2",
+    "register": "#e8cf3f",
+    "instantiate": "#e69f00",
+    "ast": "#cc79a7",
+    "compile": "#d55e00",
+    "launch": "#009e73",
+}
+MEANINGS = {
+    "resolve": "find the template, check the parameters, choose the schedule",
+    "render": "write the source from the template",
+    "hash": "digest of the code",
+    "dedup": "look for a kernel with the same code",
+    "load": "run the source as a module",
+    "register": "the decorator ti.kernel takes the function in",
+    "instantiate": "a new template signature, its Python AST read",
+    "ast": "the Python AST is transformed into Taichi's",
+    "compile": "IR passes and code generation, or code from a cache",
+    "launch": "calls of the compiled kernel",
+}
+CACHE = {
+    "compiled": "compiled",
+    "disk": "from the cache on disk",
+    "memory": "from the cache in memory",
+    "unknown": "compiled or cached, not known which",
+}
+
+
+def duration(seconds: float) -> str:
+    """Return a time with three digits and its unit, such as ``3.14 ms``."""
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1, 1e3, "ms")):
+        # Just below a limit three digits would round up to 1e+03.
+        if seconds < limit * 0.9995:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and what it counts, such as ``1 kernel`` or ``10,000 launches``."""
+    plural = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{plural}"

@@ -1,0 +1,108 @@
+"""A trace as HTML: one page that stands alone, and a short form for notebooks."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from tikgen import html
+from tikgen.events import STAGES
+from tikgen.lifecycle.layout import Layout
+from tikgen.lifecycle.look import COLOURS, MEANINGS, counted, duration
+from tikgen.lifecycle.table import headline, origin_of
+from tikgen.version import __version__
+
+if TYPE_CHECKING:
+    from tikgen.lifecycle.life import Life, Stage
+    from tikgen.lifecycle.trace import Trace
+
+_MOST_LANES = 60
+_MOST_SHORT, _MOST_OPEN = 12, 3
+# The names of arguments, types and numbers in a signature such as "x: f32[2d], n: i32".
+_TOKENS = re.compile(r"(?P<name>\b\w+)(?=: )|(?P<type>\b[uif]\d+\b(?:\[\d+d\])?)|(?P<index>#\d+)")
+
+
+@functools.cache
+def _template() -> object:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "duration": duration,
+        "origin": origin_of,
+        "highlighted": highlighted,
+        "shares": shares,
+        "counted": counted,
+    }
+    return environment.get_template("page.html.j2")
+
+
+def render(trace: Trace) -> str:
+    """Return the page."""
+    layout = Layout(trace, _MOST_LANES)
+    lives = trace.kernels
+    seen = {stage.name for life in lives for stage in life.stages}
+    text: str = _template().render(  # type: ignore[attr-defined]
+        headline=headline(trace),
+        layout=layout,
+        lives=lives,
+        numbers={life.subject: number for number, life in enumerate(lives, 1)},
+        stages=[(name, COLOURS[name], MEANINGS[name]) for name in STAGES if name in seen],
+        colours=COLOURS,
+        version=__version__,
+    )
+    return text
+
+
+def highlighted(text: str) -> Markup:
+    """Return a line about a stage with the names, types and numbers in it marked."""
+    parts, end = [], 0
+    for match in _TOKENS.finditer(text):
+        parts.append(escape(text[end : match.start()]))
+        parts.append(Markup('<span class="{}">{}</span>').format(match.lastgroup, match.group()))
+        end = match.end()
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+def shares(life: Life) -> list[tuple[Stage, float]]:
+    """Return the stages that took time, each with its share of all of it."""
+    timed = [stage for stage in life.stages if stage.seconds]
+    total = sum(stage.seconds or 0.0 for stage in timed)
+    return [(stage, (stage.seconds or 0.0) / total) for stage in timed]
+
+
+def render_short(trace: Trace) -> str:
+    """Return the trace as a notebook shows it: the stages of each kernel with their times."""
+    lives = trace.kernels
+    parts: list[object] = [
+        _short(life, number < _MOST_OPEN and life.subject.origin != "taichi")
+        for number, life in enumerate(lives[:_MOST_SHORT])
+    ]
+    if len(lives) > _MOST_SHORT:
+        parts.append(html.tag("p", f"and {len(lives) - _MOST_SHORT} more kernels", class_="pale"))
+    return html.card(headline(trace), *parts)
+
+
+def _short(life: Life, is_open: bool) -> Markup:
+    share = dict(shares(life))
+    rows = [
+        (
+            stage.name,
+            f"{stage.count:,}",
+            html.bar(stage.time, share.get(stage, 0.0)),
+            html.status("failed", "bad") if stage.has_failed else "",
+            html.join(html.tag("div", line, class_="pale") for line in stage.lines),
+        )
+        for stage in life.stages
+    ]
+    title = html.join([html.tag("span", life.name, class_="strong"), f" {origin_of(life)}"])
+    return html.folded(title, html.table((), rows, numbers=(1,)), is_open)

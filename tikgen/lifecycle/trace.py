@@ -1,0 +1,277 @@
+"""What was recorded of kernels, and the ways to look at it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tikgen.errors import TraceError
+from tikgen.events import Event, Launches
+from tikgen.lifecycle import chrome, page
+from tikgen.lifecycle.life import Life, describe, lives
+from tikgen.lifecycle.table import table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from tikgen.kernel import Kernel
+
+PICTURES = (".png", ".pdf", ".svg", ".jpg")
+PAGES = (".html", ".htm")
+COLUMNS = (
+    "kernel",
+    "origin",
+    "file",
+    "line",
+    "stage",
+    "start",
+    "seconds",
+    "count",
+    "thread",
+    "signature",
+    "cache",
+    "device_seconds",
+    "error",
+    "about",
+)
+
+
+class Recorded(Protocol):
+    """What a trace is made of; a recording that goes on grows."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Return the stages that kernels went through."""
+
+    @property
+    def launches(self) -> Sequence[Launches]:
+        """Return the launches of each kernel."""
+
+    @property
+    def started(self) -> float:
+        """Return when the recording began, in seconds of ``time.perf_counter``."""
+
+    @property
+    def stopped(self) -> float | None:
+        """Return when it ended, None while it goes on."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a kernel keeps of its own life."""
+
+    events: tuple[Event, ...]
+    launches: tuple[Launches, ...]
+    started: float
+    stopped: float | None
+
+
+class Trace:
+    """The lives of kernels, stage by stage: what :func:`tikgen.trace` recorded.
+
+    Printing it shows :meth:`table`. A trace that goes on shows what there is so far.
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Return every stage that a kernel went through, but launches, in order of time."""
+        return tuple(sorted(self._recorded.events, key=lambda event: event.start))
+
+    @property
+    def launches(self) -> tuple[Launches, ...]:
+        """Return the launches, added up for each kernel."""
+        return tuple(self._recorded.launches)
+
+    @property
+    def kernels(self) -> tuple[Life, ...]:
+        """Return the life of each kernel, in order of what happened to it first."""
+        return lives(self.events, self.launches)
+
+    @property
+    def started(self) -> float:
+        """Return when the trace began, in seconds of ``time.perf_counter``."""
+        return self._recorded.started
+
+    @property
+    def seconds(self) -> float:
+        """Return how long was recorded."""
+        stopped = self._recorded.stopped
+        return (time.perf_counter() if stopped is None else stopped) - self.started
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more will be recorded."""
+        return self._recorded.stopped is not None
+
+    def table(self) -> str:
+        """Return the trace as text: one block for each kernel, one line for each stage."""
+        return table(self)
+
+    def to_pandas(self) -> DataFrame:
+        """Return a pandas DataFrame with a row for each event, and one for a kernel's launches.
+
+        ``start`` counts from the beginning of the trace; times are in seconds. In a row of
+        launches ``seconds`` is the time of those that were timed, added up.
+
+        Raises:
+            TraceError: if pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise TraceError("to_pandas needs pandas: pip install 'tikgen[pandas]'") from None
+        return pandas.DataFrame(self.rows(), columns=list(COLUMNS))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what :meth:`to_pandas` makes a table of: a dict for each row."""
+        found = [
+            {
+                **_whose(event),
+                "stage": event.stage,
+                "start": event.start - self.started,
+                "seconds": event.seconds,
+                "count": 1,
+                "thread": event.thread,
+                "signature": event.details.get("signature"),
+                "cache": event.details.get("cache"),
+                "device_seconds": None,
+                "error": event.details.get("error"),
+                "about": describe(event),
+            }
+            for event in self.events
+        ]
+        for each in self.launches:
+            first = each.spans[0] if each.spans else None
+            found.append(
+                dict.fromkeys(COLUMNS)
+                | {
+                    **_whose(each),
+                    "stage": "launch",
+                    "start": first[0] - self.started if first else None,
+                    "seconds": each.seconds if each.timed else None,
+                    "count": each.count,
+                    "thread": first[2] if first else None,
+                    "device_seconds": each.device_seconds,
+                }
+            )
+        return found
+
+    def timeline(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draw a lane for each kernel, in which its stages stand along the time.
+
+        The axis is bent, so that a launch of microseconds can be seen beside a compilation of
+        milliseconds: what lies between two events is as wide as the cube root of its time.
+
+        Args:
+            path: picture to write, such as ``trace.png``.
+
+        Raises:
+            TraceError: if the picture cannot be written, or matplotlib is not installed.
+        """
+        target = None if path is None else check_path(path, PICTURES)
+        try:
+            from tikgen.lifecycle import timeline
+        except ImportError:
+            raise TraceError("timeline needs matplotlib: pip install 'tikgen[plot]'") from None
+        figure: Figure = timeline.draw(self)
+        if target is not None:
+            try:
+                figure.savefig(target)
+            except OSError as error:
+                raise TraceError(f"cannot write {target}: {error.strerror or error}") from None
+        return figure
+
+    def html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the trace as one page of HTML that needs no other file and no network.
+
+        Args:
+            path: file to write it to as well, such as ``trace.html``.
+
+        Raises:
+            TraceError: if the file cannot be written.
+        """
+        target = None if path is None else check_path(path, PAGES)
+        text = page.render(self)
+        if target is not None:
+            _write(target, text)
+        return text
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace in Chrome's trace format, which Perfetto and chrome://tracing show.
+
+        Args:
+            path: file to write, such as ``trace.json``.
+
+        Raises:
+            TraceError: if the file cannot be written.
+        """
+        _write(check_path(path, (".json",)), chrome.text(self))
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        launches = sum(each.count for each in self.launches)
+        return (
+            f"<Trace: {len(self.kernels)} kernels, {len(self.events)} events, {launches} launches>"
+        )
+
+    def _repr_html_(self) -> str:
+        return page.render_short(self)
+
+
+def of_kernel(kernel: Kernel) -> Trace:
+    """Return the life of one kernel so far, as it keeps it itself."""
+    events = tuple(kernel.events)
+    now = time.perf_counter()
+    started = min((event.start for event in events), default=now)
+    launches = tuple(
+        Launches(subject, count=kernel.launches)
+        for subject in dict.fromkeys(event.subject for event in events[-1:])
+        if kernel.launches
+    )
+    return Trace(_Kept(events, launches, started, now))
+
+
+def check_path(path: str | os.PathLike[str], endings: Sequence[str]) -> Path:
+    """Return the file that a trace can be written to.
+
+    Raises:
+        TraceError: if its folder is missing, it is a folder, or its name ends with something else.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TraceError(f"takes a path; got {path!r}")
+    target = Path(path)
+    if target.suffix.lower() not in endings:
+        wanted = " or ".join(endings)
+        raise TraceError(f"cannot write {target}: name a {wanted} file")
+    if not target.absolute().parent.is_dir():
+        raise TraceError(f"cannot write {target}: {target.parent} is not a folder")
+    if target.is_dir():
+        raise TraceError(f"cannot write {target}: it is a folder")
+    return target
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise TraceError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _whose(of: Event | Launches) -> dict[str, Any]:
+    subject = of.subject
+    return {
+        "kernel": subject.name,
+        "origin": subject.origin,
+        "file": subject.file,
+        "line": subject.line,
+    }

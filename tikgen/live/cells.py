@@ -1,0 +1,172 @@
+"""What a notebook's cell says, and which names it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import shlex
+import types
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tikgen import taichi_bridge as bridge
+from tikgen.errors import (
+    ArgumentError,
+    CellError,
+    ParameterError,
+    TaichiNotInitialised,
+    TikgenError,
+    WrongThread,
+)
+from tikgen.kernel import Kernel
+from tikgen.live.loader import Loader
+from tikgen.live.texts import prepare
+from tikgen.loaded import Loaded
+from tikgen.one_off import OneOff, declared_arguments
+from tikgen.parameters import Identifier, ProblemModel
+from tikgen.typed_params import parse_params
+
+Names = dict[str, Any]
+
+
+def parse_line(
+    magic: str, line: str, variables: Mapping[str, Any], reserved: Collection[str]
+) -> tuple[str, dict[str, Any]]:
+    """Return the name and the parameters of a line such as ``step dim=3 points=$points``.
+
+    Args:
+        magic: what stands before it, for messages.
+        line: a name, then parameters as on the command line; ``$x`` is the variable ``x``.
+        variables: by name.
+        reserved: names that no parameter may have.
+
+    Raises:
+        CellError: if the name is missing, or is none.
+        ParameterError: if a parameter has no value, or is given twice.
+    """
+    try:
+        name, *given = shlex.split(line) or [""]
+    except ValueError as error:
+        raise CellError(f"{magic} {line}: {error}") from None
+    try:
+        Identifier.parse(name)
+    except ValueError:
+        problem = f"{name!r} is not a name" if name else "a name is missing"
+        raise CellError(f"{problem}: write {magic} NAME, then parameters such as dim=3") from None
+    params = parse_params(name, given, reserved)
+    for key, value in params.items():
+        if isinstance(value, str) and value.startswith("$"):
+            if value[1:] not in variables:
+                raise ParameterError(name, {key: f"is {value}, and there is no such variable"})
+            params[key] = variables[value[1:]]
+    return name, params
+
+
+class Cells:
+    """The cells of one notebook, by name, each with what it defined last."""
+
+    def __init__(self) -> None:
+        self.loader = Loader()
+        self._landed: dict[str, tuple[types.ModuleType, Names]] = {}
+
+    def run(
+        self, name: str, body: str, params: Mapping[str, Any], variables: Mapping[str, Any]
+    ) -> Names:
+        """Return what a cell defines: kernels that check their arguments, functions, classes.
+
+        Its kernels are compiled now, where that can be. Where anything is wrong, the cell of that
+        name stays as it was.
+
+        Args:
+            name: of the cell.
+            body: Jinja2 text or plain Python.
+            params: values for the names in the text.
+            variables: what the notebook knows, and the cell does not; for messages.
+
+        Raises:
+            CellError: if the cell defines nothing, or is not what :meth:`Loader.load` takes.
+        """
+        found: Names = {}
+
+        def check(module: types.ModuleType) -> None:
+            found.update(_definitions(name, body, params, module))
+            if not found:
+                raise CellError(f"The cell {name!r} defines no kernel, function or class.")
+            _compile(found)
+
+        try:
+            module = self.loader.load(body, name, check=check, **params)
+        except TikgenError as error:
+            told = _told(error, name)
+            raise CellError(told + _hint(told, name, body, params, variables)) from None
+        if found:
+            self._landed[name] = module, found
+        return self._landed[name][1]
+
+    def gone_back(self) -> Names:
+        """Return what is defined again, since a kernel could not be compiled when it was called."""
+        changed: Names = {}
+        for name, (landed, _) in list(self._landed.items()):
+            module = self.loader[name]
+            if module is not landed:
+                version = next(v for v in self.loader.history(name) if v.state == "current")
+                names = _definitions(name, version.text, version.params, module)
+                self._landed[name] = module, names
+                changed |= names
+        return changed
+
+
+def _definitions(
+    name: str, body: str, params: Mapping[str, Any], module: types.ModuleType
+) -> Names:
+    """Return what a module defines itself: its kernels, functions and classes, by name."""
+    source = prepare(body, params, name, str(module.__file__))
+    make = functools.partial(Loaded, source, module, declared_arguments)
+    return {
+        key: Kernel(make(key)) if bridge.is_kernel(value) else value
+        for key, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__
+        and isinstance(value, type | types.FunctionType)
+    }
+
+
+def _compile(names: Names) -> None:
+    """Compile the kernels among ``names`` whose arguments say enough for it."""
+    for value in names.values():
+        # Arguments that are compiled in, such as fields, are known at the first launch only.
+        with contextlib.suppress(ArgumentError, TaichiNotInitialised, WrongThread):
+            if isinstance(value, Kernel):
+                value.compile()
+
+
+def parameters_of(body: str) -> set[str]:
+    """Return the names of the parameters that the text of a cell asks for."""
+    from tikgen.jinja_run import names_used  # Jinja2 takes a while to import.
+
+    return names_used(OneOff(body, ProblemModel)) - {"p", "s", "name", "arguments", "workspace"}
+
+
+def _told(error: TikgenError, name: str) -> str:
+    """Return what an error says, and in which line of the cell, where it names one."""
+    if isinstance(error, CellError):
+        return str(error)
+    text = str(error).removeprefix(f"Template {name!r}: ")
+    place = re.search(rf"^  template: {name}(/\S+?)?:(\d+)(?!\d).*\n?", text, re.MULTILINE)
+    if place is None:
+        return f"{type(error).__name__}: {text}"
+    text = text.replace(place[0], "", 1).rstrip()
+    return f"{type(error).__name__} in line {place[2]} of the cell {name!r}: {text}"
+
+
+def _hint(
+    told: str, name: str, body: str, params: Mapping[str, Any], variables: Mapping[str, Any]
+) -> str:
+    """Return what may be meant where a cell lacks what the notebook has, or its parameters."""
+    unknown = re.search(r"[Nn]ame ['\"](\w+)['\"] is not defined", told)
+    if unknown and unknown[1] in variables:
+        variable = unknown[1]
+        hand_in = f"%%tikgen {name} {variable}=${variable}, then {{{{ {variable} }}}}"
+        return f"\nA cell sees its parameters, and no variables: {hand_in}"
+    asked = "" if params else " ".join(f"{each}=..." for each in sorted(parameters_of(body)))
+    return f"\nDoes it lack its parameters? %%tikgen {name} {asked}" if asked else ""

@@ -1,0 +1,144 @@
+"""The texts that an id had: which one is in force, and which one came before it."""
+
+from __future__ import annotations
+
+import sys
+import time
+import types
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal
+
+from tikgen import taichi_bridge as bridge
+
+# Texts kept for each id.
+MOST_VERSIONS = 20
+# How many of the objects that a module holds are looked at, and which of them are not its own.
+_MOST_OBJECTS = 10_000
+_NOT_COUNTED = (type, types.ModuleType, types.FunctionType)
+
+State = Literal["current", "retired", "withdrawn", "failed"]
+
+
+@dataclass(frozen=True)
+class Version:
+    """One text that an id had.
+
+    Attributes:
+        number: counts from 1 for each id; failed attempts count as well.
+        text: as it was given.
+        params: values for the names of a Jinja2 text.
+        digest: SHA-256 of the code; empty where the text could not be rendered.
+        loaded_at: seconds since 1970.
+        state: current; retired, when a later one took its place; withdrawn, by ``rollback``; or
+            failed, when it was refused or could not be compiled.
+        error: why it failed.
+    """
+
+    number: int
+    text: str = field(repr=False)
+    params: Mapping[str, Any]
+    digest: str
+    loaded_at: float
+    state: State
+    error: str = field(repr=False)
+
+
+class Record:
+    """A version as its loader keeps it: with its module while it is in force, weakly later."""
+
+    def __init__(self, id: str, number: int, text: str, params: Mapping[str, Any]) -> None:
+        self.id = id
+        self.number = number
+        self.given = given(text, params)
+        self.text = text
+        self.params = dict(params)
+        self.loaded_at = time.time()
+        self.digest = ""
+        self.state: State = "current"
+        self.error = ""
+        self.executions = 0
+        self.module: types.ModuleType | None = None
+        self._weak_module: weakref.ref[types.ModuleType] | None = None
+
+    def enter(self, module: types.ModuleType) -> None:
+        """Come into force with ``module``."""
+        self.state, self.error = "current", ""
+        self._weak_module, self.module = weakref.ref(module), module
+
+    def leave(self, state: State) -> int:
+        """Let go of the module; return how many bytes may go with it."""
+        module, self.module, self.state = self.module, None, state
+        return bytes_in(dict(vars(module))) if module is not None else 0
+
+    def living_module(self) -> types.ModuleType | None:
+        """Return the module if anyone still holds it."""
+        return self._weak_module() if self._weak_module is not None else None
+
+    def shown(self) -> Version:
+        """Return what a user may know of it."""
+        return Version(
+            self.number,
+            self.text,
+            types.MappingProxyType(self.params),
+            self.digest,
+            self.loaded_at,
+            self.state,
+            self.error,
+        )
+
+
+class Versions:
+    """The versions of one id, oldest first, of which one is in force."""
+
+    def __init__(self, first: Record) -> None:
+        self.current = first
+        self.records = [first]
+
+    def add(self, record: Record) -> None:
+        """Keep one more version, and forget the oldest one where there are too many."""
+        self.records.append(record)
+        self.records.sort(key=lambda r: r.number)
+        if len(self.records) > MOST_VERSIONS:
+            self.records.remove(next(r for r in self.records if r is not self.current))
+
+    def before(self, record: Record) -> Record | None:
+        """Return the version to which one would go back from ``record``."""
+        earlier = [r for r in self.records if r.number < record.number and r.state == "retired"]
+        return earlier[-1] if earlier else None
+
+
+def given(text: str, params: Mapping[str, Any]) -> object:
+    """Return what is equal for identical texts with identical parameters."""
+    return (text, *sorted((name, repr(v)) for name, v in params.items())) if params else text
+
+
+def bytes_in(names: Mapping[str, object]) -> int:
+    """Estimate the bytes of arrays, texts and containers that go with the names of a module."""
+    size = 0
+    queue = deque(value for name, value in names.items() if not name.startswith("__"))
+    seen: set[int] = set()
+    while queue and len(seen) < _MOST_OBJECTS:
+        value = queue.popleft()
+        if id(value) in seen or isinstance(value, _NOT_COUNTED):
+            continue
+        seen.add(id(value))
+        if isinstance(value, bridge.TaichiArray):
+            size += bridge.bytes_of(value)
+            continue
+        try:  # A foreign object may raise whatever it likes.
+            nbytes = getattr(value, "nbytes", 0)
+            size += max(sys.getsizeof(value, 0), nbytes if isinstance(nbytes, int) else 0)
+            inner = getattr(value, "__dict__", None)
+        except Exception:
+            continue
+        if isinstance(value, dict):
+            queue.extend(islice(value.values(), _MOST_OBJECTS))
+        elif isinstance(value, list | tuple | set):
+            queue.extend(islice(value, _MOST_OBJECTS))
+        elif isinstance(inner, dict):
+            queue.extend(islice(inner.values(), _MOST_OBJECTS))
+    return size

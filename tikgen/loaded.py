@@ -1,0 +1,343 @@
+"""The code of one source in Taichi: checks arguments, compiles, launches, and keeps its scratch."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import re
+import time
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tikgen import events
+from tikgen import taichi_bridge as bridge
+from tikgen.arguments import Argument, Array, Scalar, concrete_shape
+from tikgen.errors import (
+    ArgumentError,
+    KernelCompileError,
+    TaichiNotInitialised,
+    UnsupportedOnArch,
+    WrongThread,
+)
+from tikgen.loader import entry_of, load, unload
+from tikgen.parameters import Invalid
+from tikgen.rendering import Source, Variant
+from tikgen.signature import Signature
+
+# Scratch arrays kept for kernels whose workspace follows the sizes of their arguments.
+_MOST_SCRATCH = 16
+_MOST_EVENTS = 500
+# Extent of arrays that are made up where nothing says how large they are.
+_SMALL = 8
+_KERNEL = re.compile(r"@ti\.kernel\s+def (\w+)")
+
+
+class Loaded:
+    """A source as a module whose kernel can be compiled and launched.
+
+    Args:
+        source: the text.
+        module: what it was loaded into.
+        arguments_of: reads the arguments off the loaded function and the text, for sources whose
+            template does not declare them.
+        entry: name of the kernel, where the module defines several.
+
+    Raises:
+        KernelCompileError: if the module defines no such kernel.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        module: types.ModuleType,
+        arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None,
+        entry: str | None = None,
+    ) -> None:
+        self.source = source
+        self.module = module
+        self.is_loaded = True
+        self.function: Any = entry_of(module, entry or source.variant.template.name)
+        arguments = (
+            arguments_of(self.function, source.text) if arguments_of else source.variant.arguments
+        )
+        self.signature = Signature(self.name, arguments)
+        self.subject = events.subject_of(self.function.__wrapped__)
+        # What happened to it, kept whether or not anyone traces.
+        self.life: deque[events.Event] = deque(maxlen=_MOST_EVENTS)
+        self.launches = 0
+        self.bound_launches = 0
+        self.next_timed = 0 if events.is_recording() else events.NEVER
+        events.lives[self.subject] = self
+        self.workspace = source.variant.workspace
+        self._partial = tuple(
+            index
+            for index, a in enumerate(arguments)
+            if isinstance(a, Array) and a.written and not a.covered and a.storage == "ndarray"
+        )
+        self._scratch: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self._epoch: Any = None
+        self._ready: set[tuple[type, ...]] = set()
+
+    @property
+    def name(self) -> str:
+        """Return the name of the template, for messages."""
+        return self.source.variant.template.name
+
+    @functools.cached_property
+    def host_signature(self) -> Signature:
+        """Return the signature of the reference, which takes NumPy arrays in place of fields."""
+        return Signature(
+            self.name,
+            tuple(
+                dataclasses.replace(a, storage="ndarray") if isinstance(a, Array) else a
+                for a in self.signature.arguments
+            ),
+        )
+
+    def profiled_name(self) -> str:
+        """Return the name under which Taichi's profiler knows the kernel."""
+        return bridge.profiled_name(self.function)
+
+    def prepare(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the checked arguments followed by the workspace, for the current ``ti.init``.
+
+        Args:
+            values: the arguments in order.
+
+        Raises:
+            ArgumentError: if an argument does not fit the signature.
+            TaichiNotInitialised: if ``ti.init`` was not called.
+            UnsupportedOnArch: if the current arch cannot run the kernel.
+        """
+        if bridge.epoch() is not self._epoch:
+            self._enter_epoch()
+        sizes = self.signature.check(values)
+        return (*values, *self._scratch_for(sizes)) if self.workspace else values
+
+    def run(self, values: tuple[Any, ...]) -> Any:
+        """Launch the kernel with what :meth:`prepare` returned; compile it where that is due."""
+        self.launches += 1
+        kinds = tuple(map(type, values))
+        if kinds in self._ready:
+            return self._launch(values)
+        with bridge.compiling, self._explaining():
+            self._materialise()
+            returned = self._launch(values)
+        # What is compiled in cannot be told from the types: fields, and whatever is unknown.
+        if not self.signature.is_opaque and bridge.TiScalarField not in kinds:
+            self._ready.add(kinds)
+        return returned
+
+    def compile_for(self, values: tuple[Any, ...]) -> None:
+        """Compile the kernel for what :meth:`prepare` returned, without launching it."""
+        with bridge.compiling, self._explaining():
+            self._materialise()
+            bridge.ensure_compiled(self.function, self._as_launched(values))
+
+    def is_compiled_for(self, values: tuple[Any, ...]) -> bool:
+        """Tell whether a launch with what :meth:`prepare` returned would compile nothing."""
+        with bridge.compiling:
+            return bridge.is_compiled(self.function, self._as_launched(values))
+
+    @property
+    def is_compiled(self) -> bool:
+        """Tell whether it is compiled, for whatever arguments, since the last ``ti.init``."""
+        return self.is_loaded and bridge.is_compiled(self.function)
+
+    def needs_staging(self, values: tuple[Any, ...]) -> bool:
+        """Tell whether a host array has to be copied to the device and back by tikgen.
+
+        Archs that run through Vulkan, Metal or OpenGL do not upload a host array that a kernel
+        only writes, yet copy all of it back: elements that the kernel leaves alone would be
+        garbage.
+        """
+        return (
+            bool(self._partial)
+            and not bridge.uploads_outputs()
+            and any(bridge.is_on_host(values[index]) for index in self._partial)
+        )
+
+    def launch_bound(self, launch: Callable[[], None]) -> None:
+        """Launch over a cached context: count it, and time it where a recording asks for that."""
+        count = self.bound_launches = self.bound_launches + 1
+        if count < self.next_timed:
+            launch()
+            return
+        start = time.perf_counter()
+        launch()
+        events.tell_bound_launch(self, start, time.perf_counter())
+
+    def unload(self) -> None:
+        """Forget the compiled kernel; a later call raises ArgumentError."""
+        unload(self.module)
+        events.forget_file(self.source.filename)
+        self.is_loaded = False
+        self.function = self._refuse
+        self._scratch.clear()
+        self._ready = set()
+
+    def _refuse(self, *_: Any) -> None:
+        raise ArgumentError(self.name, "was unloaded; build it again")
+
+    def _enter_epoch(self) -> None:
+        """Make ready for the current ``ti.init``."""
+        arch = bridge.current_arch()
+        if arch is None:
+            raise TaichiNotInitialised(self.name)
+        check_arch(self.source.variant, arch)
+        with bridge.compiling:
+            if bridge.epoch() is not self._epoch:
+                self._scratch.clear()
+                self._ready = set()
+                bridge.forget_functions(self.module)
+                self._epoch = bridge.epoch()
+
+    def _materialise(self) -> None:
+        if not self.is_loaded:
+            self._refuse()
+        if not bridge.may_materialise():
+            raise WrongThread(self.name)
+        bridge.materialise()
+
+    def _as_launched(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return arguments of the kinds with which Taichi is launched: staged ones are arrays."""
+        if not self.needs_staging(values):
+            return values
+        return tuple(
+            bridge.stand_in(value) if index in self._partial and bridge.is_on_host(value) else value
+            for index, value in enumerate(values)
+        )
+
+    def _launch(self, values: tuple[Any, ...]) -> Any:
+        if not self.needs_staging(values):
+            return self.function(*values)
+        with bridge.compiling:  # Copying launches kernels of Taichi's own.
+            staged = list(values)
+            for index in self._partial:
+                if bridge.is_on_host(values[index]):
+                    staged[index] = bridge.to_ndarray(values[index])
+            returned = self.function(*staged)
+            for index in self._partial:
+                if staged[index] is not values[index]:
+                    bridge.copy_back(staged[index], values[index])
+        return returned
+
+    def _scratch_for(self, sizes: list[int]) -> tuple[Any, ...]:
+        named = dict(zip(self.signature.symbols, sizes, strict=True))
+        found = []
+        for array in self.workspace:
+            key = (array.name, concrete_shape(array, named))
+            if key not in self._scratch:
+                self._make_scratch(array, key)
+            found.append(self._scratch[key])
+        return tuple(found)
+
+    def _make_scratch(self, array: Array, key: tuple[str, tuple[int, ...]]) -> None:
+        if not bridge.may_allocate():
+            raise WrongThread(self.name)
+        with bridge.compiling:
+            self._materialise()
+            if len(self._scratch) >= _MOST_SCRATCH:
+                bridge.sync()
+                self._scratch.clear()
+            self._scratch[key] = bridge.make_ndarray(array.dtype.value, key[1])
+
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Turn an error of Taichi's compiler into one that names the template's line."""
+        try:
+            yield
+        except bridge.AssertionFailure:
+            raise  # In debug mode, at run time: it says itself what is wrong.
+        except (bridge.CompilationError, bridge.RuntimeFailure) as error:
+            raise self.explained(error) from None
+
+    def explained(self, error: Exception) -> KernelCompileError:
+        """Return Taichi's error with rendered line, template line and parameters."""
+        message = str(error).strip()
+        places = re.findall(rf'File "{re.escape(self.source.filename)}", line (\d+)', message)
+        number = int(places[-1]) if places else 0
+        last = [li for li in message.splitlines() if li.strip()][-1:]
+        return KernelCompileError(
+            self.name,
+            f"Taichi cannot compile the kernel: {last[0].strip() if last else message}",
+            template_line=self.source.template_line(number) if number else "",
+            rendered_line=f"{number}: {self.source.line(number).strip()}" if number else "",
+            params=self.source.variant.params,
+        )
+
+
+def made_up(loaded: Loaded) -> tuple[Any, ...]:
+    """Return small arguments of the kinds that a kernel declares, to compile it for.
+
+    Raises:
+        ArgumentError: if an argument is a field, which is compiled in, or is not declared.
+        TaichiNotInitialised: if ``ti.init`` was not called.
+    """
+    if not bridge.is_initialised():
+        raise TaichiNotInitialised(loaded.name)
+    variant = loaded.source.variant
+    sizes = dict(variant.sizes) or variant.template.middle_sizes(variant.problem)
+    sizes = {symbol: sizes.get(symbol, _SMALL) for symbol in loaded.signature.symbols}
+    values: list[Any] = []
+    for argument in loaded.signature.arguments:
+        if isinstance(argument, Scalar):
+            values.append(1.0 if argument.dtype.is_float else 1)
+        elif isinstance(argument, Array) and argument.storage == "ndarray":
+            if not bridge.may_allocate():
+                raise WrongThread(loaded.name)
+            with bridge.compiling:
+                shape = concrete_shape(argument, sizes)
+                values.append(bridge.make_ndarray(argument.dtype.value, shape))
+        else:
+            raise ArgumentError(
+                loaded.name,
+                f"argument {argument.name!r} is compiled in, or its kind is not declared: "
+                "pass the arguments to compile for",
+            )
+    return tuple(values)
+
+
+def load_source(
+    source: Source, arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None
+) -> Loaded:
+    """Return ``source`` as a module whose kernel can be launched.
+
+    Raises:
+        RenderError: if executing the text fails, naming its template line.
+        KernelCompileError: if Taichi refuses the kernel's signature, or there is none.
+    """
+    journal, label = events.Journal(), source.variant.label
+    if arguments_of and (kernel := _KERNEL.search(source.text)):  # The text speaks for itself.
+        label = kernel[1]
+    subject = events.name_file(source.filename, label)
+    try:
+        with events.collecting() as happened:
+            module = journal.timed("load", lambda: load(source), file=source.filename)
+        try:
+            loaded = Loaded(source, module, arguments_of)
+        except BaseException:
+            unload(module)
+            raise
+    except BaseException:
+        events.forget_file(source.filename)
+        journal.tell(subject)
+        raise
+    loaded.life.extend(event for event in happened if event.subject == subject)
+    journal.tell(subject)
+    return loaded
+
+
+def check_arch(variant: Variant, arch: str) -> None:
+    """Raise :class:`UnsupportedOnArch` if ``arch`` cannot run ``variant``."""
+    reason = variant.template.unsupported(variant.problem, arch)
+    if not reason:
+        try:
+            variant.template.check(variant.problem, variant.schedule, arch)
+        except Invalid as error:
+            reason = f"the schedule's {error.parameter} {error.problem}"
+    if reason:
+        raise UnsupportedOnArch(variant.template.name, arch, reason)
