@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 PROCESSES = 7
 RELOADS = 40
 LAUNCHES = 10_000
+ROUNDS = 24
 SAVES = 25
 
 TEXT = """
@@ -149,10 +150,13 @@ def tracing() -> Iterable[Row]:
     for what, (call, all_kernels) in calls.items():
         _launch_often(call)
         without, under = [], []
-        for _ in range(9):
-            without.append(_launch_often(call))
-            with tikgen.trace(all_kernels=all_kernels):
-                under.append(_launch_often(call))
+        for number in range(ROUNDS):
+            for traced in (number % 2 == 0, number % 2 == 1):
+                if traced:
+                    with tikgen.trace(all_kernels=all_kernels):
+                        under.append(_launch_often(call))
+                else:
+                    without.append(_launch_often(call))
         yield Row(
             f"{LAUNCHES:,} launches of {what} under a trace",
             statistics.median(under),

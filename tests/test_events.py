@@ -1,7 +1,11 @@
 """What is recorded of kernels: stages, launches, and the life that each kernel keeps."""
 
+import gc
 import os
+import subprocess
+import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -172,6 +176,62 @@ def test_what_others_print_while_a_kernel_compiles_is_not_lost(ti_arch, capfd) -
     assert details == {"cache": "unknown"}
     tikgen.from_string(new_text())(1.0, np.ones(3, "f4"))
     assert capfd.readouterr().err == "a warning of somebody else\n"
+
+
+def test_the_error_stream_outlives_what_compiles_in_several_threads(ti_arch, capfd) -> None:
+    level = [ti.is_logging_effective(name) for name in ("debug", "warn", "error")]
+    found = [tikgen.from_string(new_text()) for _ in range(8)]
+    found[0](1.0, np.ones(3, "f4"))
+    kernels = [ti.kernel(k.function.__wrapped__) for k in found]  # Which share no lock.
+    together = threading.Barrier(8)
+
+    def work(kernel) -> None:
+        together.wait()
+        details: dict = {}
+        with bridge._cache_status(details):
+            os.write(2, b"mine\n")
+        kernel(1.0, np.ones(3, "f4"))
+
+    with events.recording(all_kernels=True) as recorded:
+        threads = [threading.Thread(target=work, args=(k,)) for k in kernels]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    os.write(2, b"the end\n")
+    assert capfd.readouterr().err == "mine\n" * 8 + "the end\n"
+    assert [ti.is_logging_effective(name) for name in ("debug", "warn", "error")] == level
+    statuses = [e.details["cache"] for e in recorded.events if e.stage == "compile"]
+    assert len(statuses) == 8
+    assert "unknown" not in statuses
+
+
+@pytest.mark.parametrize("harm", ["os.close(2)", "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)"])
+def test_a_kernel_compiles_without_an_error_stream(ti_arch, harm: str) -> None:
+    program = (
+        "import os, numpy as np, taichi as ti, tikgen\n"
+        f"ti.init(arch=ti.{ti_arch}, offline_cache=False, log_level=ti.WARN)\n"
+        f"{harm}\n"
+        "kernel = tikgen.build('map', expr='x + 7')\n"
+        "x, y = np.arange(3, dtype='f4'), np.zeros(3, 'f4')\n"
+        "kernel(x, y)\n"
+        "print(y, kernel.events[-1].details['cache'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[7. 8. 9.] compiled"
+
+
+def test_a_recording_that_is_over_keeps_no_kernel_alive(ti_arch) -> None:
+    kernel, x = tikgen.from_string(new_text()), ti.ndarray(ti.f32, 5)
+    bound = kernel.bind(1.0, x)
+    with events.recording() as found:
+        bound()
+    assert [launches.count for launches in found.launches] == [1]
+    gone = weakref.ref(kernel.loaded)
+    tikgen.clear()
+    del kernel, bound
+    gc.collect()
+    assert gone() is None
 
 
 def test_compile_does_not_launch(ti_arch, rng) -> None:

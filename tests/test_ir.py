@@ -101,7 +101,9 @@ def test_what_cannot_be_shown_is_told(ti_arch: str) -> None:
     with pytest.raises(ArgumentError, match="no IR None"):
         kernel.ir(None)  # type: ignore[arg-type]
     lacking = "spirv" if ti_arch == "cpu" else "asm"
-    with pytest.raises(UnsupportedOnArch, match=f"{lacking} is there on .*; pass arch="):
+    with pytest.raises(
+        UnsupportedOnArch, match=f"The {lacking} of .* there is one on .*; take arch="
+    ):
         kernel.ir(lacking)
     if ti_arch == "cpu":
         with pytest.raises(UnsupportedOnArch, match=r"on vulkan: the schedule's loop 'function'"):

@@ -265,6 +265,7 @@ def test_modules_that_hold_much_are_collected_at_once(
         ("from __future__ import (\n    annotations,\n)", "`from __future__ import annotations`"),
         ("x = 1\nraise OSError('no')", "OSError: no\n.*\n  rendered: 2: raise OSError"),
         ("@ti.kernel\ndef k(x):\n    pass", "parameters must be type annotated"),
+        ("x = 1\nraise SystemExit(3)", "SystemExit: 3\n.*\n  rendered: 2: raise SystemExit"),
         ("#% for n in range(3)\nx = 1", "Unexpected end of template"),
     ],
 )

@@ -22,7 +22,7 @@ from traitlets.config import Config
 EXAMPLE = Path(__file__).parents[1] / "examples" / "notebook.ipynb"
 SCALE = """\
 %%tikgen scaling factor=2.0
-import taichi as ti
+# `ti` is there as it is.
 
 LIMIT = 3
 
@@ -107,6 +107,9 @@ def test_an_unchanged_cell_gives_the_same_kernels_and_a_changed_one_new_ones(
     assert (x == 2).all()
     shell.user_ns["scale"](x)
     assert (x == 10).all()
+    why = str(tikgen.why(shell.user_ns["scale"]))
+    assert "differs in 1 field: problem parameter factor is 5.0, not 2.0" in why
+    assert "(5 * " in shell.user_ns["scale"].ir("ast")  # Though its text imports nothing.
 
 
 @pytest.mark.parametrize(
@@ -177,8 +180,9 @@ def test_a_kernel_that_fails_at_its_first_call_gives_way_to_the_one_before(
         ("%%tikgen some\n# nothing", "defines no kernel, function or class"),
         ("%%tikgen some\n\n\n", "is empty"),
         ("%tikgen stencil dim=9", "from 1 to 3; got 9"),
-        ("%tikgen stencl", "Did you mean 'stencil'?"),
-        ("%tikgen_describe stencl", "Did you mean 'stencil'?"),
+        ("%tikgen stencl", "Did you mean 'stencil'"),
+        ("%tikgen_describe stencl", "Did you mean 'stencil'"),
+        ("%tikgen_describe stencil dim=2", "takes the name of a template, and no more"),
     ],
 )
 def test_bad_lines_are_refused_in_plain_words(
@@ -224,6 +228,8 @@ def test_describe_shows_text_in_a_terminal(
         ('tikgen.build("nothing", d', set(), {"dim="}),
         ('made("map", e', {"expr="}, set()),
         ('package.verify("map", e', {"expr="}, set()),
+        ('tikgen.why("map", e', {"expr="}, set()),
+        ("%%tikgen half a=1\n\ud800 {{ b", set(), set()),
     ],
 )
 def test_names_complete(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
 import tikgen
-from tikgen import builder
+from tikgen import builder, catalogue, events
 from tikgen.errors import ArgumentError, KernelCompileError, RenderError
 
 KERNEL_TEXT = """import taichi as ti
@@ -89,6 +92,42 @@ def test_what_does_not_compile_is_not_taken(ti_arch, template) -> None:
     assert value_of(kernel) == 3
 
 
+def test_what_taichi_cannot_even_read_is_not_taken(ti_arch, template) -> None:
+    kernel, told = tikgen.build(template, value=3), []
+    assert value_of(kernel) == 3
+    too_long = " + ".join(
+        ["3.00000000"] * 1000
+    )  # In one line, which Taichi breaks within a number.
+    builder.replace(kernel, edited(kernel, "3.0", too_long), told.append)
+    assert value_of(kernel) == 3
+    assert [type(error) for error in told] == [KernelCompileError]
+
+
+def test_a_kernel_is_built_for_the_parameters_of_code_that_does_not_work(template) -> None:
+    kernel = tikgen.build(template, value=3)
+    broken = builder.resolve(template, value=9)
+    builder.keep(kernel, broken)
+    assert tikgen.build(template, value=9) is kernel
+    builder.replace(kernel, edited(kernel, "3.0", "4.0"), print)
+    assert tikgen.build(template, value=3) is kernel
+
+
+def test_versions_that_were_replaced_leave_nothing_behind(ti_arch, template) -> None:
+    kernel = tikgen.build(template, value=0)
+    bound = kernel.bind(np.zeros(3, "f4"))
+    texts, gone = [], []
+    for n in range(30):
+        gone += [weakref.ref(kernel.loaded), weakref.ref(kernel.loaded.module)]
+        texts.append(kernel.source.filename)
+        builder.replace(kernel, edited(kernel, f"{n}.0", f"{n + 1}.0"), lambda _: None)
+        bound()
+    assert value_of(kernel) == 30
+    gc.collect()
+    assert not any(each() for each in gone)
+    assert not set(texts) & linecache.cache.keys()
+    assert not [s for s in events.lives if s.file in texts]
+
+
 def test_what_does_not_load_is_not_offered(template) -> None:
     kernel = tikgen.build(template, value=3)
     with pytest.raises(RenderError, match="NameError"):
@@ -120,6 +159,26 @@ def test_a_bound_kernel_follows(ti_arch, template) -> None:
     x[:] = np.nan
     bound()
     assert set(x) == {4}
+
+
+def test_a_bound_kernel_says_what_code_with_more_arguments_lacks(ti_arch, template) -> None:
+    kernel, x = tikgen.build(template, value=3), np.full(5, np.nan, "f4")
+    bound = kernel.bind(x)
+    folder = template.folder
+    (folder / "template.py").write_text(
+        CODE.replace('role="out"),)', 'role="out"), Array("y", DType.f32, ("n",), role="in"))')
+    )
+    text = KERNEL_TEXT.replace("ndim=1)):", "ndim=1), y: ti.types.ndarray(dtype=ti.f32, ndim=1)):")
+    (folder / "kernel.py.j2").write_text(text.replace("{{ p.value }}.0", "y[i]"))
+    source = tikgen.render(catalogue.reload_template(folder), value=3)
+    builder.replace(kernel, source, lambda _: None)
+    bound()
+    assert set(x) == {3}  # The old code serves until someone gives what the new takes.
+    kernel(x, np.full(5, 8, "f4"))
+    assert set(x) == {8}
+    for call in (bound, lambda: kernel(x)):
+        with pytest.raises(ArgumentError, match="argument y is missing"):
+            call()
 
 
 def test_another_parameter_set_that_had_equal_code_gets_a_kernel_of_its_own(

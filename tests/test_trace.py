@@ -3,8 +3,10 @@
 Without ``from __future__ import annotations``, which spoils the annotations of kernels.
 """
 
+import html
 import secrets
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import tikgen
 from conftest import init_taichi
 from tikgen import events
 from tikgen.errors import KernelCompileError, UnknownTemplate
+from tikgen.events import Launches
 from tikgen.lifecycle.life import Life
 from tikgen.lifecycle.trace import Trace
 
@@ -139,6 +142,31 @@ def test_a_trace_sees_every_thread(kernel: tikgen.Kernel, rng: np.random.Generat
     assert {span[2] for span in launches.spans} == {threading.get_ident(), thread.ident}
 
 
+def test_what_other_threads_launch_is_not_taken_for_what_is_compiled(
+    kernel: tikgen.Kernel, pair: Any
+) -> None:
+    kernel(*pair)
+    is_over = threading.Event()
+
+    def launch() -> None:
+        while not is_over.is_set():
+            kernel(*pair)
+
+    threads = [threading.Thread(target=launch) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(4):
+            other = tikgen.elementwise(f"y = x + {secrets.randbits(40)}", dtype="f32")
+            other.compile()
+            (first, *_) = (e for e in other.events if e.stage == "compile")
+            assert first.details["cache"] == "compiled"
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_a_build_that_fails_leaves_its_error(ti_arch: str) -> None:
     with pytest.raises(UnknownTemplate), tikgen.trace() as t:
         tikgen.build("no_such_template")
@@ -155,7 +183,9 @@ def test_a_kernel_that_taichi_refuses_leaves_its_error(ti_arch: str) -> None:
         kernel(1)
     failed = [event for event in t.events if "error" in event.details]
     assert failed
-    assert "m" in failed[0].details["error"]
+    assert failed[0].problem == 'Name "m" is not defined'
+    assert only(t).stages[-1].lines == ('failed: Name "m" is not defined',)
+    assert 'Name "m" is not defined' in html.unescape(kernel._repr_html_())
     assert only(t).launches is None
 
 
@@ -166,8 +196,33 @@ def test_a_kernel_knows_its_own_life(kernel: tikgen.Kernel, pair: Any) -> None:
     names = [stage.name for stage in life.stages]
     assert names == [*OWN, *TAICHIS, "launch"]
     assert life.launches is not None
-    assert life.launches.count == 2
+    assert life.launches.count == life.launches.timed == 2
+    compiled = sum(event.seconds for event in kernel.events if event.stage == "compile")
+    assert 0 < life.launches.shortest <= life.launches.longest < kernel.lifecycle.seconds - compiled
     assert str(kernel.lifecycle).count("\n") > len(names)
+
+
+def test_a_kernel_knows_what_its_last_launches_took(kernel: tikgen.Kernel, pair: Any) -> None:
+    bound = kernel.bind(*pair)
+    for launch in (lambda: kernel(*pair), bound):
+        for _ in range(5000):
+            launch()
+    launched = kernel.loaded.launched
+    assert launched.count == kernel.launches == 10_000
+    assert launched.timed == len(launched.spans) < 100
+    last_start, last_seconds, thread = launched.spans[-1]
+    assert 0 <= time.perf_counter() - last_start - last_seconds < 60
+    assert thread == threading.get_ident()
+
+
+def test_a_launch_that_fails_is_not_counted(ti_arch: str) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n@ti.kernel\ndef bad(n: ti.i32):\n    print(nothing)\n"
+    )
+    with pytest.raises(KernelCompileError):
+        kernel(1)
+    assert kernel.launches == 0
+    assert only(kernel.lifecycle).launches is None
 
 
 def test_a_kernel_that_was_only_built_has_a_life_too(kernel: tikgen.Kernel) -> None:
@@ -199,10 +254,23 @@ def test_a_kernel_of_ones_own_is_named_by_its_file(ti_arch: str) -> None:
     assert signature == "a: f32[1d]"
 
 
+def init_profiling(arch: str) -> None:
+    # Code from the cache may have another name, by which the profiler knows it.
+    options = {"enable_fallback": False, "kernel_profiler": True, "offline_cache": False}
+    ti.init(arch=getattr(ti, arch), log_level=ti.ERROR, **options)
+
+
 def test_device_time_is_there_where_taichi_profiles(ti_arch: str, pair: Any) -> None:
-    ti.init(
-        arch=getattr(ti, ti_arch), log_level=ti.ERROR, enable_fallback=False, kernel_profiler=True
-    )
+    @ti.kernel
+    def fill(f: ti.template(), n: ti.i32):  # type: ignore[valid-type]
+        for i in f:
+            f[i] = n
+
+    def fill_of(trace: Trace) -> Launches:
+        (found,) = (each for each in trace.launches if each.subject.name == "fill")
+        return found
+
+    init_profiling(ti_arch)
     try:
         kernel = tikgen.elementwise(f"y = x + {secrets.randbits(40)}", dtype="f32")
         kernel(*pair)
@@ -213,6 +281,21 @@ def test_device_time_is_there_where_taichi_profiles(ti_arch: str, pair: Any) -> 
         assert launches.device_seconds is not None
         assert launches.device_seconds > 0
         assert "device" in t.table()
+        assert "device" in kernel.lifecycle.table()
+        assert "on the device" in kernel._repr_html_()
+        field = [ti.field(ti.i32, 4 + i) for i in range(2)]
+        with tikgen.trace(all_kernels=True) as both:
+            for count in range(3):
+                fill(field[0], count)
+            fill(field[1], 1)
+            assert fill_of(both).timed == 4
+        assert fill_of(both).device_count == 4  # Of both instances.
+        with tikgen.trace(all_kernels=True) as anew:
+            fill(field[0], 1)
+            init_profiling(ti_arch)
+            fill(ti.field(ti.i32, 4), 1)
+        assert fill_of(anew).count == 2
+        assert fill_of(anew).device_count == 1  # Since the profiler began anew.
         assert t.to_pandas()["device_seconds"].max() == launches.device_seconds
     finally:
         init_taichi()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -15,7 +16,6 @@ import pytest
 import tikgen
 from tikgen.errors import TraceError
 from tikgen.events import Event, Launches, Subject
-from tikgen.lifecycle.look import counted, duration
 from tikgen.lifecycle.trace import COLUMNS, Trace
 
 OWN = Subject("stencil_dim3_f32", "tikgen:stencil:0a1b2c3d4e5f6071", 1, "tikgen")
@@ -132,6 +132,21 @@ def test_pandas(trace: Trace) -> None:
     launches = frame[frame.stage == "launch"].set_index("kernel")
     assert launches["count"].to_dict() == {OWN.name: 1000, IMPLICIT.name: 1}
     assert frame["error"].notna().sum() == 1
+
+
+def test_the_launches_that_are_kept_are_few_and_span_all_the_time() -> None:
+    launches, number = Launches(OWN), 0
+    for size in (1, 1500, 700, 4000, 333, 2001, 7):
+        spans = [(float(i), i + 0.5, 7) for i in range(number, number + size)]
+        launches.add(size, spans)
+        number += size
+    starts = [start for start, _, _ in launches.spans]
+    assert launches.timed == launches.count == number
+    assert launches.seconds == number / 2
+    assert 1000 < len(starts) <= 2000
+    assert starts[0] == 0
+    assert len({after - before for before, after in itertools.pairwise(starts)}) == 1
+    assert number - starts[-1] <= starts[1]
 
 
 # The file for Perfetto.
@@ -364,30 +379,3 @@ def test_a_bad_path_is_refused_with_the_reason(
     with pytest.raises(TraceError, match="path"):
         write(7)
     assert [path.name for path in tmp_path.iterdir()] == [f"folder{ending}"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0 ns"),
-        (3e-7, "300 ns"),
-        (9.999e-7, "1 us"),
-        (1.5e-6, "1.5 us"),
-        (9.9996e-4, "1 ms"),
-        (0.25, "250 ms"),
-        (0.99999, "1 s"),
-        (61.5, "61.5 s"),
-        (5000.0, "5,000 s"),
-    ],
-)
-def test_times_have_three_digits_and_their_unit(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_numbers_are_counted_in_words() -> None:
-    assert [counted(n, "launch") for n in (0, 1, 1000)] == [
-        "0 launches",
-        "1 launch",
-        "1,000 launches",
-    ]
-    assert counted(2, "kernel") == "2 kernels"

@@ -15,7 +15,8 @@ import pytest
 import tikgen
 from tikgen import catalogue
 from tikgen.errors import KernelCompileError, RenderError, TemplateError, TikgenError, WatchError
-from tikgen.live import Watcher, watch
+from tikgen.live import Watcher, watch, watching
+from tikgen.live.rebuilding import Change, rebuild
 from tikgen.template import BUILTIN_FOLDER, files_of
 
 DEADLINE = 30.0
@@ -202,6 +203,20 @@ def test_a_running_loop_has_the_new_code_from_its_next_call_on(
             TemplateError,
             "19",
         ),
+        (
+            "adder/kernel.py.j2",
+            "import taichi",
+            "raise SystemExit\nimport taichi",
+            RenderError,
+            ":2",
+        ),
+        (
+            "adder/template.py",
+            "from typing",
+            "raise SystemExit\nfrom typing",
+            TemplateError,
+            "py:1",
+        ),
         ("adder/template.py", '{"way": 2}', "{}[p]", TemplateError, "template.py:19"),
         ("adder/template.py", "n: int", "q: int", TikgenError, "parameter 'n' was given"),
     ],
@@ -252,6 +267,57 @@ def test_kernels_of_equal_code_part_where_their_parameters_differ_again(
     next_change(watcher)
     assert (added(one), added(two)) == (1, 2)
     assert added(tikgen.build("adder", n=3)) == 3
+
+
+def test_a_loop_that_builds_at_each_step_keeps_what_works(
+    ti_arch: str, root: Path, watcher: Watcher
+) -> None:
+    kernel = tikgen.build("adder", n=4)
+    seen: list[tuple[object, int]] = []
+    stop = threading.Event()
+
+    def loop() -> None:
+        while not stop.is_set():
+            built = tikgen.build("adder", n=4)
+            seen.append((built, added(built)))
+
+    thread = threading.Thread(target=lambda: seen.append((kernel, 4)) or loop())
+    added(kernel)
+    thread.start()
+    try:
+        for text in ("x[i] - {{", "x[i] + zzz * {{", "x[i] + {{ nope }} * {{", "x[i] + 5 * {{"):
+            (root / "adder/kernel.py.j2").write_text(TEXT.replace("x[i] + {{", text))
+            next_change(watcher)
+            steps = len(seen)
+            while len(seen) < steps + 3 and thread.is_alive():
+                time.sleep(0.001)
+    finally:
+        stop.set()
+        thread.join()
+    assert {id(built) for built, _ in seen} == {id(kernel)}
+    assert {value for _, value in seen} == {4, -4, 20}
+    assert seen[-1][1] == 20
+
+
+def test_a_save_between_two_looks_at_the_files_is_not_lost(
+    ti_arch: str, root: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, path = tikgen.build("adder", n=4), root / "adder/kernel.py.j2"
+    texts = [TEXT.replace("x[i] + {{", f"x[i] + {factor} * {{{{") for factor in (2, 3)]
+
+    def saved_meanwhile(*args: object) -> Change:
+        """See the second text where the watcher saw the first, which then comes back."""
+        if len(texts) == 2:
+            path.write_text(texts.pop())
+            change = rebuild(*args)  # type: ignore[arg-type]
+            path.write_text(texts[0])
+            return change
+        return rebuild(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(watching, "rebuild", saved_meanwhile)
+    path.write_text(texts[0])
+    next_change(watcher)
+    assert added(kernel) == 8
 
 
 def test_a_save_undone_before_the_next_call_changes_nothing(
@@ -318,7 +384,13 @@ def without_its_folder(root: Path) -> None:
     shutil.move(root / "adder", root / "elsewhere")
 
 
-@pytest.mark.parametrize("harm", [gone, renamed, a_folder, half_saved, binary, without_its_folder])
+def huge(root: Path) -> None:
+    (root / "adder/kernel.py.j2").write_text(TEXT + "y = 1\n" * 1_700_000)
+
+
+@pytest.mark.parametrize(
+    "harm", [gone, renamed, a_folder, half_saved, binary, huge, without_its_folder]
+)
 def test_a_file_that_is_lost_harms_no_kernel_and_may_come_again(
     ti_arch: str, root: Path, watcher: Watcher, harm: Callable[[Path], None]
 ) -> None:

@@ -131,7 +131,7 @@ def test_another_signature_names_the_argument(ti_arch: str) -> None:
     assert "2 times" in str(tikgen.why(kernel))
     assert fields(tikgen.why(kernel)) == {"argument n": ("5", "4")}
     kernel(np.zeros(3, np.int32), 5, 1.0)
-    assert fields(tikgen.why(kernel)) == {"argument x": ("i32[1d]", "f32[1d]")}
+    assert fields(tikgen.why(kernel)) == {"argument x": ("i32[1d] NumPy", "f32[1d] NumPy")}
 
 
 def test_another_init_names_its_number_and_its_options(ti_arch: str) -> None:

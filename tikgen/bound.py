@@ -30,27 +30,9 @@ class BoundKernel:
 
     def __init__(self, kernel: Kernel, values: tuple[Any, ...]) -> None:
         self.kernel = kernel
-        self._changing = threading.Lock()
-        self._version = 0
         self._epoch = bridge.epoch()
-        self._begin(kernel.loaded, values)
-
-    def _begin(self, loaded: Loaded, values: tuple[Any, ...]) -> None:
-        """Bind ``values`` to the code that the kernel has now."""
-        prepared = list(loaded.prepare(values))
-        fast = self._is_proven(loaded, prepared)
-        with self._changing:
-            self._loaded = loaded
-            self._slots = _slots(loaded)
-            self._scalars = {
-                argument.name: (index, argument)
-                for index, argument in enumerate(loaded.signature.arguments)
-                if isinstance(argument, Scalar)
-            }
-            self._values = prepared
-            self._contexts: dict[int, _Context] = {}
-            self._version += 1
-            self._fast = fast
+        # Read once in each call, so that no call mixes the arguments of one code with another.
+        self._binding = _Binding(kernel.loaded, values)
 
     def __call__(self, /, **scalars: Any) -> Any:
         """Launch the kernel with the bound arguments.
@@ -62,20 +44,17 @@ class BoundKernel:
             ArgumentError: if a name or value does not fit, or if Taichi was initialised again
                 since the kernel was bound.
         """
-        self._check_alive()
-        contexts = self._contexts
-        context = contexts.get(get_ident())
-        if scalars:
-            self._keep_scalars(scalars, context)
-        if not self._fast or bridge.is_recording():
-            return self._loaded.run(tuple(self._values))
-        if context is None or context.version != self._version:
-            context = self._refresh(contexts, context)
-            if context is None:  # Other code came in between.
-                return self()
+        binding = self._current()
+        context = binding.contexts.get(get_ident())
+        if scalars and not binding.keep_scalars(scalars, context):
+            return self(**scalars)  # Other code came in between.
+        if not binding.is_fast or bridge.is_recording():
+            return binding.loaded.run(tuple(binding.values))
+        if context is None or context.version != binding.version:
+            context = binding.refresh(context)
         for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
             context.launcher.set_array(slot, tensor)
-        self._loaded.launch_bound(context.launcher.launch)
+        binding.loaded.launch_bound(context.launcher.launch)
         if context.launcher.is_spent:
             context.version = -1
         return None
@@ -86,84 +65,107 @@ class BoundKernel:
         Raises:
             ArgumentError: if a name or value does not fit; the old arguments then stay.
         """
-        self._check_alive()
-        names = self._loaded.signature.names
+        binding = self._current()
+        names = binding.loaded.signature.names
         for name in arguments:
             if name not in names:
-                raise self._error(f"has no argument {name!r}; it takes {self._loaded.signature}")
-        old = dict(zip(names, self._values, strict=False))  # Behind them stands the workspace.
+                takes = binding.loaded.signature
+                raise ArgumentError(
+                    binding.loaded.name, f"has no argument {name!r}; it takes {takes}"
+                )
+        old = dict(zip(names, binding.values, strict=False))  # Behind them stands the workspace.
         # Fields are compiled in: another field is another instance of the kernel.
-        self._begin(self._loaded, tuple((old | arguments).values()))
+        made = _Binding(binding.loaded, tuple((old | arguments).values()))
+        with binding.changing:
+            self._binding, binding.is_in_force = made, False
 
-    def _keep_scalars(self, scalars: dict[str, Any], context: _Context | None) -> None:
-        """Keep new values, all or none; a context that is up to date stays so."""
+    def _current(self) -> _Binding:
+        """Return the arguments as they are bound to the code that the kernel has, or takes now."""
+        binding, kernel = self._binding, self.kernel
+        loaded = binding.loaded
+        if bridge.epoch() is not self._epoch:
+            raise ArgumentError(loaded.name, "was bound before the last ti.init; bind it again")
+        if kernel.is_changing or kernel.loaded is not loaded:
+            binding = self._followed(binding)
+            loaded = binding.loaded
+        if not loaded.is_loaded:
+            raise ArgumentError(loaded.name, "was unloaded; build and bind it again")
+        return binding
+
+    def _followed(self, binding: _Binding) -> _Binding:
+        """Return the arguments of ``binding`` as they are bound to the code that comes now."""
+        while True:
+            version = binding.version
+            arguments = tuple(binding.values[: len(binding.loaded.signature.names)])
+            self.kernel.take_offer(arguments, {})
+            loaded = self.kernel.loaded
+            if loaded is binding.loaded:
+                return binding
+            made = _Binding(loaded, loaded.signature.order(arguments, {}))
+            with binding.changing:
+                if self._binding is binding and binding.version == version:
+                    self._binding, binding.is_in_force = made, False
+            binding = self._binding
+
+    def __repr__(self) -> str:
+        how = "cached context" if self._binding.is_fast else "plain calls"
+        return f"<BoundKernel {self.kernel.name} over {how}>"
+
+
+class _Binding:
+    """Arguments bound to code: they go together into a launch, or not at all."""
+
+    def __init__(self, loaded: Loaded, values: tuple[Any, ...]) -> None:
+        self.loaded = loaded
+        self.values = list(loaded.prepare(values))
+        self.is_fast = _is_proven(loaded, tuple(self.values))
+        self.contexts: dict[int, _Context] = {}  # By thread.
+        self.version = 0  # Counts the changes of scalars.
+        self.is_in_force = True
+        self.changing = threading.Lock()
+        self._slots = _slots(loaded)
+        self._scalars = {
+            argument.name: (index, argument)
+            for index, argument in enumerate(loaded.signature.arguments)
+            if isinstance(argument, Scalar)
+        }
+
+    def keep_scalars(self, scalars: dict[str, Any], context: _Context | None) -> bool:
+        """Keep new values, all or none; a context that is up to date stays so.
+
+        Returns whether they were kept, which they are not once something else is bound.
+        """
         for name, value in scalars.items():
             if name not in self._scalars:
                 takes = ", ".join(self._scalars) or "no scalar"
-                raise self._error(f"has no scalar argument {name!r}; it takes {takes}")
-            if problem := self._loaded.signature.scalar_problem(self._scalars[name][0], value):
-                raise self._error(problem)
-        with self._changing:
-            is_current = context is not None and context.version == self._version
-            self._version += 1  # The contexts of other threads have to follow.
+                problem = f"has no scalar argument {name!r}; it takes {takes}"
+                raise ArgumentError(self.loaded.name, problem)
+            if problem := self.loaded.signature.scalar_problem(self._scalars[name][0], value):
+                raise ArgumentError(self.loaded.name, problem)
+        with self.changing:
+            if not self.is_in_force:
+                return False
+            is_current = context is not None and context.version == self.version
+            self.version += 1  # The contexts of other threads have to follow.
             for name, value in scalars.items():
-                self._values[self._scalars[name][0]] = value
+                self.values[self._scalars[name][0]] = value
                 if is_current:
                     context.setters[name](value)  # type: ignore[union-attr]
             if is_current:
-                context.version = self._version  # type: ignore[union-attr]
+                context.version = self.version  # type: ignore[union-attr]
+        return True
 
-    def _refresh(self, contexts: dict[int, _Context], context: _Context | None) -> _Context | None:
-        """Return the context of this thread, made if it is missing, with every argument set.
-
-        Returns None where the arguments were bound to other code since ``contexts`` was read.
-        """
-        with self._changing:
-            if contexts is not self._contexts:
-                return None
+    def refresh(self, context: _Context | None) -> _Context:
+        """Return the context of this thread, made if it is missing, with every argument set."""
+        with self.changing:
             if context is None:
-                context = contexts[get_ident()] = _Context(
-                    bridge.Launcher(self._loaded.function, self._values)
-                )
+                launcher = bridge.Launcher(self.loaded.function, self.values)
+                context = self.contexts[get_ident()] = _Context(launcher)
             elif context.launcher.is_spent:
                 context.launcher.renew()
-            context.set_all(self._values, self._slots, self._scalars)
-            context.version = self._version
+            context.set_all(self.values, self._slots, self._scalars)
+            context.version = self.version
         return context
-
-    def _check_alive(self) -> None:
-        if bridge.epoch() is not self._epoch:
-            raise self._error("was bound before the last ti.init; bind it again")
-        if self.kernel.is_changing or self.kernel.loaded is not self._loaded:
-            self._follow()
-        if not self._loaded.is_loaded:
-            raise self._error("was unloaded; build and bind it again")
-
-    def _follow(self) -> None:
-        """Go over to the code that the kernel has taken, or takes now."""
-        arguments = tuple(self._values[: len(self._loaded.signature.names)])
-        self.kernel.take_offer(arguments, {})
-        if self.kernel.loaded is not self._loaded:
-            self._begin(self.kernel.loaded, arguments)
-
-    @staticmethod
-    def _is_proven(loaded: Loaded, prepared: list[Any]) -> bool:
-        if bridge.current_arch() not in _PROVEN_ARCHS or not bridge.can_bind():
-            return False
-        if loaded.signature.is_opaque:  # Such an argument may take no slot, or several.
-            return False
-        values = tuple(prepared)
-        if loaded.needs_staging(values):
-            return False
-        loaded.compile_for(values)
-        return bridge.is_plain_launch(loaded.function)
-
-    def _error(self, problem: str) -> ArgumentError:
-        return ArgumentError(self.kernel.template.name, problem)
-
-    def __repr__(self) -> str:
-        how = "cached context" if self._fast else "plain calls"
-        return f"<BoundKernel {self.kernel.name} over {how}>"
 
 
 class _Context:
@@ -190,6 +192,18 @@ class _Context:
         for index in arrays:
             self.launcher.set_array(slots[index], values[index])
         self.tensors = [(slots[i], values[i]) for i in arrays if hasattr(values[i], "data_ptr")]
+
+
+def _is_proven(loaded: Loaded, values: tuple[Any, ...]) -> bool:
+    """Tell whether launches with ``values`` may go over a cached context; compile for them then."""
+    if bridge.current_arch() not in _PROVEN_ARCHS or not bridge.can_bind():
+        return False
+    if loaded.signature.is_opaque:  # Such an argument may take no slot, or several.
+        return False
+    if loaded.needs_staging(values):
+        return False
+    loaded.compile_for(values)
+    return bridge.is_plain_launch(loaded.function)
 
 
 def _slots(loaded: Loaded) -> dict[int, int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tikgen import catalogue, events, records, shapes
@@ -322,10 +323,23 @@ def sources() -> tuple[Source, ...]:
         return tuple(_sources.values())
 
 
+def note(source: Source) -> None:
+    """Count ``source`` among :func:`sources`, though it was loaded elsewhere."""
+    with _lock:
+        _sources.setdefault(source.variant.key, source)
+
+
 def kernels() -> tuple[Kernel, ...]:
     """Return every kernel that was built and not cleared, the oldest first."""
     with _lock:
         return tuple(_alive.values())
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Keep other threads from building, while a template and its kernels change together."""
+    with _lock:
+        yield
 
 
 def replace(kernel: Kernel, source: Source, tell: Callable[[TikgenError | None], None]) -> None:
@@ -356,6 +370,13 @@ def replace(kernel: Kernel, source: Source, tell: Callable[[TikgenError | None],
             each.offer(loaded, lambda refusal: _settle(kernel, source, refusal, tell))
 
 
+def keep(kernel: Kernel, variant: Variant) -> None:
+    """Have ``kernel`` built for ``variant``, the code of which does not work."""
+    with _lock:
+        _sources[variant.key] = kernel.source
+        _memo.clear()
+
+
 def _settle(
     kernel: Kernel,
     source: Source,
@@ -367,7 +388,7 @@ def _settle(
         if not kernel.is_changing:
             _register(kernel, kernel.source)
             if refusal is not None and _sources.get(source.variant.key) is source:
-                del _sources[source.variant.key]
+                keep(kernel, source.variant)
         _memo.clear()
     tell(refusal)
 
@@ -380,10 +401,10 @@ def _register(kernel: Kernel, source: Source) -> None:
 
 
 def _forget_outdated(new: Template, old: Template) -> None:
-    """Forget sources of a template in the state that it had before ``old``."""
+    """Forget what was built for a template in the state that it had before ``old``."""
     for key, source in list(_sources.items()):
-        template = source.variant.template
-        if template.folder == new.folder and template not in (new, old):
+        is_known = key.startswith((f"{new.key}(", f"{old.key}("))
+        if source.variant.template.folder == new.folder and not is_known:
             del _sources[key]
 
 

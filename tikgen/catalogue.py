@@ -20,6 +20,8 @@ from tikgen.template import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, file
 
 ENVIRONMENT_VARIABLE = "TIKGEN_TEMPLATE_PATH"
 ENTRY_POINTS = "tikgen.templates"
+# Of a template's text. Rendering and parsing ten times as much takes a minute.
+MOST_BYTES = 1_000_000
 
 _lock = threading.RLock()
 _paths: list[Path] = []
@@ -107,6 +109,8 @@ def find_template(name: str | Template) -> Template:
         if name not in _by_name:
             folder = _folders().get(name)
             if folder is None:
+                if "/" in name or os.sep in name:
+                    raise TemplateError(name, "is a path: build(load_template(path)) takes those")
                 raise UnknownTemplate(name, _folders())
             _by_name[name] = _load_folder(folder)
         return _by_name[name]
@@ -191,6 +195,10 @@ def _read_folder(folder: Path) -> Template:
                 raise TemplateError(folder.name, f"{folder / required} is a folder, not a file")
             if not (folder / required).is_file():
                 raise TemplateError(folder.name, f"the file {folder / required} is missing")
+        size = (folder / TEXT_NAME).stat().st_size
+        if size > MOST_BYTES:
+            problem = f"{TEXT_NAME} has {size:,} bytes; it takes at most {MOST_BYTES:,}"
+            raise TemplateError(folder.name, problem)
         Identifier.parse(folder.name)
         (folder / TEXT_NAME).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -224,7 +232,7 @@ def _execute(folder: Path, code: bytes) -> Template:
         del sys.modules[name]
         if before is not None:
             sys.modules[name] = before
-        if isinstance(error, TemplateError) or not isinstance(error, Exception):
+        if isinstance(error, TemplateError) or not isinstance(error, Exception | SystemExit):
             raise
         problem = f"{CODE_NAME} cannot be imported: {type(error).__name__}: {error}"
         places = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == loader.path]

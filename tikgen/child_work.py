@@ -15,8 +15,7 @@ from typing import Any
 
 import taichi as ti
 
-from tikgen import builder
-from tikgen import taichi_bridge as bridge
+from tikgen import builder, error_stream
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -40,7 +39,7 @@ def serve(
     """
     # The parent decides what an interruption at the keyboard means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    bridge.may_redirect_errors = False
+    error_stream.may_redirect = False
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

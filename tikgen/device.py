@@ -20,7 +20,7 @@ def device_name(arch: str) -> str:
     """Return the name of the device that Taichi uses on ``arch``, or ``"unknown device"``."""
     try:
         if arch == "cpu":
-            return f"{_cpu_name()}, {os.cpu_count()} threads"
+            return f"{cpu_name()}, {os.cpu_count()} threads"
         if arch == "cuda":
             return _cuda_name()
         if arch == "vulkan":
@@ -30,7 +30,7 @@ def device_name(arch: str) -> str:
     return UNKNOWN
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     """Return the name of the processor."""
     info = Path("/proc/cpuinfo")
     text = info.read_text(errors="replace") if info.exists() else ""

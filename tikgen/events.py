@@ -27,9 +27,9 @@ STAGES = (
 )
 RENDERED, LIVE = "tikgen:", "tikgen-live:"
 _MOST_SPANS = 2000
-# Of launches over a cached context, which take microseconds, so few are timed.
-_TIMED_EVERY = 64
-NEVER = 1 << 62
+# Of launches over a cached context, which take microseconds, so few are timed: under a recording,
+# and without one.
+_TIMED_EVERY, _SELDOM_TIMED_EVERY = 64, 1024
 
 Sink = Callable[["Event"], None]
 Result = TypeVar("Result")
@@ -68,6 +68,15 @@ class Event:
     thread: int
     details: Mapping[str, Any]
 
+    @property
+    def problem(self) -> str | None:
+        """Return in one line why it failed, None if it did not."""
+        if "error" not in self.details:
+            return None
+        lines = [*filter(None, map(str.strip, str(self.details["error"]).splitlines())), ""]
+        # Taichi's messages begin with a place in the code and end with what is wrong there.
+        return lines[-2] if lines[0].startswith("File ") else lines[0]
+
 
 @dataclass
 class Launches:
@@ -80,8 +89,8 @@ class Launches:
         seconds: host time of the timed ones, together.
         shortest: host seconds of the shortest.
         longest: host seconds of the longest.
-        spans: start, seconds and thread of the first few of the timed ones.
-        device_seconds: what Taichi's profiler measured, None where it is off.
+        spans: start, seconds and thread of the timed ones; of many, every so many.
+        device_seconds: what Taichi's profiler measured, None where it is off or saw none.
         device_count: how many launches that profiler saw.
     """
 
@@ -94,6 +103,7 @@ class Launches:
     spans: list[tuple[float, float, int]] = field(default_factory=list, repr=False)
     device_seconds: float | None = None
     device_count: int = 0
+    _stride: int = field(default=1, init=False, repr=False)
 
     def add(self, count: int, spans: list[bridge.Span]) -> None:
         """Count launches; ``spans`` are when those of them that were timed began and ended."""
@@ -109,9 +119,13 @@ class Launches:
         self.shortest = min(self.shortest, least) if self.timed else least
         self.longest = max(self.longest, max(times))
         self.seconds += sum(times)
+        first = -self.timed % self._stride
         self.timed += len(times)
-        room = _MOST_SPANS - len(self.spans)
-        self.spans += [(start, stop - start, thread) for start, stop, thread in spans[:room]]
+        kept = spans[first :: self._stride]
+        self.spans += [(start, stop - start, thread) for start, stop, thread in kept]
+        while len(self.spans) > _MOST_SPANS:  # Thinned out evenly, so that they span all the time.
+            del self.spans[1::2]
+            self._stride *= 2
 
 
 class Living(Protocol):
@@ -140,13 +154,13 @@ class Recording:
         self.stopped: float | None = None
         self._launches: dict[Subject, Launches] = {}
         # By the names under which Taichi's profiler knows kernels.
-        self._device_before = bridge.device_times()
+        self._device_before = bridge.epoch(), bridge.device_times()
         self._profiled: dict[str, Subject] = {}
         # Kernels with bound launches, and how many of them came before or are counted already.
-        self._bound: dict[Subject, Living] = {}
-        self._bound_before = {
-            subject: living.bound_launches for subject, living in list(lives.items())
-        }
+        self._bound: set[Living] = set()
+        self._bound_before = weakref.WeakKeyDictionary[Living, int](
+            {living: living.bound_launches for living in list(lives.values())}
+        )
 
     @property
     def launches(self) -> list[Launches]:
@@ -177,26 +191,31 @@ class Recording:
     def take_bound(self, living: Living, start: float, stop: float) -> None:
         """Take in how long a bound launch took; all of them are counted at the end."""
         if self.wants(living.subject):
-            self._bound[living.subject] = living
+            self._bound.add(living)
             span = (start, stop, threading.get_ident())
             self.tally(living.subject, living.profiled_name()).add_times([span])
 
     def _count_bound(self) -> None:
         if self.stopped is not None:
             return
-        for subject, living in list(self._bound.items()):
+        for living in list(self._bound):
             count = living.bound_launches
-            self.tally(subject).count += count - self._bound_before.get(subject, 0)
-            self._bound_before[subject] = count
+            self.tally(living.subject).count += count - self._bound_before.get(living, 0)
+            self._bound_before[living] = count
 
     def stop(self) -> None:
         """Count what is still to be counted, and ask Taichi's profiler for times."""
         self._count_bound()
+        self._bound.clear()  # Nor does a trace that is kept keep kernels.
         self.stopped = time.perf_counter()
+        epoch, before = self._device_before
+        if epoch is not bridge.epoch():  # Taichi's profiler began anew.
+            before = {}
         for name, (count, seconds) in bridge.device_times().items():
-            if name in self._profiled:
+            count_before, seconds_before = before.get(name, (0, 0.0))
+            # Code from Taichi's cache may have the name that it was compiled under.
+            if name in self._profiled and count > count_before:
                 launches = self._launches[self._profiled[name]]
-                count_before, seconds_before = self._device_before.get(name, (0, 0.0))
                 launches.device_count += count - count_before
                 launches.device_seconds = (
                     (launches.device_seconds or 0.0) + seconds - seconds_before
@@ -209,18 +228,6 @@ lives: weakref.WeakValueDictionary[Subject, Living] = weakref.WeakValueDictionar
 _lock = threading.RLock()
 _sinks: tuple[Sink, ...] = ()
 _recordings: tuple[Recording, ...] = ()
-_labels: dict[str, str] = {}
-
-
-def name_file(file: str, label: str) -> Subject:
-    """Let the one kernel whose text has the name ``file`` be known as ``label``."""
-    _labels[file] = label
-    return Subject(label, file, 1, "tikgen")
-
-
-def forget_file(file: str) -> None:
-    """Undo :func:`name_file`."""
-    _labels.pop(file, None)
 
 
 def subject_of(function: Any) -> Subject:
@@ -233,8 +240,8 @@ def subject_of(function: Any) -> Subject:
         origin = "live"
     else:
         origin = "taichi" if file.startswith(bridge.TAICHI_FOLDER) else "script"
-    if file in _labels:
-        return Subject(_labels[file], file, 1, origin)
+    if label := getattr(function.__globals__.get(bridge.LIFE), "label", ""):
+        return Subject(label, file, 1, origin)
     return Subject(function.__name__, file, code.co_firstlineno, origin)
 
 
@@ -331,7 +338,9 @@ def tell_bound_launch(living: Living, start: float, stop: float) -> None:
     """Take in the time of a launch over a cached context, and say which one to time next."""
     for each in _recordings:
         each.take_bound(living, start, stop)
-    living.next_timed = living.bound_launches + _TIMED_EVERY if _recordings else NEVER
+    living.next_timed = living.bound_launches + (
+        _TIMED_EVERY if _recordings else _SELDOM_TIMED_EVERY
+    )
 
 
 @contextlib.contextmanager

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from tikgen.arguments import Argument, Array, Scalar
-from tikgen.events import STAGES, Event
+from tikgen.events import STAGES, Event, Launches
 from tikgen.evidence import Evidence
 from tikgen.parameters import ParameterInfo, canonical
 from tikgen.rendering import Source
 from tikgen.template import Template
+from tikgen.units import counted, duration
 
 if TYPE_CHECKING:
     from tikgen.description import Description
@@ -42,8 +43,8 @@ STYLE = """
 .tikgen tbody tr:hover { background: rgb(128 128 128 / 12%) !important; }
 .tikgen .number { text-align: right !important; font-variant-numeric: tabular-nums;
   white-space: nowrap; }
-.tikgen .bar { background: linear-gradient(rgb(47 129 200 / 38%) 0 0) no-repeat 0 50%
-  / var(--w) 80%; min-width: 8em; }
+.tikgen .bar { background: linear-gradient(rgb(47 129 200 / 38%) 0 0) no-repeat 0 1px
+  / var(--w) 1.3em; min-width: 8em; }
 .tikgen .mono, .tikgen code, .tikgen pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas,
   "DejaVu Sans Mono", monospace; font-size: 12px; background: none; }
 .tikgen code { padding: 0 3px; border-radius: 3px; background: rgb(128 128 128 / 18%); }
@@ -147,14 +148,6 @@ def status(text: str, kind: str) -> Markup:
     return tag("span", text, class_=f"{kind} strong whole")
 
 
-def duration(seconds: float) -> str:
-    """Return a time with three digits and its unit, such as ``3.14 ms``."""
-    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
 def code(text: str, places: Sequence[str] = ()) -> Markup:
     """Return highlighted Python with line numbers.
 
@@ -245,7 +238,7 @@ def of_kernel(kernel: Kernel) -> str:
         ),
         _origin(kernel),
         _evidence(kernel),
-        section("timings", _timings(kernel.events, kernel.launches)),
+        section("last timings", _timings(kernel.events, kernel.loaded.launched)),
         of_source(kernel.source),
     )
 
@@ -274,23 +267,33 @@ def _argument(argument: Argument) -> tuple[object, ...]:
     return (argument.name, tag("span", kind, class_="mono"), role)
 
 
-def _timings(events: Sequence[Event], launches: int) -> Markup:
-    """Return the last event of each stage, in the order of the stages, and the launches."""
+def _timings(events: Sequence[Event], launches: Launches) -> Markup:
+    """Return the last event of each stage, in the order of the stages, and the last launch."""
     last = {event.stage: event for event in events}
     rows: list[tuple[object, ...]] = [
         (stage, duration(last[stage].seconds), join(_details(last[stage])))
         for stage in STAGES
         if stage in last and stage != "launch"
     ]
-    rows.append(("launches", launches, ""))
+    took = duration(launches.spans[-1][1]) if launches.spans else "-"
+    rows.append(("launch", took, tag("span", *_launched(launches), class_="pale")))
     return table((), rows, numbers=(1,))
 
 
+def _launched(launches: Launches) -> Iterator[str]:
+    """Yield how often there were launches, and how long they took on the host and the device."""
+    yield counted(launches.count, "launch")
+    if launches.timed > 1:
+        yield f", the last ones {duration(launches.shortest)} to {duration(launches.longest)}"
+    if launches.device_seconds is not None and launches.device_count:
+        yield f", on the device {duration(launches.device_seconds / launches.device_count)} each"
+
+
 def _details(event: Event) -> Iterator[object]:
+    if event.problem is not None:
+        yield tag("span", event.problem or "failed", class_="bad strong")
     for key, value in event.details.items():
-        if key == "error":
-            yield status(str(value), "bad")
-        elif key in _TOLD and value:
+        if key in _TOLD and value:
             yield tag("span", f"{key.replace('_', ' ')}: {value}  ", class_="pale")
 
 

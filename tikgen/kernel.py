@@ -215,7 +215,8 @@ class Kernel:
         """Compile the kernel without launching it, so that the first launch need not.
 
         Args:
-            args: arguments as in a call; without any, small arrays of the declared kinds.
+            args: arguments as in a call; without any, the kernel is compiled for NumPy arrays and
+                for ``ti.ndarray``, of the dtypes and dimensions that it declares.
             kwargs: arguments by name.
 
         Raises:
@@ -225,9 +226,12 @@ class Kernel:
             KernelCompileError: if Taichi refuses the kernel.
         """
         loaded = self._loaded
-        given = bool(args or kwargs)
-        values = loaded.signature.order(args, kwargs) if given else made_up(loaded)
-        loaded.compile_for(loaded.prepare(values))
+        if args or kwargs:
+            given = [loaded.signature.order(args, kwargs)]
+        else:
+            given = [made_up(loaded, on_host=True), made_up(loaded, on_host=False)]
+        for values in given:
+            loaded.compile_for(loaded.prepare(values))
 
     def is_compiled(self, /, *args: Any, **kwargs: Any) -> bool:
         """Tell whether a call with these arguments would compile nothing.
@@ -345,6 +349,8 @@ class Kernel:
                 return
             except TikgenError as error:
                 refusal = error
+            except Exception as error:  # Whatever it is, the old code serves the call.
+                refusal = loaded.explained(error)
             # What does not fit these arguments may fit those of a later call.
             waits = isinstance(refusal, ArgumentError)
             if not waits and self._offer is offer:  # And nothing newer came in the meantime.
@@ -359,8 +365,11 @@ class Kernel:
 
     def __repr__(self) -> str:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
+        # A text of the user's may define several kernels.
+        function = self._loaded.subject.name
+        its = f"{function} of " if self._loaded.subject.origin == "live" else ""
         return (
-            f"<Kernel {self.template.name}({params})\n"
+            f"<Kernel {its}{self.template.name}({params})\n"
             f"  takes {self._loaded.signature}\n"
             f"  digest {self.digest[:16]}>"
         )

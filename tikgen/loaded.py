@@ -6,11 +6,14 @@ import contextlib
 import dataclasses
 import functools
 import re
+import threading
 import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from tikgen import events
 from tikgen import taichi_bridge as bridge
@@ -30,6 +33,9 @@ from tikgen.signature import Signature
 # Scratch arrays kept for kernels whose workspace follows the sizes of their arguments.
 _MOST_SCRATCH = 16
 _MOST_EVENTS = 500
+# So many launches are timed, and from then on so few, since that takes a while of its own.
+_ALL_TIMED, _TIMED_EVERY = 16, 64
+_MOST_TIMED = 64
 # Extent of arrays that are made up where nothing says how large they are.
 _SMALL = 8
 _KERNEL = re.compile(r"@ti\.kernel\s+def (\w+)")
@@ -69,7 +75,10 @@ class Loaded:
         self.life: deque[events.Event] = deque(maxlen=_MOST_EVENTS)
         self.launches = 0
         self.bound_launches = 0
-        self.next_timed = 0 if events.is_recording() else events.NEVER
+        self.next_timed = 0
+        self._next_plain_timed = 0
+        # When launches began and ended, in which thread: the last of those that were timed.
+        self._timed: deque[bridge.Span] = deque(maxlen=_MOST_TIMED)
         events.lives[self.subject] = self
         self.workspace = source.variant.workspace
         self._partial = tuple(
@@ -119,7 +128,6 @@ class Loaded:
 
     def run(self, values: tuple[Any, ...]) -> Any:
         """Launch the kernel with what :meth:`prepare` returned; compile it where that is due."""
-        self.launches += 1
         kinds = tuple(map(type, values))
         if kinds in self._ready:
             return self._launch(values)
@@ -168,12 +176,23 @@ class Loaded:
             return
         start = time.perf_counter()
         launch()
-        events.tell_bound_launch(self, start, time.perf_counter())
+        stop = time.perf_counter()
+        self._timed.append((start, stop, threading.get_ident()))
+        events.tell_bound_launch(self, start, stop)
+
+    @property
+    def launched(self) -> events.Launches:
+        """Return how often it was launched, and the times of the last launches that were timed."""
+        found = events.Launches(self.subject)
+        found.add(self.launches + self.bound_launches, list(self._timed))
+        if self.is_loaded:
+            count, seconds = bridge.device_times().get(self.profiled_name(), (0, 0.0))
+            found.device_count, found.device_seconds = count, seconds if count else None
+        return found
 
     def unload(self) -> None:
         """Forget the compiled kernel; a later call raises ArgumentError."""
         unload(self.module)
-        events.forget_file(self.source.filename)
         self.is_loaded = False
         self.function = self._refuse
         self._scratch.clear()
@@ -212,8 +231,25 @@ class Loaded:
         )
 
     def _launch(self, values: tuple[Any, ...]) -> Any:
-        if not self.needs_staging(values):
-            return self.function(*values)
+        start = time.perf_counter() if self.launches >= self._next_plain_timed else None
+        if self.needs_staging(values):
+            returned = self._launch_staged(values)
+        else:
+            returned = self.function(*values)
+        self.launches += 1
+        if start is not None:
+            self._note_time(start)
+        return returned
+
+    def _note_time(self, start: float) -> None:
+        """Keep the time of the launch that is over, less that of the stages within it."""
+        stop, thread = time.perf_counter(), threading.get_ident()
+        within = (e.seconds for e in tuple(self.life) if e.start >= start and e.thread == thread)
+        self._timed.append((start + sum(within), stop, thread))
+        few = self.launches < _ALL_TIMED
+        self._next_plain_timed = self.launches + (0 if few else _TIMED_EVERY)
+
+    def _launch_staged(self, values: tuple[Any, ...]) -> Any:
         with bridge.compiling:  # Copying launches kernels of Taichi's own.
             staged = list(values)
             for index in self._partial:
@@ -252,7 +288,13 @@ class Loaded:
             yield
         except bridge.AssertionFailure:
             raise  # In debug mode, at run time: it says itself what is wrong.
-        except (bridge.CompilationError, bridge.RuntimeFailure) as error:
+        # The last two are of lines too long for Taichi, and of expressions that nest too deeply.
+        except (
+            bridge.CompilationError,
+            bridge.RuntimeFailure,
+            SyntaxError,
+            RecursionError,
+        ) as error:
             raise self.explained(error) from None
 
     def explained(self, error: Exception) -> KernelCompileError:
@@ -270,8 +312,12 @@ class Loaded:
         )
 
 
-def made_up(loaded: Loaded) -> tuple[Any, ...]:
+def made_up(loaded: Loaded, on_host: bool) -> tuple[Any, ...]:
     """Return small arguments of the kinds that a kernel declares, to compile it for.
+
+    Args:
+        loaded: the kernel.
+        on_host: whether arrays are NumPy's; else each is a ``ti.ndarray``.
 
     Raises:
         ArgumentError: if an argument is a field, which is compiled in, or is not declared.
@@ -287,10 +333,13 @@ def made_up(loaded: Loaded) -> tuple[Any, ...]:
         if isinstance(argument, Scalar):
             values.append(1.0 if argument.dtype.is_float else 1)
         elif isinstance(argument, Array) and argument.storage == "ndarray":
+            shape = concrete_shape(argument, sizes)
+            if on_host:
+                values.append(np.zeros(shape, argument.dtype.numpy))
+                continue
             if not bridge.may_allocate():
                 raise WrongThread(loaded.name)
             with bridge.compiling:
-                shape = concrete_shape(argument, sizes)
                 values.append(bridge.make_ndarray(argument.dtype.value, shape))
         else:
             raise ArgumentError(
@@ -313,21 +362,19 @@ def load_source(
     journal, label = events.Journal(), source.variant.label
     if arguments_of and (kernel := _KERNEL.search(source.text)):  # The text speaks for itself.
         label = kernel[1]
-    subject = events.name_file(source.filename, label)
     try:
         with events.collecting() as happened:
-            module = journal.timed("load", lambda: load(source), file=source.filename)
+            module = journal.timed("load", lambda: load(source, label), file=source.filename)
         try:
             loaded = Loaded(source, module, arguments_of)
         except BaseException:
             unload(module)
             raise
     except BaseException:
-        events.forget_file(source.filename)
-        journal.tell(subject)
+        journal.tell(events.Subject(label, source.filename, 1, "tikgen"))
         raise
-    loaded.life.extend(event for event in happened if event.subject == subject)
-    journal.tell(subject)
+    loaded.life.extend(event for event in happened if event.subject == loaded.subject)
+    journal.tell(loaded.subject)
     return loaded
 
 

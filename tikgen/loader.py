@@ -32,11 +32,13 @@ Explain = Callable[[Any, Exception, bool], Exception]
 class Life:
     """Stands among the global names of a module, and so lives as long as any of its functions.
 
-    With it go the text and the stand-in of the module.
+    With it go the text and the stand-in of the module. ``label`` is what the one kernel of the
+    module is called in events, if it has but one.
     """
 
-    def __init__(self, filename: str, explain: Explain | None) -> None:
+    def __init__(self, filename: str, explain: Explain | None, label: str) -> None:
         self.explain = explain
+        self.label = label
         self.end = weakref.finalize(self, _forget, filename)
         self.end.atexit = False
 
@@ -56,14 +58,14 @@ class TextLoader(importlib.abc.InspectLoader):
         return self.text
 
 
-def load(source: Source) -> types.ModuleType:
-    """Return a new module that holds the kernel of ``source``.
+def load(source: Source, label: str) -> types.ModuleType:
+    """Return a new module that holds the kernel of ``source``, known as ``label`` in events.
 
     Raises:
         RenderError: if executing the text fails, naming its template line.
         KernelCompileError: if Taichi refuses the kernel's signature.
     """
-    return load_text(source.text, source.filename, source)
+    return load_text(source.text, source.filename, source, label=label)
 
 
 def load_text(
@@ -72,6 +74,7 @@ def load_text(
     source: Source,
     names: Mapping[str, Any] | None = None,
     explain: Explain | None = None,
+    label: str = "",
 ) -> types.ModuleType:
     """Return a new module that holds ``text`` under ``filename``.
 
@@ -82,6 +85,7 @@ def load_text(
         names: what the text finds in its namespace.
         explain: makes the error where a kernel, once launched, cannot be compiled. Such kernels
             compile under the lock whoever launches them.
+        label: what its one kernel is called in events.
 
     Raises:
         RenderError: if executing the text fails, naming its template line.
@@ -90,7 +94,7 @@ def load_text(
     code = code_of(text, filename)
     module = _module(filename, TextLoader(text))
     vars(module).update(names or {})
-    life = vars(module)[bridge.LIFE] = _lives.get(filename) or Life(filename, explain)
+    life = vars(module)[bridge.LIFE] = _lives.get(filename) or Life(filename, explain, label)
     _lives[filename] = life
     # Not str.splitlines: Python's parser ends lines at fewer characters.
     lines = [line + "\n" for line in text.split("\n")]
@@ -99,7 +103,7 @@ def load_text(
         # A text of the user's may do anything, such as to make arrays.
         with bridge.compiling if explain is not None else contextlib.nullcontext():
             _execute(code, module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         unload(module)
         kind = KernelCompileError if isinstance(error, bridge.CompilationError) else RenderError
         number = _line_of(error, filename)

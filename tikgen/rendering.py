@@ -37,8 +37,7 @@ class Variant:
     @functools.cached_property
     def key(self) -> str:
         """Return one text for equal variants of equal templates."""
-        name = f"{self.template.name}@{self.template.fingerprint[:16]}"
-        return f"{name}({canonical(self.params)}){self.sizes or ''}"
+        return f"{self.template.key}({canonical(self.params)}){self.sizes or ''}"
 
     @functools.cached_property
     def label(self) -> str:
@@ -114,7 +113,7 @@ class Source:
 
     def line(self, number: int) -> str:
         """Return line ``number`` of the text, counted from 1, or an empty string."""
-        lines = self.text.splitlines()
+        lines = self.text.split("\n")  # As Python's parser does, unlike str.splitlines.
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
     def template_line(self, number: int) -> str:
@@ -246,3 +245,7 @@ def _check_syntax(source: Source) -> None:
             rendered_line=f"{number}: {source.line(number).strip()}",
             params=source.variant.params,
         ) from None
+    except (RecursionError, MemoryError):
+        problem = "the rendered text nests too deeply for Python; split long chains of operators"
+        name, params = source.variant.template.name, source.variant.params
+        raise RenderError(name, problem, params=params) from None

@@ -12,7 +12,6 @@ import functools
 import itertools
 import os
 import sys
-import tempfile
 import threading
 import time
 import types
@@ -31,11 +30,13 @@ from taichi.lang import impl, kernel_impl
 from taichi.lang._ndarray import Ndarray, ScalarNdarray
 from taichi.lang.exception import handle_exception_from_cpp
 from taichi.lang.field import Field, ScalarField
+from taichi.lang.matrix import MatrixField
 from taichi.lang.util import to_taichi_type
 from taichi.types import primitive_types
 from taichi.types.annotations import template as template_annotation
 from taichi.types.ndarray_type import NdarrayType
 
+from tikgen import error_stream
 from tikgen.errors import TaichiNotInitialised, WrongThread
 
 CompilationError = ti.TaichiCompilationError
@@ -271,15 +272,13 @@ Report = Callable[[str, Any, float, float, dict[str, Any]], None]
 TAICHI_FOLDER = str(Path(ti.__file__).parent)
 _LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 _CACHE_WORDS = {
-    "from in-memory cache": "memory",
-    "from cache": "disk",
     "Cache kernel": "compiled",
+    "from cache": "disk",
+    "from in-memory cache": "memory",
 }
 # Instances that were transformed, and are to be compiled once they are launched. Those exported
 # ahead of time never are.
 _MOST_UNCOMPILED = 64
-# The death of some processes is read off their error stream, which must not be redirected then.
-may_redirect_errors = True
 
 
 class StageHooks:
@@ -357,10 +356,9 @@ class StageHooks:
         self._instance.kernel = None  # Or it would be kept alive.
         made = self._timed("ast", kernel.func, {}, lambda: original(program, *args))
         if self._is_wanted(kernel.func):
-            self._uncompiled = [
-                *self._uncompiled[1 - _MOST_UNCOMPILED :],
-                (made, kernel, signature),
-            ]
+            # Less those of an earlier ti.init: what is made now may lie where they lay.
+            waiting = [w for w in self._uncompiled if w[0] in w[1].compiled_kernels.values()]
+            self._uncompiled = [*waiting[1 - _MOST_UNCOMPILED :], (made, kernel, signature)]
             self._watch_compiler()
         return made
 
@@ -386,7 +384,7 @@ class StageHooks:
         details: dict[str, Any] = {"signature": signature, **init_options()}
 
         def compiled() -> Any:
-            with _cache_status(details):
+            with _cache_status(details, _profiled_name(kernel)):
                 return self._compile_kernel(program, config, caps, made)
 
         return self._timed("compile", kernel.func, details, compiled)
@@ -498,8 +496,10 @@ def device_times() -> dict[str, tuple[int, float]]:
     for kernel in impl.pytaichi.kernels:
         if kernel.compiled_kernels and hasattr(kernel, "func"):
             name = _profiled_name(kernel)
-            info = program.query_kernel_profile_info(name)
-            found[name] = (info.counter, info.counter * info.avg / 1e3)
+            instances = [number for _, number, _ in kernel.compiled_kernels]
+            infos = [program.query_kernel_profile_info(f"{name}{n}_") for n in instances]
+            seconds = sum(info.counter * info.avg / 1e3 for info in infos)
+            found[name] = (sum(info.counter for info in infos), seconds)
     return found
 
 
@@ -523,13 +523,13 @@ def init_options() -> dict[str, Any]:
 
 
 def _shown_signature(kernel: Any, features: Sequence[Any] | None) -> str:
-    """Return the template signature of an instance as text, such as ``x: f32[2], n: i32``."""
+    """Return the template signature of an instance as text, such as ``x: f32[2d], n: i32``."""
     shown = []
     for argument, feature in zip(kernel.arguments, features or (), strict=False):
         annotation = argument.annotation
         if isinstance(annotation, NdarrayType):
             dtype, ndim = feature[0], feature[1]
-            shown.append(f"{argument.name}: {_shown_dtype(dtype)}[{ndim}d]")
+            shown.append(f"{argument.name}: {_shown_array(dtype, ndim)}")
         elif isinstance(annotation, template_annotation):
             shown.append(f"{argument.name}: {_shown_template(feature)}")
         else:
@@ -537,15 +537,23 @@ def _shown_signature(kernel: Any, features: Sequence[Any] | None) -> str:
     return ", ".join(shown)
 
 
-def _shown_dtype(dtype: Any) -> str:
-    return str(to_taichi_type(dtype)) if isinstance(dtype, np.dtype | type) else str(dtype)
+def _shown_array(dtype: Any, ndim: int) -> str:
+    """Return a kind of array as text; Taichi makes an instance for each library as well."""
+    if isinstance(dtype, ti._lib.core.DataType):  # A ti.ndarray.
+        return f"{dtype}[{ndim}d]"
+    library = "NumPy" if isinstance(dtype, np.dtype) else type(dtype).__module__
+    return f"{to_taichi_type(dtype)}[{ndim}d] {library}"
 
 
 def _shown_template(feature: Any) -> str:
     value = feature() if isinstance(feature, weakref.ref) else feature
     if isinstance(value, int | float | bool | str | None):
         return repr(value)
-    return f"{type(value).__name__} at {id(value):#x}"
+    shown = type(value).__name__
+    kind = {ScalarField: "field", MatrixField: "matrix field"}.get(type(value))
+    if kind and not is_stale(value) and is_placed(value):
+        shown = f"{value.dtype} {kind} {value.shape}"
+    return f"{shown} at {id(value):#x}"
 
 
 def signatures(kernel: Any) -> list[str]:
@@ -560,41 +568,36 @@ def signatures(kernel: Any) -> list[str]:
 
 
 @contextlib.contextmanager
-def _cache_status(details: dict[str, Any]) -> Iterator[None]:
+def _cache_status(details: dict[str, Any], name: str = "") -> Iterator[None]:
     """Put into ``details`` where Taichi took code from: compiled, disk, memory or unknown.
 
-    Taichi tells it in its log only, which it writes to the error stream. What others write there
-    meanwhile is handed on.
+    Taichi tells it in its log only, which it writes to the error stream; other threads launch
+    other kernels meanwhile, and it tells of these as well.
     """
+    core, level = ti._lib.core, ""
     details["cache"] = "unknown"
-    level = next((name for name in _LOG_LEVELS if ti._lib.core.logging_effective(name)), "error")
-    try:
-        saved = os.dup(2) if may_redirect_errors else None
-    except OSError:  # There is no error stream.
-        saved = None
-    if saved is None:
-        yield
-        return
-    with tempfile.TemporaryFile() as log:
-        os.dup2(log.fileno(), 2)
-        ti._lib.core.set_logging_level("debug")
+
+    def is_ours(line: str) -> bool:
+        return line.startswith("[D ") and level not in ("trace", "debug")
+
+    with error_stream.reading(is_ours) as lines:
+        if lines is None:
+            yield
+            return
+        # Not before, when another thread may be at it.
+        level = next(name for name in _LOG_LEVELS if core.logging_effective(name))
+        if level != "trace":
+            core.set_logging_level("debug")
         try:
             yield
         finally:
-            ti._lib.core.flush_log()
-            ti._lib.core.set_logging_level(level)
-            os.dup2(saved, 2)
-            os.close(saved)
-            log.seek(0)
-            for line in log.read().splitlines(keepends=True):
-                text = line.decode(errors="replace")
-                word = next((w for w in _CACHE_WORDS if w in text), None)
-                if word:
-                    details["cache"] = _CACHE_WORDS[word]
-                elif not text.startswith("[D "):
-                    os.write(2, line)
-            if details["cache"] == "unknown" and details.get("offline_cache") is False:
-                details["cache"] = "compiled"  # It tells what it keeps, and what it finds.
+            core.flush_log()
+            core.set_logging_level(level)
+    told = [line for line in lines if f"'{name}" in line]
+    found = [s for words, s in _CACHE_WORDS.items() if any(words in line for line in told)]
+    # Taichi tells what it keeps, and what it finds.
+    otherwise = "compiled" if details.get("offline_cache") is False else "unknown"
+    details["cache"] = found[0] if found else otherwise
 
 
 # Launching over a cached context.

@@ -171,6 +171,11 @@ class Template:
     # What follows from the above.
 
     @property
+    def key(self) -> str:
+        """Return one text for equal templates, such as ``stencil@0123456789abcdef``."""
+        return f"{self.name}@{self.fingerprint[:16]}"
+
+    @property
     def search_path(self) -> tuple[Path, ...]:
         """Return the folders from which the text may import macros, nearest first."""
         return _search_path(self.folder)

@@ -28,7 +28,8 @@ def parse_params(
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals:
-            raise ParameterError(template, {name: f"has no value; write {name}=VALUE"})
+            example = name if name.isidentifier() else "NAME"
+            raise ParameterError(template, {name: f"has no value; write {example}=VALUE"})
         if name in reserved:
             raise ParameterError(template, {name: "is not a parameter of a template"})
         if name in params:

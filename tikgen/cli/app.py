@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from typing import Annotated, Any
@@ -29,6 +30,12 @@ class _Commands(TyperGroup):
             console.print(f"[bold red]error:[/] {escape(str(error))}")
             failed = isinstance(error, KernelCompileError | RenderError | VerificationError)
             raise typer.Exit(FAILED if failed else MISUSED) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # Whoever read the output has seen enough.
+                raise
+            where = f": {error.filename}" if error.filename else ""
+            print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+            raise typer.Exit(FAILED) from None
 
 
 app = typer.Typer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -11,13 +12,18 @@ from tikgen.cli.options import Arch, Json, Name, Params, Shape, parse_shape, tem
 from tikgen.cli.output import print_code, print_json, say
 from tikgen.typed_params import parse_params
 
-Kind = Annotated[
-    str,
-    typer.Argument(
-        help="What to show: python, ast, chi, llvm, llvm-optimized, asm, spirv (vulkan) or ptx "
-        "(cuda)."
-    ),
-]
+
+class Kind(str, Enum):
+    """What there is to show of a kernel."""
+
+    python = "python"
+    ast = "ast"
+    chi = "chi"
+    llvm = "llvm"
+    llvm_optimized = "llvm-optimized"
+    asm = "asm"
+    spirv = "spirv"
+    ptx = "ptx"
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +34,9 @@ def register(app: typer.Typer) -> None:
 
 def ir_command(
     name: Name,
-    kind: Kind,
+    kind: Annotated[
+        Kind, typer.Argument(help="What to show; spirv is there on vulkan, ptx on cuda.")
+    ],
     param: Params = None,
     arch: Annotated[Arch, typer.Option(help="Arch to compile for.")] = Arch.cpu,
     shape: Shape = None,
@@ -40,8 +48,8 @@ def ir_command(
     name = template_name(name)
     sizes = parse_shape(name, shape)
     kernel = build(name, arch=arch.value, shape=sizes, **parse_params(name, param))
-    text = ir_of(kernel, kind, arch=arch.value)
-    if kind == "python":
+    text = ir_of(kernel, kind.value, arch=arch.value)
+    if kind is Kind.python:
         print_code(text)
     else:
         sys.stdout.write(text)

@@ -13,9 +13,10 @@ import typer
 
 from tikgen import catalogue
 from tikgen.cli.options import Arch, Name, Params, template_name
-from tikgen.cli.output import duration, say
+from tikgen.cli.output import say
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.typed_params import parse_params
+from tikgen.units import duration
 
 _STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow", "absent": "yellow"}
 

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from tikgen.cli.options import Arch, Json, check_picture
-from tikgen.cli.output import print_json, print_stage, print_table, say, size
+from tikgen.cli.output import print_json, print_stage, print_table, say
 from tikgen.store import default_store
+from tikgen.units import size
 
 
 def register(app: typer.Typer) -> None:

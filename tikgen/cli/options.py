@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tikgen import catalogue
-from tikgen.errors import ParameterError, UnknownTemplate
+from tikgen.errors import ParameterError, TemplateError
 from tikgen.template import TEXT_NAME
 from tikgen.typed_params import parse_literal
 
@@ -61,8 +61,10 @@ def template_name(name: str) -> str:
     if os.sep not in name and "/" not in name:
         return catalogue.find_template(name).name
     folder = Path(name).expanduser().resolve()
+    if not folder.is_dir():
+        raise TemplateError(name, "there is no such folder")
     if not (folder / TEXT_NAME).is_file():
-        raise UnknownTemplate(name, catalogue.list_templates())
+        raise TemplateError(name, f"the folder holds no {TEXT_NAME}")
     # Through the environment, so that processes which verification starts find it as well.
     paths = [str(folder.parent), os.environ.get(catalogue.ENVIRONMENT_VARIABLE, "")]
     os.environ[catalogue.ENVIRONMENT_VARIABLE] = os.pathsep.join(filter(None, paths))

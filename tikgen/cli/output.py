@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tikgen.parameters import canonical
 from tikgen.stages import Stage
+from tikgen.units import duration
 
 
 def console() -> Console:
@@ -71,24 +72,6 @@ def print_stage(stage: Stage) -> None:
     console().print(
         f"[bold green]{stage.name:<8}[/] {duration(stage.seconds):>9}  {escape(stage.result)}"
     )
-
-
-def duration(seconds: float) -> str:
-    """Return a readable duration, such as ``3.1 ms``."""
-    for limit, factor, unit in ((1e-3, 1e6, "us"), (1, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * factor:.1f} {unit}"
-    return f"{seconds:.2f} s"
-
-
-def size(count: int) -> str:
-    """Return a readable number of bytes, such as ``1.2 MB``."""
-    number = float(count)
-    for unit in ("B", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} GB"
 
 
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:

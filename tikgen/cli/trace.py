@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import threading
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
@@ -64,11 +66,14 @@ def trace_command(
         if path is not None:
             check_path(path, endings)
     targets = [path and path.absolute() for path, _ in written]  # The script may go elsewhere.
+    if timeline is not None and find_spec("matplotlib") is None:
+        raise TraceError("timeline needs matplotlib: pip install 'tikgen[plot]'")
     if device_time:
         os.environ[_PROFILER] = "1"
     with trace(all_kernels=not own) as traced:
         code = _run(script, arguments or [])
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     is_written = _report(traced, *targets)
     raise typer.Exit(code if is_written else code or 1)
 
@@ -82,10 +87,12 @@ def _check_script(script: Path) -> None:
 def _run(script: Path, arguments: list[str]) -> int:
     """Run the script as ``python SCRIPT`` would, and return its exit code."""
     sys.argv = [str(script), *arguments]
+    script = script.absolute()  # As Python names the file of a script.
     # In place of the folder of the command, which the script has nothing to do with.
     sys.path.insert(0, str(script.resolve().parent))
     try:
         runpy.run_path(str(script), run_name="__main__")
+        _join_threads()
     except SystemExit as exit_:
         if exit_.code is None or isinstance(exit_.code, int):
             return exit_.code or 0
@@ -98,6 +105,13 @@ def _run(script: Path, arguments: list[str]) -> int:
         traceback.print_exception(shown)
         return 1
     return 0
+
+
+def _join_threads() -> None:
+    """Wait for the threads that Python would wait for before it ends."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
 
 
 def _frames_of(script: Path, frames: TracebackType | None) -> TracebackType | None:

@@ -15,6 +15,7 @@ from tikgen.lifecycle.difference import Difference, differences, listed, nearest
 from tikgen.rendering import Source, render_variant
 from tikgen.store import default_store
 from tikgen.template import CODE_NAME, Template
+from tikgen.units import counted
 from tikgen.variant_key import FILE, FINGERPRINT, SCHEDULE, key_fields
 
 _HERE = "built in this process"
@@ -153,10 +154,9 @@ def _explain_build(
     found = _differing(fields, best.fields)
     if not found:
         return f"{variant.label} {was} built anew: it is known, but {_EARLIER}.", ()
-    count = f"{len(found)} field{'s' * (len(found) > 1)}"
     text = (
         f"{variant.label} {was} built because nothing known has its key; the nearest, {best.label} "
-        f"({best.where}), differs in {count}: {listed(found)}."
+        f"({best.where}), differs in {counted(len(found), 'field')}: {listed(found)}."
     )
     return text, found
 

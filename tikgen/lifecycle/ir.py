@@ -71,8 +71,15 @@ def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str
     having = KINDS[kind]
     if having is not None and arch not in having:
         where = " and ".join(having)
-        raise UnsupportedOnArch(name, arch, f"{kind} is there on {where}; pass arch={having[0]!r}")
-    check_arch(source.variant, arch)
+        raise UnsupportedOnArch(
+            f"The {kind} of {name}", arch, f"there is one on {where}; take arch={having[0]!r}"
+        )
+    try:
+        check_arch(source.variant, arch)
+    except UnsupportedOnArch as error:
+        told = f"; build it with arch={arch!r} for a schedule of that arch"
+        error.args = (f"{error}{told}",)
+        raise
     job = {
         "kind": kind,
         "text": source.text,

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import taichi as ti
 
 from tikgen import taichi_bridge as bridge
@@ -42,6 +43,8 @@ _FILES = {
     "asm": "taichi_kernel_cpu_*asm_*.s",
     "ptx": "taichi_kernel_nvptx_*.ptx",
 }
+# What texts that are loaded live may use as it is; others import it.
+_NAMES = {"ti": ti, "np": np, "tm": ti.math}
 _DTYPES = ("default_fp", "default_ip")
 _CACHE = "cache"
 # What Taichi logs before it prints a stage of a kernel or a function: whose it is, and its name.
@@ -110,7 +113,8 @@ def _load(job: dict[str, Any]) -> Any:
     text, filename = job["text"], job["filename"]
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
     module = types.ModuleType("shown")
-    exec(code_of(text, filename), module.__dict__)
+    vars(module).update(_NAMES)
+    exec(code_of(text, filename), vars(module))
     return entry_of(module, job["entry"])
 
 

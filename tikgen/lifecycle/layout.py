@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tikgen.lifecycle.look import counted, duration
+from tikgen.units import counted, duration
 
 if TYPE_CHECKING:
     from tikgen.lifecycle.life import Life

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tikgen.events import RENDERED, STAGES, Event, Launches, Subject
-from tikgen.lifecycle.look import CACHE, duration
+from tikgen.lifecycle.look import CACHE
+from tikgen.units import duration
 
 _MOST_LINES = 8
 _DIGEST, _SHORT_DIGEST = 16, 6
@@ -146,7 +147,7 @@ def _launch_stage(launches: Launches) -> Stage:
 
 
 def typical_launch(launches: Launches) -> float | None:
-    """Return the median time of those launches that were timed first, None if there are none.
+    """Return the median time of the launches that were timed, None if there are none.
 
     The mean would not do: a first launch may take a thousand times longer.
     """
@@ -155,11 +156,9 @@ def typical_launch(launches: Launches) -> float | None:
 
 def describe(event: Event) -> str:
     """Return what an event says beside its time, as one line."""
-    found = event.details
-    if "error" in found:
-        first, _, _ = str(found["error"]).strip().partition("\n")
-        return f"failed: {first}" if first else "failed"
-    return _describe(event.stage, found)
+    if event.problem is not None:
+        return f"failed: {event.problem}".removesuffix(": ")
+    return _describe(event.stage, event.details)
 
 
 def _describe(stage: str, found: Mapping[str, Any]) -> str:

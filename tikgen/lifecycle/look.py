@@ -1,4 +1,4 @@
-"""What stages look like wherever they are shown: their colours, their meanings, times in words."""
+"""What stages look like wherever they are shown: their colours and their meanings."""
 
 from __future__ import annotations
 
@@ -34,18 +34,3 @@ CACHE = {
     "memory": "from the cache in memory",
     "unknown": "compiled or cached, not known which",
 }
-
-
-def duration(seconds: float) -> str:
-    """Return a time with three digits and its unit, such as ``3.14 ms``."""
-    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1, 1e3, "ms")):
-        # Just below a limit three digits would round up to 1e+03.
-        if seconds < limit * 0.9995:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number and what it counts, such as ``1 kernel`` or ``10,000 launches``."""
-    plural = "" if count == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{count:,} {noun}{plural}"

@@ -7,14 +7,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from tikgen import html
 from tikgen.events import STAGES
 from tikgen.lifecycle.layout import Layout
-from tikgen.lifecycle.look import COLOURS, MEANINGS, counted, duration
+from tikgen.lifecycle.look import COLOURS, MEANINGS
 from tikgen.lifecycle.table import headline, origin_of
+from tikgen.units import duration
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _TOKENS = re.compile(r"(?P<name>\b\w+)(?=: )|(?P<type>\b[uif]\d+\b(?:\[\d+d\])?)
 
 
 @functools.cache
-def _template() -> object:
+def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -41,7 +42,6 @@ def _template() -> object:
         "origin": origin_of,
         "highlighted": highlighted,
         "shares": shares,
-        "counted": counted,
     }
     return environment.get_template("page.html.j2")
 
@@ -51,7 +51,7 @@ def render(trace: Trace) -> str:
     layout = Layout(trace, _MOST_LANES)
     lives = trace.kernels
     seen = {stage.name for life in lives for stage in life.stages}
-    text: str = _template().render(  # type: ignore[attr-defined]
+    return _template().render(
         headline=headline(trace),
         layout=layout,
         lives=lives,
@@ -60,7 +60,6 @@ def render(trace: Trace) -> str:
         colours=COLOURS,
         version=__version__,
     )
-    return text
 
 
 def highlighted(text: str) -> Markup:

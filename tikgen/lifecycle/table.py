@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from tikgen.lifecycle.look import counted, duration
+from tikgen.units import counted, duration
 
 if TYPE_CHECKING:
     from tikgen.lifecycle.life import Life, Stage

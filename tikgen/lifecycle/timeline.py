@@ -11,8 +11,9 @@ from matplotlib.patches import Patch, Rectangle
 from tikgen.events import STAGES
 from tikgen.lifecycle.layout import Block, Lane, Layout
 from tikgen.lifecycle.life import typical_launch
-from tikgen.lifecycle.look import COLOURS, counted, duration
+from tikgen.lifecycle.look import COLOURS
 from tikgen.lifecycle.table import headline
+from tikgen.units import counted, duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,7 +92,7 @@ def _draw_block(panel: Axes, layout: Layout, block: Block, top: float, height: f
         bars = [(start, max(stop - start, _HAIR)) for start, stop in places]
         panel.broken_barh(bars, (top, height), color=COLOURS["launch"], lw=0, zorder=2.5)
     text = next((t for t in _texts(block) if len(t) * _LETTER < right - left), "")
-    if not text:
+    if not text or height < _LANE_HEIGHT / 2:  # Where many threads share a lane.
         return
     panel.text(
         (left + right) / 2,

@@ -230,15 +230,10 @@ class Trace:
 
 def of_kernel(kernel: Kernel) -> Trace:
     """Return the life of one kernel so far, as it keeps it itself."""
-    events = tuple(kernel.events)
+    events, launched = kernel.events, kernel.loaded.launched
     now = time.perf_counter()
     started = min((event.start for event in events), default=now)
-    launches = tuple(
-        Launches(subject, count=kernel.launches)
-        for subject in dict.fromkeys(event.subject for event in events[-1:])
-        if kernel.launches
-    )
-    return Trace(_Kept(events, launches, started, now))
+    return Trace(_Kept(events, (launched,) if launched.count else (), started, now))
 
 
 def check_path(path: str | os.PathLike[str], endings: Sequence[str]) -> Path:

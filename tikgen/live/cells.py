@@ -10,6 +10,7 @@ import types
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tikgen import builder
 from tikgen import taichi_bridge as bridge
 from tikgen.errors import (
     ArgumentError,
@@ -102,6 +103,9 @@ class Cells:
             raise CellError(told + _hint(told, name, body, params, variables)) from None
         if found:
             self._landed[name] = module, found
+            for value in found.values():
+                if isinstance(value, Kernel):  # What comes next is compared with it.
+                    builder.note(value.source)
         return self._landed[name][1]
 
     def gone_back(self) -> Names:
@@ -153,10 +157,19 @@ def _told(error: TikgenError, name: str) -> str:
         return str(error)
     text = str(error).removeprefix(f"Template {name!r}: ")
     place = re.search(rf"^  template: {name}(/\S+?)?:(\d+)(?!\d).*\n?", text, re.MULTILINE)
-    if place is None:
+    # Taichi counts the lines of what the cell renders to; of plain Python they are the cell's.
+    shown = re.search(rf'File "tikgen-live:{name}:\S+", line (\d+)', text)
+    if place is not None:
+        text = text.replace(place[0], "", 1).rstrip()
+        number = place[2]
+    elif shown is not None:
+        number = shown[1]
+    else:
         return f"{type(error).__name__}: {text}"
-    text = text.replace(place[0], "", 1).rstrip()
-    return f"{type(error).__name__} in line {place[2]} of the cell {name!r}: {text}"
+    if shown is not None:
+        what = "rendered line" if place is not None else "line"
+        text = text.replace(shown[0], f"{what} {shown[1]}", 1)
+    return f"{type(error).__name__} in line {number} of the cell {name!r}: {text}"
 
 
 def _hint(
@@ -166,6 +179,8 @@ def _hint(
     unknown = re.search(r"[Nn]ame ['\"](\w+)['\"] is not defined", told)
     if unknown and unknown[1] in variables:
         variable = unknown[1]
+        if callable(variables[variable]):
+            return f"\nA cell sees nothing of other cells: define {variable} in this one as well."
         hand_in = f"%%tikgen {name} {variable}=${variable}, then {{{{ {variable} }}}}"
         return f"\nA cell sees its parameters, and no variables: {hand_in}"
     asked = "" if params else " ".join(f"{each}=..." for each in sorted(parameters_of(body)))

@@ -8,12 +8,11 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from tikgen.catalogue import find_template, list_templates
-from tikgen.errors import TikgenError
 from tikgen.live.cells import parameters_of
 from tikgen.parameters import ParameterInfo
 
 # Functions of tikgen whose first argument is the name of a template; others follow by name.
-_FUNCTIONS = ("build", "describe", "render", "sweep", "tune", "verify")
+_FUNCTIONS = ("build", "describe", "render", "sweep", "tune", "verify", "why")
 _MAGIC = re.compile(r"%%?tikgen(?P<describe>_describe)?\s+(?P<rest>.*)$")
 _TOKEN = re.compile(
     r"""(?P<string>(?P<triple>\"{3}|'{3})(?:\\.|(?!(?P=triple)).)*(?P<end>(?P=triple)|$)
@@ -57,7 +56,7 @@ def complete(text: str, line: int, column: int, namespace: Mapping[str, Any]) ->
         if call is None or not _is_ours(call.function, namespace):
             return Found([], False)
         return Found(list(_in_call(call)), is_quoted(call.arguments[-1]))
-    except TikgenError:  # A template of that name is unknown, or broken.
+    except Exception:  # Half-typed names and texts may be anything, and no error may interrupt.
         return Found([], False)
 
 

@@ -286,7 +286,8 @@ class Loader:
             module = self._revive(previous)
         except TikgenError as failure:
             return f"Version {previous.number} could not be loaded again: {failure}"
-        self._replace(record, previous, module, "failed")
+        if not self._replace(record, previous, module, "failed"):
+            return ""
         record.error = str(error)
         return f"Version {previous.number} of {record.id!r} is in force again."
 

@@ -110,7 +110,9 @@ class Extension:
 
         with _shown_without_traceback():
             if line.strip():
-                name, _ = parse_line("%tikgen_describe", line, {}, RESERVED)
+                name, params = parse_line("%tikgen_describe", line, {}, RESERVED)
+                if params:
+                    raise CellError("%tikgen_describe takes the name of a template, and no more")
                 description = describe(name)
                 text, shown = str(description), html.of_description(description)
             else:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,26 +75,23 @@ def rebuild(folder: Path, files: tuple[Path, ...], on_refusal: Callable[[Change]
         on_refusal: is told, in the thread that calls a kernel, why it keeps its old code after all.
     """
     began = time.perf_counter()
-    try:
-        template = catalogue.reload_template(folder)
-    except TikgenError as error:
-        return Change(folder.name, files, error=error, seconds=time.perf_counter() - began)
-    rebuilt, unchanged, kept = [], [], {}
-    for kernel in builder.kernels():
-        if kernel.template.folder != folder:
-            continue
+    rebuilt: list[Kernel] = []
+    unchanged: list[Kernel] = []
+    kept: dict[Kernel, TikgenError] = {}
+    with builder.paused():
         try:
-            source = _source_of(kernel.variant, template)
-            if _is_same(kernel, source):
-                # What is not code, such as the reference, is that of the new template.
-                kernel.loaded.source = dataclasses.replace(kernel.source, variant=source.variant)
-                unchanged.append(kernel)
-            else:
-                tell = _teller(kernel, template, files, on_refusal)
-                builder.replace(kernel, source, tell)
-                rebuilt.append(kernel)
+            template = catalogue.reload_template(folder)
         except TikgenError as error:
-            kept[kernel] = error
+            return Change(folder.name, files, error=error, seconds=time.perf_counter() - began)
+        for kernel in builder.kernels():
+            if kernel.template.folder != folder:
+                continue
+            try:
+                tell = _teller(kernel, template, files, on_refusal)
+                is_new = _remake(kernel, template, tell)
+                (rebuilt if is_new else unchanged).append(kernel)
+            except TikgenError as error:
+                kept[kernel] = error
     took = time.perf_counter() - began
     return Change(template.name, files, tuple(rebuilt), tuple(unchanged), kept, seconds=took)
 
@@ -111,6 +109,28 @@ def _teller(
     return tell
 
 
+def _remake(kernel: Kernel, template: Template, tell: Callable[[TikgenError | None], None]) -> bool:
+    """Offer ``kernel`` the code that it has in ``template``; return whether that is other code.
+
+    Raises:
+        TikgenError: why the kernel keeps its code, for which it is built from now on as well.
+    """
+    with _naming(template):
+        variant = _followed(kernel.variant, template)
+    try:
+        with _naming(template):
+            source = render_variant(variant)
+        if not _is_same(kernel, source):
+            builder.replace(kernel, source, tell)
+            return True
+    except TikgenError:
+        builder.keep(kernel, variant)
+        raise
+    # What is not code, such as the reference, is that of the new template.
+    kernel.loaded.source = dataclasses.replace(kernel.source, variant=variant)
+    return False
+
+
 def _is_same(kernel: Kernel, source: Source) -> bool:
     """Tell whether the kernel runs this very code."""
     new, old = source.variant, kernel.variant
@@ -121,13 +141,14 @@ def _is_same(kernel: Kernel, source: Source) -> bool:
     )
 
 
-def _source_of(variant: Variant, template: Template) -> Source:
-    """Return the source of the same variant of what ``template`` is now."""
+@contextlib.contextmanager
+def _naming(template: Template) -> Iterator[None]:
+    """Turn an error of a method of ``template`` into one that names its line."""
     try:
-        return render_variant(_followed(variant, template))
+        yield
     except TikgenError:
         raise
-    except Exception as error:  # From a method of the template.
+    except Exception as error:
         places = traceback.extract_tb(error.__traceback__)
         place = next((p for p in reversed(places) if p.filename.endswith(CODE_NAME)), places[-1])
         raise TemplateError(

@@ -8,7 +8,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ _NOT_COUNTED = (type, types.ModuleType, types.FunctionType)
 State = Literal["current", "retired", "withdrawn", "failed"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Version:
     """One text that an id had.
 
@@ -39,12 +39,16 @@ class Version:
     """
 
     number: int
-    text: str = field(repr=False)
+    text: str
     params: Mapping[str, Any]
     digest: str
     loaded_at: float
     state: State
-    error: str = field(repr=False)
+    error: str
+
+    def __repr__(self) -> str:
+        params = "".join(f", {name}={value!r}" for name, value in self.params.items())
+        return f"<Version {self.number}{params}, {self.state}, {self.digest[:16] or 'no code'}>"
 
 
 class Record:

@@ -85,7 +85,8 @@ class Watcher:
     def folders(self) -> frozenset[Path]:
         """Return the folders of the templates that are watched."""
         found = {path.parent for root in self._roots for path in root.glob(f"*/{TEXT_NAME}")}
-        return frozenset(self._templates | found | self._known.keys())
+        # Unpacked at once: another thread may add to what is known.
+        return frozenset([*self._templates, *found, *self._known])
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -155,6 +156,7 @@ class Watcher:
                 self._follow(folder, known, files)
 
     def _follow(self, folder: Path, known: Files | None, files: Files) -> None:
+        failed = ""  # The state in which it did not work.
         while True:
             changed = files.changed_since(known) if known is not None else ()
             try:
@@ -163,12 +165,14 @@ class Watcher:
                 problem = f"{type(error).__name__}: {error}"
                 change = Change(folder.name, changed, error=TikgenError(problem))
             self._known[folder] = files
-            if change.ok or self._stop.wait(_SETTLE_SECONDS):
+            # Files may have been saved, or half saved, between the two looks at them.
+            if not change.ok and failed != files.fingerprint:
+                failed = files.fingerprint
+                if self._stop.wait(_SETTLE_SECONDS):
+                    break
+            elif not change.ok or _is_loaded(folder, files):
                 break
-            latest = files_of(folder)
-            if latest.fingerprint == files.fingerprint:
-                break
-            files = latest
+            files = files_of(folder)
         with self._news:
             self._awaited.append(change)
         self._report(change)
@@ -182,6 +186,12 @@ class Watcher:
         except Exception:
             print("tikgen watch: on_change fails", file=sys.stderr)
             traceback.print_exc()
+
+
+def _is_loaded(folder: Path, files: Files) -> bool:
+    """Tell whether the template in ``folder`` was loaded from what ``files`` holds, if at all."""
+    known = [t.fingerprint for t in catalogue.loaded_templates() if t.folder == folder]
+    return known in ([], [files.fingerprint])
 
 
 def _folder_of(target: Target) -> Path:
@@ -198,6 +208,8 @@ def _folder_of(target: Target) -> Path:
         except UnknownTemplate:
             if not Path(target).is_dir():
                 raise
+    if not isinstance(target, str | os.PathLike):
+        raise WatchError(repr(target)[:80], "is no kernel, template or folder")
     try:
         folder = Path(target).expanduser().resolve()
         folder = folder.parent if folder.name == TEXT_NAME and folder.is_file() else folder

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tikgen import html
 from tikgen.parameters import canonical
 from tikgen.records import TIMED
+from tikgen.units import duration
 
 if TYPE_CHECKING:
     from tikgen.tuning.result import TuneResult
@@ -60,7 +61,7 @@ def _tuned_row(
     row: Mapping[str, Any], names: Sequence[str], worst: float, default: Mapping[str, Any]
 ) -> tuple[object, ...]:
     return (
-        html.duration(row["seconds"]),
+        duration(row["seconds"]),
         f"{row['spread']:.0%}",
         html.bar(f"{row['ratio']:.3f}", row["ratio"] / worst) if row["ratio"] else "",
         *(

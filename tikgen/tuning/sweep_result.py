@@ -12,6 +12,7 @@ from tikgen.errors import ParameterError, TikgenError
 from tikgen.tuning import sweep_save
 from tikgen.tuning.sweep_rows import GREATEST, METRICS, OUTCOME, Row
 from tikgen.tuning.sweep_space import SIZE
+from tikgen.units import duration
 from tikgen.verification.case import literal
 
 if TYPE_CHECKING:
@@ -298,11 +299,3 @@ def _shown(name: str, value: Any) -> str:
     if name == "seconds" or name.endswith("_seconds"):
         return duration(value)
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time with three digits and its unit, such as ``3.14 ms``."""
-    for limit, factor, unit in ((1e-3, 1e6, "us"), (1, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tikgen import html
+from tikgen.units import duration
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -36,7 +37,7 @@ def _row(arch: ArchReport) -> tuple[object, ...]:
         arch.examples if ran else "",
         arch.variants if ran else "",
         f"{arch.worst:.2g} of the tolerance" if ran else "",
-        html.duration(arch.seconds) if ran else "",
+        duration(arch.seconds) if ran else "",
         html.join((arch.absent, *skipped)),
     )
 
