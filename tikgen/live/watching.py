@@ -68,6 +68,8 @@ class Watcher:
         self._roots = set(places) - self._templates
         self._on_change = on_change
         self._known: dict[Path, Files] = {}
+        # Fingerprint of the files of which each template was last made anew, if it worked or not.
+        self._tried: dict[Path, str] = {}
         self._changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
         self._awaited: deque[Change] = deque(maxlen=_MOST_CHANGES)
         self._news = threading.Condition()
@@ -149,11 +151,16 @@ class Watcher:
         for folder in sorted(self.folders):
             files = files_of(folder)
             known = self._known.get(folder)
-            is_as_loaded = folder not in loaded or loaded[folder].fingerprint == files.fingerprint
-            if (known is None and is_as_loaded) or folder not in loaded:
+            if folder not in loaded:
                 self._known[folder] = files
-            elif known is None or known.fingerprint != files.fingerprint:
+                continue
+            is_changed = known is not None and known.fingerprint != files.fingerprint
+            # It may also have been loaded, and saved again, since it was last looked at.
+            old = {loaded[folder].fingerprint, self._tried.get(folder)}
+            if is_changed or files.fingerprint not in old:
                 self._follow(folder, known, files)
+            else:
+                self._known[folder] = files
 
     def _follow(self, folder: Path, known: Files | None, files: Files) -> None:
         failed = ""  # The state in which it did not work.
@@ -165,6 +172,7 @@ class Watcher:
                 problem = f"{type(error).__name__}: {error}"
                 change = Change(folder.name, changed, error=TikgenError(problem))
             self._known[folder] = files
+            self._tried[folder] = files.fingerprint
             # Files may have been saved, or half saved, between the two looks at them.
             if not change.ok and failed != files.fingerprint:
                 failed = files.fingerprint
