@@ -12,7 +12,6 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, TypeVar
 
 # Loading Taichi and a driver takes long on a busy machine.
@@ -125,12 +124,7 @@ class ChildProcess:
     def __enter__(self: Self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _died(self) -> Died:

@@ -10,7 +10,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from tikgen import catalogue
 from tikgen.dependencies import Files
@@ -127,12 +126,7 @@ class Watcher:
     def __enter__(self) -> Watcher:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:
