@@ -306,9 +306,7 @@ class Loaded:
         return KernelCompileError(
             self.name,
             f"Taichi cannot compile the kernel: {last[0].strip() if last else message}",
-            template_line=self.source.template_line(number) if number else "",
-            rendered_line=f"{number}: {self.source.line(number).strip()}" if number else "",
-            params=self.source.variant.params,
+            **self.source.located(number),
         )
 
 

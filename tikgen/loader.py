@@ -110,9 +110,7 @@ def load_text(
         raise kind(
             source.variant.template.name,
             f"{type(error).__name__}: {error}",
-            template_line=source.template_line(number) if number else "",
-            rendered_line=f"{number}: {source.line(number).strip()}" if number else "",
-            params=source.variant.params,
+            **source.located(number),
         ) from None
     return module
 

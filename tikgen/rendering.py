@@ -126,6 +126,14 @@ class Source:
             raise IndexError(f"the text has lines 1 to {len(self.line_map)}, not {number}")
         return self.line_map[number - 1]
 
+    def located(self, number: int) -> dict[str, Any]:
+        """Return what an error tells of line ``number``, 0 where it is not known, by keyword."""
+        places = {}
+        if number:
+            places["template_line"] = self.template_line(number)
+            places["rendered_line"] = f"{number}: {self.line(number).strip()}"
+        return {**places, "params": self.variant.params}
+
     def __str__(self) -> str:
         return self.text
 
@@ -241,9 +249,7 @@ def _check_syntax(source: Source) -> None:
         raise RenderError(
             source.variant.template.name,
             f"the rendered text is not Python: {error.msg}",
-            template_line=source.template_line(number),
-            rendered_line=f"{number}: {source.line(number).strip()}",
-            params=source.variant.params,
+            **source.located(number),
         ) from None
     except (RecursionError, MemoryError):
         problem = "the rendered text nests too deeply for Python; split long chains of operators"

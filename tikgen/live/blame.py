@@ -21,13 +21,11 @@ def compile_error(
         message = "an expression nests too deeply for Taichi; split long chains of operators"
     places = re.findall(rf'File "{re.escape(filename)}", line (\d+)', message)
     number = int(places[-1]) if places else 0
-    is_rendered = number and source.text != source.variant.template.text
+    is_rendered = source.text != source.variant.template.text
     return KernelCompileError(
         source.variant.template.name,
         f"Taichi cannot compile the kernel {kernel}:\n{textwrap.indent(message, '    ')}",
-        template_line=source.template_line(number) if is_rendered else "",
-        rendered_line=f"{number}: {source.line(number).strip()}" if is_rendered else "",
-        params=source.variant.params,
+        **source.located(number if is_rendered else 0),
     )
 
 
