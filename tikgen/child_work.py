@@ -25,12 +25,16 @@ _SIGNALS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGILL", "SIGBUS")
 
 
 def serve(
-    arch: str, answer: Callable[[str, Tell], str], *, lines_per_init: int, **options: Any
+    arch: str | None,
+    answer: Callable[[str, Tell], str],
+    *,
+    lines_per_init: int = sys.maxsize,
+    **options: Any,
 ) -> None:
     """Answer each line of the standard input until it ends.
 
     Args:
-        arch: arch on which Taichi is initialised.
+        arch: arch on which Taichi is initialised; None where it is not.
         answer: returns the reply to a line; the function that it is given tells the parent of
             what was reached so far, which thus is known if the process dies.
         lines_per_init: after so many lines Taichi is initialised anew, which alone frees compiled
@@ -47,7 +51,8 @@ def serve(
         print(json.dumps(message), file=replies, flush=True)
 
     try:
-        start(arch, **options)
+        if arch is not None:
+            start(arch, **options)
     except Exception as error:
         tell({"absent": one_line(error)})
         return
@@ -57,7 +62,7 @@ def serve(
         faulthandler.dump_traceback_later(_MOST_SECONDS, exit=True)
         print(answer(line, tell), file=replies, flush=True)
         faulthandler.cancel_dump_traceback_later()
-        if number % lines_per_init == 0:
+        if number % lines_per_init == 0 and arch is not None:
             builder.clear()
             start(arch, **options)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic_core import CoreSchema, core_schema
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 
 class DType(str, Enum):
@@ -52,6 +54,8 @@ class DType(str, Enum):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        from pydantic_core import core_schema  # Bundles run without it.
+
         return core_schema.no_info_plain_validator_function(cls.parse)
 
     @functools.cached_property

@@ -205,6 +205,43 @@ class NoEarlierVersion(TikgenError):
         )
 
 
+class BundleError(TikgenError):
+    """A bundle on disk cannot be used: damaged, incomplete, of a later version, or closed."""
+
+    def __init__(self, bundle: object, problem: str) -> None:
+        super().__init__(f"The bundle {bundle} {problem}.")
+
+
+class UnknownEntry(BundleError, KeyError):
+    """A bundle was asked for a kernel, graph, field or family that it does not have."""
+
+    def __init__(self, bundle: object, kind: str, name: object, known: Iterable[str]) -> None:
+        names = sorted(known)
+        hint = near(name, names) if isinstance(name, str) else ""
+        has = f"it has {', '.join(names)}" if names else "it has none"
+        super().__init__(bundle, f"has no {kind} {name!r};{hint} {has}")
+
+    __str__ = Exception.__str__  # A KeyError shows its message in quotes.
+
+
+class ExportError(TikgenError):
+    """Something cannot be exported ahead of time, or what was exported failed its proof."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"Cannot export {what}: {problem}.")
+
+
+class LibraryError(TikgenError):
+    """Taichi's C library is missing, or reported an error.
+
+    ``code`` is its error code, 0 where there is none.
+    """
+
+    def __init__(self, doing: str, problem: str, code: int = 0) -> None:
+        self.code = code
+        super().__init__(f"Taichi's C library, {doing}: {problem}.")
+
+
 class StoreError(TikgenError):
     """The store on disk was asked for something that it cannot do."""
 

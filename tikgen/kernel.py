@@ -102,6 +102,11 @@ class Kernel:
         return f"default on {arch}" if is_default else "given"
 
     @property
+    def record(self) -> Record | None:
+        """Return the tuning record that its schedule comes from, if any."""
+        return self._record
+
+    @property
     def source(self) -> Source:
         """Return the rendered text with its digest and line map."""
         return self._loaded.source

@@ -125,7 +125,7 @@ def _annotation(value: Any) -> Any:
 
 def declared_arguments(kernel: Any, text: str) -> tuple[Argument, ...]:
     """Return the arguments that the annotations of a ``ti.kernel`` declare."""
-    read_only = _only_read(text, kernel.__name__)
+    read_only = only_read(text, kernel.__name__)
     found: list[Argument] = []
     for name, kind, dtype, ndim in bridge.kernel_arguments(kernel):
         if kind == "scalar" and dtype in DType.__members__:
@@ -139,8 +139,13 @@ def declared_arguments(kernel: Any, text: str) -> tuple[Argument, ...]:
     return tuple(found)
 
 
-def _only_read(text: str, function: str) -> set[str]:
-    """Return the arguments of which the kernel does nothing but load elements or the shape."""
+def only_read(text: str, function: str) -> set[str]:
+    """Return the arguments of which the kernel does nothing but load elements or the shape.
+
+    Args:
+        text: a module that defines the kernel.
+        function: name of the kernel.
+    """
     definition = next(
         node
         for node in ast.walk(ast.parse(text))
@@ -148,7 +153,7 @@ def _only_read(text: str, function: str) -> set[str]:
     )
     names = {argument.arg for argument in definition.args.args}
     harmless: set[ast.Name] = set()
-    atomic: set[str] = set()
+    written: set[str] = set()
     for node in ast.walk(definition):
         loads = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
         if loads or (isinstance(node, ast.Attribute) and node.attr == "shape"):
@@ -156,8 +161,18 @@ def _only_read(text: str, function: str) -> set[str]:
             if isinstance(node.value, ast.Name):
                 harmless.add(node.value)
         elif isinstance(node, ast.Call):  # Functions such as ti.atomic_add write to x[i].
-            for argument in node.args:
-                inner = argument.value if isinstance(argument, ast.Subscript) else argument
-                atomic |= {inner.id} if isinstance(inner, ast.Name) else set()
+            given = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
+            written |= {_array_of(value) for value in given}
+        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            written.add(_array_of(node))  # Such as x[i].y = 1, which loads x[i].
     used = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and n not in harmless}
-    return names - used - atomic
+    return names - used - written
+
+
+def _array_of(node: ast.expr) -> str:
+    """Return the array of which an expression may be an element, or nothing."""
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
+        if isinstance(node, ast.Attribute) and node.attr == "shape":
+            return ""
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""

@@ -10,7 +10,6 @@ import collections
 import contextlib
 import functools
 import itertools
-import os
 import sys
 import threading
 import time
@@ -18,14 +17,11 @@ import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-
-if "taichi" not in sys.modules:  # Its greeting would spoil what `tikgen render` prints.
-    os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "False")
-
 import taichi as ti
+from taichi.aot.utils import produce_injected_args
 from taichi.lang import impl, kernel_impl
 from taichi.lang._ndarray import Ndarray, ScalarNdarray
 from taichi.lang.exception import handle_exception_from_cpp
@@ -150,6 +146,102 @@ def kernel_arguments(kernel: Any) -> list[tuple[str, str, str | None, int]]:
         else:
             found.append((argument.name, "other", str(annotation), 0))
     return found
+
+
+class Written(NamedTuple):
+    """A kernel or a ``ti.func`` as its author wrote it.
+
+    Attributes:
+        function: the Python function.
+        decorator: ``ti.kernel``, ``ti.func``, ``ti.real_func``, or nothing.
+        parameters: name, annotation and default of each, less those of ``owner``.
+        returns: what it declares to return, None where it declares nothing.
+        owner: name of the first parameter of a method, and the object whose method it is.
+    """
+
+    function: Any
+    decorator: str
+    parameters: tuple[tuple[str, Any, Any], ...]
+    returns: Any
+    owner: tuple[str, Any] | None
+
+
+def written(value: Any) -> Written | None:
+    """Return what a kernel or a ``ti.func`` was made from, None for anything else."""
+    if isinstance(value, kernel_impl._BoundedDifferentiableMethod):
+        made, decorator = value._primal, "ti.kernel"
+        bound = () if getattr(value, "_is_staticmethod", False) else (value._kernel_owner,)
+    elif is_kernel(value) or isinstance(value, kernel_impl.Kernel):
+        made, decorator, bound = getattr(value, "_primal", value), "ti.kernel", ()
+    elif getattr(value, "_is_taichi_function", False):
+        made, bound = value.func, (value.__self__,) if isinstance(value, types.MethodType) else ()
+        decorator = "ti.real_func" if made.is_real_function else "ti.func"
+    else:
+        return None
+    names = [argument.name for argument in made.arguments]
+    owner = (names[0], bound[0]) if bound else None
+    parameters = [(a.name, a.annotation, a.default) for a in made.arguments]
+    returns = made.return_type
+    if isinstance(returns, list | tuple) and len(returns) == 1:
+        returns = returns[0]
+    return Written(made.func, decorator, tuple(parameters[len(bound) :]), returns, owner)
+
+
+class CallHook:
+    """Hands every launch of a ``ti.kernel`` over: the kernel, its instance, its arguments.
+
+    The kernel and the instance are Taichi's own, the kernel known to :func:`written`.
+    """
+
+    def __init__(self, tell: Callable[[Any, Any, tuple[Any, ...]], None]) -> None:
+        original = self._original = kernel_impl.Kernel.launch_kernel
+
+        @functools.wraps(original)
+        def launch(kernel: Any, instance: Any, *args: Any) -> Any:
+            returned = original(kernel, instance, *args)
+            tell(kernel, instance, args)
+            return returned
+
+        kernel_impl.Kernel.launch_kernel = launch
+
+    def remove(self) -> None:
+        """Stop telling of launches."""
+        kernel_impl.Kernel.launch_kernel = self._original
+
+
+def is_gradient(kernel: Any) -> bool:
+    """Tell whether a kernel is the derivative of another one, as a :class:`CallHook` sees it."""
+    none = kernel_impl.AutodiffMode.NONE
+    return bool(getattr(kernel, "autodiff_mode", none) != none)
+
+
+def default_types() -> dict[str, str]:
+    """Return which dtypes Taichi takes for the floats and the integers of Python."""
+    runtime = impl.pytaichi
+    return {"default_fp": str(runtime.default_fp), "default_ip": str(runtime.default_ip)}
+
+
+def field_layout(field: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """Return dtype, shape and shape of an element of a field that ``ti.field`` can make again.
+
+    Raises:
+        ValueError: if it is of another kind; the message says which.
+    """
+    if not isinstance(field, ScalarField | MatrixField):
+        raise ValueError("is a field of structs; make a field of each of their members")
+    if is_stale(field):
+        raise ValueError("belongs to an earlier ti.init; make it again")
+    if not is_placed(field):
+        raise ValueError("has no shape yet")
+    for variable in field.vars:
+        node = variable.ptr.snode()
+        above = [node.parent, node.parent.parent]
+        if [str(n.type) for n in above] != ["SNodeType.dense", "SNodeType.root"]:
+            raise ValueError("is sparse or of several levels; make it with ti.field(dtype, shape)")
+        if any(node.offset):
+            raise ValueError("has an offset; make it without")
+    shape = (field.n, field.m)[: field.ndim] if isinstance(field, MatrixField) else ()
+    return str(field.dtype), tuple(field.shape), shape
 
 
 def forget_functions(module: types.ModuleType) -> None:
@@ -792,3 +884,53 @@ def bytes_of(array: Any) -> int:
     if not isinstance(array, Ndarray) or is_stale(array):
         return 0
     return int(array.arr.nelement() * array.arr.element_size())
+
+
+# Ahead of time. ti.aot.Module ends the declaration of fields, so that there is one in each ti.init.
+
+
+class ArtefactBuilder:
+    """Collects compiled kernels and graphs, and writes them as one AOT module.
+
+    Within one ``ti.init`` there may be any number of them. All fields are declared before.
+
+    Args:
+        capabilities: what the device will have, such as ``spirv_has_float64``.
+    """
+
+    def __init__(self, capabilities: Sequence[str]) -> None:
+        if not impl.root.finalized:
+            impl.pytaichi._finalize_root_fb_for_aot()
+        arch = impl.current_cfg().arch
+        self._builder = impl.pytaichi.prog.make_aot_module_builder(arch, list(capabilities))
+        self._content: list[str] = []
+
+    def add_kernel(self, kernel: Any, name: str) -> None:
+        """Compile a ``ti.kernel``, each array of which says its dtype and dimension."""
+        primal = kernel._primal
+        number = primal.ensure_compiled(*produce_injected_args(primal))
+        self._builder.add(name, primal.compiled_kernels[number])
+        self._content.append(f"kernel:{name}")
+
+    def add_field(self, name: str, field: Any) -> None:
+        """Have the module tell of a field, which its kernels use."""
+        matrix = isinstance(field, MatrixField)
+        rows, columns = (field.m, field.n) if matrix else (1, 1)
+        snode = field.snode
+        self._builder.add_field(
+            name, snode.ptr, not matrix, field.dtype, snode.shape, rows, columns
+        )
+
+    def add_graph(self, name: str, steps: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        """Compile a graph of kernels, each with the ``ti.graph.Arg`` of its arguments."""
+        graph = ti.graph.GraphBuilder()
+        for kernel, arguments in steps:
+            graph.dispatch(kernel, *arguments)
+        self._builder.add_graph(name, graph.compile()._compiled_graph)
+        self._content.append(f"cgraph:{name}")
+
+    def write(self, folder: Path) -> None:
+        """Write the module into a folder that is there."""
+        self._builder.dump(str(folder), "")
+        (folder / "__content__").write_text("\n".join(self._content))
+        (folder / "__version__").write_text(".".join(map(str, ti.__version__)))

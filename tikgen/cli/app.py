@@ -12,11 +12,19 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from tikgen.cli import kernels, life, live, machine, sweeps, templates, trace, tuning
-from tikgen.errors import KernelCompileError, RenderError, TikgenError, VerificationError
+from tikgen.cli import aot, kernels, life, live, machine, sweeps, templates, trace, tuning
+from tikgen.errors import (
+    ExportError,
+    KernelCompileError,
+    LibraryError,
+    RenderError,
+    TikgenError,
+    VerificationError,
+)
 from tikgen.version import __version__
 
 FAILED, MISUSED = 1, 2
+_FAILURES = (ExportError, KernelCompileError, LibraryError, RenderError, VerificationError)
 
 
 class _Commands(TyperGroup):
@@ -28,8 +36,7 @@ class _Commands(TyperGroup):
         except TikgenError as error:
             console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
             console.print(f"[bold red]error:[/] {escape(str(error))}")
-            failed = isinstance(error, KernelCompileError | RenderError | VerificationError)
-            raise typer.Exit(FAILED if failed else MISUSED) from None
+            raise typer.Exit(FAILED if isinstance(error, _FAILURES) else MISUSED) from None
         except OSError as error:
             if error.errno == errno.EPIPE:  # Whoever read the output has seen enough.
                 raise
@@ -65,7 +72,7 @@ def _tikgen(
     """Turn Jinja2 templates into verified, tuned, cached Taichi kernels."""
 
 
-for group in (templates, kernels, life, live, tuning, sweeps, trace, machine):
+for group in (templates, kernels, life, live, tuning, sweeps, aot, trace, machine):
     group.register(app)
 
 

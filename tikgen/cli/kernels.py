@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,10 @@ from tikgen.cli.options import (
     template_name,
 )
 from tikgen.cli.output import plain, print_code, print_json, print_result, print_stage, say
-from tikgen.stages import Stage
 from tikgen.typed_params import parse_params
+
+if TYPE_CHECKING:
+    from tikgen.stages import Stage
 
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="File to write, in place of the screen.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,8 +13,10 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from tikgen.parameters import canonical
-from tikgen.stages import Stage
 from tikgen.units import duration
+
+if TYPE_CHECKING:
+    from tikgen.stages import Stage
 
 
 def console() -> Console:

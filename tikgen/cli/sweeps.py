@@ -125,12 +125,12 @@ def parse_axes(template: str, given: Sequence[str] | None) -> dict[str, Any]:
     params = parse_params(template, given)
     for name, value in params.items():
         if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
-            parts = _split(value[1:-1])
+            parts = split_values(value[1:-1])
             params[name] = [parse_params(template, [f"{name}={part}"])[name] for part in parts]
     return params
 
 
-def _split(text: str) -> list[str]:
+def split_values(text: str) -> list[str]:
     """Return the parts of a list that is no Python literal, such as ``f32, f64``."""
     parts, depth = [""], 0
     for character in text:

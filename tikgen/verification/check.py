@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -43,6 +43,8 @@ class Trial:
         container: what holds arrays that are no fields.
         inplace: whether outputs share the array of an input, where the kernel allows it.
         baked: whether the kernel is built for these very sizes.
+        launch: launches what is on trial with the arguments; the kernel itself where None.
+        arch: arch whose schedules fit; the current one where None.
 
     Raises:
         TikgenError: if the variant cannot be built, or ``inputs`` of the template fails.
@@ -59,12 +61,16 @@ class Trial:
         container: Container = "numpy",
         inplace: bool = False,
         baked: bool = False,
+        launch: Callable[[Sequence[Any]], object] | None = None,
+        arch: str | None = None,
     ) -> None:
-        self.kernel = build(template, shape=dict(sizes) if baked else None, **params)
+        self._launch = launch or self._launch_kernel
+        shape = dict(sizes) if baked else None
+        self.kernel = build(template, shape=shape, arch=arch, **params)
         # The kernel may have come from another variant with the same code, and with another
         # reference if the template is wrong.
         self._template = template
-        self._problem = resolve(template, **params).problem
+        self._problem = resolve(template, arch=arch, **params).problem
         self.arguments = template.arguments(self._problem)
         self._container = container
         self._seed = seed
@@ -101,9 +107,7 @@ class Trial:
             boxes[a.name].value if isinstance(a, Array) else self._start[a.name]
             for a in self.arguments
         ]
-        self._poison_workspace(values)
-        self.kernel(*values)
-        ti.sync()
+        self._launch(values)
         after = {name: box.read() for name, box in boxes.items()}
         for name, box in boxes.items():
             outside = box.writes_outside()
@@ -158,12 +162,14 @@ class Trial:
                     break
         return shared
 
-    def _poison_workspace(self, values: list[Any]) -> None:
-        """Fill the arrays that the kernel is going to take as its workspace."""
+    def _launch_kernel(self, values: Sequence[Any]) -> None:
+        """Launch the kernel, with poison in the arrays that it takes as its workspace."""
         scratch = self.kernel.loaded.prepare(tuple(values))[len(values) :]
         for array, held in zip(self.kernel.workspace, scratch, strict=True):
             content = scratch_poison(array.dtype, self._seed)
             held.from_numpy(np.full(held.shape, content, array.dtype.numpy))
+        self.kernel(*values)
+        ti.sync()
 
     def _inputs(self, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
         """Return what the template wants for some arguments, in their dtypes and shapes."""

@@ -1,0 +1,232 @@
+"""Measures bundles: exporting and loading them, their first result, and their launches.
+
+``python benchmarks/aot.py`` runs every part in a process of its own, prints the table and writes
+it into docs/performance.md.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from page import Row
+from parts import run_parts
+from timing import compare
+
+PROCESSES = 7
+ARCHS = {"x64": "cpu", "vulkan": "vulkan"}
+# What a small and a large kernel are, and how either is called.
+KERNELS = {
+    "stencil": ("stencil_dim3_f32_order2_interior", {"dim": 3}, ((24, 24, 24),) * 2),
+    "gemm": ("gemm_nn_f32", {}, ((32, 32),) * 3),
+}
+
+# Each prints a line once it has its first result. The peer is the same kernel as plain Taichi.
+FROM_BUNDLE = """
+import time
+start = time.perf_counter()
+import sys
+import tikgen.aot
+path, arch, name, shapes = sys.argv[1:]
+runtime = tikgen.aot.load(path, arch)
+import numpy as np
+arrays = [np.ones(shape, np.float32) for shape in eval(shapes)]
+began = time.perf_counter()
+runtime.kernels[name](*arrays)
+runtime.sync()
+print(f"RESULT {time.perf_counter() - began}", flush=True)
+"""
+FROM_JIT = """
+import sys
+import numpy as np
+import taichi as ti
+source, arch, cache, shapes = sys.argv[1:]
+import time
+began = time.perf_counter()
+options = dict(offline_cache=cache != "none", offline_cache_file_path=cache)
+ti.init(arch=getattr(ti, arch), log_level=ti.ERROR, **options)
+sys.path.insert(0, source)
+import same_kernel
+arrays = [np.ones(shape, np.float32) for shape in eval(shapes)]
+scratch = [ti.ndarray(getattr(ti, d), s) for d, s in same_kernel.SCRATCH]
+same_kernel.kernel(*arrays, *scratch)
+ti.sync()
+print(f"RESULT {time.perf_counter() - began}", flush=True)
+"""
+
+
+def known(template: str, arch: str, **params: object) -> "object":
+    """Return a kernel that counts as verified, which is not what is measured here."""
+    import tikgen
+    from tikgen import evidence
+
+    source = tikgen.render(template, arch=arch, **params)
+    tally = evidence.Tally({}, passed=True, examples=1, worst=0.0)
+    evidence.keep(template, arch, 0, {source.digest: tally})
+    return tikgen.build(template, **params)
+
+
+def fifty(arch: str) -> list[object]:
+    """Return fifty variants of six templates, in up to four dtypes."""
+    kernels = [
+        known("stencil", arch, dim=dim, dtype=dtype, order=order, boundary=boundary)
+        for dim in (1, 2, 3)
+        for dtype in ("f32", "f64")
+        for order in (2, 4)
+        for boundary in ("interior", "periodic")
+    ]
+    kernels += [
+        known("map", arch, dim=dim, dtype=dtype, expr=expr)
+        for dim in (1, 2)
+        for dtype in ("f32", "f64", "i32", "i64")
+        for expr in ("z = a*x + y", "z = x*y - x")
+    ]
+    kernels += [
+        known("reduce", arch, op=op, dtype=dtype)
+        for op in ("sum", "max")
+        for dtype in ("f32", "f64")
+    ]
+    kernels += [
+        known(template, arch, dtype=dtype)
+        for template in ("transpose", "scan", "histogram")
+        for dtype in ("f32", "f64")
+    ]
+    return kernels
+
+
+def exporting() -> Iterable[Row]:
+    """Export fifty variants for one arch, then once more, and load the bundle."""
+    import tikgen
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "fifty"
+        kernels = fifty("cpu")
+        start = time.perf_counter()
+        bundle = tikgen.aot.export(kernels, path, ["x64"])
+        seconds = time.perf_counter() - start
+        assert len(bundle.kernels) == len(kernels) == 50 and bundle.ok, bundle.failures
+        yield Row("exporting and proving 50 variants, x64", seconds, most=60.0)
+        start = time.perf_counter()
+        again = tikgen.aot.export(kernels, path, ["x64"])
+        seconds = time.perf_counter() - start
+        assert len(again.reused) == 50
+        yield Row("exporting them again, nothing changed", seconds)
+        script = (
+            "import sys, tikgen.aot, numpy, time\n"
+            "from tikgen.aot import loading, runtime\n"
+            "start = time.perf_counter()\n"
+            "found = tikgen.aot.load(sys.argv[1], 'x64')\n"
+            "print(f'RESULT {time.perf_counter() - start}', flush=True)\n"
+        )
+        yield Row(
+            "loading the bundle of 50, its runtime starting beside",
+            statistics.median(_run(script, str(path))[1] for _ in range(PROCESSES)),
+            most=0.1,
+        )
+
+
+def first_results() -> Iterable[Row]:
+    """Come to a first result in fresh processes: from a bundle, and through Taichi's JIT."""
+    import tikgen
+
+    with tempfile.TemporaryDirectory() as folder:
+        for arch, ours in ARCHS.items():
+            for template, (name, params, shapes) in KERNELS.items():
+                path = Path(folder) / f"{template}_{arch}"
+                bundle = tikgen.aot.export(known(template, ours, **params), path, [arch])
+                assert bundle.ok, bundle.failures
+                source = _plain_source(Path(folder), template, ours, params, shapes)
+                yield from _first_result(arch, ours, template, name, path, source, repr(shapes))
+
+
+def _plain_source(
+    folder: Path, template: str, arch: str, params: dict[str, object], shapes: object
+) -> Path:
+    """Write the kernel as a module of plain Taichi, with the workspace that it needs."""
+    import tikgen
+    from tikgen.arguments import concrete_shape
+
+    source = tikgen.render(template, arch=arch, **params)
+    sizes = {"n": 32, "m": 32, "k": 32}
+    scratch = [(a.dtype.value, concrete_shape(a, sizes)) for a in source.variant.workspace]
+    made = folder / f"source_{template}_{arch}"
+    made.mkdir()
+    text = f"{source.text}\n\nSCRATCH = {scratch!r}\nkernel = {template}\n"
+    (made / "same_kernel.py").write_text(text)
+    return made
+
+
+def _first_result(
+    arch: str, ours: str, template: str, name: str, path: Path, source: Path, shapes: str
+) -> Iterable[Row]:
+    cache = str(source / "cache")
+    _run(FROM_JIT, str(source), ours, cache, shapes)  # Fills the cache.
+    seconds: dict[str, list[tuple[float, float]]] = {"bundle": [], "cold": [], "warm": []}
+    for _ in range(PROCESSES):
+        seconds["bundle"].append(_run(FROM_BUNDLE, str(path), arch, name, shapes))
+        seconds["cold"].append(_run(FROM_JIT, str(source), ours, "none", shapes))
+        seconds["warm"].append(_run(FROM_JIT, str(source), ours, cache, shapes))
+    whole = {k: statistics.median(v[0] for v in found) for k, found in seconds.items()}
+    inner = {k: statistics.median(v[1] for v in found) for k, found in seconds.items()}
+    for peer, ratio in (("cold", 1 / 5), ("warm", 1 / 2)):
+        what = f"{template}, {arch}: first result"
+        jit = f"ti.init and JIT, {peer} cache"
+        yield Row(f"{what} of the loaded bundle", inner["bundle"], jit, inner[peer], None, ratio)
+        yield Row(f"{what}, the whole process", whole["bundle"], f"{jit}", whole[peer])
+
+
+def _run(script: str, *arguments: str) -> tuple[float, float]:
+    """Return the seconds from the start of a process to its result, and those that it tells."""
+    start = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"ENABLE_TAICHI_HEADER_PRINT": "0"},
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("RESULT"):
+                return time.perf_counter() - start, float(line.split()[1])
+    raise RuntimeError(f"no result from {script}")
+
+
+def launches() -> Iterable[Row]:
+    """Launch a small kernel through the runtime, and as a plain Taichi kernel."""
+    import numpy as np
+    import taichi as ti
+
+    import tikgen
+
+    ti.init(arch=ti.cpu, log_level=ti.ERROR)
+    kernel = known("map", "cpu", expr="z = a*x + y")
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = tikgen.aot.export(kernel, Path(folder) / "one", ["x64"])
+        with bundle.load("x64") as runtime:
+            ours = runtime.kernels[bundle.kernels[0]]
+            x, y, z = (np.ones(16, np.float32) for _ in range(3))
+            held = [runtime.array(array) for array in (x, y, z)]
+            theirs = [ti.ndarray(ti.f32, 16) for _ in range(3)]
+            bound = ours.bind(2.0, *held[:2], held[2])
+            calls = {
+                "ours": lambda: ours(2.0, *held),
+                "theirs": lambda: kernel.function(2.0, *theirs),
+                "bound": bound,
+                "numpy": lambda: ours(2.0, x, y, z),
+                "plain numpy": lambda: kernel.function(2.0, x, y, z),
+            }
+            times = compare(calls)
+    peer = "plain Taichi, ti.ndarray"
+    yield Row("launch, arrays on the device, x64", times["ours"], peer, times["theirs"], None, 0.5)
+    yield Row("launch of a bound kernel, x64", times["bound"], peer, times["theirs"])
+    peer = "plain Taichi, NumPy arrays"
+    yield Row("launch, NumPy arrays, x64", times["numpy"], peer, times["plain numpy"], None, 0.5)
+
+
+if __name__ == "__main__":
+    run_parts("aot", ("exporting", "first_results", "launches"), globals())

@@ -1,0 +1,157 @@
+"""A bundle on disk: what is in it, what was left out, and what can be done with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tikgen.aot import manifest as m
+from tikgen.aot.contents import Contents, check_all
+from tikgen.aot.graphs import StepLike, plan_graph
+from tikgen.errors import ExportError
+from tikgen.units import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tikgen.aot.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A kernel or a graph that is not in a bundle for an arch, and why.
+
+    Attributes:
+        name: its name.
+        arch: the arch.
+        problem: what speaks against it.
+    """
+
+    name: str
+    arch: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.arch}: {self.problem}"
+
+
+class Bundle:
+    """A bundle on disk.
+
+    Attributes:
+        path: the folder, or the archive.
+        manifest: what it says about itself.
+        failures: what was to be exported and is not in it; known after an export only.
+        reused: name and arch of what the last export took over, unchanged.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        manifest: m.Manifest | None = None,
+        failures: Sequence[Failure] = (),
+        reused: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self.path = Path(path)
+        if manifest is None:
+            contents = Contents(self.path)
+            manifest = contents.manifest
+            contents.close()
+        self.manifest = manifest
+        self.failures = tuple(failures)
+        self.reused = tuple(reused)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Return the names of its kernels."""
+        return tuple(self.manifest.kernels)
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """Return the names of its graphs."""
+        return tuple(self.manifest.graphs)
+
+    @property
+    def archs(self) -> tuple[str, ...]:
+        """Return the archs for which it holds anything."""
+        entries = self.manifest.launchable
+        return tuple(a for a in self.manifest.archs if any(a in e.builds for e in entries))
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether all that was to be exported is in it."""
+        return not self.failures
+
+    def add_graph(
+        self, name: str, steps: Sequence[StepLike], *, temporaries: Sequence[str] = ()
+    ) -> Bundle:
+        """Add kernels of the bundle in sequence, launched by one call, and return the bundle.
+
+        Args:
+            name: name of the graph; one of that name is replaced.
+            steps: ``(kernel, {argument: value})`` or ``(kernel, value, ...)`` for each launch,
+                where ``kernel`` is its name, or what was exported, and a value is the name of an
+                argument of the graph or of a temporary, or a number that stays fixed.
+            temporaries: names of arrays that the runtime allocates, zeroed, and the steps share.
+
+        Raises:
+            ExportError: if the steps do not fit together, or the graph fails its proof everywhere.
+        """
+        from tikgen.aot.bundle_plan import planned
+        from tikgen.aot.matching import by_name
+        from tikgen.aot.writing import write
+
+        contents = Contents(self.path)
+        try:
+            plan = planned(contents)
+            kernels = contents.manifest.kernels
+            graph = plan_graph(name, by_name(steps, kernels), kernels, temporaries)
+            written = write(plan.with_graph(graph), self.path)
+        finally:
+            contents.close()
+        failed = [f for f in written.failures if f.name == name]
+        if name not in written.manifest.graphs:
+            raise ExportError(f"the graph {name!r}", "; ".join(f.problem for f in failed))
+        self.manifest, self.reused = written.manifest, written.reused
+        self.failures = (*(f for f in self.failures if f.name != name), *written.failures)
+        return self
+
+    def verify(self, *, archs: Sequence[str] | None = None, prove: bool = True) -> tuple[str, ...]:
+        """Return what is wrong with the bundle, one sentence each; nothing where all is well.
+
+        Args:
+            archs: archs whose artefacts are proved again: all of the bundle's that work here.
+            prove: whether to run artefacts again, beyond checking the digest of every file.
+        """
+        problems = tuple(check_all(self.path))
+        if problems or not prove:
+            return problems
+        from tikgen.aot.bundle_plan import proved_again
+
+        return proved_again(self.path, archs)
+
+    def load(self, arch: str | None = None) -> Runtime:
+        """Return the bundle ready to run; takes and raises what :func:`tikgen.aot.load` does."""
+        from tikgen.aot.loading import load
+
+        return load(self.path, arch)
+
+    @property
+    def table(self) -> Table:
+        """Return kernels and graphs with their arguments, archs and proofs, for a terminal."""
+        from tikgen.aot.bundle_shown import table_of
+
+        return table_of(self)
+
+    def _repr_html_(self) -> str:
+        from tikgen.aot.bundle_shown import html_of
+
+        return html_of(self)
+
+    def __repr__(self) -> str:
+        counts = f"{counted(len(self.kernels), 'kernel')}, {counted(len(self.graphs), 'graph')}"
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"<Bundle {self.path} of {counts} for {', '.join(self.archs)}{failed}>"

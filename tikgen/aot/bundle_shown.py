@@ -1,0 +1,80 @@
+"""How a bundle looks: as a table on a terminal, and in a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tikgen.aot import manifest as m
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tikgen.aot.bundle import Bundle
+
+_HEADER = ("name", "takes", "archs", "proof")
+
+
+def table_of(bundle: Bundle) -> Table:
+    """Return kernels, graphs and fields of a bundle as a table for a terminal."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    manifest = bundle.manifest
+    table = Table(
+        title=f"{bundle.path}: bundle {manifest.name}, tikgen {manifest.tikgen}, "
+        f"Taichi {manifest.taichi}",
+        title_justify="left",
+    )
+    for name in _HEADER:
+        table.add_column(name, overflow="fold")
+    for row in rows_of(manifest):
+        table.add_row(*map(escape, row))
+    return table
+
+
+def rows_of(manifest: m.Manifest) -> list[tuple[str, str, str, str]]:
+    """Return for each kernel, graph and field its name, arguments, archs and proof as text."""
+    rows = [(e.name, signature_of(e), ", ".join(e.builds), _proof(e)) for e in manifest.launchable]
+    for field in manifest.fields.values():
+        shape = ", ".join(map(str, (*field.shape, *field.element)))
+        rows.append((field.name, f"field {field.dtype}[{shape}]", ", ".join(field.builds), ""))
+    return rows
+
+
+def signature_of(entry: m.Kernel | m.Graph) -> str:
+    """Return the arguments of a kernel or a graph as text."""
+    prefix = "graph: " if isinstance(entry, m.Graph) else ""
+    return prefix + ", ".join(map(_argument, entry.arguments))
+
+
+def html_of(bundle: Bundle) -> str:
+    """Return a card: what is in the bundle, and what is not."""
+    from tikgen import html  # It imports Taichi, which a terminal does without.
+
+    manifest = bundle.manifest
+    parts = [
+        html.tag("p", f"{bundle.path}", class_="pale"),
+        html.table(_HEADER, rows_of(manifest)),
+    ]
+    if bundle.failures:
+        rows = [(f.name, f.arch, f.problem) for f in bundle.failures]
+        parts.append(html.section("left out", html.table(("name", "arch", "why"), rows)))
+    status = html.status("whole", "good") if bundle.ok else html.status("not whole", "bad")
+    return html.card(html.join((f"bundle {manifest.name}: ", status)), *parts)
+
+
+def _argument(argument: m.Argument) -> str:
+    if argument.kind == "scalar":
+        return f"{argument.name}: {argument.dtype}"
+    arrow = {"in": "", "out": " -> written", "inout": " -> updated", "work": ""}[argument.role]
+    shape = ", ".join(map(str, (*argument.shape, *argument.element)))
+    return f"{argument.name}: {argument.dtype}[{shape}]{arrow}"
+
+
+def _proof(entry: m.Kernel | m.Graph) -> str:
+    proofs = [build.proof for build in entry.builds.values() if build.proof is not None]
+    if not proofs:
+        return "none"
+    worst = max(proof.worst for proof in proofs)
+    runs = sum(proof.examples for proof in proofs)
+    return f"{runs} runs against {proofs[0].against}, error {worst:.2g} of what is allowed"

@@ -1,0 +1,50 @@
+"""Names that C and C++ take: what a bundle calls something may be a keyword there."""
+
+from __future__ import annotations
+
+import re
+
+_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+constinit continue decltype default delete do double dynamic_cast else enum explicit export
+extern false final float for friend goto if inline int import long module mutable namespace new
+noexcept not not_eq nullptr operator or or_eq override private protected public register
+reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast
+struct switch template this thread_local throw true try typedef typeid typename typeof union
+unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+# Macros of the C library and of compilers, in lower case or as short as a kernel's argument.
+_MACROS = "linux unix i386 errno stdin stdout stderr assert NULL EOF I INFINITY NAN"
+_UNUSABLE = frozenset(f"{_KEYWORDS} {_MACROS}".split())
+_TAKEN_PREFIXES = frozenset({"ti", "taichi", "std", "posix"})
+
+
+def usable(name: str, taken: frozenset[str] | set[str] = frozenset()) -> str:
+    """Return ``name``, with underscores behind it where C, C++ or ``taken`` has it already."""
+    while name in _UNUSABLE or name in taken:
+        name += "_"
+    return name
+
+
+def prefix_of(bundle: str) -> str:
+    """Return the prefix and namespace of a bundle's names; Taichi and C++ have some already."""
+    return f"{bundle}_bundle" if bundle in _TAKEN_PREFIXES else usable(bundle)
+
+
+def names_in(text: str, prefix: str) -> set[str]:
+    """Return what stands behind the prefix in each name of a C text."""
+    return set(re.findall(rf"\b{re.escape(prefix)}_(\w+)", text))
+
+
+class Names:
+    """Gives each thing of a bundle a name of its own in C."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = set(taken)
+
+    def give(self, name: str) -> str:
+        """Return a name like ``name`` that nothing else has."""
+        given = usable(name, self._taken)
+        self._taken.add(given)
+        return given

@@ -1,0 +1,276 @@
+"""The files of a bundle, in a folder or in one archive: opened, checked, and left as they were."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest, decode, is_inside
+from tikgen.errors import BundleError
+
+SUFFIX = ".zip"
+# What is more than that is no bundle, but something that would fill the disk.
+_MOST_MANIFEST = 1 << 26
+_MOST_BYTES = 1 << 32
+_CHUNK = 1 << 18
+_AGAIN = "export it again"
+
+
+class Contents:
+    """The files of a bundle; an archive is unpacked into a temporary folder as far as is needed.
+
+    Args:
+        path: the bundle: a folder, or an archive whose name ends in ``.zip``.
+
+    Raises:
+        BundleError: if there is no bundle, or its manifest cannot be used.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._files: _Folder | _Archive
+        if self.path.is_dir():
+            self._files = _Folder(self.path)
+        elif self.path.is_file():
+            self._files = _Archive(self.path)
+        else:
+            raise BundleError(self.path, "does not exist")
+        try:
+            self.manifest: Manifest = decode(
+                b"".join(self._files.read(FILE_NAME, _MOST_MANIFEST)), self.path
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self, folder: str) -> None:
+        """Check every file in a folder of the bundle, such as ``x64``.
+
+        Raises:
+            BundleError: if one is missing or damaged.
+        """
+        for name, file in self._below(folder).items():
+            for _ in _checked(self._files, name, file):
+                pass
+
+    def unpack(self, folder: str = "") -> Path:
+        """Return a folder that holds the bundle, as far as one of its folders goes, checked.
+
+        Args:
+            folder: a folder of the bundle, such as ``x64``; all of it where this is empty.
+
+        Raises:
+            BundleError: if a file that is needed is missing or damaged, or if the disk is full.
+        """
+        return self._files.unpack(self._below(folder))
+
+    def _below(self, folder: str) -> dict[str, File]:
+        """Return the files in a folder of the bundle."""
+        prefix = f"{folder}/" if folder else ""
+        found = {p: file for p, file in self.manifest.files.items() if p.startswith(prefix)}
+        if sum(file.size for file in found.values()) > _MOST_BYTES:
+            raise BundleError(self.path, f"claims more than {_MOST_BYTES} bytes")
+        return found
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with any of the files, one sentence a file."""
+        found = []
+        for path, file in self.manifest.files.items():
+            try:
+                for _ in _checked(self._files, path, file):
+                    pass
+            except BundleError as error:
+                found.append(str(error))
+        known = {FILE_NAME, *self.manifest.files}
+        for path in sorted(set(self._files.names()) - known):
+            problem = f"holds the file {path!r}, which its manifest does not name"
+            found.append(str(BundleError(self.path, problem)))
+        return found
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        self._files.close()
+
+
+def check_all(path: str | os.PathLike[str]) -> list[str]:
+    """Return what is wrong with the files of a bundle, one sentence each.
+
+    Args:
+        path: the bundle: a folder, or an archive whose name ends in ``.zip``.
+    """
+    try:
+        contents = Contents(path)
+    except BundleError as error:
+        return [str(error)]
+    try:
+        return contents.problems()
+    finally:
+        contents.close()
+
+
+class _Folder:
+    """The files of a bundle that is a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root
+        self._real: set[str] = set()
+
+    def names(self) -> Iterator[str]:
+        """Give the path of every file of the folders that hold a bundle's files."""
+        for folder in (*ARCHS, "sources", "include", "cmake"):
+            for path in (self.path / folder).rglob("*"):
+                if path.is_symlink() or not path.is_dir():
+                    yield path.relative_to(self.path).as_posix()
+
+    def read(self, name: str, most: int) -> Iterator[bytes]:
+        """Give what a file holds, and at most one byte more than ``most``."""
+        self._refuse_links(name)
+        try:
+            with open(f"{self.path}/{name}", "rb") as file:  # noqa: PTH123  # For speed.
+                yield from _pieces(file, most)
+        except FileNotFoundError:
+            raise BundleError(self.path, f"lacks the file {name}; {_AGAIN}") from None
+        except OSError as error:
+            problem = f"has a file {name} that cannot be read: {error.strerror}"
+            raise BundleError(self.path, problem) from None
+
+    def unpack(self, files: dict[str, File]) -> Path:
+        """Return the folder itself, its files checked."""
+        for name, file in files.items():
+            for _ in _checked(self, name, file):
+                pass
+        return self.path
+
+    def close(self) -> None:
+        """Leave the folder as it is."""
+
+    def _refuse_links(self, name: str) -> None:
+        while name and name not in self._real:
+            if os.path.islink(f"{self.path}/{name}"):  # noqa: PTH114  # For speed.
+                problem = f"has a link in place of {name}, which may lead outside"
+                raise BundleError(self.path, problem)
+            self._real.add(name)
+            name = name.rpartition("/")[0]
+
+
+class _Archive:
+    """The files of a bundle that is one archive."""
+
+    def __init__(self, path: Path) -> None:
+        import zipfile  # A bundle in a folder loads sooner without them.
+        import zlib
+
+        self.path = path
+        self._errors = (
+            zipfile.BadZipFile,
+            zlib.error,
+            NotImplementedError,
+            RuntimeError,
+            EOFError,
+            OSError,
+            ValueError,
+        )
+        self._folder: Path | None = None
+        self._remove: weakref.finalize[..., _Archive] | None = None
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except self._errors as error:
+            raise BundleError(path, f"is no whole archive: {error}; {_AGAIN}") from None
+        try:
+            self._check_names()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def _check_names(self) -> None:
+        seen: set[str] = set()
+        for item in self._zip.infolist():
+            name = item.filename
+            if item.is_dir():
+                name = name.removesuffix("/")
+            if not is_inside(name):
+                raise BundleError(self.path, f"holds the file {name!r}, which is outside of it")
+            if name in seen:
+                raise BundleError(self.path, f"holds the file {name!r} twice; {_AGAIN}")
+            kind = stat.S_IFMT(item.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise BundleError(self.path, f"holds {name!r}, which is neither file nor folder")
+            if item.compress_type not in (0, 8) or item.flag_bits & 1:
+                raise BundleError(self.path, f"holds {name!r}, encrypted or packed unusually")
+            seen.add(name)
+
+    def names(self) -> Iterator[str]:
+        """Give the path of every file."""
+        return (item.filename for item in self._zip.infolist() if not item.is_dir())
+
+    def read(self, name: str, most: int) -> Iterator[bytes]:
+        """Give what a file holds, and at most one byte more than ``most``."""
+        try:
+            with self._zip.open(name) as file:
+                yield from _pieces(cast("BinaryIO", file), most)
+        except KeyError:
+            raise BundleError(self.path, f"lacks the file {name}; {_AGAIN}") from None
+        except self._errors as error:
+            raise BundleError(self.path, f"has a damaged file {name}: {error}; {_AGAIN}") from None
+
+    def unpack(self, files: dict[str, File]) -> Path:
+        """Return a temporary folder with these files, which goes when this is closed."""
+        import shutil
+        import tempfile
+
+        try:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="tikgen-"))
+                self._remove = weakref.finalize(
+                    self, shutil.rmtree, self._folder, ignore_errors=True
+                )
+            for name, file in files.items():
+                target = self._folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("wb") as out:
+                    for piece in _checked(self, name, file):
+                        out.write(piece)
+        except OSError as error:
+            problem = f"cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}"
+            raise BundleError(self.path, problem) from None
+        return self._folder
+
+    def close(self) -> None:
+        """Close the archive and remove what was unpacked."""
+        self._zip.close()
+        if self._remove is not None:
+            self._remove()
+
+
+def _pieces(file: BinaryIO, most: int) -> Iterator[bytes]:
+    left = most + 1
+    while left > 0 and (piece := file.read(min(left, _CHUNK))):
+        left -= len(piece)
+        yield piece
+
+
+def _checked(files: _Folder | _Archive, name: str, file: File) -> Iterator[bytes]:
+    """Give what a file holds.
+
+    Raises:
+        BundleError: at its end, if it is not what the manifest says.
+    """
+    digest, size = hashlib.sha256(), 0
+    for piece in files.read(name, file.size):
+        digest.update(piece)
+        size += len(piece)
+        yield piece
+    if size > file.size:
+        problem = f"is longer than the {file.size} bytes"
+    elif size < file.size:
+        problem = f"has {size} bytes in place of the {file.size}"
+    elif digest.hexdigest() != file.sha256:
+        problem = "differs from the file"
+    else:
+        return
+    raise BundleError(files.path, f"has a file {name} that {problem} of its manifest; {_AGAIN}")

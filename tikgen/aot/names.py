@@ -1,0 +1,73 @@
+"""Names of kernels in a bundle: stable, readable, and identifiers in Python and C."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tikgen.dtypes import DType
+from tikgen.rendering import Variant
+
+# Parameters that tell kernels of one family apart: a selector chooses among them.
+_DISPATCHED = ("dim", "ndim")
+_DIGITS = 8
+
+
+def variant_name(variant: Variant) -> str:
+    """Return a name such as ``stencil_dim3_f32_order2_interior`` for a template's variant."""
+    return _joined(variant, tuple(variant.problem), with_sizes=True)
+
+
+def family_name(variant: Variant) -> str:
+    """Return the name of a variant less its dtype, dimension and sizes."""
+    kept = [
+        (name, value)
+        for name, value in variant.problem
+        if name not in _DISPATCHED and not isinstance(value, DType)
+    ]
+    return _joined(variant, kept, with_sizes=False)
+
+
+def _joined(variant: Variant, problem: Sequence[tuple[str, Any]], with_sizes: bool) -> str:
+    parts = [variant.template.name]
+    fields = variant.template.Problem.model_fields
+    for name, value in problem:
+        # Where nobody cared, a spacing of 1.0 and where arrays are stored tell nothing.
+        is_usual = value == fields[name].default
+        if value is None or value is False or (is_usual and _is_quiet(name, value)):
+            continue
+        is_number = isinstance(value, int | float) and value is not True
+        parts.append(f"{name}{value}" if is_number else name if value is True else str(value))
+    if with_sizes and variant.sizes:
+        parts.append("x".join(str(size) for _, size in variant.sizes))
+    return identifier("_".join(parts))
+
+
+def _is_quiet(name: str, value: Any) -> bool:
+    return isinstance(value, float) or name == "storage"
+
+
+def identifier(text: str) -> str:
+    """Return ``text`` as an identifier: other characters become underscores."""
+    name = re.sub(r"_{2,}", "_", re.sub(r"\W", "_", text, flags=re.ASCII)).strip("_")
+    if not name or name[0].isdigit() or keyword.iskeyword(name):
+        name = f"k_{name}"
+    return name
+
+
+def bundle_name(path: Path) -> str:
+    """Return the name of the bundle at ``path``, which prefixes its names in C."""
+    return identifier(path.name.removesuffix(".zip")).lower()
+
+
+def told_apart(names: Sequence[str], digests: Sequence[str]) -> list[str]:
+    """Return ``names`` with a short digest behind those that occur more than once."""
+    counts = Counter(names)
+    return [
+        f"{name}_{digest[:_DIGITS]}" if counts[name] > 1 else name
+        for name, digest in zip(names, digests, strict=True)
+    ]

@@ -1,0 +1,224 @@
+"""What is to be exported: kernels, fields and graphs, before anything is compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tikgen.aot import manifest as m
+from tikgen.version import __version__
+
+
+@dataclass(frozen=True)
+class Code:
+    """The text of a kernel for one arch.
+
+    Attributes:
+        text: a Python module; fields that it uses are in a dict ``FIELDS`` among its globals.
+        function: name of the ``ti.kernel`` in it.
+        digest: SHA-256 of the text less comments.
+        literals: every parameter of a template, as a Python dict.
+        schedule: schedule parameters as text.
+        workspace: scratch arrays that it takes behind the arguments.
+        evidence: what verification showed; None for a user's own kernel.
+        fields: by the names under which the text has them, their names in the bundle.
+        options: types of Python's numbers, as ``ti.init`` takes them.
+    """
+
+    text: str
+    function: str
+    digest: str
+    literals: str = ""
+    schedule: Mapping[str, str] = field(default_factory=dict)
+    workspace: tuple[m.Argument, ...] = ()
+    evidence: m.Evidence | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TemplateCheck:
+    """How the artefact of a template's kernel is proved: by trials against the reference.
+
+    Attributes:
+        folder: folder of the template.
+    """
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class OwnCheck:
+    """How the artefact of a user's own kernel is proved: by its reference, else by Taichi's JIT.
+
+    Attributes:
+        examples: arguments to launch it with; without any they are made up.
+        reference: takes what the kernel takes, and returns a dict of what written arrays hold.
+        data: a file that holds examples, and what a reference made of them.
+    """
+
+    examples: tuple[tuple[Any, ...], ...] = ()
+    reference: Callable[..., Mapping[str, Any]] | None = None
+    data: Path | None = None
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """A kernel to export.
+
+    Attributes:
+        entry: what the manifest will say of it, but for its builds.
+        codes: its text, by arch.
+        fields: the fields that it uses, by their names in the bundle.
+        check: how it is proved.
+        failures: what speaks against an arch, by arch.
+    """
+
+    entry: m.Kernel
+    codes: Mapping[str, Code]
+    check: TemplateCheck | OwnCheck
+    fields: Mapping[str, m.Field] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is to be exported.
+
+    Attributes:
+        kernels: by name.
+        graphs: by name, without their builds.
+        archs: where to, Taichi's names.
+        capabilities: what a Vulkan device may be relied on to have, beyond what kernels need.
+    """
+
+    kernels: Mapping[str, KernelPlan]
+    graphs: Mapping[str, m.Graph]
+    archs: tuple[str, ...]
+    capabilities: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> dict[str, m.Field]:
+        """Return every field that a kernel uses, by name."""
+        return {name: f for k in self.kernels.values() for name, f in sorted(k.fields.items())}
+
+    def with_graph(self, graph: m.Graph) -> Plan:
+        """Return the plan with a graph, in the place of one of its name."""
+        return replace(self, graphs={**self.graphs, graph.name: graph})
+
+    def modules(self, arch: str) -> list[ModulePlan]:
+        """Return the AOT modules of an arch: kernels that share fields share one."""
+        usable = {n: k for n, k in sorted(self.kernels.items()) if arch in k.codes}
+        graphs = [
+            g
+            for _, g in sorted(self.graphs.items())
+            if all(step.kernel in usable for step in g.steps)
+        ]
+        with_fields = {n for n, k in usable.items() if k.fields}
+        modules = [
+            ModulePlan(f"{arch}/{n}", arch, {n: k}, (), self.capabilities)
+            for n, k in usable.items()
+            if n not in with_fields
+        ]
+        alone = [g for g in graphs if not any(s.kernel in with_fields for s in g.steps)]
+        for graph in alone:
+            kernels = {s.kernel: usable[s.kernel] for s in graph.steps}
+            modules.append(
+                ModulePlan(f"{arch}/{graph.name}", arch, kernels, (graph,), self.capabilities, True)
+            )
+        if with_fields:
+            rest = tuple(g for g in graphs if g not in alone)
+            needed = with_fields | {s.kernel for g in rest for s in g.steps}
+            kernels = {n: usable[n] for n in sorted(needed)}
+            modules.append(ModulePlan(f"{arch}/fields", arch, kernels, rest, self.capabilities))
+        return modules
+
+
+@dataclass(frozen=True)
+class ModulePlan:
+    """One AOT module to compile: a folder of the bundle.
+
+    Attributes:
+        folder: its folder in the bundle.
+        arch: what it is compiled for.
+        kernels: the kernels in it, by name.
+        graphs: the graphs in it.
+        capabilities: what a device may be relied on to have.
+        is_graph: whether kernels are there for its graphs only, and have modules of their own.
+    """
+
+    folder: str
+    arch: str
+    kernels: Mapping[str, KernelPlan]
+    graphs: tuple[m.Graph, ...]
+    capabilities: tuple[str, ...] = ()
+    is_graph: bool = False
+
+    @property
+    def fields(self) -> dict[str, m.Field]:
+        """Return the fields of its kernels, by name."""
+        return {n: f for k in self.kernels.values() for n, f in sorted(k.fields.items())}
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Return the types of Python's numbers; kernels that share a module agree in them."""
+        codes = [k.codes[self.arch] for k in self.kernels.values()]
+        return {n: v for code in codes for n, v in sorted(code.options.items())}
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of all that decides what the module will hold."""
+        said = {
+            "arch": self.arch,
+            "kernels": {
+                n: [k.codes[self.arch].digest, dict(k.codes[self.arch].fields)]
+                for n, k in self.kernels.items()
+            },
+            "fields": [msgspec.to_builtins(f) for f in self.fields.values()],
+            "graphs": [msgspec.to_builtins(g) for g in self.graphs],
+            "options": self.options,
+            "capabilities": sorted(self.capabilities) if self.arch == "vulkan" else [],
+            "format": m.FORMAT,
+            "tikgen": __version__,
+            "taichi": taichi_version(),
+        }
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+    def job(self, folder: str) -> str:
+        """Return what the exporting process is told, as a line of JSON."""
+        codes = {n: k.codes[self.arch] for n, k in self.kernels.items()}
+        return json.dumps(
+            {
+                "folder": folder,
+                "capabilities": list(self.capabilities),
+                "is_graph": self.is_graph,
+                "options": self.options,
+                "fields": [msgspec.to_builtins(f) for f in self.fields.values()],
+                "kernels": {
+                    n: {
+                        "text": code.text,
+                        "function": code.function,
+                        "fields": dict(code.fields),
+                        "arguments": msgspec.to_builtins(
+                            (*self.kernels[n].entry.arguments, *code.workspace)
+                        ),
+                        "workspace": [w.name for w in code.workspace],
+                    }
+                    for n, code in codes.items()
+                },
+                "graphs": [msgspec.to_builtins(g) for g in self.graphs],
+            }
+        )
+
+
+def taichi_version() -> str:
+    """Return the version of the Taichi that is installed."""
+    import importlib.metadata
+
+    return importlib.metadata.version("taichi")

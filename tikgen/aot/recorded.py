@@ -1,0 +1,224 @@
+"""The file of a recording: which kernels were built and launched, with what, in which order."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from tikgen.aot import manifest
+from tikgen.errors import ExportError
+
+FORMAT = 1
+_HEADER = "# What tikgen.aot.record saw; tikgen.aot.export_recording makes a bundle of it."
+
+
+class Array(msgspec.Struct, frozen=True):
+    """An array that kernels were launched with.
+
+    Attributes:
+        name: its name in the recording, after the first argument that it was passed as.
+        dtype: element type.
+        shape: its shape, the axes of its elements last.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field that kernels use.
+
+    Attributes:
+        name: its name in the recording.
+        dtype: element type.
+        shape: its shape.
+        element: shape of each element.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    element: tuple[int, ...] = ()
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel of a template that was built or launched.
+
+    Attributes:
+        name: its name in the recording.
+        template: name of the template.
+        parameters: problem parameters.
+        schedule: schedule parameters.
+        sizes: sizes that are baked in, by symbol.
+        digest: SHA-256 of the rendered code.
+        arguments: what it takes.
+    """
+
+    name: str
+    template: str
+    parameters: dict[str, Any]
+    schedule: dict[str, Any]
+    sizes: dict[str, int]
+    digest: str
+    arguments: tuple[manifest.Argument, ...]
+
+
+class Own(msgspec.Struct, frozen=True, kw_only=True):
+    """A ``ti.kernel`` of the user's that was launched.
+
+    Attributes:
+        name: its name in the recording.
+        function: name of the function in the text.
+        file: where it was written.
+        line: its line there.
+        problem: why it cannot be exported, or nothing.
+        arguments: what it takes.
+        templates: values of arguments that are compiled in.
+        fields: by the names under which the text has them, their names in the recording.
+        options: types of Python's numbers.
+        text: the kernel with all that it uses.
+    """
+
+    name: str
+    function: str
+    file: str
+    line: int
+    problem: str = ""
+    arguments: tuple[manifest.Argument, ...] = ()
+    templates: dict[str, Any] = {}
+    fields: dict[str, str] = {}
+    options: dict[str, str] = {}
+    text: str = ""
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """A launch.
+
+    Attributes:
+        kernel: name of the kernel.
+        arguments: for each argument, in order, the name of an array or the value of a scalar.
+    """
+
+    kernel: str
+    arguments: dict[str, Any]
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording as it is on disk.
+
+    Attributes:
+        format: version of this format.
+        tikgen: version of tikgen that wrote it.
+        taichi: version of Taichi that ran.
+        arch: where the kernels ran.
+        builds: kernels of templates, in order.
+        kernels: the user's own, in order.
+        fields: the fields that they use.
+        arrays: the arrays that were passed, in order.
+        launches: every launch, in order.
+    """
+
+    format: int
+    tikgen: str
+    taichi: str
+    arch: str
+    builds: tuple[Build, ...] = ()
+    kernels: tuple[Own, ...] = ()
+    fields: tuple[Field, ...] = ()
+    arrays: tuple[Array, ...] = ()
+    launches: tuple[Launch, ...] = ()
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Writes texts of several lines as they are."""
+
+
+def _text(dumper: Any, value: str) -> Any:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def write(recorded: File, path: Path) -> None:
+    """Write a recording, all of it or nothing.
+
+    Raises:
+        ExportError: if the disk cannot be written.
+    """
+    content = yaml.dump(
+        msgspec.to_builtins(recorded),
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=None,
+        width=100,
+        allow_unicode=True,
+    )
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(f"{_HEADER}\n{content}")
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise ExportError(str(path), f"it cannot be written: {error.strerror or error}") from None
+
+
+def read(path: Path) -> File:
+    """Return the recording that a file holds.
+
+    Raises:
+        ExportError: if there is none, it is damaged, or a later tikgen wrote it.
+    """
+    try:
+        content = yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if not isinstance(content, dict) or "format" not in content:
+            raise ExportError(str(path), "it is no recording of tikgen.aot.record")
+        if content["format"] != FORMAT:
+            raise ExportError(
+                str(path),
+                f"it has format {content['format']!r}, written by tikgen {content.get('tikgen')}; "
+                f"this tikgen reads format {FORMAT}: upgrade tikgen, or record it again",
+            )
+        recorded = msgspec.convert(content, File)
+        _check(recorded)
+    except OSError as error:
+        raise ExportError(str(path), f"it cannot be read: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise ExportError(str(path), f"it is damaged ({first}); record it again") from None
+    return recorded
+
+
+def _check(recorded: File) -> None:
+    """Raise ValueError where parts of a recording contradict each other."""
+    every: list[Build | Own] = [*recorded.builds, *recorded.kernels]
+    kernels = {kernel.name: kernel for kernel in every}
+    arrays = {array.name for array in recorded.arrays}
+    fields = {field.name for field in recorded.fields}
+    for own in recorded.kernels:
+        for name in own.fields.values():
+            if name not in fields:
+                raise ValueError(f"{own.name} uses the unknown field {name!r}")
+    for number, launch in enumerate(recorded.launches):
+        kernel = kernels.get(launch.kernel)
+        if kernel is None:
+            raise ValueError(f"launch {number} is of the unknown kernel {launch.kernel!r}")
+        if isinstance(kernel, Own) and kernel.problem:
+            continue
+        if list(launch.arguments) != [a.name for a in kernel.arguments]:
+            raise ValueError(f"launch {number} does not have the arguments of {launch.kernel}")
+        for argument in kernel.arguments:
+            value = launch.arguments[argument.name]
+            is_array = isinstance(value, str) and value in arrays
+            if not (is_array if argument.kind == "array" else isinstance(value, int | float)):
+                raise ValueError(f"launch {number} passes the unknown {value!r}")

@@ -1,0 +1,155 @@
+"""Puts a bundle on disk in one step: whatever happens before, the old bundle stays whole."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tikgen.aot import manifest as m
+from tikgen.errors import BundleError
+
+ARCHIVE = ".zip"
+_LOCK_SECONDS = 600
+_FIXED_TIME = (2000, 1, 1, 0, 0, 0)  # Same bundle, same bytes.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def is_archive(path: Path) -> bool:
+    """Tell whether a bundle is one file rather than a folder."""
+    return path.suffix == ARCHIVE
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from exporting to ``path`` meanwhile."""
+    import filelock
+
+    name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:16]
+    lock = filelock.FileLock(
+        Path(tempfile.gettempdir()) / f"tikgen-export-{name}.lock", timeout=_LOCK_SECONDS
+    )
+    with lock:
+        yield
+
+
+@contextlib.contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """Give a folder beside ``path`` to fill, and delete what is left of it in the end.
+
+    Raises:
+        BundleError: if the disk is full, or cannot be written.
+    """
+    folder = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.tmp"
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+    except OSError as error:
+        raise _disk_error(path, error) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish(folder: Path, path: Path) -> None:
+    """Let the bundle that was staged in ``folder`` take the place of what is at ``path``."""
+    if is_archive(path):
+        packed = folder.with_suffix(ARCHIVE)
+        try:
+            _pack(folder, packed)
+            packed.replace(path)
+        finally:
+            packed.unlink(missing_ok=True)
+    elif path.exists():
+        _exchange(folder, path)  # What was there is deleted where the new one was.
+    else:
+        folder.rename(path)
+
+
+def check_target(path: Path) -> None:
+    """Raise unless a bundle may be put at ``path``: nothing that is no bundle may be lost.
+
+    Raises:
+        BundleError: saying what is there.
+    """
+    if not path.name or path.name in ("..", "."):
+        raise BundleError(path, "has no name; give the path of a folder, or of a .zip file")
+    if is_archive(path):
+        if path.is_dir():
+            raise BundleError(path, "is to be a file, and there is a folder of that name")
+        return
+    if path.exists() and not path.is_dir():
+        raise BundleError(path, "is to be a folder, and there is a file of that name")
+    if path.is_dir() and any(path.iterdir()):
+        try:
+            known = m.decode((path / m.FILE_NAME).read_bytes(), path).files.keys() | {m.FILE_NAME}
+        except FileNotFoundError:
+            raise BundleError(path, "cannot be written: the folder holds something else") from None
+        except BundleError:  # Damaged: what it holds is a bundle's all the same.
+            return
+        found = {p.relative_to(path).as_posix() for p in path.rglob("*") if not p.is_dir()}
+        foreign = sorted(found - known)
+        if foreign:
+            names = ", ".join(foreign[:3]) + (" and more" if len(foreign) > 3 else "")
+            raise BundleError(
+                path,
+                f"cannot be replaced: the folder holds files that are not the bundle's ({names}); "
+                "move them elsewhere",
+            )
+
+
+def files_in(folder: Path) -> dict[str, m.File]:
+    """Return size and SHA-256 of every file but the manifest, by path, sorted."""
+    paths = sorted(p for p in folder.rglob("*") if p.is_file())
+    named = {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}
+    named.pop(m.FILE_NAME, None)
+    return {n: m.File(hashlib.sha256(d).hexdigest(), len(d)) for n, d in named.items()}
+
+
+def _pack(folder: Path, archive: Path) -> None:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            info = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _FIXED_TIME)
+            info.external_attr = 0o644 << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            packed.writestr(info, path.read_bytes())
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Exchange two folders in one step where the system can, else in two."""
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None, use_errno=True)
+        if hasattr(library, "renameat2"):
+            done = library.renameat2(
+                _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE
+            )
+            if done == 0:
+                return
+            if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(other))
+    aside = one.with_suffix(".old")
+    other.rename(aside)
+    try:
+        one.rename(other)
+    except OSError:
+        aside.rename(other)
+        raise
+    aside.rename(one)
+
+
+def _disk_error(path: Path, error: OSError) -> BundleError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        why = "the disk is full"
+    else:
+        why = f"the disk cannot be used ({error.strerror or error})"
+    before = "; the bundle that was there stays as it was" if path.exists() else ""
+    return BundleError(path, f"cannot be written: {why}{before}")

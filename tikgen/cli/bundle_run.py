@@ -1,0 +1,210 @@
+"""The command bundle run: launches a kernel or a graph of a bundle, without Taichi's compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tikgen.cli.options import Json
+from tikgen.cli.output import print_json, print_table, say
+from tikgen.errors import ArgumentError
+from tikgen.typed_params import parse_literal
+from tikgen.units import duration
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tikgen.aot.manifest import Argument
+    from tikgen.aot.runtime import Runtime
+
+    Array = np.ndarray[Any, Any]
+
+_FORMS = "x=field.npy, x=random:64x64 or x=zeros:64x64"
+
+
+def run_command(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder, or a .zip file.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A kernel or a graph.")],
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME=VALUE",
+            help=f"Its arguments: numbers such as a=0.5, arrays such as {_FORMS}.",
+        ),
+    ] = None,
+    arch: Annotated[
+        str | None, typer.Option(help="Arch to run on; the first that works without.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of random arrays.")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="How many more launches are timed.")] = 5,
+    save: Annotated[
+        Path | None, typer.Option(help="File for the arrays that were written, such as out.npz.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Launch a kernel or a graph once, tell what it wrote, then time some more launches."""
+    from tikgen.aot.loading import load
+
+    _check_target(save)
+    texts = _texts(name, given or ())
+    seed = secrets.randbits(32) if seed is None else seed
+    began = time.perf_counter()
+    with load(path, arch) as runtime:
+        launch, outputs = _bound(runtime, name, texts, seed)
+        _timed(runtime, launch)
+        first = time.perf_counter() - began
+        written: dict[str, Any] = {name: read() for name, read in outputs.items()}
+        seconds = statistics.median(_timed(runtime, launch) for _ in range(repeat))
+        chosen = runtime.arch
+    if save is not None:
+        import numpy as np
+
+        np.savez(save, **written)
+    told = {name: _told(array) for name, array in written.items()}
+    if json:
+        times = {"first_seconds": first, "seconds": seconds, "repeat": repeat}
+        print_json({"name": name, "arch": chosen, "seed": seed, **times, "arrays": told})
+        return
+    columns = ("array", "dtype", "shape", "min", "max", "mean", "sha256")
+    rows = [(array, *map(_shown, about.values())) for array, about in told.items()]
+    if rows:
+        print_table(columns, rows)
+    say(
+        f"{name} on {chosen}: {duration(seconds)} a launch (median of {repeat}), "
+        f"{duration(first)} until the first was done; seed {seed}"
+    )
+    if save is not None:
+        say(f"wrote {save}")
+
+
+def _check_target(save: Path | None) -> None:
+    """Raise where the file cannot be written, before anything is launched."""
+    if save is None:
+        return
+    if save.suffix != ".npz":
+        raise typer.BadParameter(f"cannot write {save}: name a .npz file")
+    if not save.absolute().parent.is_dir():
+        raise typer.BadParameter(f"cannot write {save}: {save.parent} is not a folder")
+
+
+def _texts(kernel: str, given: Sequence[str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ArgumentError(kernel, f"argument {name!r} has no value; write {name}=VALUE")
+        if name in texts:
+            raise ArgumentError(kernel, f"argument {name!r} is given twice")
+        texts[name] = value
+    return texts
+
+
+def _bound(
+    runtime: Runtime, name: str, texts: Mapping[str, str], seed: int
+) -> tuple[Callable[[], None], dict[str, Callable[[], Array]]]:
+    """Return what launches a kernel or a graph, and for each array that it writes what reads it.
+
+    Raises:
+        ArgumentError: if an argument does not fit.
+        UnknownEntry: if there is no such kernel or graph.
+    """
+    import numpy as np
+
+    launchable = runtime[name]
+    arguments = {a.name: a for a in launchable.described.arguments}
+    rng = np.random.default_rng(seed)
+    values: dict[str, Any] = {}
+    outputs: dict[str, Callable[[], Array]] = {}
+    for key, text in texts.items():
+        argument = arguments.get(key)
+        if argument is None or argument.kind == "scalar":
+            values[key] = parse_literal(text)
+            continue
+        values[key] = runtime.array(_array(name, argument, text, rng))
+        if argument.role in ("out", "inout"):
+            outputs[key] = values[key].to_numpy
+    launch = launchable.bind(**values)
+    for key in _fields_of(runtime, name):
+        outputs[key] = runtime.fields[key].to_numpy
+    return launch, outputs
+
+
+def _fields_of(runtime: Runtime, name: str) -> list[str]:
+    """Return the names of the fields that a kernel, or any kernel of a graph, uses."""
+    manifest = runtime.manifest
+    graph = manifest.graphs.get(name)
+    kernels = [name] if graph is None else [step.kernel for step in graph.steps]
+    return sorted({field for kernel in kernels for field in manifest.kernels[kernel].fields})
+
+
+def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator) -> Array:
+    """Return the array that a text such as ``field.npy`` or ``random:64x64`` means.
+
+    Raises:
+        ArgumentError: if it means none.
+    """
+    import numpy as np
+
+    from tikgen.aot.device_array import checked_shape
+    from tikgen.dtypes import DType
+
+    kind, colon, extents = text.partition(":")
+    if colon and kind in ("random", "zeros"):
+        shape = checked_shape([parse_literal(extent) for extent in extents.split("x")])
+        dtype = DType(argument.dtype)
+        if kind == "zeros":
+            return np.zeros(shape, dtype.numpy)
+        if dtype.is_float:
+            return rng.uniform(-1, 1, shape).astype(dtype.numpy)
+        return rng.integers(0, 4, shape).astype(dtype.numpy)
+    what = f"argument {argument.name!r} takes an array, as {_FORMS}"
+    if not text.endswith(".npy"):
+        raise ArgumentError(kernel, f"{what}; got {text!r}")
+    try:
+        return np.asarray(np.load(text, allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ArgumentError(kernel, f"{what}; {text} cannot be read: {why}") from None
+
+
+def _timed(runtime: Runtime, launch: Callable[[], None]) -> float:
+    """Return the seconds that a launch takes, until the device is done."""
+    began = time.perf_counter()
+    launch()
+    runtime.sync()
+    return time.perf_counter() - began
+
+
+def _told(array: Array) -> dict[str, Any]:
+    """Return what tells one array from another at a glance; null where that is no number."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        numbers = array.min(), array.max(), array.mean(dtype=np.float64)
+    least, most, mean = (number.item() for number in numbers)
+    return {
+        "dtype": str(array.dtype),
+        "shape": list(array.shape),
+        "min": least if math.isfinite(least) else None,
+        "max": most if math.isfinite(most) else None,
+        "mean": mean if math.isfinite(mean) else None,
+        "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest(),
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return "x".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if value is None:
+        return "not finite"
+    return str(value)[:12]
