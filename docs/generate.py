@@ -92,12 +92,19 @@ def house() -> Iterator[str]:
         for unit in ready:
             path = PACKAGE / unit
             if path.is_dir():
-                yield _line(f"{unit}/", path / "__init__.py")
-                inner = (file for file in path.glob("*.py") if file.name != "__init__.py")
-                yield from (_line(f"    {file.name}", file) for file in sorted(inner))
+                yield from _folder(path, "")
             else:
                 yield _line(f"{unit}.py", path.with_suffix(".py"))
         sorter.done(*ready)
+
+
+def _folder(path: Path, indent: str) -> Iterator[str]:
+    """Yield a line for a subpackage and each file in it, files before folders."""
+    yield _line(f"{indent}{path.name}/", path / "__init__.py")
+    inner = (file for file in path.glob("*.py") if file.name != "__init__.py")
+    yield from (_line(f"{indent}    {file.name}", file) for file in sorted(inner))
+    for folder in sorted(path.glob("*/__init__.py")):
+        yield from _folder(folder.parent, f"{indent}    ")
 
 
 def _line(shown: str, path: Path) -> str:
@@ -114,7 +121,7 @@ def _units() -> set[str]:
 def _imports(unit: str) -> set[str]:
     """Return the units that ``unit`` imports as it is loaded itself."""
     path = PACKAGE / unit
-    files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
     found: set[str] = set()
     for file in files:
         for node in ast.parse(file.read_text(encoding="utf-8")).body:

@@ -12,7 +12,8 @@ import msgspec
 import taichi as ti
 
 from tikgen import taichi_bridge as bridge
-from tikgen.aot.halves import WIDE, split
+from tikgen.aot.making.halves import WIDE, split
+from tikgen.aot.making.texts import load_text
 from tikgen.aot.manifest import (
     FORMAT,
     Accessor,
@@ -26,7 +27,6 @@ from tikgen.aot.manifest import (
     Step,
     encode,
 )
-from tikgen.aot.texts import load_text
 
 DTYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "f32", "f64")
 CAPABILITIES = ["float16", "float64", "int8", "int16", "int64"]

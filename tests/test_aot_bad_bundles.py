@@ -18,8 +18,8 @@ import pytest
 
 import tikgen
 from tikgen.aot.contents import check_all
-from tikgen.aot.devices import host_arch
 from tikgen.aot.manifest import ARCHS, Build, File, Kernel, Manifest, encode
+from tikgen.aot.running.devices import host_arch
 from tikgen.errors import BundleError
 
 ARCH = host_arch()

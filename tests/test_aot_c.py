@@ -14,9 +14,9 @@ import taichi as ti
 import tikgen
 from conftest import ARCH
 from tikgen.aot import manifest as m
-from tikgen.aot.c_code import c_files
-from tikgen.aot.c_entries import C_TYPES
-from tikgen.aot.c_names import prefix_of
+from tikgen.aot.c.code import c_files
+from tikgen.aot.c.entries import C_TYPES
+from tikgen.aot.c.names import prefix_of
 
 TESTS = Path(__file__).parent
 EXAMPLES = TESTS.parent / "examples"

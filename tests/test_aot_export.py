@@ -15,9 +15,9 @@ import taichi as ti
 import tikgen
 from conftest import ARCH
 from tikgen import evidence, rendering
-from tikgen.aot import staging, writing
-from tikgen.aot.compiling import Compiled
-from tikgen.aot.devices import host_arch
+from tikgen.aot.making import staging, writing
+from tikgen.aot.making.compiling import Compiled
+from tikgen.aot.running.devices import host_arch
 from tikgen.errors import BundleError, ExportError, ParameterError
 
 TO = host_arch() if ARCH == "cpu" else ARCH

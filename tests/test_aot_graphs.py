@@ -2,7 +2,7 @@
 
 import pytest
 
-from tikgen.aot.graphs import plan_graph, replanned, scratch_of
+from tikgen.aot.making.graphs import plan_graph, replanned, scratch_of
 from tikgen.aot.manifest import Argument, Extent, Kernel, Role
 from tikgen.errors import ExportError
 

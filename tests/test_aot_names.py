@@ -8,10 +8,10 @@ import pytest
 import taichi as ti
 
 import tikgen
-from tikgen.aot.cost_model import cost_of, evaluate
-from tikgen.aot.halves import split
+from tikgen.aot.making.cost_model import cost_of, evaluate
+from tikgen.aot.making.halves import split
+from tikgen.aot.making.texts import load_text
 from tikgen.aot.names import bundle_name, family_name, identifier, told_apart, variant_name
-from tikgen.aot.texts import load_text
 
 BUILT_IN = [
     ("stencil", {"dim": 3}, "stencil_dim3_f32_order2_interior", "stencil_order2_interior"),

@@ -13,9 +13,10 @@ import yaml
 import tikgen
 from conftest import ARCH, init_taichi
 from tikgen import aot
-from tikgen.aot import manifest, recorded
-from tikgen.aot.recorded_graph import turn_of
-from tikgen.aot.recording import Recording
+from tikgen.aot import manifest
+from tikgen.aot.recordings import recorded
+from tikgen.aot.recordings.recorded_graph import turn_of
+from tikgen.aot.recordings.recording import Recording
 from tikgen.bound import BoundKernel
 from tikgen.errors import ArgumentError, ExportError
 from tikgen.loaded import Loaded

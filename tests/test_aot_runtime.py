@@ -20,9 +20,9 @@ import pytest
 import tikgen
 from aot_samples import DTYPES, LACKED
 from conftest import ARCH
-from tikgen.aot.devices import host_arch, problem_with
-from tikgen.aot.engine import Engine
 from tikgen.aot.manifest import decode, encode
+from tikgen.aot.running.devices import host_arch, problem_with
+from tikgen.aot.running.engine import Engine
 from tikgen.dtypes import DType
 from tikgen.errors import (
     ArgumentError,
@@ -282,7 +282,7 @@ BAD_CALLS: dict[str, tuple[Callable[[Any, Any, Any], tuple[Any, ...]], str]] = {
     "bool for scalar": (lambda r, x, y: (True, x, y), "'a' takes a number of dtype f32; got bool"),
     "array for scalar": (
         lambda r, x, y: (r.array(x), x, y),
-        "'a' takes a number of dtype f32; got tikgen.aot.device_array.DeviceArray",
+        "'a' takes a number of dtype f32; got tikgen.aot.running.device_array.DeviceArray",
     ),
     "too few": (lambda r, x, y: (1.0, x), "argument y is missing; it takes a: f32, x: f32[n]"),
     "too many": (lambda r, x, y: (1.0, x, y, y), "takes 3 arguments"),

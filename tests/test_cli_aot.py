@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import tikgen
 from conftest import ARCH
-from tikgen.aot.devices import host_arch
+from tikgen.aot.running.devices import host_arch
 from tikgen.cli import app
 from tikgen.cli.aot import combinations, parse_words
 from tikgen.tuning.sweep_result import SweepResult

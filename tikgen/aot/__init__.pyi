@@ -1,11 +1,11 @@
 from .bundle import Bundle
-from .device_array import DeviceArray
 from .exporting import export
-from .loading import load
 from .module import Module
-from .recorded_graph import export_recording
-from .recording import record
-from .runtime import Runtime
+from .recordings.recorded_graph import export_recording
+from .recordings.recording import record
+from .running.device_array import DeviceArray
+from .running.loading import load
+from .running.runtime import Runtime
 
 __all__ = [
     "Bundle",

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from tikgen.aot import manifest as m
 from tikgen.aot.contents import Contents, check_all
-from tikgen.aot.graphs import StepLike, plan_graph
+from tikgen.aot.making.graphs import StepLike, plan_graph
 from tikgen.errors import ExportError
 from tikgen.units import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tikgen.aot.runtime import Runtime
+    from tikgen.aot.running.runtime import Runtime
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Bundle:
         Raises:
             ExportError: if the steps do not fit together, or the graph fails its proof everywhere.
         """
-        from tikgen.aot.bundle_plan import planned
-        from tikgen.aot.matching import by_name
-        from tikgen.aot.writing import write
+        from tikgen.aot.making.bundle_plan import planned
+        from tikgen.aot.making.matching import by_name
+        from tikgen.aot.making.writing import write
 
         contents = Contents(self.path)
         try:
@@ -129,13 +129,13 @@ class Bundle:
         problems = tuple(check_all(self.path))
         if problems or not prove:
             return problems
-        from tikgen.aot.bundle_plan import proved_again
+        from tikgen.aot.making.bundle_plan import proved_again
 
         return proved_again(self.path, archs)
 
     def load(self, arch: str | None = None) -> Runtime:
         """Return the bundle ready to run; takes and raises what :func:`tikgen.aot.load` does."""
-        from tikgen.aot.loading import load
+        from tikgen.aot.running.loading import load
 
         return load(self.path, arch)
 

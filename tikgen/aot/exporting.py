@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tikgen.aot.bundle import Bundle
-from tikgen.aot.graphs import StepLike
+from tikgen.aot.making.graphs import StepLike
+from tikgen.aot.making.sweeps import fastest_kernels
 from tikgen.aot.module import ARCHS, Module
-from tikgen.aot.sweeps import fastest_kernels
 from tikgen.errors import ExportError
 from tikgen.kernel import Kernel
 from tikgen.taichi_bridge import written

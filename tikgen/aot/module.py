@@ -12,14 +12,14 @@ import msgspec
 
 from tikgen.aot import manifest as m
 from tikgen.aot.bundle import Bundle
-from tikgen.aot.devices import host_arch
-from tikgen.aot.graphs import StepLike, plan_graph, replanned
-from tikgen.aot.matching import by_name
+from tikgen.aot.making.graphs import StepLike, plan_graph, replanned
+from tikgen.aot.making.matching import by_name
+from tikgen.aot.making.plan import Code, KernelPlan, OwnCheck, Plan
+from tikgen.aot.making.staging import ARCHIVE
+from tikgen.aot.making.template_kernels import plan_kernel
 from tikgen.aot.names import identifier, told_apart
-from tikgen.aot.own_kernels import OwnKernel, extract
-from tikgen.aot.plan import Code, KernelPlan, OwnCheck, Plan
-from tikgen.aot.staging import ARCHIVE
-from tikgen.aot.template_kernels import plan_kernel
+from tikgen.aot.own.kernels import OwnKernel, extract
+from tikgen.aot.running.devices import host_arch
 from tikgen.errors import BundleError, ExportError, ParameterError
 from tikgen.kernel import Kernel
 from tikgen.rendering import digest_of
@@ -164,7 +164,7 @@ class Module:
             ExportError: if nothing can be exported, or a graph does not fit its kernels.
             BundleError: if the bundle cannot be written there.
         """
-        from tikgen.aot.writing import write
+        from tikgen.aot.making.writing import write
 
         return write(self.plan(), filepath, examples=examples, seed=seed)
 

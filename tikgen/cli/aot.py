@@ -135,7 +135,7 @@ def export_command(
     before = _held_by(to)
     refused: list[Failure] = []
     if recording is not None:
-        from tikgen.aot.recorded_graph import export_recording
+        from tikgen.aot.recordings.recorded_graph import export_recording
 
         bundle = export_recording(recording, to, graph=graph or "step", **settings)
     else:
@@ -188,7 +188,7 @@ def verify_command(
 ) -> None:
     """Check the digest of every file of a bundle, then prove its artefacts again."""
     from tikgen.aot.bundle import Bundle
-    from tikgen.aot.devices import problem_with
+    from tikgen.aot.running.devices import problem_with
 
     absent: dict[str, str] = {}
     proved: list[str] = []
@@ -369,7 +369,7 @@ def _chosen(bundle: Bundle, archs: Sequence[BundleArch] | None) -> list[str]:
     Raises:
         BundleError: if the bundle has nothing for one that is named.
     """
-    from tikgen.aot.devices import arch_named
+    from tikgen.aot.running.devices import arch_named
 
     wanted = [arch_named(arch.value) for arch in archs or ()] or list(bundle.archs)
     for arch in wanted:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tikgen.aot.manifest import Argument
-    from tikgen.aot.runtime import Runtime
+    from tikgen.aot.running.runtime import Runtime
 
     Array = np.ndarray[Any, Any]
 
@@ -51,7 +51,7 @@ def run_command(
     json: Json = False,
 ) -> None:
     """Launch a kernel or a graph once, tell what it wrote, then time some more launches."""
-    from tikgen.aot.loading import load
+    from tikgen.aot.running.loading import load
 
     _check_target(save)
     texts = _texts(name, given or ())
@@ -153,7 +153,7 @@ def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator)
     """
     import numpy as np
 
-    from tikgen.aot.device_array import checked_shape
+    from tikgen.aot.running.device_array import checked_shape
     from tikgen.dtypes import DType
 
     kind, colon, extents = text.partition(":")

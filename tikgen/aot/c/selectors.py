@@ -1,0 +1,157 @@
+"""Functions that choose among the kernels of a family, by the arrays that they are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tikgen.aot.c.entries import C_TYPES, Callable, Entries, Parameter, prototype, wrapped
+from tikgen.aot.manifest import Kernel, Manifest
+
+
+@dataclass(frozen=True)
+class Check:
+    """What keeps an integer from being passed on as one of a narrower dtype."""
+
+    name: str
+    dtype: str
+    condition: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """A kernel of a family."""
+
+    kernel: Callable
+    scalars: dict[str, str]
+
+    @property
+    def c(self) -> str:
+        """Return the kernel's name in C."""
+        return self.kernel.c
+
+    @property
+    def arguments(self) -> str:
+        """Return what the selector passes to the kernel's own function."""
+        given = [self._converted(p) for p in self.kernel.parameters]
+        return ", ".join(["bundle", *given])
+
+    @property
+    def checks(self) -> list[Check]:
+        """Return which integers must not change where they are made narrower."""
+        return [
+            Check(p.name, p.dtype, self._misfit(p))
+            for p in self.kernel.parameters
+            if p.is_scalar and self._is_narrowed(p) and p.dtype[0] != "f"
+        ]
+
+    def _misfit(self, p: Parameter) -> str:
+        """Return the condition that a scalar does not fit its dtype."""
+        wide = self.scalars[p.name]
+        same = f"({wide}){self._converted(p)} == {p.c}"
+        if wide != "double":
+            return f"!({same})"
+        bits = int(p.dtype[1:])
+        low, high = (0, 2**bits) if p.dtype[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+        return f"!({p.c} >= {low}.0 && {p.c} < {high}.0 && {same})"
+
+    def _converted(self, p: Parameter) -> str:
+        if not p.is_scalar or not self._is_narrowed(p):
+            return p.c
+        return f"({C_TYPES[p.dtype]}){p.c}"
+
+    def _is_narrowed(self, p: Parameter) -> bool:
+        return self.scalars[p.name] != C_TYPES[p.dtype]
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A function that serves every dtype, dimension and shape of a family."""
+
+    name: str
+    c: str
+    prefix: str
+    members: list[Member]
+    scalars: dict[str, str]
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Return what it takes, as its first member does; written by any, written by all."""
+        return self.members[0].kernel.parameters
+
+    @property
+    def prototype(self) -> str:
+        """Return its name and parameters."""
+        declarations = []
+        for place, p in enumerate(self.parameters):
+            if p.is_scalar:
+                declarations.append(f"{self.scalars[p.name]} {p.c}")
+            else:
+                written = any(m.kernel.parameters[place].is_written for m in self.members)
+                declarations.append(f"{'' if written else 'const '}NAME_array *{p.c}")
+        return prototype(self.prefix, self.c, declarations)
+
+    @property
+    def arrays(self) -> list[str]:
+        """Return the names of the arrays."""
+        return self.members[0].kernel.arrays
+
+    @property
+    def description(self) -> list[str]:
+        """Return the lines of its comment."""
+        lines = [f"{self.name}: calls the first of these kernels that the arrays fit.", ""]
+        for member in self.members:
+            takes = ", ".join(
+                f"{p.name} {p.description.partition('],')[0]}{'' if p.is_scalar else ']'}"
+                for p in member.kernel.parameters
+            )
+            lines.append(f"{member.kernel.name}: {takes}")
+        return wrapped(lines)
+
+
+def selectors(manifest: Manifest, prefix: str, entries: Entries) -> list[Selector]:
+    """Return a selector for each family whose kernels take like arguments."""
+    families: dict[str, list[Kernel]] = {}
+    for kernel in manifest.kernels.values():
+        families.setdefault(kernel.family, []).append(kernel)
+    made = []
+    for family, kernels in sorted(families.items()):
+        is_alone = len(kernels) == 1 and kernels[0].name == family
+        likes = {tuple((a.name, a.kind) for a in k.arguments) for k in kernels}
+        if is_alone or len(likes) > 1 or not any(a.kind == "array" for a in kernels[0].arguments):
+            continue
+        # A kernel for one shape is the better choice where it fits.
+        kernels.sort(key=lambda k: (-_baked(k), k.name))
+        scalars = _scalars(kernels)
+        made.append(
+            Selector(
+                family,
+                entries.names.give(family),
+                prefix,
+                [Member(entries.kernels[k.name], scalars) for k in kernels],
+                scalars,
+            )
+        )
+    return made
+
+
+def _baked(kernel: Kernel) -> int:
+    """Return how many extents are fixed."""
+    return sum(isinstance(extent, int) for a in kernel.arguments for extent in a.shape)
+
+
+def _scalars(kernels: list[Kernel]) -> dict[str, str]:
+    """Return a C type for each scalar that holds its values in all kernels."""
+    found: dict[str, set[str]] = {}
+    for kernel in kernels:
+        for argument in kernel.arguments:
+            if argument.kind == "scalar":
+                found.setdefault(argument.name, set()).add(argument.dtype)
+    return {name: _common(dtypes) for name, dtypes in found.items()}
+
+
+def _common(dtypes: set[str]) -> str:
+    if len(dtypes) == 1:
+        return C_TYPES[next(iter(dtypes))]
+    if any(dtype.startswith("f") for dtype in dtypes):
+        return "double"
+    return "uint64_t" if all(dtype.startswith("u") for dtype in dtypes) else "int64_t"

@@ -1,0 +1,63 @@
+"""What the bundle at a path holds already, as far as it can be taken over."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from tikgen.aot import manifest as m
+from tikgen.aot.contents import Contents
+from tikgen.aot.making.plan import ModulePlan
+from tikgen.errors import BundleError
+
+
+class OldBundle:
+    """A bundle whose manifest can be read; its files are looked at one module at a time."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self.manifest = contents.manifest
+
+    def take_over(
+        self, module: ModulePlan, names: Sequence[str], folder: Path
+    ) -> dict[str, m.Build] | None:
+        """Copy a module that is unchanged, proved and whole into the bundle in ``folder``.
+
+        Returns its builds by name, or None where it has to be made anew.
+        """
+        found = {}
+        for name in names:
+            entry = self.manifest.kernels.get(name) or self.manifest.graphs.get(name)
+            build = entry.builds.get(module.arch) if entry is not None else None
+            if build is None or build.proof is None or build.module != module.folder:
+                return None
+            if build.digest != module.digest:
+                return None
+            found[name] = build
+        data = {build.proof.data for build in found.values() if build.proof and build.proof.data}
+        try:
+            held = self._contents.unpack(module.folder)
+            for file in data:
+                source = self._contents.unpack(PurePosixPath(file).parent.as_posix()) / file
+                (folder / file).parent.mkdir(exist_ok=True)
+                shutil.copy(source, folder / file)
+        except BundleError:
+            return None
+        shutil.copytree(held / module.folder, folder / module.folder)
+        return found
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[OldBundle | None]:
+    """Give the bundle at ``path``, or None where there is none that can be read."""
+    try:
+        contents = Contents(path)
+    except BundleError:
+        yield None
+        return
+    try:
+        yield OldBundle(contents)
+    finally:
+        contents.close()

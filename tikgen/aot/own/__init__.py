@@ -1,0 +1,1 @@
+"""Users' own kernels, written down as text with all that they use."""

@@ -1,0 +1,1 @@
+"""Runs bundles over Taichi's C library; nothing in here imports Taichi."""

@@ -1,0 +1,99 @@
+"""Loads a bundle: chooses an arch of this machine, starts the runtime, checks the files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from tikgen.aot.running.c_library import open_library
+from tikgen.errors import BundleError, LibraryError, UnsupportedOnArch
+
+if TYPE_CHECKING:
+    from tikgen.aot.contents import Contents
+    from tikgen.aot.running.runtime import Runtime
+
+
+def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int = 0) -> Runtime:
+    """Load a bundle, to run it without Taichi's compiler.
+
+    The library starts its runtime in the background; the first use waits for it.
+
+    Args:
+        path: the bundle: a folder, or an archive whose name ends in ``.zip``.
+        arch: ``"x64"``, ``"arm64"``, ``"cuda"`` or ``"vulkan"``, or ``"cpu"`` for the processor of
+            this machine; by default the first arch of the bundle that works on this machine.
+        device: number of the device.
+
+    Raises:
+        BundleError: if there is no bundle, if it is damaged, of a later version, or has nothing
+            for the arch.
+        UnsupportedOnArch: if this machine lacks the arch.
+    """
+    # While the library is read from disk, all else is imported that is needed.
+    threading.Thread(target=_open_library, name="tikgen-library").start()
+    from tikgen.aot.contents import Contents
+    from tikgen.aot.running.engine import Engine
+
+    contents = Contents(path)
+    try:
+        chosen = _chosen(contents, arch, device)
+        engine = Engine(contents, chosen, device)
+        try:
+            contents.check(chosen)
+            engine.first_module = _module_of_fields(contents, chosen)
+            from tikgen.aot.running.runtime import Runtime  # With NumPy, while the library starts.
+
+            return Runtime(engine, contents)
+        except BaseException:
+            engine.close()
+            raise
+    except BaseException:
+        contents.close()
+        raise
+
+
+def _open_library() -> None:
+    with contextlib.suppress(LibraryError):  # Whoever needs it is told.
+        open_library()
+
+
+def _chosen(contents: Contents, arch: str | None, device: int) -> str:
+    """Return the arch of the bundle to use."""
+    from tikgen.aot.manifest import ARCHS
+    from tikgen.aot.running.devices import arch_named, problem_with
+
+    manifest = contents.manifest
+    entries = (manifest.kernels, manifest.graphs, manifest.fields)
+    built = {name for held in entries for entry in held.values() for name in entry.builds}
+    offered = [name for name in manifest.archs if name in built]
+    if arch is not None:
+        named = arch_named(arch)
+        if problem := problem_with(named, device):
+            raise UnsupportedOnArch(manifest.name, arch, problem)
+        if named not in offered:
+            raise BundleError(
+                contents.path, f"has nothing for {arch}; it has {', '.join(offered) or 'nothing'}"
+            )
+        return named
+    problems = {name: problem_with(name, device) for name in offered}
+    for name, problem in problems.items():
+        if not problem:
+            return name
+    reasons = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+    raise UnsupportedOnArch(
+        manifest.name, "this machine", reasons or f"it has nothing for any of {', '.join(ARCHS)}"
+    )
+
+
+def _module_of_fields(contents: Contents, arch: str) -> str:
+    """Return the module that holds the fields, or nothing."""
+    fields = contents.manifest.fields.values()
+    modules = sorted({field.builds[arch].module for field in fields if arch in field.builds})
+    if len(modules) > 1:
+        raise BundleError(
+            contents.path,
+            f"has fields in the modules {', '.join(modules)}; a runtime can hold those of one",
+        )
+    return modules[0] if modules else ""
