@@ -26,7 +26,7 @@ demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in un
 
 test: $(VENV)/libraries ## Run the tests on cpu, then those that launch kernels on Vulkan too
 	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m "not slow"
-	TIKGEN_TEST_ARCH=vulkan $(PYTEST) -m "arch and not slow"
+	TIKGEN_TEST_ARCH=vulkan $(PYTEST) -n 2 -m "arch and not slow"
 
 verify: $(VENV)/libraries ## Run the slow tests, then verify every template (EXAMPLES=200 each)
 	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m slow
@@ -44,6 +44,7 @@ bench: $(VENV)/benchmarks ## Measure on cpu and Vulkan against named peers, writ
 	$(IN_VENV) benchmarks/report.py vulkan-lavapipe $(SAVED)/vulkan.json
 	$(IN_VENV) benchmarks/core.py
 	$(IN_VENV) benchmarks/live.py
+	$(IN_VENV) benchmarks/aot.py
 
 bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	@mkdir -p $(SAVED)

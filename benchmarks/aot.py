@@ -19,26 +19,29 @@ from timing import compare
 
 PROCESSES = 7
 ARCHS = {"x64": "cpu", "vulkan": "vulkan"}
-# What a small and a large kernel are, and how either is called.
+# What a small and a large kernel are, and how either is called: shapes of arrays, and numbers.
 KERNELS = {
     "stencil": ("stencil_dim3_f32_order2_interior", {"dim": 3}, ((24, 24, 24),) * 2),
-    "gemm": ("gemm_nn_f32", {}, ((32, 32),) * 3),
+    "gemm": ("gemm_nn_f32", {}, (*((32, 32),) * 3, 1.0, 0.0)),
 }
 
 # Each prints a line once it has its first result. The peer is the same kernel as plain Taichi.
 FROM_BUNDLE = """
-import time
-start = time.perf_counter()
 import sys
+import time
 import tikgen.aot
-path, arch, name, shapes = sys.argv[1:]
+path, arch, name, shapes, numpy_first = sys.argv[1:]
+if numpy_first == "yes":
+    import numpy
+began = time.perf_counter()
 runtime = tikgen.aot.load(path, arch)
 import numpy as np
-arrays = [np.ones(shape, np.float32) for shape in eval(shapes)]
-began = time.perf_counter()
-runtime.kernels[name](*arrays)
+values = [np.ones(v, np.float32) if isinstance(v, tuple) else v for v in eval(shapes)]
+loaded = time.perf_counter()
+runtime.kernels[name](*values)
 runtime.sync()
-print(f"RESULT {time.perf_counter() - began}", flush=True)
+done = time.perf_counter()
+print(f"RESULT {done - began} {done - loaded}", flush=True)
 """
 FROM_JIT = """
 import sys
@@ -51,11 +54,12 @@ options = dict(offline_cache=cache != "none", offline_cache_file_path=cache)
 ti.init(arch=getattr(ti, arch), log_level=ti.ERROR, **options)
 sys.path.insert(0, source)
 import same_kernel
-arrays = [np.ones(shape, np.float32) for shape in eval(shapes)]
+values = [np.ones(v, np.float32) if isinstance(v, tuple) else v for v in eval(shapes)]
 scratch = [ti.ndarray(getattr(ti, d), s) for d, s in same_kernel.SCRATCH]
-same_kernel.kernel(*arrays, *scratch)
+same_kernel.kernel(*values, *scratch)
 ti.sync()
-print(f"RESULT {time.perf_counter() - began}", flush=True)
+seconds = time.perf_counter() - began
+print(f"RESULT {seconds} {seconds}", flush=True)
 """
 
 
@@ -161,25 +165,31 @@ def _plain_source(
 
 
 def _first_result(
-    arch: str, ours: str, template: str, name: str, path: Path, source: Path, shapes: str
+    arch: str, ours: str, template: str, kernel: str, path: Path, source: Path, shapes: str
 ) -> Iterable[Row]:
     cache = str(source / "cache")
-    _run(FROM_JIT, str(source), ours, cache, shapes)  # Fills the cache.
-    seconds: dict[str, list[tuple[float, float]]] = {"bundle": [], "cold": [], "warm": []}
+    jit = (FROM_JIT, str(source), ours)
+    bundle = (FROM_BUNDLE, str(path), arch, kernel, shapes)
+    _run(*jit, cache, shapes)  # Fills the cache.
+    found: dict[str, list[tuple[float, ...]]] = {"bundle": [], "numpy": [], "cold": [], "warm": []}
     for _ in range(PROCESSES):
-        seconds["bundle"].append(_run(FROM_BUNDLE, str(path), arch, name, shapes))
-        seconds["cold"].append(_run(FROM_JIT, str(source), ours, "none", shapes))
-        seconds["warm"].append(_run(FROM_JIT, str(source), ours, cache, shapes))
-    whole = {k: statistics.median(v[0] for v in found) for k, found in seconds.items()}
-    inner = {k: statistics.median(v[1] for v in found) for k, found in seconds.items()}
-    for peer, ratio in (("cold", 1 / 5), ("warm", 1 / 2)):
-        what = f"{template}, {arch}: first result"
-        jit = f"ti.init and JIT, {peer} cache"
-        yield Row(f"{what} of the loaded bundle", inner["bundle"], jit, inner[peer], None, ratio)
-        yield Row(f"{what}, the whole process", whole["bundle"], f"{jit}", whole[peer])
+        found["bundle"].append(_run(*bundle, "no"))
+        found["numpy"].append(_run(*bundle, "yes"))
+        found["cold"].append(_run(*jit, "none", shapes))
+        found["warm"].append(_run(*jit, cache, shapes))
+    seconds = {
+        name: [statistics.median(column) for column in zip(*runs, strict=True)]
+        for name, runs in found.items()
+    }
+    for state, ratio in (("cold", 1 / 5), ("warm", 1 / 2)):
+        what, peer = f"{template}, {arch}: first result", f"ti.init and JIT, {state} cache"
+        whole, after_imports, _ = seconds[state]
+        yield Row(f"{what}, the whole process", seconds["bundle"][0], peer, whole, None, ratio)
+        yield Row(f"{what}, imports left out", seconds["numpy"][1], peer, after_imports)
+        yield Row(f"{what}, once it is loaded", seconds["numpy"][2], peer, after_imports)
 
 
-def _run(script: str, *arguments: str) -> tuple[float, float]:
+def _run(script: str, *arguments: str) -> tuple[float, ...]:
     """Return the seconds from the start of a process to its result, and those that it tells."""
     start = time.perf_counter()
     with subprocess.Popen(
@@ -192,7 +202,7 @@ def _run(script: str, *arguments: str) -> tuple[float, float]:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("RESULT"):
-                return time.perf_counter() - start, float(line.split()[1])
+                return time.perf_counter() - start, *map(float, line.split()[1:])
     raise RuntimeError(f"no result from {script}")
 
 

@@ -1,7 +1,8 @@
 /*
  * Checks what the C++ wrapper of a bundle does beyond the header; returns how many checks fail.
  *
- * Usage: checks BUNDLE x64|vulkan; test_aot_c.py exports the bundle "box".
+ * Usage: checks BUNDLE x64|vulkan [MESSAGE]; with a message a file of the kernel fill_f32 is not as
+ * it was. test_aot_c.py exports the bundle "box".
  */
 #include <cstdio>
 #include <cstring>
@@ -30,12 +31,17 @@ static void refused(Call call, int status, const char *text) {
   }
 }
 
-int main(int, char **argv) {
+int main(int argc, char **argv) {
   const std::string folder = argv[1];
   const TiArch arch = std::strcmp(argv[2], "vulkan") == 0 ? TI_ARCH_VULKAN : TI_ARCH_X64;
   refused([&] { box::Bundle("no/such/folder", arch); }, BOX_NOT_FOUND, "no bundle");
 
   box::Bundle bundle(folder, arch);
+  if (argc == 4) {
+    box::Array<float> array(bundle, {3});
+    refused([&] { bundle.fill(1.0f, 0, array); }, BOX_NOT_FOUND, argv[3]);
+    return failures;
+  }
   const std::vector<float> some = {0.5f, 1.5f, -2.5f};
   box::Array<float> floats(bundle, {3}, some);
   box::Array<std::int64_t> longs(bundle, {3});

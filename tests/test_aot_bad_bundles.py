@@ -139,7 +139,7 @@ def test_files_that_nobody_named_are_told(bundle: Path) -> None:
 
 def test_no_manifest_and_no_bundle(bundle: Path, tmp_path: Path) -> None:
     bad = changed(bundle, lambda root: (root / "manifest.json").unlink())
-    assert "lacks the file manifest.json" in refused(bad)
+    assert "is no bundle: it lacks the file manifest.json" in refused(bad)
     assert "does not exist" in refused(tmp_path / "nowhere")
     (tmp_path / "text.zip").write_text("no archive")
     assert "is no whole archive" in refused(tmp_path / "text.zip")

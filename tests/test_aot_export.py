@@ -167,13 +167,13 @@ def test_what_fails_its_proof_is_left_out_and_told(
     wrong = with_evidence(tikgen.build("map", expr="z = y - a*x", dim=2, dtype="f64"))
     original = writing.compile_modules
 
-    def swapping(arch: str, modules: Any, folder: Path, tell: Any) -> None:
+    def swapping(arch: str, modules: Any, folder: Path, tell: Any, stop: Any) -> None:
         for module in modules:
             for plan in module.kernels.values():
                 if "map" in plan.entry.name:
                     text = plan.codes[arch].text.replace("-", "+")
                     object.__setattr__(plan.codes[arch], "text", text)
-        original(arch, modules, folder, tell)
+        original(arch, modules, folder, tell, stop)
 
     monkeypatch.setattr(writing, "compile_modules", swapping)
     found = tikgen.aot.export([*kernels[:2], wrong], bundle.path, [TO], examples=2)
@@ -210,7 +210,7 @@ def test_an_interrupted_export_leaves_the_old_bundle_whole(
 def test_a_dead_compiler_is_told(
     kernels: list[tikgen.Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def dying(arch: str, modules: Any, folder: Path, tell: Any) -> None:
+    def dying(arch: str, modules: Any, folder: Path, tell: Any, stop: Any) -> None:
         for module in modules:
             tell(module, Compiled(problem="the process that compiled it died: SIGSEGV"))
 

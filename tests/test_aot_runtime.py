@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -478,7 +479,7 @@ def test_a_runtime_tells_what_there_is(runtime: Any) -> None:
     assert runtime.arch == BUNDLE_ARCH
     assert "axpy_f32" in runtime._repr_html_()
     for use in (lambda: runtime["axpy_f3"], lambda: runtime.fields["axpy_f3"]):
-        with pytest.raises(UnknownEntry, match=r"has no (kernel|field) 'axpy_f3'"):
+        with pytest.raises(UnknownEntry, match=r"has no (kernel or graph|field) 'axpy_f3'"):
             use()
     with pytest.raises(AttributeError, match="Did you mean 'axpy_f32'"):
         runtime.axpy_f3  # noqa: B018
@@ -579,3 +580,54 @@ def test_a_program_may_end_without_closing_anything(bundle: Path) -> None:
         [sys.executable, "-c", script, bundle, ARCH], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+FORK = """
+import os, sys
+import numpy as np
+import tikgen
+runtime = tikgen.aot.load(sys.argv[1], sys.argv[2])
+x, y = np.arange(3001, dtype="f4"), np.zeros(3001, "f4")
+runtime.axpy_f32(2.0, x, y)
+sys.stdout.flush()
+if os.fork() == 0:
+    for use in (lambda: runtime.axpy_f32(2.0, x, y), runtime.sync, runtime.prepare):
+        try:
+            use()
+        except tikgen.errors.BundleError as error:
+            print(error)
+    runtime.close()
+    sys.exit(7)
+_, status = os.wait()
+runtime.halve(x.reshape(-1, 1), y.reshape(-1, 1))  # Which has not been loaded yet.
+assert (y[1:] == x[1:] / 2).all()
+runtime.close()
+print("the fork gave", os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_leaves_the_runtime_to_its_parent(bundle: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "sample"), "zip", bundle)
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, archive, ARCH], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    problem = "was loaded before this process was forked; load it again."
+    assert done.stdout.count(problem) == 3
+    assert done.stdout.splitlines()[-1] == "the fork gave 7"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+def test_an_interrupt_during_launches_leaves_the_runtime_whole(
+    runtime: Any, rng: np.random.Generator
+) -> None:
+    x, y = (runtime.zeros(50_021, "f32") for _ in range(2))
+    with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        for _ in range(10**6):
+            runtime.axpy_f32(1.0, x, y)
+            runtime.sync()
+    x, y = values(rng, 7), np.zeros(7, "f4")
+    runtime.axpy_f32(1.0, x, y)
+    np.testing.assert_array_equal(y, x)

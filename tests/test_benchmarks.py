@@ -10,7 +10,18 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 # The others import peers, which are not installed for the tests.
-SCRIPTS = ("core", "live", "machine", "page", "parts", "report", "tables", "timing", "variants")
+SCRIPTS = (
+    "aot",
+    "core",
+    "live",
+    "machine",
+    "page",
+    "parts",
+    "report",
+    "tables",
+    "timing",
+    "variants",
+)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 import tikgen
 from conftest import ARCH
+from tikgen.aot.bundle_shown import rows_of
 from tikgen.aot.running.devices import host_arch
 from tikgen.cli import app
 from tikgen.cli.aot import combinations, parse_words
@@ -150,6 +154,10 @@ def test_export_refuses_what_has_no_evidence(tmp_path: Path) -> None:
     words = ("map", "expr=y = x + 17", "--to", tmp_path / "none", "--arch", ARCH)
     assert "there is no evidence for it" in run("export", *words, code=1)
     assert not (tmp_path / "none").exists()
+    words = ("map", "expr=y = x + 17", "dtype=q8,f32", *words[2:])
+    told = run("export", *words, code=1)
+    assert told.startswith("failed: map(expr=y = x + 17, dtype=q8) on every arch: map: parameter")
+    assert "there is no evidence for it" in told
 
 
 @pytest.mark.parametrize(
@@ -169,6 +177,18 @@ def test_export_refuses_what_has_no_evidence(tmp_path: Path) -> None:
 def test_wrong_usage_of_export(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     assert message in squeezed(run("export", *arguments, "--to", tmp_path / "none", code=2))
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.arch
+def test_rows_and_cards_name_archs_in_the_order_of_the_bundle(shared: tuple[Path, str]) -> None:
+    bundle = tikgen.aot.Bundle(shared[0])
+    card = bundle._repr_html_()
+    assert f"<code>{F32}</code>" in card
+    assert f'<td class="whole">{TO}</td>' in card
+    (build,) = bundle.manifest.kernels[F32].builds.values()
+    kernel = replace(bundle.manifest.kernels[F32], builds={"vulkan": build, "x64": build})
+    manifest = replace(bundle.manifest, archs=("x64", "vulkan"), kernels={F32: kernel})
+    assert [row[2] for row in rows_of(manifest)] == ["x64, vulkan"]
 
 
 @pytest.mark.arch
@@ -231,6 +251,22 @@ def test_run_launches_on_files_and_saves(
 
 
 @pytest.mark.arch
+def test_run_leaves_no_half_of_a_file(
+    shared: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: Any, **arrays: Any) -> None:
+        file.write(b"PK")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", full)
+    path = tmp_path / "out.npz"
+    arguments = (F32, "a=1", "x=zeros:3", "y=zeros:3", "--repeat", 1, "--save", path)
+    told = run("bundle", "run", shared[0], *arguments, code=1)
+    assert f"error: No space left on device: {path}" in told
+    assert not path.exists()
+
+
+@pytest.mark.arch
 def test_run_repeats_random_inputs_by_their_seed(shared: tuple[Path, str]) -> None:
     arguments = ("bundle", "run", shared[0], F32, "a=-2", "x=random:41", "y=zeros:41", "--json")
     first, again, other = (
@@ -245,16 +281,17 @@ def test_run_repeats_random_inputs_by_their_seed(shared: tuple[Path, str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mapp",), "has no kernel 'mapp'"),
+        (("mapp",), "has no kernel or graph 'mapp'"),
         ((F32, "x=zeros:5", "y=zeros:5"), "argument a is missing"),
         ((F32, "a"), "argument 'a' has no value; write a=VALUE"),
         ((F32, "a=1", "a=2"), "argument 'a' is given twice"),
-        ((F32, "a=b", "x=zeros:5", "y=zeros:5"), "takes a number of dtype f32; got str"),
+        ((F32, "a=b", "x=zeros:5", "y=zeros:5"), "takes a number of dtype f32; got 'b'"),
         ((F32, "b=1", "x=zeros:5", "y=zeros:5"), "has no argument 'b'"),
         ((F32, "x=absent.npy"), "absent.npy cannot be read: No such file or directory"),
         ((F32, "x=text.npy"), "text.npy cannot be read"),
         ((F32, "x=3"), "takes an array, as x=field.npy, x=random:64x64 or x=zeros:64x64; got '3'"),
-        ((F32, "x=zeros:0"), "a shape of positive integers"),
+        ((F32, "x=zeros:0"), "argument 'x' takes a shape of positive integers, of 2147483647"),
+        ((F32, "y=random:-2x3"), "at most, such as random:64x64; got 'random:-2x3'"),
         ((F32, "a=1", "x=zeros:5", "y=zeros:6"), "takes shape (n0,) where n0 = 5; got (6,)"),
         ((F32, "a=1", "x=zeros:5", "y=f64.npy"), "takes dtype f32; got f64"),
         ((F32, "--save", "out.txt"), "name a .npz file"),

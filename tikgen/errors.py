@@ -218,8 +218,8 @@ class UnknownEntry(BundleError, KeyError):
     def __init__(self, bundle: object, kind: str, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
         hint = near(name, names) if isinstance(name, str) else ""
-        has = f"it has {', '.join(names)}" if names else "it has none"
-        super().__init__(bundle, f"has no {kind} {name!r};{hint} {has}")
+        has = f"It has {', '.join(names)}" if names else "It has none"
+        super().__init__(bundle, f"has no {kind} {name!r}.{hint} {has}")
 
     __str__ = Exception.__str__  # A KeyError shows its message in quotes.
 

@@ -98,7 +98,9 @@ class Bundle:
             temporaries: names of arrays that the runtime allocates, zeroed, and the steps share.
 
         Raises:
-            ExportError: if the steps do not fit together, or the graph fails its proof everywhere.
+            ExportError: if the steps do not fit together, the graph fails its proof everywhere, or
+                something that the bundle holds would be lost: after an upgrade all of it is made
+                anew, which takes every arch of the bundle.
         """
         from tikgen.aot.making.bundle_plan import planned
         from tikgen.aot.making.matching import by_name
@@ -106,10 +108,12 @@ class Bundle:
 
         contents = Contents(self.path)
         try:
-            plan = planned(contents)
             kernels = contents.manifest.kernels
             graph = plan_graph(name, by_name(steps, kernels), kernels, temporaries)
-            written = write(plan.with_graph(graph), self.path)
+            plan = planned(contents, may_lack_templates=True).with_graph(graph)
+            held = contents.manifest.launchable
+            needed = {(e.name, arch) for e in held if e.name != name for arch in e.builds}
+            written = write(plan, self.path, needed=needed)
         finally:
             contents.close()
         failed = [f for f in written.failures if f.name == name]

@@ -34,10 +34,14 @@ def table_of(bundle: Bundle) -> Table:
 
 def rows_of(manifest: m.Manifest) -> list[tuple[str, str, str, str]]:
     """Return for each kernel, graph and field its name, arguments, archs and proof as text."""
-    rows = [(e.name, signature_of(e), ", ".join(e.builds), _proof(e)) for e in manifest.launchable]
+
+    def archs(entry: m.Kernel | m.Graph | m.Field) -> str:
+        return ", ".join(arch for arch in manifest.archs if arch in entry.builds)
+
+    rows = [(e.name, signature_of(e), archs(e), _proof(e)) for e in manifest.launchable]
     for field in manifest.fields.values():
         shape = ", ".join(map(str, (*field.shape, *field.element)))
-        rows.append((field.name, f"field {field.dtype}[{shape}]", ", ".join(field.builds), ""))
+        rows.append((field.name, f"field {field.dtype}[{shape}]", archs(field), ""))
     return rows
 
 
@@ -52,9 +56,13 @@ def html_of(bundle: Bundle) -> str:
     from tikgen import html  # It imports Taichi, which a terminal does without.
 
     manifest = bundle.manifest
+    held = [
+        (html.tag("code", name), takes, html.tag("td", archs, class_="whole"), proof)
+        for name, takes, archs, proof in rows_of(manifest)
+    ]
     parts = [
         html.tag("p", f"{bundle.path}", class_="pale"),
-        html.table(_HEADER, rows_of(manifest)),
+        html.table(_HEADER, held),
     ]
     if bundle.failures:
         rows = [(f.name, f.arch, f.problem) for f in bundle.failures]

@@ -134,7 +134,7 @@ class _Folder:
             with open(f"{self.path}/{name}", "rb") as file:  # noqa: PTH123  # For speed.
                 yield from _pieces(file, most)
         except FileNotFoundError:
-            raise BundleError(self.path, f"lacks the file {name}; {_AGAIN}") from None
+            raise BundleError(self.path, _missing(name)) from None
         except OSError as error:
             problem = f"has a file {name} that cannot be read: {error.strerror}"
             raise BundleError(self.path, problem) from None
@@ -214,21 +214,18 @@ class _Archive:
             with self._zip.open(name) as file:
                 yield from _pieces(cast("BinaryIO", file), most)
         except KeyError:
-            raise BundleError(self.path, f"lacks the file {name}; {_AGAIN}") from None
+            raise BundleError(self.path, _missing(name)) from None
         except self._errors as error:
             raise BundleError(self.path, f"has a damaged file {name}: {error}; {_AGAIN}") from None
 
     def unpack(self, files: dict[str, File]) -> Path:
         """Return a temporary folder with these files, which goes when this is closed."""
-        import shutil
         import tempfile
 
         try:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="tikgen-"))
-                self._remove = weakref.finalize(
-                    self, shutil.rmtree, self._folder, ignore_errors=True
-                )
+                self._remove = weakref.finalize(self, _remove, self._folder, os.getpid())
             for name, file in files.items():
                 target = self._folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -245,6 +242,20 @@ class _Archive:
         self._zip.close()
         if self._remove is not None:
             self._remove()
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Remove a temporary folder, but leave it to the process that made it."""
+    import shutil
+
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _missing(name: str) -> str:
+    if name == FILE_NAME:
+        return f"is no bundle: it lacks the file {name}"
+    return f"lacks the file {name}; {_AGAIN}"
 
 
 def _pieces(file: BinaryIO, most: int) -> Iterator[bytes]:

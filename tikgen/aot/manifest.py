@@ -6,7 +6,6 @@ Whoever runs a bundle reads this file, so that it imports neither Taichi nor wha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import Literal
 
 import msgspec
@@ -305,7 +304,7 @@ def _check(manifest: Manifest, where: object) -> None:
     for path in _paths(manifest):
         if not is_inside(path):
             raise BundleError(where, f"names the file {path!r}, which is outside of the bundle")
-    folders = {str(parent) for path in manifest.files for parent in PurePosixPath(path).parents}
+    folders = {path.rpartition("/")[0] for path in manifest.files}
     for unknown in set(manifest.archs) - ARCHS.keys():
         raise BundleError(where, f"names the arch {unknown!r}; there are {', '.join(ARCHS)}")
     for group in (manifest.kernels, manifest.graphs, manifest.fields):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +13,10 @@ import msgspec
 
 from tikgen.aot import manifest as m
 from tikgen.aot.bundle import Bundle
+from tikgen.aot.making.example_data import checked_examples
 from tikgen.aot.making.graphs import StepLike, plan_graph, replanned
 from tikgen.aot.making.matching import by_name
-from tikgen.aot.making.plan import Code, KernelPlan, OwnCheck, Plan
+from tikgen.aot.making.plan import USUAL_OPTIONS, Code, KernelPlan, OwnCheck, Plan
 from tikgen.aot.making.staging import ARCHIVE
 from tikgen.aot.making.template_kernels import plan_kernel
 from tikgen.aot.names import identifier, told_apart
@@ -23,10 +25,9 @@ from tikgen.aot.running.devices import host_arch
 from tikgen.errors import BundleError, ExportError, ParameterError
 from tikgen.kernel import Kernel
 from tikgen.rendering import digest_of
+from tikgen.units import counted
 
 ARCHS = ("x64", "vulkan")
-# What is usual needs no mention.
-_USUAL = {"default_fp": "f32", "default_ip": "i32"}
 
 
 class Module:
@@ -60,7 +61,7 @@ class Module:
             problem = f"must be a positive integer; got {max_examples!r}"
             raise ParameterError("export", {"max_examples": problem})
         self._verify, self._max_examples = verify, max_examples
-        self._capabilities = tuple(sorted(capabilities))
+        self._capabilities = _capabilities(capabilities)
         self._kernels: list[tuple[KernelPlan, str | None]] = []
         # Fields by the object that they are, and their names in the bundle.
         self._fields: dict[int, tuple[str, Any]] = {}
@@ -84,16 +85,17 @@ class Module:
             template_args: values for the ``ti.template()`` arguments of a ``ti.kernel``, which are
                 compiled in; for arrays without dtype or dimension an array, or an annotation.
             name: its name in the bundle; without it one that says what it is.
-            reference: takes the arguments of a ``ti.kernel`` as NumPy arrays and returns a dict of
-                what written arrays hold after a launch; without it the artefact is compared with
-                what Taichi compiles in Python.
+            reference: takes the arguments of a ``ti.kernel`` as NumPy arrays, while fields hold
+                zeros, and returns a dict of what written arrays and fields hold after a launch;
+                what it does not name is compared with what Taichi compiles in Python.
             examples: arguments with which a ``ti.kernel`` is launched to prove it, where made-up
                 ones would not do: indices, for example.
             schedules: schedule parameters of a template's kernel for some archs, in the place of
                 what was tuned for them, and of their defaults.
 
         Raises:
-            ExportError: if it cannot be exported, or the name is no identifier.
+            ExportError: if it cannot be exported, an example does not fit it, or the name is no
+                identifier.
         """
         if name is not None and (not isinstance(name, str) or identifier(name) != name):
             raise ExportError(repr(name), "a name takes letters, digits and single underscores")
@@ -106,9 +108,18 @@ class Module:
             given = {_archs((arch,))[0]: found for arch, found in (schedules or {}).items()}
             plan = plan_kernel(kernel, self.archs, given, self._verify, self._max_examples)
         else:
+            if schedules:
+                raise ExportError(
+                    f"{kernel!r:.60}", "schedules are those of templates; a ti.kernel has none"
+                )
             own = kernel if isinstance(kernel, OwnKernel) else extract(kernel, template_args)
-            plan = self._own(own, OwnCheck(tuple(map(tuple, examples)), reference))
+            known = checked_examples(own.name, own.arguments, examples)
+            plan = self._own(own, OwnCheck(known, reference))
         self._kernels.append((plan, name))
+
+    def __repr__(self) -> str:
+        counts = f"{counted(len(self._kernels), 'kernel')}, {counted(len(self._graphs), 'graph')}"
+        return f"<Module of {counts} for {', '.join(self.archs)}>"
 
     @contextlib.contextmanager
     def add_kernel_template(self, kernel: Any) -> Iterator[KernelTemplate]:
@@ -163,7 +174,14 @@ class Module:
         Raises:
             ExportError: if nothing can be exported, or a graph does not fit its kernels.
             BundleError: if the bundle cannot be written there.
+            ParameterError: if the number of examples is not positive, or the seed is negative.
         """
+        if type(examples) is not int or examples < 1:
+            problem = f"must be a positive integer; got {examples!r}"
+            raise ParameterError("export", {"examples": problem})
+        if seed is not None and (type(seed) is not int or seed < 0):
+            problem = f"must be None or an integer that is not negative; got {seed!r}"
+            raise ParameterError("export", {"seed": problem})
         from tikgen.aot.making.writing import write
 
         return write(self.plan(), filepath, examples=examples, seed=seed)
@@ -204,6 +222,7 @@ class Module:
             again = replanned(graph, entries) if self._is_kept(graph, entries) else None
             if again is not None:
                 graphs.setdefault(name, again)
+        _check_cases((*kernels, *graphs))
         return Plan(kernels, graphs, self.archs, self._capabilities)
 
     def _is_kept(self, graph: m.Graph, entries: Mapping[str, m.Kernel]) -> bool:
@@ -240,7 +259,7 @@ class Module:
             function=own.function,
             digest=digest_of(own.text),
             fields=inner,
-            options={k: v for k, v in own.options.items() if v != _USUAL.get(k)},
+            options={k: v for k, v in own.options.items() if v != USUAL_OPTIONS.get(k)},
         )
         label = "_".join([own.name, *(f"{k}{v}" for k, v in _shown(own.templates).items())])
         entry = m.Kernel(
@@ -280,8 +299,10 @@ class KernelTemplate:
 
 
 def _archs(archs: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(archs, str):
+    if isinstance(archs, str) or not isinstance(archs, Sequence):
         archs = (archs,)
+    # Taichi's own archs go by their names.
+    archs = [arch if isinstance(arch, str) else getattr(arch, "name", arch) for arch in archs]
     known = {"cpu": host_arch(), **{arch: arch for arch in m.ARCHS}}
     wrong = [arch for arch in archs if arch not in known]
     found = tuple(known[arch] for arch in archs if arch in known)
@@ -291,13 +312,32 @@ def _archs(archs: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
+def _capabilities(capabilities: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(capabilities, str) or not all(isinstance(c, str) for c in capabilities):
+        problem = f"takes a sequence of names such as spirv_has_int64; got {capabilities!r}"
+        raise ParameterError("export", {"capabilities": problem})
+    return tuple(sorted(set(capabilities)))
+
+
+def _check_cases(names: Sequence[str]) -> None:
+    """Raise where two names are one for file systems that do not tell upper from lower case."""
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise ExportError(name, f"it differs from {other} in upper and lower case alone")
+
+
 def _has_template(kernel: Kernel) -> bool:
     """Tell whether a kernel comes from a template, which has a reference."""
     return not kernel.signature.is_opaque and bool(kernel.variant.arguments)
 
 
 def _digest(plan: KernelPlan) -> str:
-    return "".join(sorted({code.digest for code in plan.codes.values()})) or plan.entry.name
+    """Return what tells a kernel from others of its name: the digest of its text on every arch."""
+    return hashlib.sha256(
+        "".join(f"{arch}:{code.digest};" for arch, code in sorted(plan.codes.items())).encode()
+    ).hexdigest()
 
 
 def _shown(templates: Mapping[str, Any]) -> dict[str, Any]:

@@ -148,11 +148,14 @@ def export_command(
             kernels = SweepResult.load(sweep)
         else:
             kernels, refused = _built(words or (), param or (), shape or (None,))
+            if not json:  # Before export raises, where nothing else is left either.
+                _tell(refused)
         bundle = export(kernels, to, **settings)
-    failures = [*refused, *bundle.failures]
-    dropped = sorted(before - _names(bundle.manifest) - {failure.name for failure in failures})
-    _report(bundle, failures, dropped, json)
-    if failures:
+    dropped = sorted(
+        before - _names(bundle.manifest) - {failure.name for failure in bundle.failures}
+    )
+    _report(bundle, refused, dropped, json)
+    if refused or bundle.failures:
         raise typer.Exit(1)
 
 
@@ -315,9 +318,12 @@ def _names(manifest: Manifest) -> set[str]:
     return {*manifest.kernels, *manifest.graphs}
 
 
-def _report(
-    bundle: Bundle, failures: Sequence[Failure], dropped: Sequence[str], json: bool
-) -> None:
+def _tell(failures: Sequence[Failure]) -> None:
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+
+
+def _report(bundle: Bundle, refused: Sequence[Failure], dropped: Sequence[str], json: bool) -> None:
     """Print what is in a bundle now, what was taken over, and what is not in it and why."""
     from tikgen.aot.bundle_shown import rows_of
 
@@ -330,15 +336,14 @@ def _report(
                 "kernels": list(bundle.kernels),
                 "graphs": list(bundle.graphs),
                 "reused": [list(key) for key in bundle.reused],
-                "failures": [vars(failure) for failure in failures],
+                "failures": [vars(failure) for failure in (*refused, *bundle.failures)],
                 "dropped": list(dropped),
             }
         )
         return
     rows = [(*row, _state(bundle, row[0])) for row in rows_of(manifest)]
     print_table((*_COLUMNS, ""), rows, title=_title(bundle.path, manifest))
-    for failure in failures:
-        print(f"failed: {failure}", file=sys.stderr)
+    _tell(bundle.failures)
     if dropped:
         print(
             f"no longer in it: {', '.join(dropped)}; an export replaces the whole bundle, "

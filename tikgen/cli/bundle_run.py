@@ -65,9 +65,7 @@ def run_command(
         seconds = statistics.median(_timed(runtime, launch) for _ in range(repeat))
         chosen = runtime.arch
     if save is not None:
-        import numpy as np
-
-        np.savez(save, **written)
+        _save(save, written)
     told = {name: _told(array) for name, array in written.items()}
     if json:
         times = {"first_seconds": first, "seconds": seconds, "repeat": repeat}
@@ -93,6 +91,23 @@ def _check_target(save: Path | None) -> None:
         raise typer.BadParameter(f"cannot write {save}: name a .npz file")
     if not save.absolute().parent.is_dir():
         raise typer.BadParameter(f"cannot write {save}: {save.parent} is not a folder")
+
+
+def _save(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays to a .npz file, or leave none behind.
+
+    Raises:
+        OSError: if the disk is full, for example; it names the file.
+    """
+    import numpy as np
+
+    with path.open("wb") as file:
+        try:
+            np.savez(file, **arrays)
+            file.flush()
+        except OSError as error:
+            path.unlink()
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _texts(kernel: str, given: Sequence[str]) -> dict[str, str]:
@@ -127,6 +142,9 @@ def _bound(
         argument = arguments.get(key)
         if argument is None or argument.kind == "scalar":
             values[key] = parse_literal(text)
+            if argument is not None and isinstance(values[key], str):
+                takes = f"takes a number of dtype {argument.dtype}"
+                raise ArgumentError(name, f"argument {key!r} {takes}; got {text!r}")
             continue
         values[key] = runtime.array(_array(name, argument, text, rng))
         if argument.role in ("out", "inout"):
@@ -155,10 +173,18 @@ def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator)
 
     from tikgen.aot.running.device_array import checked_shape
     from tikgen.dtypes import DType
+    from tikgen.shapes import MOST_ELEMENTS
 
     kind, colon, extents = text.partition(":")
     if colon and kind in ("random", "zeros"):
-        shape = checked_shape([parse_literal(extent) for extent in extents.split("x")])
+        try:
+            shape = checked_shape([parse_literal(extent) for extent in extents.split("x")])
+        except ArgumentError:
+            takes = f"a shape of positive integers, of {MOST_ELEMENTS} elements at most"
+            raise ArgumentError(
+                kernel,
+                f"argument {argument.name!r} takes {takes}, such as {kind}:64x64; got {text!r}",
+            ) from None
         dtype = DType(argument.dtype)
         if kind == "zeros":
             return np.zeros(shape, dtype.numpy)

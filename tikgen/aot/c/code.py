@@ -16,18 +16,16 @@ from tikgen.aot.manifest import HOST_ARCHS, Manifest
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # What every header has, whatever is in the bundle.
-_PARTS = [
-    f"{part}.h.j2"
-    for part in ("types", "messages", "memory", "arrays", "opening", "checks", "launching")
-]
+_NAMES = ("types", "messages", "memory", "arrays", "digests", "opening", "checks", "launching")
+_PARTS = [f"{name}.h.j2" for name in _NAMES]
 
 
 def c_files(manifest: Manifest) -> dict[str, str]:
     """Return what makes a bundle usable from C, C++ and CMake: text by path in the bundle.
 
     Args:
-        manifest: the bundle. Where it says which files its modules have, programs check their
-            sizes before they load a module.
+        manifest: the bundle. Programs check the files of a module against it before they load
+            the module.
     """
     prefix = prefix_of(manifest.name)
     environment = _environment(prefix)

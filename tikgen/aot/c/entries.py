@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tikgen.aot.c.names import Names, usable
-from tikgen.aot.manifest import Argument, Build, Field, Graph, Kernel, Manifest
+from tikgen.aot.manifest import Argument, Build, Field, File, Graph, Kernel, Manifest
 from tikgen.arguments import split_extent
 
 C_TYPES = {
@@ -129,12 +129,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Module:
-    """A folder of the bundle that Taichi's C library loads, with its files and their bytes."""
+    """A folder of the bundle that Taichi's C library loads, with its files by their paths."""
 
     folder: str
     arch: str
     has_fields: bool
-    files: list[tuple[str, int]]
+    files: list[tuple[str, File]]
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class Entries:
     @property
     def modules(self) -> list[Module]:
         """Return the modules in the order of their numbers."""
-        files = {path: file.size for path, file in sorted(self._manifest.files.items())}
+        files = sorted(self._manifest.files.items())
         fields = self._manifest.fields.values()
         with_fields = {build.module for field in fields for build in field.builds.values()}
         return [
@@ -252,7 +252,7 @@ class Entries:
                 folder,
                 arch,
                 folder in with_fields,
-                [(path, size) for path, size in files.items() if path.startswith(f"{folder}/")],
+                [item for item in files if item[0].startswith(f"{folder}/")],
             )
             for folder, (_, arch) in self._modules.items()
         ]

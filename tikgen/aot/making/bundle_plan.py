@@ -23,12 +23,17 @@ class _Silent:
         """Take no notice."""
 
 
-def planned(contents: Contents) -> Plan:
+def planned(contents: Contents, *, may_lack_templates: bool = False) -> Plan:
     """Return what would export the bundle again.
+
+    Args:
+        contents: the bundle.
+        may_lack_templates: whether the kernel of a template that is not known here passes for one
+            of the user's own, which its text is enough to prove.
 
     Raises:
         BundleError: if a file of it is missing or damaged.
-        UnknownTemplate: if a template is not known here.
+        UnknownTemplate: if a template is not known here, and has to be.
     """
     folder = contents.unpack("sources")
     manifest = contents.manifest
@@ -36,7 +41,7 @@ def planned(contents: Contents) -> Plan:
     for name, kernel in manifest.kernels.items():
         codes = {}
         for arch, build in kernel.builds.items():
-            text = (folder / build.source).read_text()
+            text = (folder / build.source).read_text(encoding="utf-8")
             codes[arch] = Code(
                 text=text,
                 function=build.function,
@@ -50,7 +55,11 @@ def planned(contents: Contents) -> Plan:
             )
         check: TemplateCheck | OwnCheck = OwnCheck()
         if kernel.template:
-            check = TemplateCheck(str(find_template(kernel.template).folder))
+            try:
+                check = TemplateCheck(str(find_template(kernel.template).folder))
+            except UnknownTemplate:
+                if not may_lack_templates:
+                    raise
         fields = {n: msgspec.structs.replace(manifest.fields[n], builds={}) for n in kernel.fields}
         entry = msgspec.structs.replace(kernel, builds={})
         kernels[name] = KernelPlan(entry, codes, check, fields)

@@ -6,9 +6,11 @@ never sees the user's program: every kernel comes as text.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import taichi as ti
 from tikgen import taichi_bridge as bridge
 from tikgen.aot.making.graphs import scratch_name
 from tikgen.aot.making.halves import HIGH, LOW, WIDE, split
+from tikgen.aot.making.plan import accessor_names
 from tikgen.aot.making.texts import accessors, element_type, init_options, load_text, make_field
 from tikgen.child_work import Tell, one_line, serve, start
 
@@ -43,21 +46,30 @@ def main() -> None:
 
 def _answer(line: str, tell: Tell) -> str:
     job = json.loads(line)
+    refused = {"kernel": ""}
+    # No field may be declared after the first module, and no later module has these options.
+    is_special = bool(job["fields"] or job["options"])
     try:
-        return json.dumps({"capabilities": _export(job)})
+        if is_special:
+            start(sys.argv[1], **init_options(job["options"]))
+        return json.dumps({"capabilities": _export(job, refused)})
     except (bridge.CompilationError, bridge.RuntimeFailure) as error:
         lines = [li.strip() for li in str(error).splitlines() if li.strip()]
-        return json.dumps({"refused": lines[-1] if lines else type(error).__name__})
+        return json.dumps(refused | {"refused": lines[-1] if lines else type(error).__name__})
     except Exception as error:
-        return json.dumps({"refused": one_line(error)})
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return json.dumps({"full": error.errno})
+        return json.dumps(refused | {"refused": one_line(error)})
+    finally:
+        if is_special:
+            start(sys.argv[1])
 
 
-def _export(job: dict[str, Any]) -> list[str]:
-    """Compile and write the module; return the capabilities that it needs."""
-    # No field may be declared after the first module.
-    is_special = bool(job["fields"] or job["options"])
-    if is_special:
-        start(sys.argv[1], **init_options(job["options"]))
+def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
+    """Compile and write the module; return the capabilities that it needs.
+
+    Meanwhile ``at`` tells the kernel that is being compiled.
+    """
     fields = {f["name"]: make_field(f) for f in job["fields"]}
     kernels = {
         name: load_text(
@@ -69,10 +81,13 @@ def _export(job: dict[str, Any]) -> list[str]:
         for name, said in job["kernels"].items()
     }
     copying = {f["name"]: accessors(f, fields[f["name"]]) for f in job["fields"]}
-    capabilities = set(job["capabilities"])
+    capabilities = {*job["capabilities"]}
+    if sys.argv[1] == "vulkan":  # The compiler misses no scalar's type, the driver crashes.
+        dtypes = {a["dtype"] for a in _scalars(job["kernels"].values())} - {*WIDE}
+        capabilities |= {_CAPABILITIES[dtype] for dtype in dtypes & _CAPABILITIES.keys()}
     while True:
         try:
-            _write(job, kernels, fields, copying, sorted(capabilities))
+            _write(job, kernels, fields, copying, sorted(capabilities), at)
             break
         except RuntimeError as error:
             # Only by trying can it be told what the code of a kernel needs.
@@ -81,8 +96,6 @@ def _export(job: dict[str, Any]) -> list[str]:
             if needed is None or needed in capabilities:
                 raise
             capabilities.add(needed)
-    if is_special:
-        start(sys.argv[1])
     return sorted(capabilities)
 
 
@@ -92,16 +105,19 @@ def _write(
     fields: dict[str, Any],
     copying: dict[str, tuple[Any, Any]],
     capabilities: list[str],
+    at: dict[str, str],
 ) -> None:
     builder = bridge.ArtefactBuilder(capabilities if sys.argv[1] == "vulkan" else [])
     for name, field in fields.items():
         builder.add_field(name, field)
     if not job["is_graph"]:
         for name, kernel in kernels.items():
+            at["kernel"] = name
             builder.add_kernel(kernel, name)
+        at["kernel"] = ""
     for name, (read, write) in copying.items():
-        builder.add_kernel(read, f"read_{name}")
-        builder.add_kernel(write, f"write_{name}")
+        for accessor, entry in zip((read, write), accessor_names(name), strict=True):
+            builder.add_kernel(accessor, entry)
     for graph in job["graphs"]:
         steps = [
             (kernels[s["kernel"]], _graph_arguments(number, s, job["kernels"][s["kernel"]]))
@@ -137,8 +153,12 @@ def _graph_arguments_of(name: str, argument: dict[str, Any]) -> list[Any]:
 
 def _wide(kernel: dict[str, Any]) -> dict[str, str]:
     """Return the dtype of each scalar of 64 bits that a kernel takes, by name."""
-    scalars = (a for a in kernel["arguments"] if a["kind"] == "scalar")
-    return {a["name"]: a["dtype"] for a in scalars if a["dtype"] in WIDE}
+    return {a["name"]: a["dtype"] for a in _scalars([kernel]) if a["dtype"] in WIDE}
+
+
+def _scalars(kernels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what kernels take by value."""
+    return [a for kernel in kernels for a in kernel["arguments"] if a["kind"] == "scalar"]
 
 
 if __name__ == "__main__":

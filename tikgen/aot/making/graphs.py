@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tikgen.aot import manifest as m
+from tikgen.aot.names import identifier
 from tikgen.arguments import split_extent
 from tikgen.errors import ExportError, near
 
@@ -39,8 +40,8 @@ def plan_graph(
             in kind, dtype, dimension or shape.
     """
     what = f"the graph {name!r}"
-    if not isinstance(name, str) or not name.isidentifier():
-        raise ExportError(what, "its name takes letters, digits and underscores")
+    if not isinstance(name, str) or identifier(name) != name:
+        raise ExportError(what, "its name takes letters, digits and single underscores")
     if name in kernels:
         raise ExportError(what, "a kernel has the same name")
     if not steps:
@@ -62,7 +63,9 @@ def plan_graph(
             symbol, _ = split_extent(extent)
             if symbol is not None and symbol not in known:
                 raise ExportError(
-                    what, f"no argument tells the size {symbol} of the temporary {array.name!r}"
+                    what,
+                    f"no argument tells the size {symbol} of the temporary {array.name!r}; let it "
+                    "be an argument",
                 )
     return m.Graph(
         name=name,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from tikgen.aot import manifest as m
 from tikgen.aot.contents import Contents
+from tikgen.aot.making.example_data import is_current
 from tikgen.aot.making.plan import ModulePlan
 from tikgen.errors import BundleError
 
@@ -20,15 +21,13 @@ class OldBundle:
         self._contents = contents
         self.manifest = contents.manifest
 
-    def take_over(
-        self, module: ModulePlan, names: Sequence[str], folder: Path
-    ) -> dict[str, m.Build] | None:
+    def take_over(self, module: ModulePlan, folder: Path) -> dict[str, m.Build] | None:
         """Copy a module that is unchanged, proved and whole into the bundle in ``folder``.
 
         Returns its builds by name, or None where it has to be made anew.
         """
         found = {}
-        for name in names:
+        for name in module.entries:
             entry = self.manifest.kernels.get(name) or self.manifest.graphs.get(name)
             build = entry.builds.get(module.arch) if entry is not None else None
             if build is None or build.proof is None or build.module != module.folder:
@@ -36,15 +35,20 @@ class OldBundle:
             if build.digest != module.digest:
                 return None
             found[name] = build
-        data = {build.proof.data for build in found.values() if build.proof and build.proof.data}
+        data: dict[str, Path] = {}
         try:
             held = self._contents.unpack(module.folder)
-            for file in data:
-                source = self._contents.unpack(PurePosixPath(file).parent.as_posix()) / file
-                (folder / file).parent.mkdir(exist_ok=True)
-                shutil.copy(source, folder / file)
+            for name, build in found.items():
+                file = build.proof.data if build.proof else ""
+                if file:
+                    data[file] = self._contents.unpack(PurePosixPath(file).parent.as_posix()) / file
+                if name in module.kernels and not is_current(module.kernels[name], data.get(file)):
+                    return None
         except BundleError:
             return None
+        for file, source in data.items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            shutil.copy(source, folder / file)
         shutil.copytree(held / module.folder, folder / module.folder)
         return found
 

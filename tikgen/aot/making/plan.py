@@ -6,13 +6,16 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tikgen.aot import manifest as m
+from tikgen.errors import ExportError
 from tikgen.version import __version__
+
+# Types of Python's numbers as ti.init has them; they need no mention.
+USUAL_OPTIONS = {"default_fp": "f32", "default_ip": "i32"}
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,12 @@ class OwnCheck:
 
     Attributes:
         examples: arguments to launch it with; without any they are made up.
-        reference: takes what the kernel takes, and returns a dict of what written arrays hold.
-        data: a file that holds examples, and what a reference made of them.
+        reference: takes what the kernel takes, while its fields hold zeros, and returns a dict of
+            what written arrays and fields hold.
     """
 
     examples: tuple[tuple[Any, ...], ...] = ()
     reference: Callable[..., Mapping[str, Any]] | None = None
-    data: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Plan:
         return replace(self, graphs={**self.graphs, graph.name: graph})
 
     def modules(self, arch: str) -> list[ModulePlan]:
-        """Return the AOT modules of an arch: kernels that share fields share one."""
+        """Return the AOT modules of an arch: kernels with fields share one with their graphs."""
         usable = {n: k for n, k in sorted(self.kernels.items()) if arch in k.codes}
         graphs = [
             g
@@ -121,22 +123,22 @@ class Plan:
             if all(step.kernel in usable for step in g.steps)
         ]
         with_fields = {n for n, k in usable.items() if k.fields}
+        rest = tuple(g for g in graphs if any(s.kernel in with_fields for s in g.steps))
+        together = with_fields | {s.kernel for g in rest for s in g.steps}
         modules = [
             ModulePlan(f"{arch}/{n}", arch, {n: k}, (), self.capabilities)
             for n, k in usable.items()
-            if n not in with_fields
+            if n not in together
         ]
-        alone = [g for g in graphs if not any(s.kernel in with_fields for s in g.steps)]
-        for graph in alone:
+        for graph in (g for g in graphs if g not in rest):
             kernels = {s.kernel: usable[s.kernel] for s in graph.steps}
             modules.append(
                 ModulePlan(f"{arch}/{graph.name}", arch, kernels, (graph,), self.capabilities, True)
             )
-        if with_fields:
-            rest = tuple(g for g in graphs if g not in alone)
-            needed = with_fields | {s.kernel for g in rest for s in g.steps}
-            kernels = {n: usable[n] for n in sorted(needed)}
-            modules.append(ModulePlan(f"{arch}/fields", arch, kernels, rest, self.capabilities))
+        if together:
+            kernels = {n: usable[n] for n in sorted(together)}
+            folder = f"{arch}/with-fields"  # No identifier, so not the folder of another module.
+            modules.append(ModulePlan(folder, arch, kernels, rest, self.capabilities))
         return modules
 
 
@@ -166,10 +168,37 @@ class ModulePlan:
         return {n: f for k in self.kernels.values() for n, f in sorted(k.fields.items())}
 
     @property
+    def entries(self) -> tuple[str, ...]:
+        """Return the kernels and graphs that are called through it."""
+        kernels = () if self.is_graph else tuple(self.kernels)
+        return (*kernels, *(graph.name for graph in self.graphs))
+
+    @property
     def options(self) -> dict[str, str]:
-        """Return the types of Python's numbers; kernels that share a module agree in them."""
-        codes = [k.codes[self.arch] for k in self.kernels.values()]
-        return {n: v for code in codes for n, v in sorted(code.options.items())}
+        """Return the types of Python's numbers, in which all kernels of a module agree.
+
+        Raises:
+            ExportError: if they do not.
+        """
+        found: dict[str, str] = {}
+        first = ""
+        for name, kernel in self.kernels.items():
+            options = dict(kernel.codes[self.arch].options)
+            if first and options != found:
+                told = [_told_types(found), _told_types(options)]
+                raise ExportError(
+                    f"{first} and {name} together",
+                    f"a module that graphs or fields make them share has one type for Python's "
+                    f"numbers; these were made for {told[0]} and {told[1]}",
+                )
+            first, found = name, options
+        return found
+
+    def without(self, kernel: str) -> ModulePlan:
+        """Return the module less a kernel and the graphs that launch it."""
+        kernels = {n: k for n, k in self.kernels.items() if n != kernel}
+        graphs = tuple(g for g in self.graphs if all(s.kernel != kernel for s in g.steps))
+        return replace(self, kernels=kernels, graphs=graphs)
 
     @property
     def digest(self) -> str:
@@ -177,8 +206,8 @@ class ModulePlan:
         said = {
             "arch": self.arch,
             "kernels": {
-                n: [k.codes[self.arch].digest, dict(k.codes[self.arch].fields)]
-                for n, k in self.kernels.items()
+                n: [code.digest, code.function, code.literals, dict(code.fields)]
+                for n, code in ((n, k.codes[self.arch]) for n, k in self.kernels.items())
             },
             "fields": [msgspec.to_builtins(f) for f in self.fields.values()],
             "graphs": [msgspec.to_builtins(g) for g in self.graphs],
@@ -215,6 +244,15 @@ class ModulePlan:
                 "graphs": [msgspec.to_builtins(g) for g in self.graphs],
             }
         )
+
+
+def _told_types(options: Mapping[str, str]) -> str:
+    return " and ".join(f"{n}={v}" for n, v in sorted({**USUAL_OPTIONS, **options}.items()))
+
+
+def accessor_names(field: str) -> tuple[str, str]:
+    """Return the names of the kernels that read and write a field, which no other kernel has."""
+    return f"read__{field}", f"write__{field}"
 
 
 def taichi_version() -> str:

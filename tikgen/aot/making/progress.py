@@ -11,8 +11,6 @@ from tikgen.aot.making.plan import Plan
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-_STAGES = ("compile", "prove")
-
 
 class Progress(Protocol):
     """Takes notice of what is done."""
@@ -38,7 +36,8 @@ def showing(plan: Plan) -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
-    total = sum(len(plan.modules(arch)) for arch in plan.archs)
+    modules = [module for arch in plan.archs for module in plan.modules(arch)]
+    totals = {"compile": len(modules), "prove": sum(len(module.entries) for module in modules)}
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -46,4 +45,6 @@ def showing(plan: Plan) -> Iterator[Progress]:
         TimeElapsedColumn(),
     )
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield _Shown(bars, {stage: bars.add_task(stage, total=total) for stage in _STAGES})
+        yield _Shown(
+            bars, {stage: bars.add_task(stage, total=total) for stage, total in totals.items()}
+        )

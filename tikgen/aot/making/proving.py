@@ -6,19 +6,19 @@ import datetime
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from tikgen.aot import manifest as m
-from tikgen.aot.making.made_up import made_up, sizes_for
-from tikgen.aot.making.plan import KernelPlan, OwnCheck, Plan, TemplateCheck
+from tikgen.aot.making.example_data import count_of, data_file, has_wanted, write_data
+from tikgen.aot.making.plan import KernelPlan, Plan, TemplateCheck
 from tikgen.aot.making.progress import Progress
 from tikgen.aot.making.template_kernels import core_arch
+from tikgen.aot.making.waiting import in_threads, reply_of
 from tikgen.child_process import ChildProcess, Died
 from tikgen.errors import ExportError
 
@@ -51,18 +51,35 @@ def prove(
     proofs: dict[_Key, m.Proof] = {}
     refuted: dict[_Key, str] = {}
 
-    def one(batch: list[_Key]) -> list[tuple[_Key, m.Proof | str]]:
-        return _prove_batch(plan, folder, batch, examples, seed, progress)
+    def one(batch: list[_Key], stop: threading.Event) -> list[tuple[_Key, m.Proof | str]]:
+        return _prove_batch(plan, folder, batch, examples, seed, progress, stop)
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for names in (plan.kernels, plan.graphs):
-            batches = _batches([key for key in sorted(keys) if key[0] in names])
-            for key, outcome in itertools.chain.from_iterable(pool.map(one, batches)):
-                if isinstance(outcome, str):
-                    refuted[key] = outcome
-                else:
-                    proofs[key] = outcome
+    absent = _write_examples(plan, folder, keys, examples, seed)
+    refuted |= {key: absent[key[0]] for key in keys if key[0] in absent}
+    for names in (plan.kernels, plan.graphs):
+        batches = _batches([k for k in sorted(keys) if k[0] in names and k not in refuted])
+        found = in_threads(one, batches, os.cpu_count() or 1)
+        for key, outcome in itertools.chain.from_iterable(found):
+            if isinstance(outcome, str):
+                refuted[key] = outcome
+            else:
+                proofs[key] = outcome
     return proofs, refuted
+
+
+def _write_examples(
+    plan: Plan, folder: Path, keys: Sequence[_Key], examples: int, seed: int
+) -> dict[str, str]:
+    """Write what is known of users' own kernels, once for all archs; return what is wrong."""
+    problems = {}
+    for name in sorted({name for name, _ in keys if name in plan.kernels}):
+        file = folder / data_file(name)
+        try:
+            if not file.exists():
+                write_data(plan.kernels[name], examples, seed, file)
+        except ExportError as error:
+            problems[name] = str(error)
+    return problems
 
 
 def _batches(keys: Sequence[_Key]) -> list[list[_Key]]:
@@ -82,6 +99,7 @@ def _prove_batch(
     examples: int,
     seed: int,
     progress: Progress,
+    stop: threading.Event,
 ) -> list[tuple[_Key, m.Proof | str]]:
     found: list[tuple[_Key, m.Proof | str]] = []
     arch = keys[0][1]
@@ -93,19 +111,18 @@ def _prove_batch(
             if absent:
                 found.append((key, f"its proof could not run: {absent}"))
                 continue
-            try:
-                job = _job(plan, folder, key, examples, seed)
-                found.append((key, _outcome(process, job, examples, seed)))
-            except ExportError as error:
-                found.append((key, str(error)))
+            job = _job(plan, folder, key, examples, seed)
+            found.append((key, _outcome(process, job, seed, stop)))
             progress.advance("prove")
     return found
 
 
-def _outcome(process: ChildProcess, job: dict[str, Any], examples: int, seed: int) -> m.Proof | str:
+def _outcome(
+    process: ChildProcess, job: dict[str, Any], seed: int, stop: threading.Event
+) -> m.Proof | str:
     try:
         process.send(json.dumps(job))
-        reply = process.reply(_MOST_SECONDS)
+        reply = reply_of(process, _MOST_SECONDS, stop)
     except Died as death:
         return f"it killed the process that proved it: {death}"
     except TimeoutError:
@@ -124,11 +141,6 @@ def _outcome(process: ChildProcess, job: dict[str, Any], examples: int, seed: in
     )
 
 
-def data_file(name: str) -> str:
-    """Return the file in the bundle that holds the examples of a user's own kernel."""
-    return f"proofs/{name}.npz"
-
-
 def _job(plan: Plan, folder: Path, key: _Key, examples: int, seed: int) -> dict[str, Any]:
     """Return what the proving process is told of an artefact."""
     name, arch = key
@@ -140,13 +152,10 @@ def _job(plan: Plan, folder: Path, key: _Key, examples: int, seed: int) -> dict[
     said = _template_of(kernel, arch)
     if said is not None:
         return job | {"kind": "template", "against": "reference", **said}
-    assert isinstance(kernel.check, OwnCheck)
     code = kernel.codes[arch]
     file = folder / data_file(name)
-    if not file.exists():
-        _write_data(kernel, kernel.check, examples, seed, file)
-    data, count = (data_file(name), _count(file)) if file.exists() else ("", examples)
-    against = "reference" if data and _has_wanted(file) else "jit"
+    data, count = (data_file(name), count_of(file)) if file.exists() else ("", examples)
+    against = "reference" if data and has_wanted(file) else "jit"
     return job | {
         "kind": "own",
         "against": against,
@@ -177,62 +186,3 @@ def _template_of(kernel: KernelPlan, arch: str) -> dict[str, Any] | None:
         "params": kernel.codes[arch].literals,
         "sizes": dict(kernel.entry.sizes),
     }
-
-
-def _write_data(kernel: KernelPlan, check: OwnCheck, examples: int, seed: int, file: Path) -> None:
-    """Write the examples of a user's own kernel, if any, and what its reference makes of them."""
-    if check.reference is None and not check.examples:
-        return
-    arguments = kernel.entry.arguments
-    rng = np.random.default_rng(seed)
-    given = [_named(kernel, example) for example in check.examples]
-    if not given:
-        given = [made_up(arguments, sizes_for(arguments, n), rng) for n in range(examples)]
-    arrays: dict[str, Any] = {}
-    for number, values in enumerate(given):
-        arrays |= {f"{number}/values/{n}": np.asarray(v) for n, v in values.items()}
-        if check.reference is not None:
-            wanted = _reference(kernel, check.reference, values)
-            arrays |= {f"{number}/wanted/{n}": np.asarray(v) for n, v in wanted.items()}
-    file.parent.mkdir(exist_ok=True)
-    np.savez_compressed(file, **arrays)
-
-
-def _named(kernel: KernelPlan, example: Sequence[Any]) -> dict[str, Any]:
-    names = [a.name for a in kernel.entry.arguments]
-    if len(example) != len(names):
-        raise ExportError(
-            kernel.entry.name,
-            f"an example has {len(example)} values; it takes {', '.join(names) or 'none'}",
-        )
-    return dict(zip(names, example, strict=True))
-
-
-def _count(file: Path) -> int:
-    with np.load(file) as data:
-        return len({name.partition("/")[0] for name in data.files})
-
-
-def _has_wanted(file: Path) -> bool:
-    with np.load(file) as data:
-        return any("/wanted/" in name for name in data.files)
-
-
-def _reference(
-    kernel: KernelPlan, reference: Callable[..., Mapping[str, Any]], values: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return what the reference says that written arrays hold after a launch."""
-    name = kernel.entry.name
-    copies = {n: np.array(v) if isinstance(v, np.ndarray) else v for n, v in values.items()}
-    try:
-        wanted = reference(*copies.values())
-    except Exception as error:
-        raise ExportError(name, f"its reference fails: {type(error).__name__}: {error}") from None
-    known = {a.name for a in kernel.entry.arguments if a.kind == "array"}
-    if not isinstance(wanted, Mapping) or not wanted or wanted.keys() - known:
-        raise ExportError(
-            name,
-            f"its reference returns {wanted!r:.80}; it is to return a dict from names of arrays "
-            f"({', '.join(sorted(known))}) to what they hold after a launch",
-        )
-    return wanted

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -20,6 +21,10 @@ from tikgen.errors import BundleError
 
 ARCHIVE = ".zip"
 _LOCK_SECONDS = 600
+_LEAST_BYTES = 1 << 20
+# What a bundle has beside its manifest, and how an archive begins.
+_FOLDERS = {*m.ARCHS, "sources", "proofs", "include", "cmake"}
+_ZIP_BEGIN = b"PK\3\4"
 _FIXED_TIME = (2000, 1, 1, 0, 0, 0)  # Same bundle, same bytes.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -31,15 +36,29 @@ def is_archive(path: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from exporting to ``path`` meanwhile."""
+    """Keep other processes of this user from exporting to ``path`` meanwhile.
+
+    Raises:
+        BundleError: if another one goes on exporting to it.
+    """
     import filelock
 
-    name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:16]
-    lock = filelock.FileLock(
-        Path(tempfile.gettempdir()) / f"tikgen-export-{name}.lock", timeout=_LOCK_SECONDS
-    )
-    with lock:
+    # Each user has files of their own: the lock of another one could not be opened.
+    name = hashlib.sha256(f"{Path.home()}:{path.absolute()}".encode()).hexdigest()[:16]
+    file = Path(tempfile.gettempdir()) / f"tikgen-export-{name}.lock"
+    lock = filelock.FileLock(file, timeout=_LOCK_SECONDS)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        problem = f"cannot be written: another export to it is going on ({file} is locked)"
+        raise BundleError(path, problem) from None
+    except OSError as error:
+        problem = f"cannot be written: its lock {file} cannot be made ({error.strerror or error})"
+        raise BundleError(path, problem) from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -85,17 +104,20 @@ def check_target(path: Path) -> None:
     if is_archive(path):
         if path.is_dir():
             raise BundleError(path, "is to be a file, and there is a folder of that name")
+        if path.exists() and not _was_archive(path):
+            raise BundleError(path, "cannot be replaced: the file holds something else")
         return
     if path.exists() and not path.is_dir():
         raise BundleError(path, "is to be a folder, and there is a file of that name")
     if path.is_dir() and any(path.iterdir()):
-        try:
-            known = m.decode((path / m.FILE_NAME).read_bytes(), path).files.keys() | {m.FILE_NAME}
-        except FileNotFoundError:
-            raise BundleError(path, "cannot be written: the folder holds something else") from None
-        except BundleError:  # Damaged: what it holds is a bundle's all the same.
-            return
         found = {p.relative_to(path).as_posix() for p in path.rglob("*") if not p.is_dir()}
+        file = path / m.FILE_NAME
+        if not file.is_file() or _is_foreign(file.read_bytes()):
+            raise BundleError(path, "cannot be written: the folder holds something else")
+        try:
+            known = m.decode(file.read_bytes(), path).files.keys() | {m.FILE_NAME}
+        except BundleError:  # Damaged: files where a bundle has them are a bundle's.
+            known = {n for n in found if n == m.FILE_NAME or n.partition("/")[0] in _FOLDERS}
         foreign = sorted(found - known)
         if foreign:
             names = ", ".join(foreign[:3]) + (" and more" if len(foreign) > 3 else "")
@@ -112,6 +134,30 @@ def files_in(folder: Path) -> dict[str, m.File]:
     named = {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}
     named.pop(m.FILE_NAME, None)
     return {n: m.File(hashlib.sha256(d).hexdigest(), len(d)) for n, d in named.items()}
+
+
+def check_space(folder: Path) -> None:
+    """Raise the error of a full disk, if the disk of ``folder`` is full."""
+    if shutil.disk_usage(folder).free < _LEAST_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _is_foreign(manifest: bytes) -> bool:
+    """Tell whether a file of this common name is whole, and none of tikgen's."""
+    try:
+        return "tikgen" not in json.loads(manifest)
+    except (TypeError, ValueError):
+        return False
+
+
+def _was_archive(path: Path) -> bool:
+    """Tell whether a file is an archive of a bundle, or what is left of one."""
+    try:
+        with zipfile.ZipFile(path) as packed:
+            return m.FILE_NAME in packed.namelist()
+    except zipfile.BadZipFile:
+        with path.open("rb") as file:
+            return file.read(len(_ZIP_BEGIN)) in (_ZIP_BEGIN, b"")
 
 
 def _pack(folder: Path, archive: Path) -> None:

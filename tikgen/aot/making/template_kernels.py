@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from tikgen.aot import manifest as m
 from tikgen.aot.making.cost_model import cost_of
 from tikgen.aot.making.plan import Code, KernelPlan, TemplateCheck
 from tikgen.aot.names import family_name, variant_name
+from tikgen.aot.running.devices import problem_with
 from tikgen.arguments import Argument, Array, Scalar
 from tikgen.errors import ExportError, ParameterError, UnsupportedOnArch
 from tikgen.kernel import Kernel
@@ -53,6 +55,9 @@ def plan_kernel(
         )
     codes, failures = {}, {}
     for arch in archs:
+        if verify_now and (absent := problem_with(arch)):
+            failures[arch] = f"it cannot be verified and proved here: {absent}"
+            continue
         try:
             source = render_variant(_variant_on(kernel, core_arch(arch), schedules.get(arch)))
             found = evidence_on(source, core_arch(arch))
@@ -96,13 +101,14 @@ def told(argument: Argument) -> m.Argument:
 
 def evidence_on(source: Source, arch: str) -> evidence.Evidence | None:
     """Return the evidence for a source on an arch of tikgen's, that of its unbaked twin else."""
+    known = {field.name for field in dataclasses.fields(evidence.Evidence)}
     twins = [source]
     if source.variant.sizes:  # The same text, with numbers in the place of extents.
         variant = source.variant
         twins.append(render_variant(Variant(variant.template, variant.problem, variant.schedule)))
     for twin in twins:
         document = default_store().read(evidence.KIND, f"{twin.digest}-{arch}")
-        if document is not None:
+        if document is not None and document.keys() == known:
             return evidence.Evidence(**document)
     return None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from tikgen.aot.c.code import c_files
 from tikgen.aot.making.compiling import Compiled, compile_modules
 from tikgen.aot.making.graphs import scratch_of
 from tikgen.aot.making.old_bundle import OldBundle, opened
-from tikgen.aot.making.plan import ModulePlan, Plan, taichi_version
+from tikgen.aot.making.plan import ModulePlan, Plan, accessor_names, taichi_version
 from tikgen.aot.making.progress import Progress, showing
 from tikgen.aot.making.proving import prove
-from tikgen.aot.making.staging import check_target, files_in, locked, publish, staged
+from tikgen.aot.making.staging import check_space, check_target, files_in, locked, publish, staged
+from tikgen.aot.making.waiting import in_threads
 from tikgen.aot.names import bundle_name
 from tikgen.errors import ExportError
 from tikgen.version import __version__
@@ -40,7 +41,12 @@ class _Written:
 
 
 def write(
-    plan: Plan, path: str | os.PathLike[str], *, examples: int = 3, seed: int | None = None
+    plan: Plan,
+    path: str | os.PathLike[str],
+    *,
+    examples: int = 3,
+    seed: int | None = None,
+    needed: Collection[tuple[str, str]] = (),
 ) -> Bundle:
     """Write the bundle of ``plan`` and return it.
 
@@ -52,12 +58,14 @@ def write(
         path: a folder, or a file whose name ends in ``.zip``.
         examples: launches with which each artefact is proved.
         seed: seed of their inputs; None takes a new one.
+        needed: name and arch of what must not be left out.
 
     Raises:
-        ExportError: if nothing is left to put into the bundle.
+        ExportError: if nothing is left to put into the bundle, or something that is needed fails.
         BundleError: if ``path`` cannot be written, or holds something else.
     """
-    target = Path(path).expanduser().absolute()
+    shown = Path(path).expanduser().absolute()
+    target = shown.resolve() if shown.is_symlink() else shown
     check_target(target)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     with locked(target), staged(target) as folder, opened(target) as old, showing(plan) as progress:
@@ -73,7 +81,7 @@ def write(
             failures |= one.failures
         reused = {key for one in written.values() for key in one.reused}
         _write_sources(plan, folder, builds)
-        name = bundle_name(target)
+        name = bundle_name(shown)
         draft = _manifest(plan, name, builds, folder)
         (folder / m.FILE_NAME).write_bytes(m.encode(draft))
         unproved = [key for key in builds if key not in reused]
@@ -86,18 +94,23 @@ def write(
         }
         builds, orphaned = _without_orphans(plan, builds)
         failures |= orphaned
+        if failures:
+            check_space(folder)  # Taichi does not tell that it could not write a file.
+        for key in sorted(failures.keys() & set(needed)):
+            problem = f"its artefact for {key[1]} would be lost: {failures[key].rstrip('.')}"
+            raise ExportError(key[0], problem)
         if not builds:
             raise ExportError(str(target), _all_failed(failures))
         _delete_unused(folder, builds)
         final = _manifest(plan, name, builds, folder)
         for file, text in c_files(final).items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / file).write_text(text)
+            (folder / file).write_bytes(text.encode())
         final = _manifest(plan, name, builds, folder)
         (folder / m.FILE_NAME).write_bytes(m.encode(final))
         publish(folder, target)
     told = tuple(Failure(n, arch, problem) for (n, arch), problem in sorted(failures.items()))
-    return Bundle(target, final, told, tuple(sorted(key for key in builds if key in reused)))
+    return Bundle(shown, final, told, tuple(sorted(key for key in builds if key in reused)))
 
 
 def _write_modules(
@@ -105,44 +118,53 @@ def _write_modules(
 ) -> dict[str, _Written]:
     """Compile or take over the modules of each arch, all archs at once."""
 
-    def one(arch: str) -> _Written:
-        return _write_arch(plan, arch, folder, old, progress)
+    def one(arch: str, stop: threading.Event) -> _Written:
+        return _write_arch(plan, arch, folder, old, progress, stop)
 
-    with ThreadPoolExecutor(len(plan.archs)) as pool:
-        return dict(zip(plan.archs, pool.map(one, plan.archs), strict=True))
+    return dict(zip(plan.archs, in_threads(one, plan.archs, len(plan.archs)), strict=True))
 
 
 def _write_arch(
-    plan: Plan, arch: str, folder: Path, old: OldBundle | None, progress: Progress
+    plan: Plan,
+    arch: str,
+    folder: Path,
+    old: OldBundle | None,
+    progress: Progress,
+    stop: threading.Event,
 ) -> _Written:
     written = _Written({}, {}, set())
     due: list[ModulePlan] = []
     for module in plan.modules(arch):
-        found = old.take_over(module, _entries(module), folder) if old is not None else None
+        found = old.take_over(module, folder) if old is not None else None
         if found is None:
             due.append(module)
             continue
         for name, build in found.items():
             written.builds[name, arch] = build
             written.reused.add((name, arch))
+            progress.advance("prove")
         progress.advance("compile")
 
+    again: list[ModulePlan] = []
+
     def compiled(module: ModulePlan, outcome: Compiled) -> None:
-        for name in _entries(module):
+        rest = module.without(outcome.kernel)
+        if outcome.kernel and rest.kernels:  # One that shares its module shall not spoil the rest.
+            written.failures[outcome.kernel, arch] = outcome.problem
+            again.append(rest)
+            return
+        for name in module.entries:
             if outcome.problem:
                 written.failures[name, arch] = outcome.problem
             else:
                 written.builds[name, arch] = _build(module, name, outcome.capabilities)
         progress.advance("compile")
 
-    compile_modules(arch, due, folder, compiled)
+    while due:
+        compile_modules(arch, due, folder, compiled, stop)
+        due = list(again)
+        again.clear()
     return written
-
-
-def _entries(module: ModulePlan) -> tuple[str, ...]:
-    """Return the kernels and graphs that are called through a module."""
-    kernels = () if module.is_graph else tuple(module.kernels)
-    return (*kernels, *(graph.name for graph in module.graphs))
 
 
 def _build(module: ModulePlan, name: str, capabilities: tuple[str, ...]) -> m.Build:
@@ -177,7 +199,8 @@ def _write_sources(plan: Plan, folder: Path, builds: Builds) -> None:
     (folder / "sources").mkdir(exist_ok=True)
     for (name, arch), build in builds.items():
         if build.source:
-            (folder / build.source).write_text(plan.kernels[name].codes[arch].text)
+            text = plan.kernels[name].codes[arch].text
+            (folder / build.source).write_bytes(text.encode())
 
 
 def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest:
@@ -199,12 +222,8 @@ def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest
             for (n, arch), build in sorted(builds.items())
             if n in kernels and field_name in plan.kernels[n].fields
         ]
-        accessors = {
-            arch: m.Accessor(
-                module=build.module, read=f"read_{field_name}", write=f"write_{field_name}"
-            )
-            for arch, build in users
-        }
+        read, write = accessor_names(field_name)
+        accessors = {a: m.Accessor(module=b.module, read=read, write=write) for a, b in users}
         if accessors:
             fields[field_name] = msgspec.structs.replace(field, builds=accessors)
     return m.Manifest(

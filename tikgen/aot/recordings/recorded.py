@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import contextlib
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -161,15 +161,13 @@ def write(recorded: File, path: Path) -> None:
         width=100,
         allow_unicode=True,
     )
-    temporary = None
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(f"{_HEADER}\n{content}")
-        Path(temporary).replace(path)
+        temporary.write_text(f"{_HEADER}\n{content}", "utf-8")
+        temporary.replace(path)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise ExportError(str(path), f"it cannot be written: {error.strerror or error}") from None
 
 

@@ -173,6 +173,8 @@ def _taken(
         raise ExportError(
             what, f"launches takes 'loop', 'all' or two numbers such as (2, 5); got {asked!r}"
         )
+    if not launches:
+        raise ExportError(what, "it holds no launches")
     if not 0 <= first < last <= len(launches):
         raise ExportError(
             what, f"there are no launches from {first} up to {last}; it holds {len(launches)}"

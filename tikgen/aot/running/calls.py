@@ -108,11 +108,14 @@ class Launchable:
                     function = library.launch_kernel
                     handle = library.kernel(module, self._build.entry)
                 doing = f"launching {self.name}"
+                # Its context has to be current in whatever thread launches.
+                is_cuda = engine.arch == "cuda"
 
                 def launch(frame: Frame) -> None:
                     if engine.is_closed:
                         engine.refuse()
-                    function(runtime, handle, frame.count, frame.address)
+                    at = engine.handle if is_cuda else runtime
+                    function(at, handle, frame.count, frame.address)
                     engine.note_launch()
                     library.check(doing)
 

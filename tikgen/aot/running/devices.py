@@ -103,8 +103,13 @@ def _count_vulkan() -> int:
     return count.value if code == 0 else 0
 
 
+def cuda_driver() -> ctypes.CDLL:
+    """Return the library of the CUDA driver, on a machine where CUDA works."""
+    return _driver(_CUDA.get(sys.platform, ("libcuda.so.1",)), "CUDA driver")
+
+
 def _count_cuda() -> int:
-    driver = _driver(_CUDA.get(sys.platform, ("libcuda.so.1",)), "CUDA driver")
+    driver = cuda_driver()
     code = driver.cuInit(0)
     if code != 0:
         raise _NoDevices(f"CUDA cannot be started on this machine (error {code})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import weakref
 from collections import deque
@@ -12,6 +13,7 @@ from typing import NoReturn
 from tikgen.aot.contents import Contents
 from tikgen.aot.manifest import ARCHS, HOST_ARCHS
 from tikgen.aot.running.c_library import Library, open_library
+from tikgen.aot.running.cuda_context import current_context, make_current
 from tikgen.errors import BundleError, LibraryError, TikgenError, UnsupportedOnArch
 
 # Bytes that go through staging memory at once.
@@ -25,6 +27,7 @@ class _Made:
         self.lock = threading.Lock()
         self.library: Library | None = None
         self.runtime = 0
+        self.context = 0
         self.modules: dict[str, int] = {}
         self.memories: set[int] = set()
         self.error: TikgenError | None = None
@@ -43,6 +46,8 @@ class _Made:
                     f" install taichi=={taichi}, or export it again",
                 )
             self.runtime = self.library.create_runtime(ARCHS[arch], device)
+            if arch == "cuda":
+                self.context = current_context()
         except TikgenError as error:
             self.error = error
 
@@ -55,6 +60,8 @@ class _Made:
             self.is_closed = True
             if self.library is None or not self.runtime:
                 return
+            if self.context:
+                make_current(self.context)
             with contextlib.suppress(LibraryError):
                 self.library.wait(self.runtime)
             for memory in self.memories:
@@ -92,6 +99,8 @@ class Engine:
         )
         self._starting.start()
         self.close = weakref.finalize(self, made.close, self._starting)
+        self._is_of_parent = False
+        _engines.add(self)
         self._capabilities: dict[str, int] | None = None
         # By address and size: they cannot be freed, and stay right for whatever stands there.
         self._imported: dict[tuple[int, int], int] = {}
@@ -121,11 +130,21 @@ class Engine:
         self._starting.join()
         if self._made.error is not None:
             raise self._made.error
+        if self._made.context:  # Of the thread that created the runtime.
+            make_current(self._made.context)
         return self._made.runtime
 
     def refuse(self) -> NoReturn:
-        """Raise :class:`BundleError`: it was closed."""
-        raise BundleError(self._contents.path, "is closed; load it again")
+        """Raise :class:`BundleError`: it was closed, or belongs to the process that forked this."""
+        is_forked = self._is_of_parent
+        state = "was loaded before this process was forked" if is_forked else "is closed"
+        raise BundleError(self._contents.path, f"{state}; load it again")
+
+    def leave_to_parent(self) -> None:
+        """Use it no more in this process, a fork, to which the library's threads did not come."""
+        self._is_of_parent = True
+        self.close.detach()
+        self.lock = self._made.lock = threading.Lock()  # Of a thread that may not be here either.
 
     @property
     def library(self) -> Library:
@@ -233,3 +252,15 @@ class Engine:
             memory = self._dropped.popleft()
             self._made.memories.discard(memory)
             self.library.free(self.handle, memory)
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for engine in [*_engines]:
+        engine.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -57,7 +57,8 @@ class Runtime:
 
     Kernels and graphs are called by name: ``runtime.heat(x, y)``, ``runtime["heat"](x, y)``. They
     take NumPy arrays and arrays of :meth:`array`, :meth:`empty` and :meth:`zeros`. Calls may come
-    from several threads. Close it, or use it in a ``with`` block, to give its memory back.
+    from several threads; a process that was forked loads the bundle anew. Close it, or use it in a
+    ``with`` block, to give its memory back.
 
     Attributes:
         manifest: what the bundle says about itself.
@@ -162,7 +163,7 @@ class Runtime:
         try:
             parsed = DType.parse(dtype)
         except ValueError as error:
-            raise ArgumentError("DeviceArray", f"has no dtype {error}") from None
+            raise ArgumentError("DeviceArray", f"cannot be of that dtype: {error}") from None
         return DeviceArray(self._engine, checked_shape(shape), parsed)
 
     def zeros(self, shape: int | Sequence[int], dtype: object) -> DeviceArray:
@@ -200,9 +201,11 @@ class Runtime:
         self._contents.close()
 
     def __getitem__(self, name: str) -> Launchable:
-        if name in self.graphs:
-            return self.graphs[name]
-        return self.kernels[name]
+        for entries in (self.graphs, self.kernels):
+            if name in entries:
+                return entries[name]
+        known = (*self.kernels, *self.graphs)
+        raise UnknownEntry(self._contents.path, "kernel or graph", name, known)
 
     def __getattr__(self, name: str) -> Launchable:
         if name.startswith("_"):
