@@ -9,6 +9,8 @@ import platform
 import re
 from pathlib import Path
 
+from tikgen import drivers
+
 UNKNOWN = "unknown device"
 
 _DISCRETE_GPU = 2
@@ -39,28 +41,13 @@ def cpu_name() -> str:
 
 
 def _cuda_name() -> str:
-    driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    driver = drivers.cuda()
     device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
+    if driver.cuDeviceGet(ctypes.byref(device), 0):
         return UNKNOWN
     if driver.cuDeviceGetName(name, len(name), device):
         return UNKNOWN
     return name.value.decode(errors="replace")
-
-
-class _InstanceInfo(ctypes.Structure):
-    """Is VkInstanceCreateInfo: its type, and nothing asked for."""
-
-    _fields_ = (
-        ("type", ctypes.c_uint32),
-        ("next", ctypes.c_void_p),
-        ("flags", ctypes.c_uint32),
-        ("application", ctypes.c_void_p),
-        ("layer_count", ctypes.c_uint32),
-        ("layers", ctypes.c_void_p),
-        ("extension_count", ctypes.c_uint32),
-        ("extensions", ctypes.c_void_p),
-    )
 
 
 class _DeviceProperties(ctypes.Structure):
@@ -79,21 +66,15 @@ class _DeviceProperties(ctypes.Structure):
 
 def _vulkan_name() -> str:
     """Return the discrete GPU's name if there is one, else that of the first device."""
-    vulkan = ctypes.CDLL("vulkan-1.dll" if os.name == "nt" else "libvulkan.so.1")
-    instance = ctypes.c_void_p()
-    if vulkan.vkCreateInstance(ctypes.byref(_InstanceInfo(type=1)), None, ctypes.byref(instance)):
-        return UNKNOWN
-    try:
+    with drivers.vulkan() as (driver, instance):
         count = ctypes.c_uint32(_MOST_DEVICES)
         devices = (ctypes.c_void_p * _MOST_DEVICES)()
-        vulkan.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), devices)
+        driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), devices)
         found = []
         for device in devices[: count.value]:
             properties = _DeviceProperties()
-            vulkan.vkGetPhysicalDeviceProperties(ctypes.c_void_p(device), ctypes.byref(properties))
+            driver.vkGetPhysicalDeviceProperties(ctypes.c_void_p(device), ctypes.byref(properties))
             found.append((properties.type != _DISCRETE_GPU, properties.name))
-    finally:
-        vulkan.vkDestroyInstance(instance, None)
     # Sorted by kind alone: among devices of one kind the first counts.
     best = min(found, key=lambda entry: entry[0], default=None)
     return best[1].decode(errors="replace") if best else UNKNOWN

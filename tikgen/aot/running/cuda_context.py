@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
-from tikgen.aot.running.devices import cuda_driver
+from tikgen import drivers
 
 
 def current_context() -> int:
@@ -22,4 +22,4 @@ def make_current(context: int) -> None:
 
 @functools.cache
 def _driver() -> ctypes.CDLL:
-    return cuda_driver()
+    return drivers.cuda()

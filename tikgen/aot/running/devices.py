@@ -5,31 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import platform
-import sys
 
+from tikgen import drivers
 from tikgen.aot.manifest import ARCHS, HOST_ARCHS
 
 _HOSTS = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
-_VULKAN = {
-    "win32": ("vulkan-1.dll",),
-    "darwin": ("libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"),
-}
-_CUDA = {"win32": ("nvcuda.dll",)}
-# VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
-_INSTANCE_CREATE_INFO = 1
-
-
-class _InstanceCreateInfo(ctypes.Structure):
-    _fields_ = (
-        ("type", ctypes.c_int32),
-        ("next", ctypes.c_void_p),
-        ("flags", ctypes.c_uint32),
-        ("application", ctypes.c_void_p),
-        ("layer_count", ctypes.c_uint32),
-        ("layers", ctypes.c_void_p),
-        ("extension_count", ctypes.c_uint32),
-        ("extensions", ctypes.c_void_p),
-    )
 
 
 def host_arch() -> str:
@@ -65,14 +45,10 @@ def problem_with(arch: str, device: int = 0) -> str:
     return f"there is no such arch; there are {', '.join(ARCHS)}"
 
 
-class _NoDevices(Exception):
-    """Says why no device can be counted."""
-
-
 def _counted(count: object, name: str, device: int) -> str:
     try:
         found = count()  # type: ignore[operator]
-    except _NoDevices as error:
+    except drivers.NoDriver as error:
         return str(error)
     if found == 0:
         return f"{name} finds no device on this machine"
@@ -81,38 +57,14 @@ def _counted(count: object, name: str, device: int) -> str:
     return ""
 
 
-def _driver(names: tuple[str, ...], what: str) -> ctypes.CDLL:
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise _NoDevices(f"this machine has no {what} ({names[0]})")
-
-
 def _count_vulkan() -> int:
-    driver = _driver(_VULKAN.get(sys.platform, ("libvulkan.so.1",)), "Vulkan loader")
-    instance = ctypes.c_void_p()
-    info = _InstanceCreateInfo(type=_INSTANCE_CREATE_INFO)
-    code = driver.vkCreateInstance(ctypes.byref(info), None, ctypes.byref(instance))
-    if code != 0:
-        raise _NoDevices(f"Vulkan cannot be started on this machine (error {code})")
     count = ctypes.c_uint32(0)
-    code = driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
-    driver.vkDestroyInstance(instance, None)
+    with drivers.vulkan() as (driver, instance):
+        code = driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
     return count.value if code == 0 else 0
 
 
-def cuda_driver() -> ctypes.CDLL:
-    """Return the library of the CUDA driver, on a machine where CUDA works."""
-    return _driver(_CUDA.get(sys.platform, ("libcuda.so.1",)), "CUDA driver")
-
-
 def _count_cuda() -> int:
-    driver = cuda_driver()
-    code = driver.cuInit(0)
-    if code != 0:
-        raise _NoDevices(f"CUDA cannot be started on this machine (error {code})")
     count = ctypes.c_int(0)
-    code = driver.cuDeviceGetCount(ctypes.byref(count))
+    code = drivers.cuda().cuDeviceGetCount(ctypes.byref(count))
     return count.value if code == 0 else 0
