@@ -13,6 +13,8 @@ ARCHS := cpu vulkan
 SAVED := .benchmarks
 WORKS := benchmarks/test_works.py --benchmark-columns=median,iqr,rounds
 EXAMPLES ?= 200
+# They wait for processes and compilers, and depend on no times: they may run side by side.
+SIDE_BY_SIDE := $(wildcard tests/test_aot_*.py tests/test_template_*.py) tests/test_cli_aot.py
 TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel.py.j2))
 
 .DEFAULT_GOAL := help
@@ -25,7 +27,8 @@ demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in un
 	$(VENV)/bin/tikgen demo
 
 test: $(VENV)/libraries ## Run the tests on cpu, then those that launch kernels on Vulkan too
-	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m "not slow"
+	TIKGEN_TEST_ARCH=cpu $(PYTEST) -n 2 -m "not slow" $(SIDE_BY_SIDE)
+	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m "not slow" $(SIDE_BY_SIDE:%=--ignore=%)
 	TIKGEN_TEST_ARCH=vulkan $(PYTEST) -n 2 -m "arch and not slow"
 
 verify: $(VENV)/libraries ## Run the slow tests, then verify every template (EXAMPLES=200 each)
@@ -52,6 +55,7 @@ bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(WORKS) --tune-seconds=60 --benchmark-json=$(SAVED)/gpu-vulkan.json
 	$(IN_VENV) benchmarks/report.py h200-cuda $(SAVED)/cuda.json
 	$(IN_VENV) benchmarks/report.py h200-vulkan $(SAVED)/gpu-vulkan.json
+	TIKGEN_TEST_ARCH=cuda $(IN_VENV) benchmarks/aot.py
 
 lint: $(VENV)/installed ## Check style and types
 	$(IN_VENV) -m ruff check .

@@ -1,7 +1,7 @@
 """Measures bundles: exporting and loading them, their first result, and their launches.
 
 ``python benchmarks/aot.py`` runs every part in a process of its own, prints the table and writes
-it into docs/performance.md.
+it into docs/performance.md: on the processor, or with TIKGEN_TEST_ARCH=cuda on a GPU.
 """
 
 import os
@@ -18,7 +18,10 @@ from parts import run_parts
 from timing import compare
 
 PROCESSES = 7
-ARCHS = {"x64": "cpu", "vulkan": "vulkan"}
+ON_GPU = os.environ.get("TIKGEN_TEST_ARCH") == "cuda"
+# Archs of bundles, and what tikgen and Taichi call them.
+ARCHS = {"cuda" if ON_GPU else "x64": "cuda" if ON_GPU else "cpu", "vulkan": "vulkan"}
+MAIN, MAIN_INIT = next(iter(ARCHS.items()))
 # What a small and a large kernel are, and how either is called: shapes of arrays, and numbers.
 KERNELS = {
     "stencil": ("stencil_dim3_f32_order2_interior", {"dim": 3}, ((24, 24, 24),) * 2),
@@ -108,14 +111,14 @@ def exporting() -> Iterable[Row]:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fifty"
-        kernels = fifty("cpu")
+        kernels = fifty(MAIN_INIT)
         start = time.perf_counter()
-        bundle = tikgen.aot.export(kernels, path, ["x64"])
+        bundle = tikgen.aot.export(kernels, path, [MAIN])
         seconds = time.perf_counter() - start
         assert len(bundle.kernels) == len(kernels) == 50 and bundle.ok, bundle.failures
-        yield Row("exporting and proving 50 variants, x64", seconds, most=60.0)
+        yield Row(f"exporting and proving 50 variants, {MAIN}", seconds, most=60.0)
         start = time.perf_counter()
-        again = tikgen.aot.export(kernels, path, ["x64"])
+        again = tikgen.aot.export(kernels, path, [MAIN])
         seconds = time.perf_counter() - start
         assert len(again.reused) == 50
         yield Row("exporting them again, nothing changed", seconds)
@@ -123,12 +126,12 @@ def exporting() -> Iterable[Row]:
             "import sys, tikgen.aot, numpy, time\n"
             "from tikgen.aot.running import loading, runtime\n"
             "start = time.perf_counter()\n"
-            "found = tikgen.aot.load(sys.argv[1], 'x64')\n"
+            "found = tikgen.aot.load(*sys.argv[1:])\n"
             "print(f'RESULT {time.perf_counter() - start}', flush=True)\n"
         )
         yield Row(
             "loading the bundle of 50, its runtime starting beside",
-            statistics.median(_run(script, str(path))[1] for _ in range(PROCESSES)),
+            statistics.median(_run(script, str(path), MAIN)[1] for _ in range(PROCESSES)),
             most=0.1,
         )
 
@@ -213,11 +216,11 @@ def launches() -> Iterable[Row]:
 
     import tikgen
 
-    ti.init(arch=ti.cpu, log_level=ti.ERROR)
-    kernel = known("map", "cpu", expr="z = a*x + y")
+    ti.init(arch=getattr(ti, MAIN_INIT), log_level=ti.ERROR)
+    kernel = known("map", MAIN_INIT, expr="z = a*x + y")
     with tempfile.TemporaryDirectory() as folder:
-        bundle = tikgen.aot.export(kernel, Path(folder) / "one", ["x64"])
-        with bundle.load("x64") as runtime:
+        bundle = tikgen.aot.export(kernel, Path(folder) / "one", [MAIN])
+        with bundle.load(MAIN) as runtime:
             ours = runtime.kernels[bundle.kernels[0]]
             x, y, z = (np.ones(16, np.float32) for _ in range(3))
             held = [runtime.array(array) for array in (x, y, z)]
@@ -232,11 +235,15 @@ def launches() -> Iterable[Row]:
             }
             times = compare(calls)
     peer = "plain Taichi, ti.ndarray"
-    yield Row("launch, arrays on the device, x64", times["ours"], peer, times["theirs"], None, 0.5)
-    yield Row("launch of a bound kernel, x64", times["bound"], peer, times["theirs"])
+    yield Row(
+        f"launch, arrays on the device, {MAIN}", times["ours"], peer, times["theirs"], None, 0.5
+    )
+    yield Row(f"launch of a bound kernel, {MAIN}", times["bound"], peer, times["theirs"])
     peer = "plain Taichi, NumPy arrays"
-    yield Row("launch, NumPy arrays, x64", times["numpy"], peer, times["plain numpy"], None, 0.5)
+    yield Row(
+        f"launch, NumPy arrays, {MAIN}", times["numpy"], peer, times["plain numpy"], None, 0.5
+    )
 
 
 if __name__ == "__main__":
-    run_parts("aot", ("exporting", "first_results", "launches"), globals())
+    run_parts("aot-gpu" if ON_GPU else "aot", ("exporting", "first_results", "launches"), globals())

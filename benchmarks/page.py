@@ -98,11 +98,12 @@ def shown(value: float, unit: str) -> str:
 def _circumstances() -> str:
     # Late, since core.py measures how long importing Taichi and tikgen takes.
     from machine import versions
-    from tikgen.device import cpu_name
+    from tikgen.device import cpu_name, device_name
 
+    gpu = f"{device_name('cuda')}, " if os.environ.get("TIKGEN_TEST_ARCH") == "cuda" else ""
     date = datetime.datetime.now(tz=datetime.timezone.utc).date()
     libraries = versions(("tikgen", "taichi", "numpy", "jinja2", "pydantic"))
     return (
-        f"{date}, {cpu_name()}, {os.cpu_count()} cores, {platform.system()}, {libraries}. "
+        f"{date}, {gpu}{cpu_name()}, {os.cpu_count()} cores, {platform.system()}, {libraries}. "
         "Medians; tikgen and its peer take turns in one process."
     )

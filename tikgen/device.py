@@ -66,7 +66,7 @@ class _DeviceProperties(ctypes.Structure):
 
 def _vulkan_name() -> str:
     """Return the discrete GPU's name if there is one, else that of the first device."""
-    with drivers.vulkan() as (driver, instance):
+    with drivers.vulkan_for_now() as (driver, instance):
         count = ctypes.c_uint32(_MOST_DEVICES)
         devices = (ctypes.c_void_p * _MOST_DEVICES)()
         driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), devices)

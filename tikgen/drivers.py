@@ -47,9 +47,8 @@ def cuda() -> ctypes.CDLL:
     return driver
 
 
-@contextlib.contextmanager
-def vulkan() -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
-    """Give the library of Vulkan's loader, and an instance that is destroyed in the end.
+def vulkan() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
+    """Return the library of Vulkan's loader, and a new instance.
 
     Raises:
         NoDriver: if there is none, or it does not start.
@@ -59,6 +58,13 @@ def vulkan() -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
     info = _InstanceCreateInfo(type=_INSTANCE_CREATE_INFO)
     if code := driver.vkCreateInstance(ctypes.byref(info), None, ctypes.byref(instance)):
         raise NoDriver(f"Vulkan cannot be started on this machine (error {code})")
+    return driver, instance
+
+
+@contextlib.contextmanager
+def vulkan_for_now() -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
+    """Give what :func:`vulkan` returns, and destroy the instance in the end."""
+    driver, instance = vulkan()
     try:
         yield driver, instance
     finally:

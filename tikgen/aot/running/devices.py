@@ -59,8 +59,9 @@ def _counted(count: object, name: str, device: int) -> str:
 
 def _count_vulkan() -> int:
     count = ctypes.c_uint32(0)
-    with drivers.vulkan() as (driver, instance):
-        code = driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
+    # It stays: drivers take long to load, and the runtime needs them next.
+    driver, instance = drivers.vulkan()
+    code = driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
     return count.value if code == 0 else 0
 
 
