@@ -17,7 +17,7 @@ from page import Row
 from parts import run_parts
 from timing import compare
 
-PROCESSES = 7
+PROCESSES = 5
 ON_GPU = os.environ.get("TIKGEN_TEST_ARCH") == "cuda"
 # Archs of bundles, and what tikgen and Taichi call them.
 ARCHS = {"cuda" if ON_GPU else "x64": "cuda" if ON_GPU else "cpu", "vulkan": "vulkan"}
@@ -210,39 +210,53 @@ def _run(script: str, *arguments: str) -> tuple[float, ...]:
 
 
 def launches() -> Iterable[Row]:
-    """Launch a small kernel through the runtime, and as a plain Taichi kernel."""
+    """Launch small kernels through the runtime, and as plain Taichi kernels."""
     import numpy as np
     import taichi as ti
 
     import tikgen
 
     ti.init(arch=getattr(ti, MAIN_INIT), log_level=ti.ERROR)
-    kernel = known("map", MAIN_INIT, expr="z = a*x + y")
+    array = ti.types.ndarray(dtype=ti.f32, ndim=1)
+
+    @ti.kernel
+    def serial(a: ti.f32, x: array, y: array, z: array):
+        z[0] = a * x[0] + y[0]
+
+    axpy = known("map", MAIN_INIT, expr="z = a*x + y")
+    kernels = {"without a loop": serial, "with a parallel loop": axpy.function}
     with tempfile.TemporaryDirectory() as folder:
-        bundle = tikgen.aot.export(kernel, Path(folder) / "one", [MAIN])
+        named = {"serial": serial, "axpy": axpy}
+        bundle = tikgen.aot.export(named, Path(folder) / "two", [MAIN])
         with bundle.load(MAIN) as runtime:
-            ours = runtime.kernels[bundle.kernels[0]]
-            x, y, z = (np.ones(16, np.float32) for _ in range(3))
-            held = [runtime.array(array) for array in (x, y, z)]
-            theirs = [ti.ndarray(ti.f32, 16) for _ in range(3)]
-            bound = ours.bind(2.0, *held[:2], held[2])
-            calls = {
-                "ours": lambda: ours(2.0, *held),
-                "theirs": lambda: kernel.function(2.0, *theirs),
-                "bound": bound,
-                "numpy": lambda: ours(2.0, x, y, z),
-                "plain numpy": lambda: kernel.function(2.0, x, y, z),
-            }
-            times = compare(calls)
+            for (what, plain), ours in zip(
+                kernels.items(), (runtime.serial, runtime.axpy), strict=True
+            ):
+                yield from _launch_rows(what, ours, plain, runtime, np, ti)
+
+
+def _launch_rows(
+    what: str, ours: object, plain: object, runtime: object, np: object, ti: object
+) -> Iterable[Row]:
+    """Time one kernel on 16 numbers: arrays on the device, bound, and NumPy's."""
+    x, y, z = (np.ones(16, np.float32) for _ in range(3))
+    held = [runtime.array(array) for array in (x, y, z)]
+    theirs = [ti.ndarray(ti.f32, 16) for _ in range(3)]
+    times = compare(
+        {
+            "ours": lambda: ours(2.0, *held),
+            "bound": ours.bind(2.0, *held),
+            "theirs": lambda: plain(2.0, *theirs),
+            "numpy": lambda: ours(2.0, x, y, z),
+            "plain numpy": lambda: plain(2.0, x, y, z),
+        }
+    )
+    name = f"launch {what}, {MAIN}"
     peer = "plain Taichi, ti.ndarray"
-    yield Row(
-        f"launch, arrays on the device, {MAIN}", times["ours"], peer, times["theirs"], None, 0.5
-    )
-    yield Row(f"launch of a bound kernel, {MAIN}", times["bound"], peer, times["theirs"])
+    yield Row(f"{name}, arrays on the device", times["ours"], peer, times["theirs"], None, 0.5)
+    yield Row(f"{name}, bound", times["bound"], peer, times["theirs"])
     peer = "plain Taichi, NumPy arrays"
-    yield Row(
-        f"launch, NumPy arrays, {MAIN}", times["numpy"], peer, times["plain numpy"], None, 0.5
-    )
+    yield Row(f"{name}, NumPy arrays", times["numpy"], peer, times["plain numpy"], None, 0.5)
 
 
 if __name__ == "__main__":
