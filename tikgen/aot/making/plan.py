@@ -12,6 +12,7 @@ import msgspec
 
 from tikgen.aot import manifest as m
 from tikgen.errors import ExportError
+from tikgen.records import taichi_version
 from tikgen.version import __version__
 
 # Types of Python's numbers as ti.init has them; they need no mention.
@@ -253,10 +254,3 @@ def _told_types(options: Mapping[str, str]) -> str:
 def accessor_names(field: str) -> tuple[str, str]:
     """Return the names of the kernels that read and write a field, which no other kernel has."""
     return f"read__{field}", f"write__{field}"
-
-
-def taichi_version() -> str:
-    """Return the version of the Taichi that is installed."""
-    import importlib.metadata
-
-    return importlib.metadata.version("taichi")

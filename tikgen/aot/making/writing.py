@@ -18,13 +18,14 @@ from tikgen.aot.c.code import c_files
 from tikgen.aot.making.compiling import Compiled, compile_modules
 from tikgen.aot.making.graphs import scratch_of
 from tikgen.aot.making.old_bundle import OldBundle, opened
-from tikgen.aot.making.plan import ModulePlan, Plan, accessor_names, taichi_version
+from tikgen.aot.making.plan import ModulePlan, Plan, accessor_names
 from tikgen.aot.making.progress import Progress, showing
 from tikgen.aot.making.proving import prove
 from tikgen.aot.making.staging import check_space, check_target, files_in, locked, publish, staged
 from tikgen.aot.making.waiting import in_threads
 from tikgen.aot.names import bundle_name
 from tikgen.errors import ExportError
+from tikgen.records import taichi_version
 from tikgen.version import __version__
 
 Builds = dict[tuple[str, str], m.Build]  # By name of a kernel or graph, and arch.
