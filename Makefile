@@ -18,7 +18,7 @@ SIDE_BY_SIDE := $(wildcard tests/test_aot_*.py tests/test_template_*.py) tests/t
 TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel.py.j2))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify bench bench-gpu lint docs clean
+.PHONY: help demo test verify soak bench bench-gpu lint docs clean
 
 help: ## Show what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ verify: $(VENV)/libraries ## Run the slow tests, then verify every template (EXA
 		$(VENV)/bin/tikgen verify $$name --max-examples $(EXAMPLES) $(ARCHS:%=--arch %) || exit 1; \
 	done
 
+soak: $(VENV)/libraries ## Load actors for ten minutes, with failures, and account for every message
+	$(IN_VENV) benchmarks/ring_soak.py --seconds 600
+
 bench: $(VENV)/benchmarks ## Measure on cpu and Vulkan against named peers, write docs/performance.md
 	@mkdir -p $(SAVED)
 	$(PYTEST) benchmarks/test_build.py benchmarks/test_launch.py --benchmark-columns=median,iqr,rounds
@@ -48,6 +51,7 @@ bench: $(VENV)/benchmarks ## Measure on cpu and Vulkan against named peers, writ
 	$(IN_VENV) benchmarks/core.py
 	$(IN_VENV) benchmarks/live.py
 	$(IN_VENV) benchmarks/aot.py
+	$(IN_VENV) benchmarks/ring.py
 
 bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	@mkdir -p $(SAVED)
@@ -56,6 +60,7 @@ bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	$(IN_VENV) benchmarks/report.py h200-cuda $(SAVED)/cuda.json
 	$(IN_VENV) benchmarks/report.py h200-vulkan $(SAVED)/gpu-vulkan.json
 	TIKGEN_TEST_ARCH=cuda $(IN_VENV) benchmarks/aot.py
+	TIKGEN_TEST_ARCH=cuda $(IN_VENV) benchmarks/ring.py
 
 lint: $(VENV)/installed ## Check style and types
 	$(IN_VENV) -m ruff check .

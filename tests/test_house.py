@@ -44,6 +44,7 @@ def test_the_core_uses_nothing_that_stands_above_it() -> None:
         "doctor",
         "heat",
         "heat_picture",
+        "ring",
         "scaffold",
         "stages",
         "tuning",

@@ -1,4 +1,4 @@
-from . import aot, errors, live
+from . import aot, errors, live, ring
 from .arguments import Array, Scalar
 from .bound import BoundKernel
 from .builder import build, clear, render
@@ -60,6 +60,7 @@ __all__ = [
     "load_template",
     "parameter",
     "render",
+    "ring",
     "sweep",
     "trace",
     "tune",

@@ -25,6 +25,20 @@ STAGES = (
     "compile",
     "launch",
 )
+# What actors go through: the states that they enter, and what they do in them. A batch is to them
+# what a launch is to a kernel.
+ACTOR_STAGES = (
+    "created",
+    "launched",
+    "active",
+    "deactivated",
+    "session",
+    "batch",
+    "failed",
+    "restart",
+    "terminating",
+    "terminated",
+)
 RENDERED, LIVE = "tikgen:", "tikgen-live:"
 _MOST_SPANS = 2000
 # Of launches over a cached context, which take microseconds, so few are timed: under a recording,
@@ -38,8 +52,9 @@ Result = TypeVar("Result")
 class Subject(NamedTuple):
     """The kernel that something happened to.
 
-    ``origin`` is ``tikgen``, ``live``, ``script`` for kernels of the user's own files, or
-    ``taichi`` for those that Taichi makes, as ``to_numpy`` does.
+    ``origin`` is ``tikgen``, ``live``, ``script`` for kernels of the user's own files,
+    ``taichi`` for those that Taichi makes, as ``to_numpy`` does, or ``actor`` for an actor of
+    :mod:`tikgen.ring`, which has a name and no file.
     """
 
     name: str
@@ -47,14 +62,19 @@ class Subject(NamedTuple):
     line: int
     origin: str
 
+    @property
+    def is_actor(self) -> bool:
+        """Tell whether it is no kernel, but an actor."""
+        return self.origin == "actor"
+
 
 @dataclass(frozen=True)
 class Event:
     """One stage that a kernel went through.
 
     Attributes:
-        stage: one of :data:`STAGES`.
-        subject: the kernel.
+        stage: one of :data:`STAGES`, or of :data:`ACTOR_STAGES`.
+        subject: the kernel or actor.
         start: when it began, in seconds of ``time.perf_counter``.
         seconds: how long it took.
         thread: identity of the thread.
@@ -80,7 +100,7 @@ class Event:
 
 @dataclass
 class Launches:
-    """The launches of one kernel while a recording went on.
+    """The launches of one kernel, or the batches of one actor, while a recording went on.
 
     Attributes:
         subject: the kernel.
@@ -92,6 +112,7 @@ class Launches:
         spans: start, seconds and thread of the timed ones; of many, every so many.
         device_seconds: what Taichi's profiler measured, None where it is off or saw none.
         device_count: how many launches that profiler saw.
+        messages: how many messages there were in the batches of an actor.
     """
 
     subject: Subject
@@ -103,7 +124,13 @@ class Launches:
     spans: list[tuple[float, float, int]] = field(default_factory=list, repr=False)
     device_seconds: float | None = None
     device_count: int = 0
+    messages: int = 0
     _stride: int = field(default=1, init=False, repr=False)
+
+    @property
+    def stage(self) -> str:
+        """Return what one of them is called: ``launch``, or ``batch``."""
+        return "batch" if self.subject.is_actor else "launch"
 
     def add(self, count: int, spans: list[bridge.Span]) -> None:
         """Count launches; ``spans`` are when those of them that were timed began and ended."""
@@ -173,7 +200,7 @@ class Recording:
 
     def wants(self, subject: Subject) -> bool:
         """Tell whether what happens to ``subject`` is recorded."""
-        return self.all_kernels or subject.origin in ("tikgen", "live")
+        return self.all_kernels or subject.origin in ("tikgen", "live", "actor")
 
     def take(self, event: Event) -> None:
         """Keep an event, if it is about a kernel that is recorded."""
@@ -253,6 +280,11 @@ def is_on() -> bool:
 def is_recording() -> bool:
     """Tell whether a recording goes on."""
     return bool(_recordings)
+
+
+def recordings() -> tuple[Recording, ...]:
+    """Return the recordings that go on."""
+    return _recordings
 
 
 def emit(stage: str, subject: Subject, start: float, seconds: float, **details: Any) -> None:

@@ -32,7 +32,7 @@ class _Span(NamedTuple):
 
     start: int
     stop: int
-    thread: int
+    lane: int | str
     name: str
     category: str
     arguments: dict[str, Any]
@@ -47,11 +47,11 @@ def document(trace: Trace) -> dict[str, Any]:
     """Return the trace as the JSON object of the format: ``traceEvents`` and what goes with it."""
     pid = os.getpid()
     spans = sorted(_spans(trace), key=lambda span: (span.start, -span.stop))
-    threads = list(dict.fromkeys(span.thread for span in spans))
-    numbers = {thread: number for number, thread in enumerate(threads, 1)}
+    lanes = list(dict.fromkeys(span.lane for span in spans))
+    numbers = {lane: number for number, lane in enumerate(lanes, 1)}
     events = [_name("process_name", pid, 1, f"tikgen {__version__}")]
-    for thread, number in numbers.items():
-        events.append(_name("thread_name", pid, number, _thread_name(thread, number)))
+    for lane, number in numbers.items():
+        events.append(_name("thread_name", pid, number, _lane_name(lane, number)))
     events += [
         {
             "name": span.name,
@@ -60,11 +60,11 @@ def document(trace: Trace) -> dict[str, Any]:
             "ts": span.start / _PER_MICROSECOND,
             "dur": (span.stop - span.start) / _PER_MICROSECOND,
             "pid": pid,
-            "tid": numbers[span.thread],
+            "tid": numbers[span.lane],
             "args": span.arguments,
         }
-        for thread in threads
-        for span in _nested(span for span in spans if span.thread == thread)
+        for lane in lanes
+        for span in _nested(span for span in spans if span.lane == lane)
     ]
     return {"displayTimeUnit": "ms", "traceEvents": events, "otherData": {"tikgen": __version__}}
 
@@ -81,11 +81,13 @@ def _spans(trace: Trace) -> Iterator[_Span]:
             event.details,
         )
     for each in trace.launches:
-        totals: dict[str, Any] = {"launches": each.count}
+        totals: dict[str, Any] = {"batches" if each.subject.is_actor else "launches": each.count}
+        if each.messages:
+            totals["messages"] = each.messages
         if each.device_seconds is not None:
             totals["device_seconds"] = each.device_seconds
         for start, seconds, thread in each.spans:
-            yield _span(trace, "launch", each.subject, start, seconds, thread, totals)
+            yield _span(trace, each.stage, each.subject, start, seconds, thread, totals)
 
 
 def _span(
@@ -101,13 +103,15 @@ def _span(
     end = max(begin, round((start - trace.started + seconds) * _PER_SECOND))
     where = {"kernel": subject.name, "file": subject.file, "line": subject.line}
     arguments = {name: _plain(value) for name, value in {**where, **details}.items()}
+    # Actors take turns in one thread, so each has a lane of its own.
+    lane = subject.name if subject.is_actor else thread
     return _Span(
-        begin, end, thread, f"{stage} {subject.name}", f"{stage},{subject.origin}", arguments
+        begin, end, lane, f"{stage} {subject.name}", f"{stage},{subject.origin}", arguments
     )
 
 
 def _nested(spans: Iterable[_Span]) -> Iterator[_Span]:
-    """Yield the spans of a thread, in order, so that each lies within another or beside it.
+    """Yield the spans of a lane, in order, so that each lies within another or beside it.
 
     What begins within another and ends after it begins where that ends: the time of a launch is
     told without that of the stages within it, and so begins a little early.
@@ -133,11 +137,13 @@ def _name(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
-def _thread_name(thread: int, number: int) -> str:
-    if thread == threading.main_thread().ident:
+def _lane_name(lane: int | str, number: int) -> str:
+    if isinstance(lane, str):
+        return f"actor {lane}"
+    if lane == threading.main_thread().ident:
         return "main thread"
     living = {each.ident: each.name for each in threading.enumerate()}
-    return living.get(thread, f"thread {number}")
+    return living.get(lane, f"thread {number}")
 
 
 def _plain(value: Any) -> Any:

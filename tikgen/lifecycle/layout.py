@@ -160,19 +160,21 @@ def _launches(life: Life, started: float, cuts: Sequence[float]) -> Iterable[Blo
         )
     is_exact = len(rows) == 1 or launches.count == len(launches.spans)
     for (thread, _), row in rows.items():
-        text = counted(round(launches.count * len(row) / len(launches.spans)), "launch")
+        text = counted(round(launches.count * len(row) / len(launches.spans)), launches.stage)
         stop = max(stop for _, stop in row)
         label = text if is_exact else f"~{text}"
-        yield Block("launch", row[0][0], stop, thread, label, tuple(row))
+        yield Block(launches.stage, row[0][0], stop, thread, label, tuple(row))
 
 
 def _settled(life: Life) -> Iterator[tuple[float, float, int]]:
     """Yield start, stop and thread of each launch, and none begins within a stage.
 
     The time of a launch is told without that of the stages within it: it begins a little early.
+    The batches of an actor are told as they are, and lie within its sessions.
     """
     assert life.launches is not None
-    events = sorted(life.events, key=lambda event: event.start)
+    is_exact = life.subject.is_actor
+    events = [] if is_exact else sorted(life.events, key=lambda event: event.start)
     starts = [event.start for event in events]
     for start, seconds, thread in life.launches.spans:
         stop = start + seconds

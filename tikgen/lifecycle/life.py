@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tikgen.events import RENDERED, STAGES, Event, Launches, Subject
+from tikgen.events import ACTOR_STAGES, RENDERED, STAGES, Event, Launches, Subject
 from tikgen.lifecycle.look import CACHE
 from tikgen.units import duration
 
@@ -23,7 +23,7 @@ class Stage:
     """What one stage of one kernel adds up to.
 
     Attributes:
-        name: one of :data:`tikgen.events.STAGES`.
+        name: one of :data:`tikgen.events.STAGES`, or of ``ACTOR_STAGES`` there.
         count: how often the kernel went through it.
         seconds: the time that this took altogether; None where launches were not timed.
         is_estimate: whether ``seconds`` goes by some of the launches.
@@ -48,7 +48,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Life:
-    """One kernel: its name and place, its events in order, its launches."""
+    """One kernel or actor: its name and place, its events in order, its launches."""
 
     subject: Subject
     events: tuple[Event, ...]
@@ -67,6 +67,8 @@ class Life:
     @property
     def short_place(self) -> str:
         """Return what tells the kernel from others of its name: line of a file, or digest."""
+        if self.subject.is_actor:
+            return "actor"
         if self.subject.file.startswith(RENDERED):
             return self.subject.file.rpartition(":")[2][:_SHORT_DIGEST]
         return f"{Path(self.subject.file).name}:{self.subject.line}" if self.subject.file else ""
@@ -80,11 +82,11 @@ class Life:
             if event.stage == "instantiate"
         }
         found = []
-        for name in STAGES:
+        for name in STAGES + ACTOR_STAGES:
             events = [event for event in self.events if event.stage == name]
             if events:
                 found.append(_stage(name, events, numbers))
-            if name == "launch" and self.launches is not None:
+            if self.launches is not None and name == self.launches.stage:
                 found.append(_launch_stage(self.launches))
         return tuple(found)
 
@@ -136,8 +138,10 @@ def _launch_stage(launches: Launches) -> Stage:
     if launches.device_seconds is not None and launches.device_count:
         each = launches.device_seconds / launches.device_count
         lines.append(f"device {duration(launches.device_seconds)}, {duration(each)} each")
+    if launches.messages:
+        lines.append(f"{launches.messages:,} messages, {launches.messages / count:.3g} each")
     return Stage(
-        "launch",
+        launches.stage,
         count,
         None if typical is None else launches.seconds + (count - timed) * typical,
         timed < count,
@@ -162,6 +166,8 @@ def describe(event: Event) -> str:
 
 
 def _describe(stage: str, found: Mapping[str, Any]) -> str:
+    if stage in ACTOR_STAGES:
+        return ", ".join(f"{name}={value}" for name, value in found.items())
     if stage == "resolve":
         origin = found.get("schedule_origin")
         params = ", ".join(f"{k}={v}" for k, v in found.get("params", {}).items())

@@ -15,6 +15,17 @@ COLOURS = {
     "ast": "#cc79a7",
     "compile": "#d55e00",
     "launch": "#009e73",
+    # Actors, after Paul Tol's muted scheme (2021).
+    "created": "#bbbbbb",
+    "launched": "#88ccee",
+    "active": "#999933",
+    "deactivated": "#ddcc77",
+    "session": "#dddddd",
+    "batch": "#44aa99",
+    "failed": "#882255",
+    "restart": "#aa4499",
+    "terminating": "#6655aa",
+    "terminated": "#332288",
 }
 MEANINGS = {
     "resolve": "find the template, check the parameters, choose the schedule",
@@ -27,6 +38,16 @@ MEANINGS = {
     "ast": "the Python AST is transformed into Taichi's",
     "compile": "IR passes and code generation, or code from a cache",
     "launch": "calls of the compiled kernel",
+    "created": "an actor gets its queues",
+    "launched": "an actor gets its kernel and its memory on the device",
+    "active": "an actor begins to handle messages",
+    "deactivated": "an actor pauses, and its messages wait",
+    "session": "a kernel stays on the device and polls for messages",
+    "batch": "an actor handles messages together",
+    "failed": "an actor raised",
+    "restart": "an actor is started again after it failed",
+    "terminating": "an actor takes nothing new, and handles what waits",
+    "terminated": "an actor has ended",
 }
 CACHE = {
     "compiled": "compiled",

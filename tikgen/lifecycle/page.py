@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from tikgen import html
-from tikgen.events import STAGES
+from tikgen.events import ACTOR_STAGES, STAGES
 from tikgen.lifecycle.layout import Layout
 from tikgen.lifecycle.look import COLOURS, MEANINGS
 from tikgen.lifecycle.table import headline, origin_of
@@ -56,7 +56,9 @@ def render(trace: Trace) -> str:
         layout=layout,
         lives=lives,
         numbers={life.subject: number for number, life in enumerate(lives, 1)},
-        stages=[(name, COLOURS[name], MEANINGS[name]) for name in STAGES if name in seen],
+        stages=[
+            (name, COLOURS[name], MEANINGS[name]) for name in STAGES + ACTOR_STAGES if name in seen
+        ],
         colours=COLOURS,
         version=__version__,
     )

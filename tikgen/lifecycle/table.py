@@ -17,6 +17,7 @@ _ORIGINS = {
     "live": "loaded live",
     "script": "your own",
     "taichi": "Taichi's own",
+    "actor": "an actor",
 }
 
 
@@ -31,13 +32,19 @@ def headline(trace: Trace) -> str:
     lives = trace.kernels
     if not lives:
         return f"No kernel was touched in {took}."
+    actors = sum(life.subject.is_actor for life in lives)
+    and_actors = f", {counted(actors, 'actor')}" if actors else ""
     # A text that was loaded live may hold any number of kernels.
-    kernels = sum(any(stage.name != "load" for stage in life.stages) for life in lives)
-    launches = sum(each.count for each in trace.launches)
+    kernels = sum(
+        any(stage.name != "load" for stage in life.stages)
+        for life in lives
+        if not life.subject.is_actor
+    )
+    launches = sum(each.count for each in trace.launches if not each.subject.is_actor)
     compiled = sum(e.stage == "compile" for e in trace.events)
     return (
         f"{counted(kernels, 'kernel')}, {counted(compiled, 'compilation')}, "
-        f"{counted(launches, 'launch')} in {took}"
+        f"{counted(launches, 'launch')}{and_actors} in {took}"
         f"{'' if trace.is_over else ' so far'}"
     )
 

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from tikgen.events import STAGES
+from tikgen.events import ACTOR_STAGES, STAGES
 from tikgen.lifecycle.layout import Block, Lane, Layout
 from tikgen.lifecycle.life import typical_launch
 from tikgen.lifecycle.look import COLOURS
@@ -28,6 +28,7 @@ _WIDTH = 11.0
 # Narrower blocks carry no text; found by eye, in shares of the width for each letter.
 _LETTER = 0.0092
 _HAIR = 0.0004
+_MOMENT = 0.003
 _LONGEST_NAME = 34
 
 
@@ -51,10 +52,11 @@ def draw(trace: Trace) -> Figure:
         panel.axvspan(left, right, facecolor="white", edgecolor="#cccccc", hatch="////", lw=0)
     _dress(panel, layout)
     seen = {block.stage for lane in layout.lanes for block in lane.blocks}
+    stages = [stage for stage in STAGES + ACTOR_STAGES if stage in seen]
     figure.legend(
-        handles=[Patch(color=COLOURS[stage], label=stage) for stage in STAGES if stage in seen],
+        handles=[Patch(color=COLOURS[stage], label=stage) for stage in stages],
         loc="outside lower center",
-        ncols=len(seen),
+        ncols=len(stages),
         frameon=False,
         fontsize=9,
         handlelength=1.0,
@@ -74,6 +76,8 @@ def _draw_lane(panel: Axes, layout: Layout, lane: Lane, middle: float) -> None:
 
 def _draw_block(panel: Axes, layout: Layout, block: Block, top: float, height: float) -> None:
     left, right = layout.place(block.start), layout.place(block.stop)
+    if block.start == block.stop:  # A moment in the life of an actor.
+        right = left + _MOMENT
     is_row = len(block.launches) > 1
     panel.add_patch(
         Rectangle(
@@ -90,7 +94,7 @@ def _draw_block(panel: Axes, layout: Layout, block: Block, top: float, height: f
     if is_row:
         places = [(layout.place(start), layout.place(stop)) for start, stop in block.launches]
         bars = [(start, max(stop - start, _HAIR)) for start, stop in places]
-        panel.broken_barh(bars, (top, height), color=COLOURS["launch"], lw=0, zorder=2.5)
+        panel.broken_barh(bars, (top, height), color=COLOURS[block.stage], lw=0, zorder=2.5)
     text = next((t for t in _texts(block) if len(t) * _LETTER < right - left), "")
     if not text or height < _LANE_HEIGHT / 2:  # Where many threads share a lane.
         return
@@ -112,9 +116,7 @@ def _texts(block: Block) -> tuple[str, ...]:
     """Return what may stand on a block, the longest first: its colour tells the stage already."""
     if block.holds_others:
         return ()
-    return (
-        (block.label,) if block.stage == "launch" else (block.label, block.label.partition(" ")[2])
-    )
+    return (block.label,) if block.launches else (block.label, block.label.partition(" ")[2])
 
 
 def _dress(panel: Axes, layout: Layout) -> None:
@@ -142,10 +144,10 @@ def _launches(lane: Lane) -> str:
     """Return how many launches there were, and how long one takes."""
     launches = lane.life.launches
     if launches is None:
-        return "no launch"
+        return "" if lane.life.subject.is_actor else "no launch"
     typical = typical_launch(launches)
     if typical is None:
-        return counted(launches.count, "launch")
+        return counted(launches.count, launches.stage)
     return f"{launches.count:,} × {duration(typical)}"
 
 

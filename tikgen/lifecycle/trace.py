@@ -154,7 +154,7 @@ class Trace:
                 dict.fromkeys(COLUMNS)
                 | {
                     **_whose(each),
-                    "stage": "launch",
+                    "stage": each.stage,
                     "start": first[0] - self.started if first else None,
                     "seconds": each.seconds if each.timed else None,
                     "count": each.count,
@@ -219,10 +219,9 @@ class Trace:
         return self.table()
 
     def __repr__(self) -> str:
-        launches = sum(each.count for each in self.launches)
-        return (
-            f"<Trace: {len(self.kernels)} kernels, {len(self.events)} events, {launches} launches>"
-        )
+        kernels = sum(not life.subject.is_actor for life in self.kernels)
+        launches = sum(each.count for each in self.launches if not each.subject.is_actor)
+        return f"<Trace: {kernels} kernels, {len(self.events)} events, {launches} launches>"
 
     def _repr_html_(self) -> str:
         return page.render_short(self)

@@ -13,6 +13,9 @@ from tikgen.lifecycle.trace import Trace
 def trace(*, all_kernels: bool = False) -> Iterator[Trace]:
     """Record each stage and each launch of the kernels that are touched inside the ``with`` block.
 
+    Actors of :mod:`tikgen.ring` stand beside the kernels that they launch: their batches, and what
+    becomes of them.
+
     The trace can be looked at inside the block and after it, also where the block raised. It sees
     every thread of this process. Traces may stand inside each other; each sees all there is.
 

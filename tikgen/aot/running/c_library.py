@@ -194,6 +194,12 @@ class Library:
         made = self._call.ti_import_cpu_memory(runtime, address, size)
         return self._made(made, f"importing {size} bytes")
 
+    def import_cuda(self, runtime: int, address: int, size: int) -> int:
+        """Return a handle of memory in the address space of the GPU, which others free."""
+        function = self._call.ti_import_cuda_memory  # Not every library has CUDA.
+        function.restype, function.argtypes = _handle, (_handle, _handle, ctypes.c_size_t)
+        return self._made(function(runtime, address, size), f"importing {size} bytes")
+
     def free(self, runtime: int, memory: int) -> None:
         """Free what :meth:`allocate` returned."""
         self._call.ti_free_memory(runtime, memory)

@@ -56,6 +56,17 @@ class DeviceArray:
                 self._free = weakref.finalize(self, engine.drop, self._memory)
         self.is_open = True
 
+    @classmethod
+    def of_memory(
+        cls, engine: Engine, memory: int, shape: Sequence[int], dtype: DType
+    ) -> DeviceArray:
+        """Return memory on the device as an array; others free it."""
+        made = cls.__new__(cls)
+        made.engine, made.dtype, made.shape = engine, dtype, tuple(shape)
+        made._memory, made._packed, made._host, made._free = memory, {}, None, None
+        made.is_open = True
+        return made
+
     @property
     def ndim(self) -> int:
         """Return the number of axes."""

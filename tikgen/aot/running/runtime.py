@@ -184,6 +184,21 @@ class Runtime:
         made.from_numpy(host)
         return made
 
+    def mapped(self, count: int, dtype: object) -> tuple[np.ndarray[Any, Any], DeviceArray]:
+        """Return zeros in memory that the host and a GPU reach at once, for each of them.
+
+        Args:
+            count: how many numbers.
+            dtype: their type.
+
+        Raises:
+            LibraryError: if the driver does not give such memory.
+            UnsupportedOnArch: if the arch is not cuda.
+        """
+        from tikgen.aot.running.mapped import mapped
+
+        return mapped(self._engine, count, DType.parse(dtype))
+
     def sync(self) -> None:
         """Wait until everything that was launched is done.
 

@@ -1,0 +1,396 @@
+"""Full queues: nothing is lost but what a policy counted, nobody waits for ever, order is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ring_samples import Note, check_sums, echo, error_of, play, started, swallow, turns, until
+
+from tikgen.ring import KernelContext, RingKernelRuntime
+from tikgen.ring.actors.channels import Inbox, Outbox
+from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.waiting import Waiters
+from tikgen.ring.errors import KernelStateError, QueueTimeoutError
+
+POLICIES = ("block", "reject", "drop_oldest", "drop_newest")
+MANY = 200_000
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_200_000_messages_against_a_slow_consumer(policy: str, rng: np.random.Generator) -> None:
+    handled: list[int] = []
+
+    async def slow(ctx: KernelContext) -> None:
+        while not ctx.should_terminate:
+            handled.extend(note.n for note in await ctx.receive_many(1 + int(rng.integers(900))))
+            await asyncio.sleep(0)
+            if rng.random() < 0.02:
+                await asyncio.sleep(0.001)
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", slow, input_queue_size=997, backpressure=policy)
+            sent = refused = 0
+            while sent < MANY:
+                count = min(int(rng.integers(1, 700)), MANY - sent)
+                notes = [Note(n) for n in range(sent, sent + count)]
+                sent += count
+                if rng.random() < 0.8:
+                    refused += count - await runtime.send_many("a", notes)
+                else:
+                    for note in notes:
+                        error = await error_of(runtime.send("a", note))
+                        refused += error is not None
+                if rng.random() < 0.7:
+                    await asyncio.sleep(0)
+            end = await runtime.terminate("a", timeout=15)
+            told = actor.telemetry
+            check_sums(actor)
+            assert end.dropped == () and told.messages_received == MANY
+            lost = told.messages_dropped + told.messages_rejected
+            assert len(handled) == told.messages_processed == MANY - lost
+            # Each came once, and in order.
+            assert bool((np.diff(handled) > 0).all())
+            if policy == "block":
+                assert lost == 0 and refused == 0
+            elif policy == "reject":
+                assert told.messages_rejected == refused > 0 and told.messages_dropped == 0
+            else:
+                assert told.dropped == {policy: lost} and lost > 0
+
+    play(main, 30)
+
+
+def test_a_consumer_that_waits_for_its_sender_is_not_left_alone() -> None:
+    async def main() -> None:
+        for size in (1, 2, 4, 7):
+            sent_all = asyncio.Event()
+
+            async def body(ctx: KernelContext, done: asyncio.Event = sent_all) -> None:
+                await ctx.receive()
+                await done.wait()
+                while not ctx.should_terminate:
+                    await ctx.receive()
+
+            async with RingKernelRuntime() as runtime:
+                await started(runtime, "a", body, input_queue_size=size)
+                for n in range(size + 1):  # The last has room once one was taken.
+                    await runtime.send("a", Note(n), timeout=5)
+                sent_all.set()
+
+    play(main)
+
+
+def test_a_body_that_waits_for_room_for_a_reply_goes_on_as_soon_as_there_is_some() -> None:
+    async def main() -> None:
+        for size in (1, 4, 7):
+            async with RingKernelRuntime() as runtime:
+                await started(runtime, "a", echo, output_queue_size=size)
+                for n in range(size + 1):
+                    await runtime.send("a", Note(n))
+                await turns()
+                assert (await runtime.receive("a")).n == 0
+                reply = await runtime.send_and_receive("a", Note(99), timeout=5)
+                assert reply.n == 99
+                assert [(await runtime.receive("a")).n for _ in range(size)] == [*range(1, size + 1)]
+
+    play(main)
+
+
+@pytest.mark.parametrize("how", ["single", "block"])
+def test_several_who_wait_all_get_what_comes_in_one_go(how: str) -> None:
+    async def body(ctx: KernelContext) -> None:
+        while True:
+            note = await ctx.receive()
+            if how == "block":
+                await ctx.send_many([Note(n) for n in range(note.n)])
+            else:
+                for n in range(note.n):
+                    await ctx.send(Note(n))
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            await started(runtime, "a", body)
+            waiting = [asyncio.ensure_future(runtime.receive("a")) for _ in range(5)]
+            await turns()
+            waiting.pop(2).cancel()
+            await runtime.send("a", Note(4))
+            came = await asyncio.wait_for(asyncio.gather(*waiting), 5)
+            assert [note.n for note in came] == [0, 1, 2, 3]
+
+    play(main)
+
+
+def test_several_tasks_of_a_body_all_get_what_comes_in_one_go() -> None:
+    async def body(ctx: KernelContext) -> None:
+        together = [0]
+        all_there = asyncio.Event()
+
+        async def one() -> None:
+            await ctx.receive()
+            together[0] += 1
+            if together[0] == 5:
+                all_there.set()
+            await all_there.wait()
+
+        await asyncio.gather(*(one() for _ in range(5)))
+        await ctx.send(Note(together[0]))
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            await started(runtime, "a", body)
+            await turns()
+            await runtime.send_many("a", [Note(n) for n in range(5)])
+            assert (await runtime.receive("a", timeout=5)).n == 5
+
+    play(main)
+
+
+def test_blocked_senders_are_served_in_order_even_if_their_room_is_taken() -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", swallow, input_queue_size=4)
+            await runtime.deactivate("a")
+            await runtime.send_many("a", [Note(-1) for _ in range(4)])
+            blocked = [asyncio.ensure_future(runtime.send("a", Note(n))) for n in range(6)]
+            await turns()
+            came: list[int] = []
+            while len(came) < 16:
+                while actor.inbox.size:
+                    came.append(actor.inbox.pop().message.n)
+                    actor.inbox.freed()
+                if len(came) < 6:  # Somebody takes the room that the woken ones were to get.
+                    actor.inbox.put(Envelope(Note(-1), 128, 0))
+                    actor.inbox.put(Envelope(None, 128, 0, None, 0, [Note(-1)] * 3, 3))
+                await turns()
+                if not actor.inbox.size and all(task.done() for task in blocked):
+                    break
+            assert [n for n in came if n >= 0] == list(range(6))
+            await asyncio.wait_for(asyncio.gather(*blocked), 5)
+
+    play(main)
+
+
+def test_time_outs_hold_for_all_of_it_and_tell_how_many_were_taken() -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", swallow, input_queue_size=3)
+            await runtime.deactivate("a")
+            notes = [Note(n) for n in range(10)]
+            error: Any = await error_of(runtime.send_many("a", notes, timeout=0.02))
+            assert isinstance(error, QueueTimeoutError) and error.taken == 3
+            check_sums(actor)
+            assert actor.inbox.size == 3 and actor.telemetry.messages_rejected == 7
+
+            async def slow(ctx: KernelContext, note: Note) -> None:
+                await asyncio.sleep(0.05)
+
+            await started(runtime, "slow", slow, input_queue_size=1)
+            error = await error_of(
+                asyncio.wait_for(
+                    runtime.send_many("slow", [Note(n) for n in range(1000)], timeout=0.2), 10
+                )
+            )
+            assert isinstance(error, QueueTimeoutError) and 1 <= error.taken < 100
+            await runtime.terminate("slow", 0.01, drain=False)
+
+    play(main)
+
+
+@pytest.mark.parametrize("how", ["terminate", "cancel", "raise"])
+def test_blocked_senders_are_woken_when_the_actor_ends(how: str) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def body(ctx: KernelContext) -> None:
+            await gate.wait()
+            raise ValueError("no")
+
+        runtime = RingKernelRuntime()
+        await runtime.start()
+        settings = {"input_queue_size": 1, "supervision": "stop"}
+        actor = await started(runtime, "a", body, **settings)
+        await runtime.send("a", Note())
+        blocked = [asyncio.ensure_future(runtime.send("a", Note(n))) for n in range(3)]
+        blocked.append(asyncio.ensure_future(runtime.send_and_receive("a", Note())))
+        blocked.append(asyncio.ensure_future(runtime.send_many("a", [Note(), Note()])))
+        await turns()
+        if how == "terminate":
+            await runtime.terminate("a", 0.01)
+        elif how == "cancel":
+            assert actor._task is not None
+            actor._task.cancel()
+        else:
+            gate.set()
+        errors = [await error_of(asyncio.wait_for(task, 5)) for task in blocked]
+        names = {type(error).__name__ for error in errors}
+        assert names <= {"KernelStateError", "KernelTerminated", "KernelFailed"}, errors
+        check_sums(actor)
+        await runtime.shutdown()
+
+    play(main)
+
+
+def test_senders_cancelled_at_any_moment_lose_no_wake_up(rng: np.random.Generator) -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", swallow, input_queue_size=2)
+            for steps in range(30):
+                await runtime.deactivate("a")
+                tasks = [asyncio.ensure_future(runtime.send("a", Note(n))) for n in range(9)]
+                tasks.append(
+                    asyncio.ensure_future(runtime.send_many("a", [Note(n) for n in range(5)]))
+                )
+                await turns(2)
+                await runtime.reactivate("a")
+                await turns(steps % 10)
+                for place in rng.choice(len(tasks), 4, replace=False):
+                    tasks[place].cancel()
+                await asyncio.wait(tasks, timeout=10)
+                assert all(task.done() for task in tasks)
+                await until(lambda: not actor.inbox.size)
+                assert await runtime.send("a", Note(), timeout=5)
+                await turns(3)
+            check_sums(actor)
+            assert not actor.inbox.senders.futures
+
+    play(main)
+
+
+def test_waiting_again_and_again_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", echo)
+            for n in range(50):
+                task = asyncio.ensure_future(runtime.receive("a", timeout=None if n % 2 else 60))
+                await turns(2)
+                task.cancel()
+                await turns(2)
+                await error_of(runtime.receive("a", timeout=0))
+            assert not actor.outbox.receivers.futures
+
+    play(main)
+
+
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(1, 7)),
+        st.tuples(st.just("take"), st.integers(0, 0)),
+        st.tuples(st.just("take_block"), st.integers(1, 9)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(MOVES)
+def test_an_output_queue_keeps_messages_and_blocks_in_order(moves: list[tuple[str, int]]) -> None:
+    outbox, model, number = Outbox(10), deque[int](), 0
+    for move, count in moves:
+        if move == "put":
+            block = list(range(number, number + count))
+            number += count
+            model.extend(block)
+            if count == 1:
+                outbox.put(block[0])
+            else:
+                outbox.put_block(block, count)
+        elif model and move == "take":
+            assert outbox.take() == model.popleft()
+        elif model:
+            found, taken = outbox.take_block(count)
+            assert 1 <= taken == len(found) <= count
+            assert found == [model.popleft() for _ in range(taken)]
+        assert outbox.size == len(model)
+    assert outbox.drain() == list(model) and outbox.size == 0
+
+
+QUEUED = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from([0, 5, 128, 255]), st.integers(1, 4)),
+        st.tuples(st.sampled_from(["pop", "oldest"]), st.just(0), st.just(0)),
+        st.tuples(st.just("pop_block"), st.just(0), st.integers(1, 6)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(QUEUED, st.sampled_from([None, 1e-9, 1e-8, 1e-7]))
+def test_a_mailbox_agrees_with_a_model_of_ageing(
+    moves: list[tuple[str, int, int]], ageing: float | None
+) -> None:
+    inbox = Inbox(1000, ageing)
+    model: list[tuple[int, int, int]] = []  # When it was sent, its priority, its number.
+    number = 0
+
+    def rank(entry: tuple[int, int, int]) -> float:
+        sent, priority, _ = entry
+        return sent - priority * (round(ageing * 1e9) if ageing else 1 << 62)
+
+    for time, (move, priority, count) in enumerate(moves):
+        if move == "put":
+            block = list(range(number, number + count))
+            number += count
+            model += [(10 * time, priority, n) for n in block]
+            if count == 1:
+                inbox.put(Envelope(block[0], priority, 10 * time))
+            else:
+                inbox.put(Envelope(None, priority, 10 * time, None, 0, block, count))
+        elif model and move == "oldest":
+            found = inbox.pop_oldest().message
+            oldest = min(sent for sent, _, _ in model)
+            entry = next(entry for entry in model if entry[2] == found)
+            assert entry[0] == oldest
+            model.remove(entry)
+        elif model:
+            most = count or 1
+            envelope = inbox.pop() if move == "pop" else inbox.pop_block(most)
+            got = [envelope.message] if envelope.block is None else list(envelope.left())
+            assert 1 <= len(got) == envelope.count <= most
+            for message in got:
+                entry = next(entry for entry in model if entry[2] == message)
+                assert rank(entry) == min(map(rank, model))
+                first = min(other[2] for other in model if other[1] == entry[1])
+                assert message == first  # First in, first out within a priority.
+                model.remove(entry)
+        assert inbox.size == len(model)
+    assert sum(envelope.count for envelope in inbox.drain()) == len(model)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from("wcx")), max_size=30))
+def test_a_wake_up_is_never_lost_when_waiters_are_cancelled(moves: list[tuple[int, str]]) -> None:
+    async def main() -> None:
+        waiters, woken = Waiters(), []
+
+        async def one(n: int) -> None:
+            assert await waiters.wait()
+            woken.append(n)
+
+        tasks = [asyncio.ensure_future(one(n)) for n in range(8)]
+        await turns(2)
+        wakes = 0
+        for n, move in moves:
+            if move == "w":
+                waiters.wake()
+                wakes += 1
+            elif move == "c":
+                tasks[n].cancel()
+            else:
+                await turns(2)
+        await turns(30)
+        gone = sum(task.cancelled() for task in tasks)
+        assert len(woken) == min(wakes, 8 - gone) or len(woken) + gone == 8
+        assert len(woken) >= min(wakes, 8 - gone) and woken == sorted(woken)
+        waiters.wake_all()
+        await turns(3)
+        assert all(task.done() for task in tasks) and not waiters.futures
+
+    play(main, 5)

@@ -1,0 +1,609 @@
+"""Messages: what they are made of, what they become on the wire, what their fields take."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime
+import enum
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID, uuid4
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tikgen.dtypes import DType
+from tikgen.ring.errors import MessageDeserializationError, MessageSerializationError
+from tikgen.ring.messages.base import RingKernelMessage, deserialize_message, message
+from tikgen.ring.messages.checks import checker
+from tikgen.ring.messages.columns import f32, i8, vector
+from tikgen.ring.messages.ids import new_message_id
+
+
+@message
+class Request:
+    """A request."""
+
+    a: float
+    b: int = 2
+    names: list[str] = field(default_factory=list)
+    unit: ClassVar[str] = "m"
+
+    def doubled(self) -> float:
+        return self.a * 2
+
+
+@message
+class Derived(Request):
+    c: str = "c"
+
+
+@message
+@dataclass
+class AsPeer:
+    value: float
+    message_id: UUID = field(default_factory=uuid4)
+    priority: int = 128
+    correlation_id: UUID | None = None
+
+    def __repr__(self) -> str:
+        return f"AsPeer of {self.value}"
+
+
+class Colour(enum.Enum):
+    red = 1
+
+
+@message
+class Everything:
+    n: Request | None = None
+    tags: set[str] = field(default_factory=set)
+    pair: tuple[int, str] = (1, "a")
+    colour: Colour = Colour.red
+    when: datetime.datetime = datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc)
+    who: UUID = UUID(int=5)
+    either: int | str | None = None
+    data: bytes = b"\0\1"
+    table: dict[str, list[float]] = field(default_factory=dict)
+    array: np.ndarray | None = None
+    anything: Any = None
+
+
+@message
+class Arrays:
+    x: np.ndarray
+    y: npt.NDArray[np.float32] | None = None
+
+
+@message
+class Vectors:
+    v: vector(f32, 3)
+    k: i8 = 0
+
+
+def test_identifiers_are_random_uuids_of_version_4():
+    ids = [new_message_id() for _ in range(2000)]
+    assert len(set(ids)) == 2000
+    assert all(type(one) is UUID and one.version == 4 and one.variant for one in ids)
+    assert pickle.loads(pickle.dumps(ids[0])) == ids[0] == UUID(str(ids[0]))
+    assert Request(1.0).message_id != Request(1.0).message_id
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_makes_identifiers_of_its_own():
+    new_message_id()  # So that there is a block to share.
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(theirs, b"".join(new_message_id().bytes for _ in range(300)))
+        os._exit(0)
+    os.waitpid(child, 0)
+    received = os.read(ours, 300 * 16)
+    os.close(ours)
+    os.close(theirs)
+    its = {received[k : k + 16] for k in range(0, len(received), 16)}
+    assert len(its) == 300
+    assert its.isdisjoint(new_message_id().bytes for _ in range(600))
+
+
+def test_a_plain_class_becomes_a_message():
+    made = Request(1.5, 3, names=["x"], priority=200)
+    assert (made.a, made.b, made.names, made.priority) == (1.5, 3, ["x"], 200)
+    assert isinstance(made, RingKernelMessage) and made.correlation_id is None
+    assert made.doubled() == 3.0 and Request.unit == "m" and Request.__doc__ == "A request."
+    assert Request(1.0).names is not Request(1.0).names
+    assert Request.__module__ == __name__ and Request.__qualname__ == "Request"
+    assert Request.__struct_fields__[:3] == ("a", "b", "names")
+    with pytest.raises(TypeError, match="positional"):
+        Request(1.0, 2, [], made.message_id)
+
+
+def test_a_dataclass_as_the_peer_writes_it_becomes_a_message():
+    made = AsPeer(2.5)
+    assert repr(made) == "AsPeer of 2.5" and made.priority == 128
+    assert AsPeer.__struct_fields__ == ("value", "message_id", "priority", "correlation_id")
+    identity = uuid4()
+    assert AsPeer(1.0, message_id=identity).message_id == identity
+    assert AsPeer.deserialize(made.serialize()) == made
+
+    @message
+    @dataclass(frozen=True, order=True)
+    class Frozen:
+        a: int
+        b: list[int] = field(default_factory=list)
+        priority: int = 7
+
+    assert Frozen(1).priority == 7 and isinstance(hash(Frozen(1, ())), int)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        Frozen(1).a = 2
+    answer = uuid4()
+    assert Frozen(1).with_correlation(answer).correlation_id == answer
+
+    @message
+    @dataclass(slots=True)
+    class Slotted:
+        a: int = 4
+
+    assert Slotted().a == 4
+
+    @dataclass
+    class Parent:
+        a: int
+        b: int = 2
+
+        def total(self) -> int:
+            return self.a + self.b
+
+    @message
+    @dataclass
+    class Child(Parent):
+        c: int = 3
+
+        def total(self) -> int:
+            return super().total() + self.c
+
+    assert Child(1).total() == 6 and Child.__struct_fields__[:3] == ("a", "b", "c")
+
+
+def test_a_struct_becomes_a_message():
+    class Parent(msgspec.Struct):
+        a: int
+        b: list[int] = []
+
+        def first(self) -> int:
+            return self.a
+
+    @message
+    class Child(Parent):
+        c: str = "c"
+
+        def again(self) -> type:
+            return __class__
+
+    made = Child(1, [2])
+    assert (made.first(), made.b, made.c) == (1, [2], "c")
+    assert made.again() is Child
+    assert Child.deserialize(made.serialize()) == made
+
+
+def test_a_class_may_derive_from_the_base_and_mix_others_in():
+    class Mixin:
+        __slots__ = ()
+
+        def shout(self) -> str:
+            return self.text.upper()  # type: ignore[attr-defined, no-any-return]
+
+    class Direct(RingKernelMessage):
+        text: str
+        also: int = 1
+
+    @message
+    class Mixed(Mixin):
+        text: str
+
+    assert Direct("a", 2).also == 2 and message(Direct) is Direct
+    assert Mixed("abc").shout() == "ABC" and isinstance(Mixed("a"), Mixin)
+    for made in (Direct("x"), Mixed("y")):
+        assert deserialize_message(made.serialize()) == made
+
+
+def test_post_init_of_the_class_runs_after_that_of_the_base():
+    @message
+    class Careful:
+        a: int
+
+        def __post_init__(self) -> None:
+            if self.a < 0:
+                raise ValueError("a is negative")
+
+    with pytest.raises(ValueError, match="negative"):
+        Careful(-1)
+    with pytest.raises(ValueError, match="priority"):
+        Careful(1, priority=256)
+
+    @dataclass
+    class Parent:
+        a: int
+
+        def __post_init__(self) -> None:
+            self.a += 1
+
+    @message
+    @dataclass
+    class Child(Parent):
+        b: int = 0
+
+    assert Child(1).a == 2
+    with pytest.raises(ValueError, match="priority"):
+        Child(1, priority=256)
+    data = Careful(1).serialize()
+    with pytest.raises(MessageDeserializationError, match="negative"):
+        Careful.deserialize(data.replace(b"\xa1a\x01", b"\xa1a\xff"))
+
+
+@pytest.mark.parametrize("priority", [-1, 256, 10**30, "high", None, 1.5, [1]])
+def test_priorities_are_0_to_255(priority):
+    with pytest.raises(ValueError, match="priority takes 0 to 255; got"):
+        Request(1.0, priority=priority)
+    assert Request(1.0, priority=0).priority == 0 and Request(1.0, priority=255).priority == 255
+
+
+def test_what_cannot_be_a_message_is_refused():
+    def with_default(value: Any) -> type:
+        return type("Bad", (), {"__annotations__": {"x": Any}, "x": value, "__module__": __name__})
+
+    for value in ([1], {"a": 1}, {1}, np.zeros(3), bytearray(b"a")):
+        with pytest.raises(TypeError, match=r"Bad\.x: .*default_factory"):
+            message(with_default(value))
+    assert message(with_default([]))().x == []
+    with pytest.raises(TypeError, match="__init__ of its own"):
+
+        @message
+        class Own:
+            a: int
+
+            def __init__(self) -> None: ...
+
+    with pytest.raises(TypeError, match="InitVar"):
+
+        @message
+        class Init:
+            a: dataclasses.InitVar[int] = 0
+
+    with pytest.raises(TypeError, match="method of that name"):
+
+        @message
+        class Clash:
+            reply: int = 0
+
+    with pytest.raises(TypeError, match="takes a class"):
+        message(3)  # type: ignore[call-overload]
+
+
+def test_replies_and_correlations():
+    request = Request(1.0, priority=9)
+    reply = request.reply(response_class=AsPeer, value=4.0)
+    assert type(reply) is AsPeer and reply.correlation_id == request.message_id
+    assert type(request.reply(a=2.0)) is Request
+    identity = uuid4()
+    other = request.with_correlation(identity)
+    assert other.correlation_id == identity and request.correlation_id is None
+    assert (other.message_id, other.priority) == (request.message_id, 9)
+
+
+def test_messages_can_be_copied_and_pickled():
+    for made in (Derived(1.0, 2, ["a"], "d", priority=3), AsPeer(1.0), Everything(n=Request(1.0))):
+        for other in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+            assert other == made and type(other) is type(made)
+
+
+def test_local_classes_may_name_themselves_and_each_other():
+    class Inner(RingKernelMessage):
+        n: int
+
+    @message
+    class Outer:
+        inner: Inner
+        next: Outer | None = None
+
+    made = Outer(Inner(1), Outer(Inner(2)))
+    assert Outer.deserialize(made.serialize()) == made
+    assert "takes Inner" in str(checker(Outer)(Outer(3)))  # type: ignore[arg-type]
+
+    @message
+    class Lost:
+        x: DoesNotExist  # noqa: F821
+
+    with pytest.raises(TypeError, match="DoesNotExist"):
+        checker(Lost)
+    with pytest.raises(MessageDeserializationError, match="DoesNotExist"):
+        Lost.deserialize(Lost(1).serialize())
+
+
+# The wire.
+
+
+def test_a_subclass_keeps_its_fields_on_the_wire():
+    made = Derived(1.0, 2, ["x"], c="sub", priority=1)
+    data = made.serialize()
+    for read in (Derived.deserialize, Request.deserialize, deserialize_message):
+        assert read(data) == made and type(read(data)) is Derived
+    with pytest.raises(MessageDeserializationError, match="message of type"):
+        Derived.deserialize(Request(1.0).serialize())
+    with pytest.raises(MessageDeserializationError):
+        AsPeer.deserialize(data)
+
+
+def test_types_of_the_same_name_are_not_confused():
+    def one() -> type[Any]:
+        @message
+        class Same:
+            x: float
+
+        return Same
+
+    def other() -> type[Any]:
+        @message
+        class Same:
+            x: float
+
+        return Same
+
+    first, second = one(), other()
+    made = first(1.0)
+    assert type(deserialize_message(made.serialize())) is first
+    with pytest.raises(MessageDeserializationError):
+        second.deserialize(made.serialize())
+    again = one()  # As a notebook's cell does that is run again.
+    assert type(deserialize_message(made.serialize())) is again
+    assert type(first.deserialize(made.serialize())) is first
+
+
+def test_a_type_that_is_not_defined_here_is_named():
+    code = (
+        "import sys; from tikgen.ring.messages.base import message\n"
+        "@message\nclass Elsewhere:\n    x: int\n    def twice(self): return self.x * 2\n"
+        "assert Elsewhere(2).twice() == 4\n"
+        "sys.stdout.buffer.write(Elsewhere(3).serialize())"
+    )
+    data = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    with pytest.raises(MessageDeserializationError, match="'__main__:Elsewhere' is defined here"):
+        deserialize_message(data)
+
+
+def test_a_tag_of_the_users_own():
+    class Tagged(RingKernelMessage, tag="stable/1"):
+        x: int
+
+    made = Tagged(1)
+    assert b"stable/1" in made.serialize() and deserialize_message(made.serialize()) == made
+
+
+def test_values_of_every_kind_survive():
+    made = Everything(
+        n=Derived.deserialize(Derived(1.0).serialize()) and Request(2.0),
+        tags={"a", "b"},
+        either="text",
+        table={"row": [1.0, 2.0]},
+        anything={"deep": [1, None, "x"]},
+    )
+    assert Everything.deserialize(made.serialize()) == made
+    assert checker(Everything)(made) is None
+    assert len(AsPeer(1.0).serialize()) < 110  # An identifier takes 16 bytes, not 36.
+
+
+ALL = [member.numpy for member in DType] + [np.dtype(bool)]
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("shape", [(1,), (7,), (0,), (), (2, 3), (0, 3), (3, 1, 5)])
+def test_arrays_are_read_as_views_of_the_bytes(dtype, shape, rng):
+    array = rng.integers(0, 2 if dtype.kind == "b" else 100, shape).astype(dtype)
+    data = Arrays(array).serialize()
+    read = Arrays.deserialize(data).x
+    assert read.dtype == dtype and read.shape == shape and not read.flags.writeable
+    np.testing.assert_array_equal(read, array)
+    if array.size:
+        assert np.shares_memory(read, np.frombuffer(data, np.uint8))
+
+
+def test_arrays_of_other_layouts(rng):
+    base = rng.standard_normal((13, 11)).astype(np.float32)
+    for array in (base[::2, ::3], base.T, base[:, 4], base[::-1, 0], base.astype(">f4")):
+        read = Arrays.deserialize(Arrays(array).serialize()).x
+        np.testing.assert_array_equal(read, array)
+        assert read.dtype == np.float32
+    one = Everything(anything=base, array=base)
+    read = Everything.deserialize(one.serialize())
+    np.testing.assert_array_equal(read.anything, base)
+    assert isinstance(read.array, np.ndarray)
+    assert Everything.deserialize(Everything(anything=np.int16(3)).serialize()).anything == 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.array([object()]), np.zeros(2, complex), np.array(["a"]), np.zeros(1, "M8[s]"), object()],
+    ids=["object", "complex", "str", "datetime", "no array"],
+)
+def test_what_cannot_be_sent_is_refused(value):
+    with pytest.raises(MessageSerializationError, match="Everything cannot be written"):
+        Everything(anything=value).serialize()
+    with pytest.raises(MessageSerializationError):
+        Everything(anything=2**70).serialize()
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(MessageSerializationError):
+        Everything(anything=deep).serialize()
+
+
+def test_arrays_of_another_dtype_than_annotated_are_refused():
+    good = Arrays(np.zeros(3), np.zeros(3, np.float32))
+    assert Arrays.deserialize(good.serialize()).y.dtype == np.float32
+    for wrong in (np.zeros(3), [1.0], "a"):
+        made = Arrays(np.zeros(3), wrong)  # type: ignore[arg-type]
+        assert "field 'y' takes array of float32 | None" in str(checker(Arrays)(made))
+        with pytest.raises(MessageDeserializationError):
+            Arrays.deserialize(made.serialize())
+
+
+@pytest.mark.parametrize("made", [Derived(1.5, 3, ["a"]), Arrays(np.arange(6.0).reshape(2, 3))])
+def test_bytes_that_were_cut_off_are_refused(made):
+    data = made.serialize()
+    for length in range(len(data)):
+        with pytest.raises(MessageDeserializationError):
+            type(made).deserialize(data[:length])
+    with pytest.raises(MessageDeserializationError):
+        type(made).deserialize(data + b"\0")
+
+
+@pytest.mark.parametrize("name", ["a", "b", "names", "message_id", "priority", "correlation_id"])
+def test_every_field_has_to_be_there(name):
+    fields = msgspec.msgpack.decode(Request(1.0).serialize())
+    for order in (1, -1):
+        shuffled = dict(list(fields.items())[::order])
+        assert Request.deserialize(msgspec.msgpack.encode(shuffled)).a == 1.0
+        del shuffled[name]
+        with pytest.raises(MessageDeserializationError, match=f"missing: {name}"):
+            Request.deserialize(msgspec.msgpack.encode(shuffled))
+        other = fields | {"another": 1}
+        with pytest.raises(MessageDeserializationError, match="another"):
+            Request.deserialize(msgspec.msgpack.encode(other))
+    for wrong in (object, [{}], {"x": 1}):
+        value = "?" if wrong is object else wrong
+        if name != "correlation_id" or value != "?":
+            bad = msgspec.msgpack.encode(fields | {name: value})
+            with pytest.raises(MessageDeserializationError):
+                Request.deserialize(bad)
+
+
+_anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text()
+    | st.binary() | st.builds(msgspec.msgpack.Ext, st.integers(-128, 127), st.binary()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary() | _anything.map(msgspec.msgpack.encode), st.data())
+def test_no_bytes_give_anything_but_a_message_or_the_error(data, draw):
+    for kind in (Derived, Arrays, RingKernelMessage):
+        with pytest.raises(MessageDeserializationError):
+            kind.deserialize(data)
+    whole = bytearray(Arrays(np.arange(4.0).reshape(2, 2)).serialize())
+    whole[draw.draw(st.integers(0, len(whole) - 1))] = draw.draw(st.integers(0, 255))
+    try:
+        read = Arrays.deserialize(bytes(whole))
+    except MessageDeserializationError:
+        return
+    assert type(read) is Arrays and checker(Arrays)(read) is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["x", "y", "v", "k", "message_id", "priority"]), _anything)
+def test_a_field_of_another_kind_is_refused(name, value):
+    if value is None:
+        return
+    for made in (Arrays(np.zeros(3)), Vectors([1.0, 2, 3])):
+        fields = msgspec.msgpack.decode(
+            made.serialize(), ext_hook=lambda code, data: msgspec.msgpack.Ext(code, data)
+        )
+        if name not in fields:
+            continue
+        data = msgspec.msgpack.encode(fields | {name: value})
+        try:
+            read = type(made).deserialize(data)
+        except MessageDeserializationError:
+            continue
+        assert checker(type(made))(read) is None
+
+
+def test_vectors_on_the_wire(rng):
+    array = rng.standard_normal(3).astype(np.float32)
+    np.testing.assert_array_equal(Vectors.deserialize(Vectors(array).serialize()).v, array)
+    assert Vectors.deserialize(Vectors((1.0, 2, 3)).serialize()).v == [1.0, 2, 3]
+    for wrong in ("abc", [1.0, 2.0], [1.0, 2.0, "3"], np.zeros(4), np.zeros((3, 1)), None):
+        with pytest.raises(MessageDeserializationError, match="vector of 3 f32"):
+            Vectors.deserialize(Vectors(wrong).serialize())
+    with pytest.raises(MessageDeserializationError, match="-128 to 127"):
+        Vectors.deserialize(Vectors(array, 200).serialize())
+
+
+# What fields take.
+
+CHECKS: list[tuple[Any, list[Any], list[Any]]] = [
+    (float, [1.0, 1, np.float32(1), np.int64(3), np.float64("nan"), float("inf"), 10**400],
+     ["1", True, None, 1j, np.bool_(True), np.longdouble(1) / 3, np.complex64(1), [1.0]]),
+    (int, [1, -(10**30), np.uint8(3)], [1.0, True, "1", None, np.float32(1), np.bool_(True)]),
+    (bool, [True, np.bool_(False)], [0, 1.0, "x", None]),
+    (str, ["a", np.str_("b")], [b"a", 1, None]),
+    (bytes, [b"a"], ["a", bytearray(b"a"), 1]),
+    (UUID, [UUID(int=1)], ["a", 1, None]),
+    (UUID | None, [UUID(int=1), None], ["a", 1]),
+    (int | str, [1, "a", np.int8(1)], [1.0, None, True]),
+    (int | list[int], [1, [1]], [[1.0], "a"]),
+    (float | None, [1.0, 1, None], ["a", True]),
+    (np.ndarray, [np.zeros(2), np.array(1)], [[1], 1.0, None]),
+    (npt.NDArray[np.int32], [np.zeros(2, np.int32)], [np.zeros(2), [1], None]),
+    (npt.NDArray[np.floating], [np.zeros(2)], [[1]]),
+    (list[float], [[], [1.0, 2], [np.float32(1)], [10**30]], [(1.0,), [1, "a"], [True], [None], 1]),
+    (list[int], [[], [1, np.int8(2)]], [[1.0], [True], "ab", None]),
+    (list[list[float]], [[[1.0]], []], [[1.0], [["a"]]]),
+    (tuple[int, str], [(1, "a")], [(1,), ("a", 1), [1, "a"], (True, "a")]),
+    (tuple[int, ...], [(), (1, 2)], [(1, "a"), [1]]),
+    (set[str], [{"a"}], [{1}, ["a"]]),
+    (dict[str, int], [{"a": 1}], [{1: 1}, {"a": "b"}, [1]]),
+    (dict, [{}, {1: "a"}], [[], None]),
+    (list, [[], [1, "a"]], [(), None]),
+    (Colour, [Colour.red], [1, "red"]),
+    (Request, [Request(1.0), Derived(1.0)], [AsPeer(1.0), None]),
+    (datetime.date, [datetime.date(2026, 1, 1)], ["2026-01-01"]),
+    (Literal["a", 1], ["a", 1], ["b", True, 1.0]),
+    (Annotated[int, msgspec.Meta(ge=3)], [3, 9], [2, "3", True]),
+    (i8, [-128, 127, np.int64(5)], [128, -129, True, 1.0]),
+    (f32, [1.0, 1], ["a", True]),
+    (vector(f32, 2), [[1.0, 2], (1, 2), np.zeros(2), np.zeros(2, int)],
+     [[1.0], np.zeros(3), np.zeros((1, 2)), "ab", [1.0, None], np.zeros(2, complex)]),
+    (vector(i8, 2), [[1, 2], np.zeros(2, int)], [np.zeros(2), [1.0, 2]]),
+    (Any, [1, None, object()], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("annotation, right, wrong", CHECKS, ids=[str(c[0]) for c in CHECKS])
+def test_checks_of_fields(annotation, right, wrong):
+    made = type("Made", (), {"__annotations__": {"x": annotation}, "__module__": __name__})
+    kind = message(made)
+    check = checker(kind)
+    for value in right:
+        assert check(kind(value)) is None, value
+    for value in wrong:
+        problem = check(kind(value))
+        assert problem is not None, value
+        assert problem.startswith("field 'x' takes ") and "; got " in problem
+        assert f"{type(value).__name__} " in problem
+
+
+def test_checks_of_other_objects_of_subclasses_and_of_the_base():
+    check = checker(Request)
+    assert check is checker(Request)
+    assert "Request was expected; got AsPeer" in str(check(AsPeer(1.0)))
+    assert "Request was expected; got 3" in str(check(3))
+    assert check(Derived(1.0)) is None
+    assert "field 'c' takes str; got int 5" in str(check(Derived(1.0, c=5)))  # type: ignore[arg-type]
+    made = Request(1.0)
+    made.priority = True
+    assert "field 'priority' takes int; got bool True" in str(check(made))
+    made = Request(1.0, correlation_id="x")  # type: ignore[call-arg]
+    assert "field 'correlation_id' takes UUID | None" in str(check(made))
+    empty = message(type("Empty", (), {"__module__": __name__}))
+    assert checker(empty)(empty()) is None

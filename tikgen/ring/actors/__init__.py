@@ -1,0 +1,1 @@
+"""Actors: mailboxes, contexts, supervision, topics and barriers."""

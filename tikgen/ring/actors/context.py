@@ -1,0 +1,416 @@
+"""What the body of an actor works with: its messages, its replies, and the other actors."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tikgen.ring.actors.engine import unanswered
+from tikgen.ring.actors.envelope import Envelope, settle
+from tikgen.ring.actors.waiting import Clock, clock, left_of
+from tikgen.ring.errors import QueueTimeoutError, ReplyError
+
+if TYPE_CHECKING:
+    from tikgen.ring.actors.actor import RingKernel
+    from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry
+
+_now = time.perf_counter_ns
+
+
+class ActorStop(asyncio.CancelledError):
+    """Ends the body of an actor that waits for a message and will get none."""
+
+
+class KernelContext:
+    """The context of one run of an actor's body.
+
+    Attributes:
+        kernel_id: name of the actor.
+    """
+
+    def __init__(self, actor: RingKernel) -> None:
+        self.kernel_id = actor.kernel_id
+        self._actor = actor
+        self._inbox = actor.inbox
+        self._record = actor.telemetry.record_message
+        # What was received last and is not done with, and the requests without a reply.
+        self.in_hand: Envelope | None = None
+        # What an engine took and has not answered yet.
+        self.held: list[Envelope] = []
+        self._is_nudged = False
+        self.open: dict[int, Envelope | list[Envelope]] = {}
+        self._most_open = 1024
+        self.last_timeout: QueueTimeoutError | None = None
+
+    @property
+    def telemetry(self) -> RingKernelTelemetry:
+        """Return what is measured of the actor."""
+        return self._actor.telemetry
+
+    def put_out_soon(self, item: Any) -> None:
+        """Put something into the output queue, whether there is room or not; for engines."""
+        self._actor.outbox.put(item)
+
+    async def put_out_block(self, block: Any, count: int) -> None:
+        """Put replies into the output queue, or send them on; for engines."""
+        await self._actor.put_out_block(block, count)
+
+    @property
+    def should_terminate(self) -> bool:
+        """Tell whether the body is to return: the actor ends, and no message is left for it."""
+        return self._actor.is_ending and not self._inbox.size
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether the actor is active, and not paused."""
+        return not self._inbox.paused
+
+    async def wait_active(self) -> None:
+        """Wait until the actor is active."""
+        while self._inbox.paused and not self._actor.is_ending:
+            await self._inbox.takers.wait()
+
+    async def receive(self, timeout: float | None = None) -> Any:
+        """Return the next message; the one before counts as handled.
+
+        Args:
+            timeout: seconds; None for as long as it takes.
+
+        Raises:
+            QueueTimeoutError: if none came in time. Where the body lets it pass, it is begun anew.
+        """
+        inbox, in_hand = self._inbox, self.in_hand
+        time_left = None if timeout is None else clock(timeout)
+        if in_hand is not None:
+            self.in_hand = None
+            if in_hand.reply is None:
+                self._record(_now() - in_hand.sent)
+        while True:
+            if inbox.size and not inbox.paused:
+                envelope = inbox.pop()
+                if inbox.senders.futures or inbox.takers.futures:
+                    inbox.taken()
+                if (envelope.reply is not None or envelope.deadline) and not self._is_wanted(
+                    envelope
+                ):
+                    continue
+                self.in_hand = envelope
+                return envelope.message
+            await self._wait(time_left)
+
+    async def receive_many(self, most: int = 4096, timeout: float | None = None) -> list[Any]:
+        """Return the messages that are there, ``most`` at most; wait for the first one.
+
+        Requests among them need replies that say which one they answer.
+
+        Args:
+            most: how many.
+            timeout: seconds to wait for the first one; None for as long as it takes.
+
+        Raises:
+            QueueTimeoutError: if none came in time.
+        """
+        found: list[Any] = []
+        for envelope in await self._take(most, timeout):
+            if envelope.block is None:
+                found.append(envelope.message)
+            else:
+                found += envelope.left()
+            if envelope.reply is None:
+                self._finish(envelope)
+        return found
+
+    async def _take(self, most: int, timeout: float | None) -> list[Envelope]:
+        """Take what is there as envelopes; wait for the first one, or for a nudge."""
+        if self.in_hand is not None:
+            self._done_with_it()
+        time_left = clock(timeout)
+        while True:
+            found = self._take_now(most)
+            if found or self._is_nudged:
+                self._is_nudged = False
+                return found
+            await self._wait(time_left)
+
+    def _take_now(self, most: int) -> list[Envelope]:
+        inbox = self._inbox
+        found: list[Envelope] = []
+        count = 0
+        while count < most and inbox.size and not inbox.paused:
+            envelope = inbox.pop_block(most - count)
+            if (envelope.reply is not None or envelope.deadline) and not self._is_wanted(envelope):
+                continue
+            found.append(envelope)
+            count += envelope.count
+        inbox.taken()
+        return found
+
+    async def send(self, message: Any, *, to: Any = None) -> None:
+        """Send a reply: to whoever waits for it, else to the queue of replies.
+
+        It goes to the request that it names by its ``correlation_id``, or that is given; without
+        either to the only request that is without a reply.
+
+        Args:
+            message: the reply.
+            to: the message that it answers.
+
+        Raises:
+            ReplyError: if several requests are without a reply and it names none of them.
+            TypeValidationError: if it is no message of the actor's output type.
+        """
+        actor = self._actor
+        actor.check_reply(message)
+        if self.open and (envelope := self._request_of(message, to)) is not None:
+            self.answer(envelope, message)
+            return
+        if self._is_late(message, to):
+            actor.telemetry.late_replies += 1
+            return
+        in_hand = self.in_hand
+        if in_hand is not None and (to is None or to is in_hand.message):
+            self.in_hand = None
+            if in_hand.reply is None:
+                self._record(_now() - in_hand.sent)
+        outbox = actor.outbox
+        if actor.outlet is None and outbox.size < outbox.maxsize:
+            outbox.put(message)
+        else:
+            await actor.put_out(message)
+
+    async def send_many(self, messages: Iterable[Any]) -> None:
+        """Send replies to the queue of replies, or on to the actor that is connected.
+
+        Args:
+            messages: replies that answer no request.
+
+        Raises:
+            TypeValidationError: if one is no message of the actor's output type.
+        """
+        block = list(messages)
+        for message in block:
+            self._actor.check_reply(message)
+        if block:
+            await self._actor.put_out_block(block, len(block))
+
+    def decline(self, message: Any) -> None:
+        """Leave a request without a reply; whoever waits for it gets :class:`ReplyError`."""
+        envelope = self._pop(_key_of(message))
+        if envelope is not None and envelope.reply is not None:
+            settle(envelope.reply, unanswered(self.kernel_id))
+            self._finish(envelope)
+
+    def is_request(self, message: Any) -> bool:
+        """Tell whether somebody waits for a reply to a message."""
+        return _key_of(message) in self.open
+
+    async def tell(self, kernel_id: str, message: Any, **options: Any) -> bool:
+        """Send a message to another actor; takes and returns what ``runtime.send`` does."""
+        return await self._actor.system.send(kernel_id, message, **options)
+
+    async def ask(self, kernel_id: str, message: Any, **options: Any) -> Any:
+        """Return another actor's reply; takes what ``runtime.send_and_receive`` does.
+
+        Raises:
+            ReplyError: if an actor asks itself, which would wait for ever.
+        """
+        if kernel_id == self.kernel_id:
+            raise ReplyError(kernel_id, "asks itself, and would wait for ever")
+        return await self._actor.system.send_and_receive(kernel_id, message, **options)
+
+    async def publish(self, topic: str, message: Any) -> int:
+        """Send a message to every subscriber of a topic; return how many took it."""
+        return await self._actor.system.publish(topic, message)
+
+    async def barrier(self, name: str, parties: int, timeout: float | None = None) -> int:
+        """Wait at a barrier of the runtime; return how many had come before.
+
+        Args:
+            name: of the barrier.
+            parties: how many have to come.
+            timeout: seconds; None for as long as it takes.
+
+        Raises:
+            BarrierBroken: if another one gave up or ended.
+        """
+        return await self._actor.wait_at(name, parties, timeout)
+
+    def answer(self, envelope: Envelope, message: Any) -> None:
+        """Hand a reply to whoever waits for it."""
+        reply = envelope.reply
+        assert reply is not None
+        if reply.done():
+            self._actor.telemetry.late_replies += 1
+        else:
+            reply.set_result(message)
+        self._finish(envelope)
+        if self.in_hand is envelope:
+            self.in_hand = None
+
+    def _is_late(self, message: Any, to: Any) -> bool:
+        """Tell whether a reply is to a request that was answered or given up before."""
+        closed = self._actor.closed
+        if not closed:
+            return False
+        if to is not None:
+            return _key_of(to) in closed
+        correlation = getattr(message, "correlation_id", None)
+        return correlation is not None and correlation.int in closed
+
+    # For engines, which take many messages and answer them together.
+
+    async def hold(self, most: int, timeout: float | None = None) -> list[Envelope]:
+        """Take what is there into :attr:`held`; wait for the first one, or for a nudge."""
+        found = await self._take(most, timeout)
+        self.held += found
+        return found
+
+    def hold_now(self, most: int) -> list[Envelope]:
+        """Take what is there into :attr:`held`, without waiting."""
+        found = self._take_now(most)
+        self.held += found
+        return found
+
+    def nudge(self) -> None:
+        """Have :meth:`hold` return, whether there is a message or not."""
+        self._is_nudged = True
+        self._inbox.takers.wake_all()
+
+    def hold_too(self, envelope: Envelope, parts: list[Envelope]) -> None:
+        """Hold the messages of an envelope that is held one by one."""
+        place = self.held.index(envelope)
+        self.held[place : place + (0 if envelope.count else 1)] = parts
+
+    def let_go(self, envelope: Envelope) -> None:
+        """Be done with an envelope that is held; a request is answered already."""
+        place = next(n for n, held in enumerate(self.held) if held is envelope)
+        del self.held[place]
+        if envelope.reply is None:
+            self._finish(envelope)
+
+    def release(self, count: int) -> None:
+        """Be done with the first envelopes that are held; requests are answered already."""
+        for envelope in self.held[:count]:
+            if envelope.reply is None:
+                self._finish(envelope)
+        del self.held[:count]
+
+    def answer_held(self, envelope: Envelope, message: Any) -> None:
+        """Answer a request that is held."""
+        self._forget(envelope)
+        self.answer(envelope, message)
+
+    def fail(self, envelope: Envelope, error: Exception) -> None:
+        """Give an error to whoever waits for the reply to a request that is held."""
+        self._forget(envelope)
+        assert envelope.reply is not None
+        settle(envelope.reply, error)
+        self._actor.telemetry.record_error(error)
+        self._finish(envelope)
+
+    def _forget(self, envelope: Envelope) -> None:
+        found = self.open.get(envelope.key)
+        if isinstance(found, list):
+            found[:] = [other for other in found if other is not envelope]
+        if found is envelope or found == []:
+            del self.open[envelope.key]
+
+    def _request_of(self, message: Any, to: Any) -> Envelope | None:
+        """Take the request that a reply answers; None if it answers none that waits."""
+        if to is not None:
+            return self._pop(_key_of(to))
+        correlation = getattr(message, "correlation_id", None)
+        if correlation is not None:
+            return self._pop(correlation.int)
+        (key, found), *others = self.open.items()
+        in_hand = self.in_hand
+        is_other = in_hand is not None and in_hand.reply is None
+        if others or isinstance(found, list) or is_other:
+            raise ReplyError(
+                self.kernel_id,
+                "sent a reply that fits several messages; name the one that it answers: "
+                "ctx.send(reply, to=message), or message.reply(...)",
+                self._actor.state.name,
+            )
+        return self._pop(key)
+
+    def _pop(self, key: int) -> Envelope | None:
+        found = self.open.pop(key, None)
+        if found is not None:
+            self._actor.close_request(key)
+        if isinstance(found, list):  # One message, sent as several requests.
+            first = found.pop(0)
+            if found:
+                self.open[key] = found
+            return first
+        return found
+
+    def _is_wanted(self, envelope: Envelope) -> bool:
+        """Tell whether a message is still to be handled; a request is noted as such."""
+        reply = envelope.reply
+        if reply is not None and reply.done():
+            self._actor.telemetry.record_drop("given up", envelope.count)
+            return False
+        if envelope.deadline and _now() > envelope.deadline:
+            self._actor.expire(envelope)
+            return False
+        if reply is not None:
+            if len(self.open) >= self._most_open:
+                self._forget_given_up()
+            key = envelope.key = _key_of(envelope.message)
+            before = self.open.get(key)
+            if before is None:
+                self.open[key] = envelope
+            else:
+                self.open[key] = [*(before if isinstance(before, list) else [before]), envelope]
+        return True
+
+    def _forget_given_up(self) -> None:
+        """Forget requests that were never answered, and for which nobody waits any more."""
+        for key, found in list(self.open.items()):
+            if not isinstance(found, list) and found.reply is not None and found.reply.done():
+                del self.open[key]
+                self._actor.close_request(key)
+                self._finish(found)
+        self._most_open = max(1024, 2 * len(self.open))
+
+    def finish_in_hand(self) -> None:
+        """Count what is in hand as handled, as the body has returned."""
+        self._done_with_it()
+
+    def _done_with_it(self) -> None:
+        envelope, self.in_hand = self.in_hand, None
+        if envelope is not None and envelope.reply is None:
+            self._finish(envelope)
+
+    def _finish(self, envelope: Envelope) -> None:
+        if envelope.count == 1:
+            self._actor.telemetry.record_message(_now() - envelope.sent)
+        elif envelope.count:
+            self._actor.telemetry.record_messages(_now() - envelope.sent, envelope.count)
+
+    async def _wait(self, timeout: Clock | None) -> None:
+        """Wait until there may be a message."""
+        actor = self._actor
+        if actor.is_ending and not self._inbox.size:
+            await asyncio.sleep(0)  # A body that catches everything shall not stop the loop.
+            raise ActorStop
+        if not await self._inbox.takers.wait(left_of(timeout)):
+            assert timeout is not None
+            if self._inbox.size and not self._inbox.paused:
+                return
+            self.last_timeout = QueueTimeoutError(
+                self.kernel_id, timeout.seconds, "waiting for a message", actor.state.name
+            )
+            raise self.last_timeout
+
+    def __repr__(self) -> str:
+        return f"<context of {self._actor!r}>"
+
+
+def _key_of(message: Any) -> int:
+    """Return under which number a request finds its reply."""
+    found = getattr(message, "message_id", None)
+    return found.int if found is not None else id(message)

@@ -1,0 +1,1 @@
+"""Actors whose body is a kernel that takes many messages in one launch."""

@@ -1,0 +1,187 @@
+"""The engine of actors whose body is a kernel: what is queued goes into one launch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tikgen.ring.actors.context import ActorStop
+from tikgen.ring.actors.engine import Engine
+from tikgen.ring.actors.envelope import Envelope, Failure
+from tikgen.ring.batch.runner import BatchRunner
+from tikgen.ring.definition import Definition
+from tikgen.ring.errors import InvalidConfigurationError, KernelFailed, QueueTimeoutError
+from tikgen.ring.messages.blocks import Columns, own_columns
+from tikgen.ring.telemetry import spans
+
+if TYPE_CHECKING:
+    from tikgen.ring.actors.context import KernelContext
+
+MAX_BATCH = 4096
+# Seconds that the first message of a batch waits for others.
+MAX_DELAY = 0.001
+
+
+class BatchEngine(Engine):
+    """Gathers messages, up to ``max_batch`` of them or for ``max_delay`` seconds, and launches.
+
+    Columns that are sent are a batch of their own, however many messages they hold.
+    """
+
+    name = "batch"
+
+    def __init__(self, definition: Definition) -> None:
+        config = definition.config
+        options = config.options
+        self._kernel_id = config.kernel_id
+        for name in ("input_type", "output_type"):
+            if getattr(definition, name) is None:
+                raise InvalidConfigurationError(
+                    name, None, "engine='batch' takes the class of a message"
+                )
+        self._max_delay = options.get("max_delay", MAX_DELAY)
+        delay = self._max_delay
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay < 1e6:
+            raise InvalidConfigurationError("max_delay", delay, "takes seconds that are not < 0")
+        self._is_function = definition.function is not None
+        self._constants = dict(options.get("constants") or {})
+        self._runner = BatchRunner(
+            config.kernel_id,
+            _body(definition),
+            definition.input_type,  # type: ignore[arg-type]
+            definition.output_type,  # type: ignore[arg-type]
+            max_batch=options.get("max_batch", MAX_BATCH),
+            constants=self._constants,
+        )
+
+    async def prepare(self) -> None:
+        """Have the kernel compiled, so that what is wrong with it shows before messages come."""
+        if self._is_function or any(np.ndim(value) for value in self._constants.values()):
+            return  # It may keep what it gets, and these would be numbers that nobody sent.
+        columns = self._runner.input_columns
+        self._runner.run_columns({c.name: np.zeros(c.shape(1), c.dtype.numpy) for c in columns})
+        self._runner.device_seconds = 0.0
+
+    def block(self, messages: Any) -> tuple[Any, int]:
+        """Return columns, or a list of messages."""
+        if not isinstance(messages, Mapping):
+            return super().block(messages)
+        runner = self._runner
+        made = own_columns(messages, runner.input_columns, runner.input_type)
+        return made, made.count
+
+    async def run(self, ctx: KernelContext) -> None:
+        """Gather and launch until it is over."""
+        most = self._runner.max_batch
+        while True:
+            await self._gather(ctx, most)
+            while ctx.held:
+                first = ctx.held[0]
+                if isinstance(first.block, Columns):
+                    await self._answer_columns(ctx, first)
+                else:
+                    await self._answer_messages(ctx)
+            await asyncio.sleep(0)  # Launches keep the loop busy; others have their turn.
+
+    async def _gather(self, ctx: KernelContext, most: int) -> None:
+        """Take what is there, and wait for more as long as the first one may wait."""
+        await ctx.hold(most)
+        if not self._max_delay:
+            return
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._max_delay
+        while (count := sum(e.count for e in ctx.held)) < most:
+            if isinstance(ctx.held[-1].block, Columns):
+                return
+            left = end - loop.time()
+            if left <= 0:
+                return
+            try:
+                await ctx.hold(most - count, left)
+            except (QueueTimeoutError, ActorStop):
+                return
+
+    async def _answer_columns(self, ctx: KernelContext, envelope: Envelope) -> None:
+        arrays = self._timed(envelope.count, ctx, lambda: self._runner.run_columns(envelope.left()))
+        runner = self._runner
+        block = Columns(arrays, runner.output_columns, runner.output_type, envelope.count)
+        ctx.release(1)
+        await ctx.put_out_block(block, envelope.count)
+
+    async def _answer_messages(self, ctx: KernelContext) -> None:
+        """Answer the messages before the first columns."""
+        taken: list[Envelope] = []
+        for envelope in ctx.held:
+            if isinstance(envelope.block, Columns):
+                break
+            taken.append(envelope)
+        if all(e.block is None for e in taken):
+            messages = [e.message for e in taken]
+        else:
+            messages = [m for e in taken for m in e.left()]
+        replies = self._timed(len(messages), ctx, lambda: self._runner.run(messages))
+        answers = iter(replies)
+        out: list[Any] = []
+        for envelope in taken:
+            if envelope.reply is None:
+                for _ in range(envelope.count):
+                    answer = next(answers)
+                    out.append(
+                        self._failure(ctx, answer) if isinstance(answer, Exception) else answer
+                    )
+                continue
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                ctx.fail(envelope, answer)
+            else:
+                ctx.answer_held(envelope, answer)
+        ctx.release(len(taken))
+        if out:
+            await ctx.put_out_block(out, len(out))
+
+    def _failure(self, ctx: KernelContext, error: Exception) -> Failure:
+        made = KernelFailed(self._kernel_id, f"could not take a message: {error}")
+        made.__cause__ = error
+        ctx.telemetry.record_error(error)
+        return Failure(made)
+
+    def _timed(self, count: int, ctx: KernelContext, launch: Any) -> Any:
+        start, before = time.perf_counter(), self._runner.device_seconds
+        result = launch()
+        on_device = self._runner.device_seconds - before
+        ctx.telemetry.record_batch(count, on_device)
+        if spans.is_on():
+            spans.note(
+                self._kernel_id,
+                "batch",
+                start,
+                time.perf_counter() - start,
+                messages=count,
+                device_seconds=on_device,
+            )
+        return result
+
+
+def _body(definition: Definition) -> Any:
+    """Return the kernel, or the function, that is the body of an actor."""
+    options = definition.config.options
+    body, params = options.get("body"), options.get("params")
+    if definition.function is not None:
+        if body is not None:
+            raise InvalidConfigurationError("body", body, "there is a function already")
+        return definition.function
+    if body is None:
+        raise InvalidConfigurationError(
+            "body", None, "engine='batch' takes a kernel, the name of a template, or a function"
+        )
+    if isinstance(body, str):
+        from tikgen.builder import build
+
+        return build(body, **(params or {}))
+    if params is not None:
+        raise InvalidConfigurationError("params", params, "is for a body that names a template")
+    return body

@@ -1,0 +1,271 @@
+"""Matches the arguments of a kernel with the fields of messages, once, before any launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tikgen import taichi_bridge as bridge
+from tikgen.arguments import Argument, Array, Opaque, Scalar, split_extent
+from tikgen.dtypes import DType
+from tikgen.errors import TaichiNotInitialised
+from tikgen.kernel import Kernel
+from tikgen.ring.errors import ColumnError, InvalidConfigurationError
+from tikgen.ring.messages.base import RingKernelMessage
+from tikgen.ring.messages.columns import Column, columns_of
+from tikgen.ring.messages.rules import is_integer, is_real
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which columns a kernel takes and gives.
+
+    Attributes:
+        arguments: what the kernel takes, in order; empty for a function.
+        inputs: the columns of the input type.
+        outputs: the columns of the output type.
+        is_function: whether the kernel is a Python function of columns.
+        is_plain: whether it is a ``ti.kernel``, whose arguments nobody checks.
+    """
+
+    arguments: tuple[Argument, ...]
+    inputs: tuple[Column, ...]
+    outputs: tuple[Column, ...]
+    is_function: bool
+    is_plain: bool
+
+    @property
+    def only_written(self) -> tuple[Column, ...]:
+        """Return the columns of the output that are not columns of the input."""
+        if self.is_function:
+            return ()
+        taken = {column.name for column in self.inputs}
+        return tuple(column for column in self.outputs if column.name not in taken)
+
+    def is_written(self, name: str) -> bool:
+        """Tell whether the kernel may write to a column."""
+        array = self._array(name)
+        return self.is_function or array is None or array.written
+
+    def is_covered(self, name: str) -> bool:
+        """Tell whether the kernel writes every element of a column, and reads none before."""
+        array = self._array(name)
+        return array is not None and array.role == "out" and array.covered
+
+    def _array(self, name: str) -> Array | None:
+        for argument in self.arguments:
+            if argument.name == name and isinstance(argument, Array):
+                return argument
+        return None
+
+    def launch(self, kernel: Any, columns: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
+        """Launch the kernel on columns and constants.
+
+        Raises:
+            TaichiNotInitialised: if ``ti.init`` was not called.
+        """
+        if self.is_plain and not bridge.is_initialised():
+            raise TaichiNotInitialised(getattr(kernel, "__name__", "kernel"))
+        kernel(*(_either(argument.name, columns, constants) for argument in self.arguments))
+
+
+def _either(name: str, columns: Mapping[str, Any], constants: Mapping[str, Any]) -> Any:
+    return columns[name] if name in columns else constants[name]
+
+
+def plan_of(
+    kernel: Any,
+    input_type: type[Any],
+    output_type: type[Any],
+    constants: Mapping[str, Any],
+) -> Plan:
+    """Return how a kernel, two message types and constants go together.
+
+    Args:
+        kernel: a :class:`tikgen.Kernel`, a ``ti.kernel`` or a function.
+        input_type: the type of the requests.
+        output_type: the type of the replies.
+        constants: what is no field, by name.
+
+    Raises:
+        InvalidConfigurationError: if they do not; it lists what each of them has.
+    """
+    inputs = _columns("input_type", input_type)
+    outputs = _columns("output_type", output_type)
+    is_plain = not isinstance(kernel, Kernel) and bridge.is_kernel(kernel)
+    if isinstance(kernel, Kernel):
+        arguments = tuple(kernel.signature.arguments)
+    elif is_plain:
+        arguments = _arguments_of_plain(kernel, {c.name: c for c in (*outputs, *inputs)})
+    elif callable(kernel):
+        return Plan((), inputs, outputs, is_function=True, is_plain=False)
+    else:
+        raise InvalidConfigurationError(
+            "kernel", kernel, "takes a tikgen.Kernel, a ti.kernel or a function of columns"
+        )
+    plan = Plan(arguments, inputs, outputs, is_function=False, is_plain=is_plain)
+    problems = [*_problems(plan, constants), *_problems_of_sizes(plan)]
+    if problems:
+        raise InvalidConfigurationError("kernel", _Named(kernel), "; ".join(problems) + _all(plan))
+    return plan
+
+
+class _Named:
+    """Shows a kernel by its name only."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.name = getattr(kernel, "name", None) or getattr(kernel, "__name__", "kernel")
+
+    def __repr__(self) -> str:
+        return str(self.name)
+
+
+def _columns(parameter: str, message_type: Any) -> tuple[Column, ...]:
+    if not (isinstance(message_type, type) and issubclass(message_type, RingKernelMessage)):
+        raise InvalidConfigurationError(
+            parameter, message_type, "takes a message type: decorate the class with @message"
+        )
+    try:
+        found = columns_of(message_type)
+    except (ColumnError, TypeError) as error:
+        raise InvalidConfigurationError(parameter, message_type, str(error)) from error
+    if not found:
+        raise InvalidConfigurationError(parameter, message_type, "has no field of its own")
+    return found
+
+
+def _arguments_of_plain(kernel: Any, columns: Mapping[str, Column]) -> tuple[Argument, ...]:
+    found: list[Argument] = []
+    for name, kind, dtype, ndim in bridge.kernel_arguments(kernel):
+        column = columns.get(name)
+        if kind == "scalar" and dtype in DType.__members__:
+            found.append(Scalar(name, DType(dtype)))
+        elif kind == "array" and (dtype in DType.__members__ or column is not None):
+            known = DType(dtype) if dtype in DType.__members__ else columns[name].dtype
+            axes = ndim or (len(column.shape(1)) if column is not None else 1)
+            shape = tuple(f"{name}_{axis}" for axis in range(axes))
+            found.append(Array(name, known, shape, role="inout", covered=False))
+        else:
+            found.append(Opaque(name))
+    return tuple(found)
+
+
+def _problems(plan: Plan, constants: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with single names."""
+    inputs = {column.name: column for column in plan.inputs}
+    outputs = {column.name: column for column in plan.outputs}
+    arguments = {argument.name: argument for argument in plan.arguments}
+    problems = [
+        f"field {name!r} is no array of the kernel"
+        for name in (*inputs, *(name for name in outputs if name not in inputs))
+        if not isinstance(arguments.get(name), Array)
+    ]
+    problems += [
+        f"constant {name!r} is no argument of the kernel"
+        if name not in arguments
+        else f"constant {name!r} is a field of a message too"
+        for name in constants
+        if name not in arguments or name in inputs or name in outputs
+    ]
+    for name, argument in arguments.items():
+        column = inputs.get(name) or outputs.get(name)
+        if isinstance(argument, Array) and column is not None:
+            problems += _problems_of_column(argument, column, name in inputs, name in outputs)
+        elif name not in constants:
+            what = "scalar" if isinstance(argument, Scalar) else "array"
+            problems.append(f"{what} {name!r} is neither a field nor one of the constants")
+        else:
+            problems += _problems_of_constant(argument, constants[name])
+    return problems
+
+
+def _problems_of_column(array: Array, column: Column, is_input: bool, is_output: bool) -> list[str]:
+    name = array.name
+    problems = []
+    if array.storage == "field":
+        problems.append(f"array {name!r} is a ti.field; build the kernel with storage='ndarray'")
+    if array.dtype is not column.dtype:
+        problems.append(
+            f"field {name!r} is {column.dtype} and the array is {array.dtype}; annotate the field "
+            f"with {array.dtype}"
+        )
+    if array.ndim != len(column.shape(1)):
+        problems.append(
+            f"field {name!r} is {'a vector' if column.length else 'a number'} and the array has "
+            f"{array.ndim} axes"
+        )
+    if is_output and not array.written:
+        problems.append(f"output field {name!r} is an array that the kernel only reads")
+    if is_input and array.role == "out":
+        problems.append(f"input field {name!r} is an array that the kernel only writes")
+    return problems
+
+
+def _problems_of_constant(argument: Argument, value: Any) -> list[str]:
+    name = argument.name
+    if isinstance(argument, Scalar):
+        dtype = argument.dtype
+        fits = is_real(value) if dtype.is_float else is_integer(value)
+        if not fits or not (dtype.is_float or dtype.lowest <= value <= dtype.highest):
+            return [f"constant {name!r} takes {dtype}; got {value!r:.60}"]
+    if isinstance(argument, Array):
+        if not hasattr(value, "shape"):
+            return [f"constant {name!r} takes an array; got {value!r:.60}"]
+        if len(value.shape) != argument.ndim:
+            return [f"constant {name!r} takes {argument.ndim} axes; got shape {value.shape}"]
+        if isinstance(value, np.ndarray) and value.dtype != argument.dtype.numpy:
+            return [f"constant {name!r} takes {argument.dtype}; got {value.dtype}"]
+    return []
+
+
+def _problems_of_sizes(plan: Plan) -> list[str]:
+    """Return what is wrong with the extents of the arrays that are columns, taken together."""
+    columns = {column.name: column for column in (*plan.outputs, *plan.inputs)}
+    problems: list[str] = []
+    lengths: dict[str, tuple[str, int]] = {}
+    firsts: dict[str, str] = {}
+    for argument in plan.arguments:
+        column = columns.get(argument.name)
+        if not isinstance(argument, Array) or column is None:
+            continue
+        if argument.ndim != len(column.shape(1)):
+            continue
+        symbol, more = split_extent(argument.shape[0])
+        if symbol is None or more:
+            problems.append(
+                f"array {argument.name!r} has {argument.shape[0]} on its first axis, which has to "
+                "be one place a message"
+            )
+        elif not argument.covered and symbol == f"{argument.name}_0":
+            pass  # A kernel that does not declare its sizes.
+        else:
+            firsts[argument.name] = symbol
+        if not column.length:
+            continue
+        symbol, more = split_extent(argument.shape[1])
+        wanted = more if symbol is None else lengths.get(symbol, ("", column.length - more))[1]
+        found = column.length if symbol is None else column.length - more
+        if symbol is not None:
+            lengths.setdefault(symbol, (argument.name, found))
+        if wanted != found:
+            other = "" if symbol is None else f", as field {lengths[symbol][0]!r} is"
+            problems.append(
+                f"field {argument.name!r} has {column.length} numbers and the array takes "
+                f"{wanted + (more if symbol is not None else 0)}{other}"
+            )
+    if len(set(firsts.values())) > 1:
+        listed = ", ".join(f"{name}: {symbol}" for name, symbol in firsts.items())
+        problems.append(f"the first axes of the arrays have different sizes ({listed})")
+    return problems
+
+
+def _all(plan: Plan) -> str:
+    listed = (
+        ("The kernel takes", plan.arguments),
+        ("the input has", plan.inputs),
+        ("the output has", plan.outputs),
+    )
+    return ". " + "; ".join(f"{what} {', '.join(map(str, items))}" for what, items in listed)

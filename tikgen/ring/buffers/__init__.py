@@ -1,0 +1,1 @@
+"""Buffers on host and device, their pool, the devices, and graphs of kernels."""

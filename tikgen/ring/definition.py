@@ -1,0 +1,223 @@
+"""What an actor is: its body, its messages, its settings; and the register of those known."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, overload
+
+from tikgen.errors import near
+from tikgen.ring.actors.mailbox import AGEING
+from tikgen.ring.actors.supervision import Supervision
+from tikgen.ring.errors import InvalidConfigurationError
+
+BACKPRESSURE = ("block", "reject", "drop_oldest", "drop_newest")
+# What each engine can be told beside what all of them take.
+ENGINE_OPTIONS: Mapping[str, frozenset[str]] = {
+    "host": frozenset(),
+    "batch": frozenset({"body", "params", "constants", "max_batch", "max_delay"}),
+    "persistent": frozenset(
+        {"handler", "state", "capacity", "arch", "device", "watchdog", "reference"}
+    ),
+}
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class RingKernelConfig:
+    """The settings of an actor.
+
+    Attributes:
+        kernel_id: its name.
+        engine: ``"host"``, ``"batch"`` or ``"persistent"``.
+        input_queue_size: messages that wait for it at most.
+        output_queue_size: replies that wait to be received at most; it waits where there are more.
+        backpressure: what a full input queue does: ``"block"`` has senders wait, ``"reject"``
+            raises, ``"drop_oldest"`` and ``"drop_newest"`` drop and count.
+        supervision: what is done when it raises.
+        ageing: seconds of waiting that count as one level of priority; None for strict priorities.
+        deduplicate: of so many last messages the ids are remembered, and repeated ones not handled.
+        options: settings of its engine.
+    """
+
+    kernel_id: str
+    engine: str = "host"
+    input_queue_size: int = 4096
+    output_queue_size: int = 4096
+    backpressure: str = "block"
+    supervision: Supervision = field(default_factory=Supervision)
+    ageing: float | None = AGEING
+    deduplicate: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel_id, str) or not self.kernel_id.strip():
+            raise InvalidConfigurationError("kernel_id", self.kernel_id, "takes a name")
+        _check_choice("engine", self.engine, tuple(ENGINE_OPTIONS))
+        _check_choice("backpressure", self.backpressure, BACKPRESSURE)
+        for name, least in (("input_queue_size", 1), ("output_queue_size", 1), ("deduplicate", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidConfigurationError(name, value, f"takes a whole number from {least}")
+        if isinstance(self.supervision, str):
+            object.__setattr__(self, "supervision", Supervision(self.supervision))
+        if not isinstance(self.supervision, Supervision):
+            raise InvalidConfigurationError(
+                "supervision", self.supervision, "takes a policy's name, or a Supervision"
+            )
+        ageing = self.ageing
+        is_number = isinstance(ageing, int | float) and not isinstance(ageing, bool)
+        if ageing is not None and not (is_number and 0 < ageing < 1e6):
+            raise InvalidConfigurationError("ageing", ageing, "takes seconds above 0, or None")
+        known = ENGINE_OPTIONS[self.engine]
+        for name, value in self.options.items():
+            if name not in known:
+                takes = ", ".join(sorted(known)) or "nothing more"
+                raise InvalidConfigurationError(
+                    name,
+                    value,
+                    f"is no setting of engine={self.engine!r}, which takes {takes}."
+                    f"{near(name, known)}",
+                )
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        hint = near(value, choices) if isinstance(value, str) else ""
+        raise InvalidConfigurationError(name, value, f"takes one of {', '.join(choices)}.{hint}")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """An actor that can be launched.
+
+    Attributes:
+        config: its settings.
+        function: its body on the host; of a batch engine a function of columns, or None.
+        input_type: class of the messages that it takes; None for any.
+        output_type: class of its replies; None for any.
+    """
+
+    config: RingKernelConfig
+    function: Callable[..., Any] | None = None
+    input_type: type | None = None
+    output_type: type | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input_type", "output_type"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, type):
+                raise InvalidConfigurationError(name, value, "takes a class, or None for any")
+        if self.function is not None and not callable(self.function):
+            raise InvalidConfigurationError("kernel_func", self.function, "takes a function")
+        engine = self.config.engine
+        if engine == "host" and self.function is None:
+            raise InvalidConfigurationError("kernel_func", None, "engine='host' takes a function")
+        if engine == "host" and inspect.isclass(self.function):
+            raise InvalidConfigurationError(
+                "kernel_func", self.function, "takes a function, or an object that is callable"
+            )
+
+    def changed(
+        self,
+        config: RingKernelConfig | None = None,
+        input_type: type | None = None,
+        output_type: type | None = None,
+        **settings: Any,
+    ) -> Definition:
+        """Return the same actor with other settings."""
+        return replace(
+            self,
+            config=merged(config or self.config, settings),
+            input_type=input_type or self.input_type,
+            output_type=output_type or self.output_type,
+        )
+
+
+def merged(config: RingKernelConfig, settings: Mapping[str, Any]) -> RingKernelConfig:
+    """Return a config with further settings, those of its engine among them."""
+    own = {name: value for name, value in settings.items() if name in config.__dataclass_fields__}
+    options = {name: value for name, value in settings.items() if name not in own}
+    queue_size = options.pop("queue_size", None)
+    if queue_size is not None:
+        own = {"input_queue_size": queue_size, "output_queue_size": queue_size, **own}
+    if "engine" in own and own["engine"] != config.engine:
+        return replace(config, **own, options=options)
+    return replace(config, **own, options={**config.options, **options})
+
+
+_registered: dict[str, Definition] = {}
+
+
+def register(definition: Definition) -> Definition:
+    """Make an actor known, to be launched by its name alone; a later one replaces it."""
+    _registered[definition.config.kernel_id] = definition
+    return definition
+
+
+def registered() -> Mapping[str, Definition]:
+    """Return every actor that is known, by its name."""
+    return _registered
+
+
+@overload
+def ring_kernel(func: _F) -> _F: ...
+@overload
+def ring_kernel(
+    func: None = None, *, kernel_id: str | None = None, **settings: Any
+) -> Callable[[_F], _F]: ...
+def ring_kernel(
+    func: Any = None,
+    *,
+    kernel_id: str | None = None,
+    input_type: type | None = None,
+    output_type: type | None = None,
+    auto_register: bool = True,
+    **settings: Any,
+) -> Any:
+    """Define an actor.
+
+    On the host its body is a function of a context, usually ``async``, that receives and sends for
+    as long as ``ctx.should_terminate`` is false; or a function of a context and a message, which is
+    called for each message and whose value is the reply. For ``engine="batch"`` the function gets
+    a dict of columns and returns one; without a function ``body=`` is a kernel. For
+    ``engine="persistent"`` ``handler=`` says what is done with a message. Where there is no
+    function to decorate, call it with ``body`` or ``handler``: it returns the definition.
+
+    Args:
+        func: the function.
+        kernel_id: name of the actor; the function's name without it.
+        input_type: class of the messages that it takes; None for any.
+        output_type: class of its replies; None for any.
+        auto_register: whether ``runtime.launch(kernel_id)`` shall find it.
+        settings: ``queue_size`` for both queues, and what :class:`RingKernelConfig` and its engine
+            take.
+
+    Raises:
+        InvalidConfigurationError: if a setting is unknown, or of no use.
+    """
+
+    def define(function: Callable[..., Any] | None, name: str) -> Definition:
+        engine = settings.get("engine", "host")
+        config = merged(RingKernelConfig(name, engine=engine), settings)
+        made = Definition(config, function, input_type, output_type)
+        return register(made) if auto_register else made
+
+    def decorate(function: _F) -> _F:
+        name = kernel_id if kernel_id is not None else getattr(function, "__name__", "")
+        definition = define(function, name)
+        try:
+            function.ring_kernel = definition  # type: ignore[attr-defined]
+        except AttributeError:
+            raise InvalidConfigurationError("func", function, "takes a function") from None
+        return function
+
+    if func is not None:
+        return decorate(func)
+    if {"body", "handler"} & settings.keys():
+        if kernel_id is None:
+            raise InvalidConfigurationError("kernel_id", None, "takes a name")
+        return define(None, kernel_id)
+    return decorate

@@ -1,0 +1,243 @@
+"""What goes wrong with actors, their messages and their buffers: one class each, one message each.
+
+The names are those of PyDotCompute, and so are the attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tikgen.errors import TikgenError, near
+
+
+class RingError(TikgenError):
+    """Is the base of every error of :mod:`tikgen.ring`."""
+
+
+class KernelError(RingError):
+    """Concerns one actor: ``kernel_id``, and ``state``, in which it was."""
+
+    def __init__(self, kernel_id: str, problem: str, state: str = "") -> None:
+        self.kernel_id = kernel_id
+        self.state = state
+        where = f" ({state})" if state else ""
+        super().__init__(f"Actor {kernel_id!r}{where}: {problem}")
+
+
+class KernelNotFoundError(KernelError):
+    """An actor was asked for that was not launched, or defined."""
+
+    def __init__(
+        self, kernel_id: str, available: Iterable[str] = (), verb: str = "launched"
+    ) -> None:
+        self.available = sorted(available)
+        hint = near(kernel_id, self.available) if isinstance(kernel_id, str) else ""
+        listed = ", ".join(self.available) or "none"
+        super().__init__(kernel_id, f"was not {verb}.{hint} {verb.capitalize()}: {listed}")
+
+
+class KernelAlreadyExistsError(KernelError):
+    """An actor was launched under a name that is taken."""
+
+    def __init__(self, kernel_id: str, state: str) -> None:
+        super().__init__(kernel_id, "is launched already; terminate it first", state)
+
+
+class KernelStateError(KernelError):
+    """Something was asked of an actor that its state does not allow."""
+
+    def __init__(self, kernel_id: str, current_state: str, operation: str, hint: str = "") -> None:
+        self.current_state = current_state
+        self.operation = operation
+        super().__init__(
+            kernel_id, f"cannot {operation}{'; ' if hint else ''}{hint}", current_state
+        )
+
+
+class KernelFailed(KernelError):
+    """An actor raised; ``__cause__`` is what it raised."""
+
+
+class KernelTerminated(KernelError):
+    """An actor ended before it answered or took a message."""
+
+
+class RuntimeClosed(RingError):
+    """A runtime was used before it was started, or after it was shut down."""
+
+    def __init__(self, operation: str, is_over: bool) -> None:
+        state = "was shut down" if is_over else "was not started; use it in `async with`"
+        super().__init__(f"Cannot {operation}: the runtime {state}")
+
+
+class WrongLoop(RingError):
+    """A runtime was used from another event loop or thread than the one that started it."""
+
+    def __init__(self, kernel_id: str, operation: str) -> None:
+        self.kernel_id = kernel_id
+        super().__init__(
+            f"Actor {kernel_id!r}: cannot {operation} from another event loop or thread than that "
+            "of the runtime; use asyncio.run_coroutine_threadsafe(..., runtime.loop)"
+        )
+
+
+class ReplyError(KernelError):
+    """An actor's reply cannot be matched with a request."""
+
+
+class MessageError(RingError):
+    """A message is of the wrong type, does not fit, or cannot be read."""
+
+
+class TypeValidationError(MessageError):
+    """A message, or one of its fields, is of another type than the actor takes."""
+
+    def __init__(
+        self, expected: str, actual: str, context: str, kernel_id: str = "", state: str = ""
+    ) -> None:
+        self.expected = expected
+        self.actual = actual
+        self.context = context
+        self.kernel_id = kernel_id
+        self.state = state
+        actor = f"Actor {kernel_id!r}{f' ({state})' if state else ''}: " if kernel_id else ""
+        super().__init__(f"{actor}{context} takes {expected}; got {actual}")
+
+
+class MessageSerializationError(MessageError):
+    """A message cannot be written as MessagePack."""
+
+    def __init__(self, message_type: type, cause: Exception | str) -> None:
+        self.message_type = message_type
+        self.cause = cause
+        super().__init__(f"{message_type.__name__} cannot be written as MessagePack: {cause}")
+
+
+class MessageDeserializationError(MessageError):
+    """Bytes hold no message, or one of another type."""
+
+    def __init__(self, message_type: type, cause: Exception | str) -> None:
+        self.message_type = message_type
+        self.cause = cause
+        super().__init__(f"The bytes hold no {message_type.__name__}: {cause}")
+
+
+class ColumnError(MessageError):
+    """A message does not fit the columns of a kernel."""
+
+    def __init__(self, column: str, problem: str, kernel_id: str = "") -> None:
+        self.column = column
+        self.kernel_id = kernel_id
+        actor = f"Actor {kernel_id!r}: " if kernel_id else ""
+        super().__init__(f"{actor}column {column!r} {problem}")
+
+
+class QueueError(RingError):
+    """Concerns the queue of an actor."""
+
+
+class QueueFullError(QueueError):
+    """A queue is full, and its policy is to reject."""
+
+    def __init__(self, kernel_id: str, queue_size: int, state: str = "", queue: str = "") -> None:
+        self.kernel_id = kernel_id
+        self.queue_size = queue_size
+        self.state = state
+        where = f" ({state})" if state else ""
+        super().__init__(
+            f"Actor {kernel_id!r}{where}: its {queue or 'input'} queue is full with {queue_size} "
+            "messages"
+        )
+
+
+class QueueTimeoutError(QueueError, TimeoutError):
+    """Waiting for a queue, or for a reply, took longer than was allowed."""
+
+    def __init__(self, kernel_id: str, timeout: float, operation: str, state: str = "") -> None:
+        self.kernel_id = kernel_id
+        self.timeout = timeout
+        self.operation = operation
+        self.state = state
+        where = f" ({state})" if state else ""
+        super().__init__(f"Actor {kernel_id!r}{where}: {operation} took longer than {timeout:g} s")
+
+
+class DeadlineExceeded(QueueTimeoutError):
+    """A message was not taken before its deadline, and was never handed to the actor."""
+
+
+class MessageDropped(QueueError):
+    """A request was dropped by the policy of a full queue, or when its actor ended."""
+
+    def __init__(self, kernel_id: str, reason: str) -> None:
+        self.kernel_id = kernel_id
+        self.reason = reason
+        super().__init__(f"Actor {kernel_id!r}: the request was dropped: {reason}")
+
+
+class BarrierBroken(RingError):
+    """A barrier will not be reached: somebody gave up, timed out or ended."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        super().__init__(f"Barrier {name!r} is broken: {reason}")
+
+
+class BufferError(RingError):
+    """Concerns a buffer."""
+
+
+class BufferNotAllocatedError(BufferError):
+    """A buffer was used before ``allocate`` or after ``free``."""
+
+    def __init__(self, was_freed: bool = False) -> None:
+        problem = "was freed" if was_freed else "is not allocated; call allocate() first"
+        super().__init__(f"UnifiedBuffer: the buffer {problem}")
+
+
+class BufferSyncError(BufferError):
+    """Host and device cannot be brought together."""
+
+    def __init__(self, direction: str, cause: Exception | str) -> None:
+        self.direction = direction
+        self.cause = cause
+        super().__init__(f"UnifiedBuffer: {direction}: {cause}")
+
+
+class PoolExhausted(BufferError):
+    """A pool cannot give memory without passing its limit."""
+
+    def __init__(self, wanted: int, used: int, limit: int) -> None:
+        self.wanted, self.used, self.limit = wanted, used, limit
+        super().__init__(
+            f"MemoryPool: {wanted} bytes more than the {used} in use would pass the limit of "
+            f"{limit} bytes; free buffers, or raise the limit"
+        )
+
+
+class BackendNotAvailableError(RingError):
+    """A device or an arch is not there, does not work, or vanished."""
+
+    def __init__(self, backend_name: str, reason: str) -> None:
+        self.backend_name = backend_name
+        self.reason = reason
+        super().__init__(f"{backend_name} is not available: {reason}")
+
+
+class InvalidConfigurationError(RingError):
+    """A setting is of no use."""
+
+    def __init__(self, parameter: str, value: object, reason: str) -> None:
+        self.parameter = parameter
+        self.value = value
+        self.reason = reason
+        super().__init__(f"{parameter}={value!r:.60}: {reason}")
+
+
+class TaskFailed(RingError):
+    """A task of an orchestrator failed, or was not run because another one had failed."""
+
+    def __init__(self, problems: Mapping[str, Any]) -> None:
+        self.problems = dict(problems)
+        super().__init__("; ".join(f"{name}: {what}" for name, what in problems.items()))

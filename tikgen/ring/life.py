@@ -1,0 +1,265 @@
+"""The life of a runtime and of its actors: start, launch, pause, end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from asyncio import get_running_loop
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from tikgen.ring.actors.actor import RingKernel
+from tikgen.ring.actors.envelope import raised
+from tikgen.ring.actors.states import KernelState, Termination
+from tikgen.ring.actors.waiting import clock, left_of
+from tikgen.ring.choosing import definition_of, engine_of
+from tikgen.ring.definition import Definition, RingKernelConfig
+from tikgen.ring.errors import (
+    KernelAlreadyExistsError,
+    KernelFailed,
+    KernelNotFoundError,
+    KernelStateError,
+    RuntimeClosed,
+    WrongLoop,
+)
+from tikgen.ring.observing import Observing
+
+if TYPE_CHECKING:
+    from tikgen.ring.actors.system import System
+
+_Runtime = TypeVar("_Runtime", bound="Life")
+
+
+class Life(Observing):
+    """The part of a runtime that starts and ends.
+
+    Attributes:
+        loop: the event loop; None before it is started.
+        failure: what an actor raised whose supervision is to escalate; ``async with`` raises it.
+        terminations: how the last actors ended, the latest at the end.
+    """
+
+    def __init__(self, *, enable_telemetry: bool = True) -> None:
+        super().__init__(enable_telemetry)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.failure: KernelFailed | None = None
+        self.terminations: list[Termination] = []
+        self._is_over = False
+        self._collapse: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    # Its life.
+
+    async def __aenter__(self: _Runtime) -> _Runtime:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # What goes wrong shall show at once: then nothing more is handled.
+        await self.shutdown(drain=error is None and self.failure is None)
+        if self.failure is not None and (error is None or isinstance(error, Exception)):
+            raise raised(self.failure) from (error or self.failure.__cause__)
+
+    async def start(self) -> None:
+        """Start it on the event loop that runs.
+
+        Raises:
+            RuntimeClosed: if it was shut down.
+            WrongLoop: if it was started on another loop.
+        """
+        if self._is_over:
+            raise RuntimeClosed("start it", True)
+        loop = get_running_loop()
+        if self.loop not in (None, loop):
+            raise WrongLoop("", "start it")
+        self.loop = loop
+
+    async def shutdown(self, timeout: float = 10.0, *, drain: bool = True) -> None:
+        """End every actor, all at once, and the runtime with them.
+
+        Args:
+            timeout: seconds for all of them to handle what is queued.
+            drain: whether they are to handle it.
+        """
+        time_left = clock(timeout)
+        if self._closing is None:
+            if self.loop is None:
+                self._is_over = True
+                return
+            if get_running_loop() is not self.loop:
+                raise WrongLoop("", "shut the runtime down")
+            for actor in self._actors.values():
+                if actor.is_current():
+                    raise KernelStateError(
+                        actor.kernel_id,
+                        actor.state.name,
+                        "shut the runtime down from its own body",
+                        "let the body return, or raise under the policy 'escalate'",
+                    )
+            self._is_over = True
+            self._closing = self.loop.create_task(self._close(left_of(time_left), drain))
+        # It goes on, within its time, also where this wait is cancelled.
+        await asyncio.shield(self._closing)
+
+    async def _close(self, timeout: float | None, drain: bool) -> None:
+        for barrier in self._barriers.values():
+            barrier.abort("the runtime was shut down")
+        actors = list(self._actors.values())
+        limit = 1e9 if timeout is None else timeout
+        try:
+            await asyncio.gather(*(a.terminate(limit, drain=drain) for a in actors))
+        finally:
+            for actor in actors:
+                self._actors.pop(actor.kernel_id, None)
+
+    def escalate(self, failure: KernelFailed) -> None:
+        """End everything because of an actor that failed; for engines and supervision."""
+        if self.failure is None and not self._is_over:
+            self.failure = failure
+            self._collapse = asyncio.ensure_future(self._end_all())
+
+    async def _end_all(self) -> None:
+        actors = [actor for actor in self._actors.values() if actor.termination is None]
+        await asyncio.gather(*(a.terminate(1.0, drain=False) for a in actors))
+
+    def ended(self, actor: RingKernel) -> None:
+        """Take note that an actor has ended; for actors."""
+        self._topics.unsubscribe(None, actor.kernel_id)
+        if actor.termination is not None:
+            self.terminations.append(actor.termination)
+            del self.terminations[:-1000]
+        for barrier in self._barriers.values():
+            barrier.leave(actor.kernel_id)
+
+    # Its actors.
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether it was started and not shut down."""
+        return self.loop is not None and not self._is_over
+
+    @property
+    def kernel_ids(self) -> list[str]:
+        """Return the names of its actors."""
+        return list(self._actors)
+
+    async def launch(
+        self,
+        kernel_id: str,
+        kernel_func: Callable[..., Any] | Definition | None = None,
+        *,
+        config: RingKernelConfig | None = None,
+        input_type: type | None = None,
+        output_type: type | None = None,
+        **settings: Any,
+    ) -> RingKernel:
+        """Launch an actor: get what it needs. It handles messages once it is activated.
+
+        Args:
+            kernel_id: its name.
+            kernel_func: its body, or what ``ring_kernel`` made of it; None for the actor that
+                ``ring_kernel`` has registered under that name.
+            config: all settings at once.
+            input_type: class of its messages.
+            output_type: class of its replies.
+            settings: single settings, as ``ring_kernel`` takes them.
+
+        Raises:
+            KernelAlreadyExistsError: if the name is taken.
+            KernelNotFoundError: if no actor of that name is registered.
+            InvalidConfigurationError: if a setting is unknown, or of no use.
+            RuntimeClosed: if the runtime is not active.
+        """
+        self._check_active(kernel_id, "launch it")
+        before = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
+        if before is not None and before.termination is None:
+            raise KernelAlreadyExistsError(kernel_id, before.state.name)
+        definition = definition_of(kernel_id, kernel_func, config, settings)
+        definition = definition.changed(config, input_type, output_type, **settings)
+        if definition.config.kernel_id != kernel_id:
+            definition = definition.changed(kernel_id=kernel_id)
+        engine = engine_of(definition)
+        self.collector.unregister_kernel(kernel_id)  # Of one that ended by itself.
+        actor = RingKernel(definition, engine, cast("System", self))
+        self._actors[kernel_id] = actor
+        try:
+            await actor.launch()
+        except BaseException:
+            if self._actors.get(kernel_id) is actor:
+                del self._actors[kernel_id]
+                self.collector.unregister_kernel(kernel_id)
+            await actor.engine.close()
+            raise
+        return actor
+
+    async def activate(self, kernel_id: str) -> None:
+        """Have a launched actor handle messages; raises :class:`KernelStateError` otherwise."""
+        await self._actor(kernel_id, "activate it").activate()
+
+    async def deactivate(self, kernel_id: str) -> None:
+        """Pause an active actor: it takes messages and handles none."""
+        await self._actor(kernel_id, "deactivate it").deactivate()
+
+    async def reactivate(self, kernel_id: str) -> None:
+        """Have a paused actor go on."""
+        await self._actor(kernel_id, "reactivate it").reactivate()
+
+    async def terminate(
+        self, kernel_id: str, timeout: float = 5.0, *, drain: bool = True
+    ) -> Termination:
+        """End an actor and forget it.
+
+        Args:
+            kernel_id: its name.
+            timeout: seconds to handle what is queued, when its body is cancelled.
+            drain: whether to handle what is queued; else it is dropped.
+
+        Returns:
+            How it ended, with the messages that it did not handle.
+        """
+        actor = self._actor(kernel_id, "terminate it")
+        try:
+            return await actor.terminate(timeout, drain=drain)
+        finally:
+            if actor.termination is not None and self._actors.get(kernel_id) is actor:
+                del self._actors[kernel_id]
+                self.collector.unregister_kernel(kernel_id)
+
+    @contextlib.asynccontextmanager
+    async def kernel_scope(
+        self, kernel_id: str, kernel_func: Callable[..., Any] | None = None, **settings: Any
+    ) -> AsyncIterator[RingKernel]:
+        """Launch and activate an actor for a block of code; takes what :meth:`launch` takes."""
+        actor = await self.launch(kernel_id, kernel_func, **settings)
+        try:
+            await self.activate(kernel_id)
+            yield actor
+        finally:
+            if self._actors.get(kernel_id) is actor:
+                await self.terminate(kernel_id)
+
+    def get_kernel_state(self, kernel_id: str) -> KernelState:
+        """Return the state of an actor; one that ended by itself is TERMINATED."""
+        return self._known(kernel_id).state
+
+    def _actor(self, kernel_id: str, operation: str) -> RingKernel:
+        actor = self._actors.get(kernel_id)
+        if actor is None or get_running_loop() is not self.loop:
+            self._refuse(kernel_id, operation)
+        return actor
+
+    def _check_active(self, kernel_id: str, operation: str) -> None:
+        if self.loop is None or self._is_over:
+            raise RuntimeClosed(operation, self._is_over)
+        if get_running_loop() is not self.loop:
+            raise WrongLoop(kernel_id, operation)
+
+    def _refuse(self, kernel_id: str, operation: str) -> NoReturn:
+        self._check_active(kernel_id, operation)
+        raise KernelNotFoundError(kernel_id, self._actors)

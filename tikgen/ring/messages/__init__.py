@@ -1,0 +1,1 @@
+"""Messages: typed, checked, written as MessagePack, and laid out as columns."""

@@ -1,0 +1,110 @@
+"""Checks the fields of messages by one function a type, generated from the annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from tikgen.ring.messages.rules import Rule, rule
+
+Check = Callable[[object], "str | None"]
+
+
+def checker(message_type: type[Any]) -> Check:
+    """Return the function that tells what is wrong with the fields of a message.
+
+    It takes a message of the type, or of one derived from it, and returns None if all is right.
+    Numbers of NumPy are right where nothing is lost, an integer is right for a float, a bool is
+    not right for an integer. The items of containers are all looked at.
+
+    Args:
+        message_type: a message type, whose annotations can be resolved by now.
+
+    Raises:
+        TypeError: if an annotation names what does not exist.
+    """
+    found = message_type.__dict__.get("_ring_checker")
+    if found is None:
+        found = _made(message_type)
+        # Kept on the type itself, so that both go together.
+        type.__setattr__(message_type, "_ring_checker", found)
+    return cast(Check, found)
+
+
+def rules_of(message_type: type[Any]) -> dict[str, Rule]:
+    """Return what each field of a message type takes.
+
+    Raises:
+        TypeError: if an annotation names what does not exist.
+    """
+    annotations = resolved_annotations(message_type)
+    return {name: rule(annotations[name]) for name in message_type.__struct_fields__}
+
+
+def resolved_annotations(message_type: type[Any]) -> dict[str, Any]:
+    """Return the annotations of a message type's fields, with no string left.
+
+    Raises:
+        TypeError: if one names what does not exist.
+    """
+    try:
+        fields = msgspec.structs.fields(message_type)
+    except NameError as error:
+        raise TypeError(
+            f"{message_type.__qualname__}: {error}, in an annotation; define the name before the "
+            "message, or at the top level of the module"
+        ) from error
+    return {field.name: field.type for field in fields}
+
+
+def _made(message_type: type[Any]) -> Check:
+    rules = rules_of(message_type)
+    names: dict[str, Any] = {"cls": message_type, "of_another": _of_another, "wrong": _wrong}
+    lines = [
+        "def check(message):",
+        "    if message.__class__ is not cls:",
+        "        return of_another(cls, message)",
+    ]
+    for number, (field, its_rule) in enumerate(rules.items()):
+        if its_rule.test is None:
+            continue
+        names |= {f"rule_{number}": its_rule, f"test_{number}": its_rule.test}
+        names |= {f"exact_{number}_{k}": kind for k, kind in enumerate(its_rule.exact)}
+        names |= {f"dtype_{number}": its_rule.dtype}
+        lines += [
+            f"    value = message.{field}",
+            f"    if {_suspicion(number, its_rule)}not test_{number}(value):",
+            f"        return wrong({field!r}, rule_{number}, value)",
+        ]
+    exec("\n".join(lines), names)
+    return cast(Check, names["check"])
+
+
+def _suspicion(number: int, its_rule: Rule) -> str:
+    """Return code for what is cheap to ask, and no for nearly every message."""
+    kinds = [f"value.__class__ is not exact_{number}_{k}" for k in range(len(its_rule.exact))]
+    if not kinds:
+        return ""
+    cheap = " and ".join(kinds)
+    if its_rule.bounds is not None:
+        lowest, highest = its_rule.bounds
+        cheap = f"{cheap} or not {lowest} <= value <= {highest}"
+    if its_rule.dtype is not None:
+        cheap = f"{cheap} or value.dtype is not dtype_{number}"
+    return f"({cheap}) and "
+
+
+def _of_another(message_type: type[Any], value: object) -> str | None:
+    if isinstance(value, message_type):
+        return checker(type(value))(value)
+    return f"{message_type.__qualname__} was expected; got {value!r:.60}"
+
+
+def _wrong(field: str, its_rule: Rule, value: object) -> str:
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    dtype = getattr(value, "dtype", None)
+    of_dtype = f" of {dtype}" if its_rule.dtype is not None and dtype is not None else ""
+    return f"field {field!r} takes {its_rule.text}; got {name}{of_dtype} {value!r:.60}"

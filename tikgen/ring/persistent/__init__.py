@@ -1,0 +1,1 @@
+"""Actors whose kernel stays on the device and polls a ring in memory."""

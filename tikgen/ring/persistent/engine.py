@@ -1,0 +1,231 @@
+"""The engine of actors whose kernel stays on the device."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tikgen.ring.actors.engine import NOT_NOW, Engine
+from tikgen.ring.actors.envelope import Envelope, Failure, settle
+from tikgen.ring.definition import Definition
+from tikgen.ring.errors import ColumnError, InvalidConfigurationError, KernelFailed
+from tikgen.ring.messages.blocks import Columns, own_columns
+from tikgen.ring.messages.columns import columns_of, pack
+from tikgen.ring.persistent.flights import Flight, Flights
+from tikgen.ring.persistent.ring import PersistentRing
+
+if TYPE_CHECKING:
+    from tikgen.ring.actors.context import KernelContext
+
+# Waiting for replies: so often the event loop is only left to others, then for longer and longer.
+_QUICK_LOOKS = 50
+_STEP, _MOST_SECONDS = 2e-5, 0.002
+
+
+class PersistentEngine(Engine):
+    """Feeds a ring with what is queued, and hands out what comes back.
+
+    A request that finds nothing before it does not travel through the queue: it is put into the
+    ring at once, and its reply is mostly there before another task had its turn.
+    """
+
+    name = "persistent"
+    is_direct = True
+
+    def __init__(self, definition: Definition) -> None:
+        config = definition.config
+        self._kernel_id = config.kernel_id
+        for name in ("input_type", "output_type"):
+            if getattr(definition, name) is None:
+                raise InvalidConfigurationError(
+                    name, None, "engine='persistent' takes the class of a message"
+                )
+        if definition.function is not None or "handler" not in config.options:
+            raise InvalidConfigurationError(
+                "handler",
+                definition.function,
+                "engine='persistent' takes handler='y = 2*x', or a RingBody, and no function",
+            )
+        assert definition.input_type is not None and definition.output_type is not None
+        self._input_type, self._output_type = definition.input_type, definition.output_type
+        self._inputs = columns_of(definition.input_type)
+        self._outputs = columns_of(definition.output_type)
+        if not self._inputs or not self._outputs:
+            raise InvalidConfigurationError(
+                "output_type" if self._inputs else "input_type",
+                self._output_type if self._inputs else self._input_type,
+                "takes a message with a number in it",
+            )
+        self._options = dict(config.options)
+        self._ring = self._new_ring()
+        self._value_of = attrgetter(*(column.name for column in self._inputs))
+        self._packed = {c.name: np.zeros(self._ring.capacity, c.dtype.numpy) for c in self._inputs}
+        self._flights = Flights(self._outputs, self._output_type)
+        # What the context holds and is not in the ring yet: an envelope, and how much of it is.
+        self._todo: deque[tuple[Envelope, int]] = deque()
+        self._ctx: KernelContext | None = None
+
+    @property
+    def ring(self) -> PersistentRing:
+        """Return the ring, whose state can be asked."""
+        return self._ring
+
+    def _new_ring(self) -> PersistentRing:
+        return PersistentRing(self._kernel_id, self._inputs, self._outputs, **self._options)
+
+    async def prepare(self) -> None:
+        """Have the kernel made and started; that it is verified and exported takes a while once."""
+        await asyncio.to_thread(self._ring.start)
+
+    def block(self, messages: Any) -> tuple[Any, int]:
+        """Return columns, or a list of messages."""
+        if not isinstance(messages, Mapping):
+            return super().block(messages)
+        made = own_columns(messages, self._inputs, self._input_type)
+        return made, made.count
+
+    def pause(self) -> None:
+        """Have the kernel take no further message."""
+        if self._ring.is_alive:
+            self._ring.pause()
+
+    def resume(self) -> None:
+        """Have the kernel go on."""
+        if self._ring.is_alive:
+            self._ring.resume()
+
+    async def close(self) -> None:
+        """End the kernel."""
+        if self._ring.is_alive:
+            await asyncio.to_thread(self._ring.stop, 5.0)
+
+    def answer_now(self, message: Any) -> Any:
+        """Return the reply to a message, or a future of it; ``NOT_NOW`` if it has to queue."""
+        ctx = self._ctx
+        if self._flights or ctx is None or ctx.held:
+            return NOT_NOW
+        found = self._ring.try_call(*self._values(message))
+        if found is None:
+            return NOT_NOW
+        is_there, values = found
+        if is_there:
+            return self._reply(values, message)
+        # The handler takes longer: its reply is collected with those of others.
+        reply = asyncio.get_running_loop().create_future()
+        envelope = Envelope(message, 128, time.perf_counter_ns(), reply)
+        self._flights.add(Flight(envelope, 1, [message]))
+        ctx.nudge()
+        return reply
+
+    def _values(self, message: Any) -> tuple[Any, ...]:
+        found = self._value_of(message)
+        return (found,) if len(self._inputs) == 1 else found
+
+    def _reply(self, values: Any, message: Any) -> Any:
+        if len(self._outputs) == 1:
+            return self._output_type(values, correlation_id=message.message_id)
+        return self._output_type(*values, correlation_id=message.message_id)
+
+    async def run(self, ctx: KernelContext) -> None:
+        """Feed the ring and hand out replies until it is over."""
+        await self._begin()
+        self._ctx = ctx
+        looks = 0
+        try:
+            while True:
+                if self._flights or self._todo:
+                    found = ctx.hold_now(self._ring.capacity)
+                else:
+                    found = await ctx.hold(self._ring.capacity)
+                self._todo += [(envelope, 0) for envelope in found]
+                self._push(ctx)
+                landed = await self._collect(ctx)
+                looks = 0 if landed else looks + 1
+                if self._flights or self._todo:
+                    is_quick = looks < _QUICK_LOOKS
+                    await asyncio.sleep(0 if is_quick else min(looks * _STEP, _MOST_SECONDS))
+        finally:
+            self._ctx = None
+
+    async def _begin(self) -> None:
+        """Forget what was before; start another kernel if the one before has ended by itself."""
+        for flight in self._flights.give_up():
+            if flight.ctx is None and flight.envelope.reply is not None:
+                error = KernelFailed(self._kernel_id, f"its kernel has ended: {self._ring.error}")
+                settle(flight.envelope.reply, error)
+        self._todo.clear()
+        if not self._ring.is_alive:
+            self._ring = self._new_ring()
+            await self.prepare()
+
+    def _push(self, ctx: KernelContext) -> None:
+        """Put what is held into the ring, as far as there is room."""
+        ring = self._ring
+        while self._todo and (room := ring.free):
+            envelope, done = self._todo.popleft()
+            count = min(room, envelope.count - done)
+            start = envelope.start + done
+            if isinstance(envelope.block, Columns):
+                messages = None
+                ring.push_columns(envelope.block.part(start, start + count))
+            else:
+                messages = self._messages(envelope, start, count)
+                try:
+                    if count == 1:
+                        ring.push(*self._values(messages[0]))
+                    else:
+                        pack(messages, self._inputs, self._packed)
+                        ring.push_columns({name: a[:count] for name, a in self._packed.items()})
+                except ColumnError as error:
+                    self._set_apart(envelope, done, error, ctx)
+                    continue
+            is_last = done + count == envelope.count
+            self._flights.add(Flight(envelope, count, messages, is_last, ctx))
+            if not is_last:
+                self._todo.appendleft((envelope, done + count))
+
+    @staticmethod
+    def _messages(envelope: Envelope, start: int, count: int) -> list[Any]:
+        if envelope.block is None:
+            return [envelope.message]
+        return list(envelope.block[start : start + count])
+
+    def _set_apart(
+        self, envelope: Envelope, done: int, error: ColumnError, ctx: KernelContext
+    ) -> None:
+        """Deal with messages of which one does not fit its column."""
+        if envelope.count == 1:
+            error = ColumnError(error.column, str(error).partition("' ")[2], self._kernel_id)
+            ctx.telemetry.record_error(error)
+            if envelope.reply is not None:
+                ctx.fail(envelope, error)
+            else:
+                failure = KernelFailed(self._kernel_id, f"could not take a message: {error}")
+                failure.__cause__ = error
+                ctx.put_out_soon(Failure(failure))
+            ctx.let_go(envelope)
+            return
+        left = envelope.block[envelope.start + done : envelope.start + envelope.count]
+        parts = [Envelope(m, envelope.priority, envelope.sent) for m in left]
+        envelope.count = done
+        ctx.hold_too(envelope, parts)
+        self._todo.extendleft((part, 0) for part in reversed(parts))
+
+    async def _collect(self, ctx: KernelContext) -> bool:
+        """Hand out the replies that are there; tell whether there were any."""
+        count = self._ring.ready
+        if not count:
+            if not self._ring.is_alive:
+                self._ring.take()  # Raises what says why.
+            return False
+        columns = self._ring.take(count)
+        ctx.telemetry.batch_sizes.record(count)
+        for block, size in self._flights.land(columns, count):
+            await ctx.put_out_block(block, size)
+        return True

@@ -1,0 +1,143 @@
+"""What a persistent kernel does with a message: assignments, or a body of Taichi statements."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tikgen.arguments import Array
+from tikgen.dependencies import read_files
+from tikgen.ring.errors import InvalidConfigurationError
+from tikgen.ring.persistent.layout import Layout
+from tikgen.version import __version__
+
+if TYPE_CHECKING:
+    from tikgen.kernel import Kernel
+    from tikgen.rendering import Variant
+
+NAME = "ring"
+
+
+class RingBody:
+    """A message handler as a Jinja2 text of Taichi statements.
+
+    It reads the names of the inputs and of the state, and assigns those of the outputs and of the
+    state; every one is a plain local variable. It may hold loops, conditions and whatever else a
+    kernel may.
+
+    Args:
+        text: the statements.
+        reference: the same in NumPy, to prove the kernel against: takes the inputs of one message
+            and the state by name, and returns a dict of the outputs and of the state. Without it
+            the kernel is compared with what Taichi compiles in Python.
+        params: values for names in the text: numbers, dtypes, identifiers, or tuples of these.
+
+    Raises:
+        InvalidConfigurationError: if the text is empty, or the reference no function.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        reference: Callable[..., Mapping[str, Any]] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidConfigurationError("handler", text, "takes a text that is not empty")
+        if reference is not None and not callable(reference):
+            raise InvalidConfigurationError("reference", reference, "takes a function")
+        self.text = textwrap.dedent(text).strip("\n")
+        self.reference = reference
+        self.params = dict(params or {})
+
+    @property
+    def key(self) -> str:
+        """Return one text for equal bodies."""
+        from tikgen.parameters import canonical, plain
+
+        return repr((self.text, canonical(plain(self.params)), _text_of(self.reference)))
+
+    def __repr__(self) -> str:
+        return f"RingBody({self.text!r:.60})"
+
+
+def key_of(handler: object, layout: Layout, arch: str, taichi: str) -> str:
+    """Return what tells kernels apart: a hexadecimal digest.
+
+    Args:
+        handler: a text of assignments, a ``Program``, or a :class:`RingBody`.
+        layout: what the kernel takes.
+        arch: where it runs.
+        taichi: version of Taichi.
+    """
+    told = handler.key if isinstance(handler, RingBody) else str(handler)
+    said = (type(handler).__name__, told, layout.key, arch, taichi, __version__, _fingerprint())
+    return hashlib.sha256(repr(said).encode()).hexdigest()
+
+
+def kernel_of(handler: object, layout: Layout, arch: str) -> Kernel:
+    """Return the kernel that handles messages so.
+
+    Raises:
+        ParameterError: if names or dtypes do not go together, or the handler is malformed.
+        UnsupportedOnArch: if no kernel can stay on the arch.
+    """
+    from tikgen import builder, one_off  # What makes kernels takes a while to import.
+
+    params: dict[str, Any] = {"inputs": dict(layout.inputs), "outputs": dict(layout.outputs)}
+    params |= {"state": tuple(layout.state), "dtype": layout.dtype}
+    if not isinstance(handler, RingBody):
+        # Taichi may run on another arch in this process, where the kernel could not be.
+        return builder.kernel_of(builder.render(NAME, arch=arch, handler=handler, **params))
+    # A template's kernel of the same columns shows that their names and dtypes are right.
+    first = next(iter(layout.inputs))
+    other = "; ".join(f"{name} = {first}" for name in layout.outputs if name not in layout.inputs)
+    like = builder.resolve(NAME, arch=arch, handler=other or f"{first} = {first}", **params)
+    return one_off.from_string(_text_with(handler.text, like), **handler.params)
+
+
+def _fingerprint() -> str:
+    """Return the digest of the template's files; without all that else is said of templates."""
+    package = Path(__file__).parents[2]
+    folders = (package / "templates", package.parent / "templates")
+    folder = next((f / NAME for f in folders if (f / NAME).is_dir()), folders[0] / NAME)
+    files = read_files(folder / "kernel.py.j2", folder / "template.py", (folder.parent,))
+    return files.fingerprint
+
+
+def _text_with(body: str, like: Variant) -> str:
+    """Return a Jinja2 text of the kernel that has a body, and all else from a variant."""
+    problem: Any = like.problem
+    schedule = like.schedule
+    pairs = [
+        [(str(name), "") for name in sorted(columns)]
+        for columns in (problem.inputs, problem.outputs)
+    ]
+    chosen = {name: getattr(schedule, name) for name in ("polling", "lanes", "batch")}
+    state = [str(name) for name in problem.state]
+    arrays = [a for a in like.arguments if isinstance(a, Array)]
+    arguments = "\n".join(f"    {a.name}: {a.annotation}," for a in arrays)
+    return (
+        '#% from "_shared/ring.j2" import ring\n'
+        "import taichi as ti\n\n\n"
+        f"@ti.kernel\ndef {NAME}(\n{arguments}\n):\n"
+        f"    #% call ring({pairs[0]!r}, {pairs[1]!r}, {state!r}, none, {chosen!r})\n"
+        f"{textwrap.indent(body, '    ')}\n"
+        "    #% endcall\n"
+    )
+
+
+def _text_of(reference: Callable[..., Any] | None) -> str:
+    """Return what a reference does, as far as its text tells."""
+    if reference is None:
+        return ""
+    try:
+        return inspect.getsource(reference)
+    except (OSError, TypeError):
+        code = getattr(reference, "__code__", None)
+        return repr((code.co_code, code.co_consts)) if code is not None else repr(reference)

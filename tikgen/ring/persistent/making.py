@@ -1,0 +1,118 @@
+"""Persistent kernels as proved bundles in the store: made once, taken from there ever after."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tikgen.errors import BundleError, UnsupportedOnArch
+from tikgen.ring.errors import BackendNotAvailableError
+from tikgen.ring.persistent.handler import NAME, RingBody, kernel_of, key_of
+from tikgen.ring.persistent.layout import Layout
+from tikgen.store import default_store
+
+if TYPE_CHECKING:
+    from tikgen.aot.running.runtime import Runtime
+
+FOLDER = "ring"
+# How often a kernel is verified, and its artefact proved.
+EXAMPLES = 10
+PROOFS = 6
+_LOCK_SECONDS = 600
+
+
+def load_ring(handler: object, layout: Layout, arch: str, device: int) -> Runtime:
+    """Return a runtime that has the persistent kernel of a handler, under the name ``ring``.
+
+    The first time it is verified, exported and proved, which takes some seconds.
+
+    Args:
+        handler: a text of assignments, a ``Program``, or a ``RingBody``.
+        layout: what the kernel takes.
+        arch: ``"cpu"`` or ``"cuda"``.
+        device: number of the device.
+
+    Raises:
+        BackendNotAvailableError: if the machine lacks the arch.
+        ExportError: if the kernel fails its proof.
+        ParameterError: if handler and columns do not go together.
+        UnsupportedOnArch: if no kernel can stay on the arch.
+    """
+    from tikgen import aot
+    from tikgen.aot.running.devices import arch_named, problem_with
+
+    if arch not in ("cpu", "cuda"):
+        raise UnsupportedOnArch(
+            "a persistent kernel",
+            str(arch),
+            "only a kernel on cpu or cuda sees what is written while it runs; use engine='batch'",
+        )
+    if problem := problem_with(arch_named(arch), device):
+        raise BackendNotAvailableError(arch, problem)
+    folder = _root() / key_of(handler, layout, arch, importlib.metadata.version("taichi"))
+    path = folder / "bundle"
+    with contextlib.suppress(BundleError):  # None, or a damaged one.
+        return aot.load(path, arch, device=device)
+    with _locked(folder):
+        with contextlib.suppress(BundleError):
+            return aot.load(path, arch, device=device)
+        shutil.rmtree(folder, ignore_errors=True)
+        make(handler, layout, arch, path)
+        return aot.load(path, arch, device=device)
+
+
+def make(handler: object, layout: Layout, arch: str, path: Path) -> None:
+    """Verify, export and prove the kernel of a handler; raises what :func:`load_ring` raises."""
+    from tikgen.aot.module import Module
+    from tikgen.ring.persistent.proof import examples_of, reference_of
+
+    module = Module((arch,), verify=True, max_examples=EXAMPLES)
+    kernel = kernel_of(handler, layout, arch)
+    if isinstance(handler, RingBody):
+        reference = reference_of(handler.reference, layout) if handler.reference else None
+        module.add_kernel(
+            kernel, name=NAME, reference=reference, examples=examples_of(layout, PROOFS)
+        )
+    else:
+        module.add_kernel(kernel, name=NAME)
+    module.save(path, examples=PROOFS)
+
+
+def _root() -> Path:
+    """Return the folder of all of them; one for this process where the store cannot be used."""
+    folder = default_store().folder / FOLDER
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return _temporary()
+    return folder
+
+
+@functools.cache
+def _temporary() -> Path:
+    held = tempfile.TemporaryDirectory(prefix="tikgen-ring-")
+    _held.append(held)  # Until the process ends, which deletes it.
+    return Path(held.name)
+
+
+_held: list[tempfile.TemporaryDirectory[str]] = []
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process alone make a bundle; others wait and find it."""
+    import filelock
+
+    lock = filelock.FileLock(folder.with_suffix(".lock"), timeout=_LOCK_SECONDS)
+    with contextlib.suppress(OSError, NotImplementedError, filelock.Timeout):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,130 @@
+"""Requests that cannot go the quick way: full queues, time-outs, messages that came before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tikgen.ring.actors.actor import RingKernel
+from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.waiting import Clock
+from tikgen.ring.errors import MessageDropped, QueueTimeoutError
+
+Reply = asyncio.Future[Any]
+
+
+async def within(reply: Reply, actor: RingKernel, timeout: Clock | None) -> Any:
+    """Wait for a reply; nobody waits for it any more once time is up.
+
+    Raises:
+        QueueTimeoutError: if it did not come in time.
+    """
+    if timeout is None:
+        return await reply
+
+    def give_up() -> None:
+        if not reply.done():
+            reply.set_exception(
+                QueueTimeoutError(
+                    actor.kernel_id, timeout.seconds, "waiting for a reply", actor.state.name
+                )
+            )
+
+    timer = asyncio.get_running_loop().call_later(timeout.left(), give_up)
+    try:
+        return await reply
+    finally:
+        timer.cancel()
+
+
+async def queue_request(actor: RingKernel, envelope: Envelope, timeout: Clock | None) -> None:
+    """Put a request into a queue that may be full.
+
+    Raises:
+        MessageDropped: if the policy of the queue dropped it.
+        QueueFullError: if there is no room, and the policy is to reject.
+        QueueTimeoutError: if there was no room in time.
+    """
+    assert envelope.reply is not None
+    if not await actor.put(envelope, None if timeout is None else timeout.left()):
+        if envelope.reply.done() and not envelope.reply.cancelled():
+            envelope.reply.result()
+        raise MessageDropped(actor.kernel_id, "its queue was full")
+
+
+async def send_once(
+    actor: RingKernel, message: Any, timeout: float | None, deadline: float | None
+) -> bool:
+    """Send a message, unless it came before; what cannot be queued may come again."""
+    envelope = actor.envelope(message, None, deadline)
+    duplicates = actor.duplicates
+    assert duplicates is not None
+    if duplicates.find(message)[0]:
+        actor.telemetry.messages_received += 1
+        actor.telemetry.messages_duplicate += 1
+        return False
+    duplicates.note(message, None)
+    try:
+        return await actor.put(envelope, timeout)
+    except BaseException:
+        duplicates.forget(message)
+        raise
+
+
+async def ask_once(
+    actor: RingKernel, message: Any, timeout: Clock | None, deadline: float | None
+) -> Any:
+    """Return the reply to a request; one that came before gets the reply of the first.
+
+    Each caller waits for a future of its own, so that one who gives up takes no reply from others.
+
+    Raises:
+        MessageDropped: if it came before as a message without a reply.
+    """
+    duplicates, telemetry = actor.duplicates, actor.telemetry
+    assert duplicates is not None
+    loop = asyncio.get_running_loop()
+    shared: Reply | None = loop.create_future()
+    envelope = actor.envelope(message, shared, deadline)
+    is_known, before = duplicates.find(message)
+    if is_known:
+        telemetry.messages_received += 1
+        telemetry.messages_duplicate += 1
+        if before is None:
+            raise MessageDropped(actor.kernel_id, "its id came before, with no reply asked for")
+        return await within(_own(before), actor, timeout)
+    assert shared is not None
+    duplicates.note(message, shared)
+    own = _own(shared)
+    try:
+        await queue_request(actor, envelope, timeout)
+    except BaseException as error:
+        duplicates.forget(message)
+        if not shared.done():
+            shared.set_exception(
+                error
+                if isinstance(error, Exception)
+                else MessageDropped(actor.kernel_id, "whoever sent it first gave up")
+            )
+        raise
+    return await within(own, actor, timeout)
+
+
+def _own(shared: Reply) -> Reply:
+    """Return a future that gets what another one gets."""
+    own: Reply = asyncio.get_running_loop().create_future()
+
+    def copy(done: Reply) -> None:
+        error = None if done.cancelled() else done.exception()
+        if own.done():
+            return
+        if done.cancelled():
+            own.cancel()
+        elif error is not None:
+            own.set_exception(error)
+            own.exception()
+        else:
+            own.set_result(done.result())
+
+    shared.add_done_callback(copy)
+    return own

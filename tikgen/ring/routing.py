@@ -1,0 +1,107 @@
+"""How messages find actors that are not named: broadcast, topics, connections, barriers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from tikgen.ring.actors.actor import RingKernel
+from tikgen.ring.actors.barriers import Barrier
+from tikgen.ring.actors.topics import Topics
+from tikgen.ring.errors import InvalidConfigurationError, KernelNotFoundError, RuntimeClosed
+
+
+class Routing:
+    """The part of a runtime that knows which actor gets what."""
+
+    def __init__(self) -> None:
+        self._actors: dict[str, RingKernel] = {}
+        self._topics = Topics()
+        self._barriers: dict[str, Barrier] = {}
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether the runtime was started and not shut down."""
+        raise NotImplementedError
+
+    async def send(self, kernel_id: str, message: Any) -> bool:
+        """Put a message into an actor's queue."""
+        raise NotImplementedError
+
+    async def broadcast(self, message: Any, kernel_ids: Iterable[str] | None = None) -> int:
+        """Send a message to several actors; return how many took it.
+
+        Args:
+            message: of the input type of each.
+            kernel_ids: which; None for all that take messages.
+
+        Raises:
+            RingError: what :meth:`send` raises for the first actor that does not take it, once all
+                were tried; ``taken`` says how many took it.
+        """
+        if kernel_ids is None:
+            kernel_ids = [name for name, actor in self._actors.items() if actor.is_taking]
+        sending = (self.send(name, message) for name in kernel_ids)
+        results = await asyncio.gather(*sending, return_exceptions=True)
+        taken = sum(result for result in results if isinstance(result, bool))
+        for result in results:
+            if isinstance(result, BaseException):
+                result.taken = taken  # type: ignore[attr-defined]
+                raise result
+        return taken
+
+    def connect(self, source: str, target: str | None) -> None:
+        """Have every reply of an actor that answers no request go on to another one.
+
+        Args:
+            source: the actor whose replies they are.
+            target: the actor that gets them; None for the queue of replies again.
+
+        Raises:
+            KernelNotFoundError: if there is no such actor.
+            InvalidConfigurationError: if they would go round in a circle.
+        """
+        actor, at = self._known(source), target
+        while at is not None:
+            if at == source:
+                raise InvalidConfigurationError("target", target, "replies would go in a circle")
+            at = self._known(at).outlet
+        actor.outlet = target
+        actor.outbox.senders.wake_all()
+
+    def subscribe(self, pattern: str, kernel_id: str) -> None:
+        """Have an actor get the messages of topics: ``"sensors.*.wind"``, ``"log.**"``."""
+        self._known(kernel_id)
+        self._topics.subscribe(pattern, kernel_id)
+
+    def unsubscribe(self, pattern: str, kernel_id: str) -> None:
+        """Undo a subscription."""
+        self._topics.unsubscribe(pattern, kernel_id)
+
+    async def publish(self, topic: str, message: Any) -> int:
+        """Send a message to every subscriber of a topic; return how many took it."""
+        return await self.broadcast(message, self._topics.subscribers(topic))
+
+    def barrier(self, name: str, parties: int) -> Barrier:
+        """Return the barrier of a name, made if there is none.
+
+        Raises:
+            InvalidConfigurationError: if it waits for another number.
+        """
+        if not self.is_active:
+            raise RuntimeClosed(f"wait at the barrier {name!r}", True)
+        found = self._barriers.get(name)
+        if found is None:
+            found = self._barriers[name] = Barrier(name, parties)
+        elif found.parties != parties:
+            raise InvalidConfigurationError(
+                "parties", parties, f"the barrier {name!r} waits for {found.parties}"
+            )
+        return found
+
+    def _known(self, kernel_id: str) -> RingKernel:
+        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
+        if actor is None:
+            raise KernelNotFoundError(kernel_id, self._actors)
+        return actor

@@ -1,0 +1,1 @@
+"""What is measured of actors, and the ways to look at it."""
