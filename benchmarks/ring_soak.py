@@ -2,9 +2,10 @@
 
     python benchmarks/ring_soak.py --seconds 600
 
-Each kind of load is one function of ``LOADS``. At the end every request has had exactly one outcome,
-every message of every actor was processed, dropped, expired, repeated or rejected, replies went to
-whoever asked, and memory did not grow; otherwise the exit status is 1. Ctrl-C ends it early.
+Each kind of load is one function of ``ring_loads.LOADS``. At the end every request has had exactly
+one outcome, every message of every actor was processed, dropped, expired, repeated or rejected,
+replies went to whoever asked, and memory did not grow; otherwise the exit status is 1. Ctrl-C ends
+it early.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from tikgen.ring import KernelContext, RingKernel, RingKernelRuntime, Supervision, message
+from ring_loads import LOADS, Job
+from tikgen.ring import RingKernel, RingKernelRuntime
 from tikgen.ring.errors import (
     BarrierBroken,
     KernelFailed,
@@ -47,18 +49,9 @@ REGULAR = (
     QueueTimeoutError,
     BarrierBroken,
 )
-POLICIES = ("block", "reject", "drop_oldest", "drop_newest")
-# So often an actor may fail here without being given up.
-SHAKY = Supervision("restart", max_restarts=10**9, within=0.1, backoff=1e-4, max_backoff=1e-3)
+Load = Callable[["Soak", str], Awaitable[None]]
 # Memory that the last third may have more than the second one, in bytes.
 GROWTH = 1 << 20
-
-
-@message
-class Job:
-    """A number, of which an actor makes another one."""
-
-    n: int = 0
 
 
 class Soak:
@@ -103,7 +96,9 @@ class Soak:
         if self.rng.random() < 0.1:
             options["deadline"] = self.rng.expovariate(500)
         task = asyncio.ensure_future(
-            self.runtime.send_and_receive(kernel_id, Job(n, priority=self.rng.randrange(256)), **options)
+            self.runtime.send_and_receive(
+                kernel_id, Job(n, priority=self.rng.randrange(256)), **options
+            )
         )
         if self.rng.random() < 0.1:
             await asyncio.wait({task}, timeout=self.rng.expovariate(1000))
@@ -162,239 +157,6 @@ class Soak:
             self.problem(f"memory grew from {middle / 1e6:.2f} to {last / 1e6:.2f} MB")
 
 
-async def asking(soak: Soak, name: str) -> None:
-    """Ask an actor that fails now and then, many requests at a time."""
-
-    async def shaky(ctx: KernelContext, job: Job) -> Job:
-        chance = soak.rng.random()
-        if chance < 0.02:
-            raise ValueError("a failure that was ordered")
-        if chance < 0.2:
-            await asyncio.sleep(chance * 1e-3)
-        return Job(2 * job.n)
-
-    await soak.start(name, shaky, supervision=SHAKY, input_queue_size=16)
-    while not soak.stop.is_set():
-        count = soak.rng.randrange(1, 40)
-        await asyncio.gather(*(soak.request(name, name, n) for n in range(count)))
-
-
-async def shuffled(soak: Soak, name: str) -> None:
-    """Ask an actor that answers in any order, of an own body, which fails and loses what it holds."""
-
-    async def shuffling(ctx: KernelContext) -> None:
-        held: list[Job] = []
-        while not ctx.should_terminate:
-            held += await ctx.receive_many(8)
-            soak.rng.shuffle(held)
-            if soak.rng.random() < 0.01:
-                raise ValueError("a failure that was ordered")
-            while held and (len(held) > 4 or soak.rng.random() < 0.8):
-                job = held.pop()
-                await ctx.send(Job(2 * job.n), to=job)
-
-    await soak.start(name, shuffling, supervision=SHAKY)
-    while not soak.stop.is_set():
-        count = soak.rng.randrange(1, 40)
-        requests = (soak.request(name, name, n, timeout=0.02) for n in range(count))
-        await asyncio.gather(*requests)
-
-
-def flooding(policy: str) -> Callable[[Soak, str], Awaitable[None]]:
-    """Return a load of single messages and blocks for a slow actor under one policy."""
-
-    async def flood(soak: Soak, name: str) -> None:
-        last, sent = -1, 0
-        counts = soak.outcomes[name]
-
-        async def slow(ctx: KernelContext, job: Job) -> None:
-            nonlocal last
-            if job.n <= last or (policy == "block" and job.n != last + 1):
-                soak.problem(f"{name}: {job.n} came after {last}")
-            last = job.n
-            counts["handled"] += 1
-            if job.n % 64 == 0:
-                await asyncio.sleep(1e-4)
-
-        actor = await soak.start(name, slow, input_queue_size=32, backpressure=policy)
-        while not soak.stop.is_set():
-            count = soak.rng.randrange(1, 100)
-            jobs = [Job(sent + place) for place in range(count)]
-            sent += count
-            if soak.rng.random() < 0.5:
-                await soak.runtime.send_many(name, jobs)
-            else:
-                for job in jobs:
-                    with contextlib.suppress(QueueFullError):
-                        await soak.runtime.send(name, job)
-            await asyncio.sleep(0)
-            while soak.rng.random() < 0.3:
-                await asyncio.sleep(1e-4)
-        await soak.runtime.terminate(name)
-        told = actor.telemetry
-        lost = told.messages_dropped + told.messages_rejected
-        if sent != counts["handled"] + lost or (policy == "block" and lost):
-            soak.problem(f"{name}: sent {sent}, handled {counts['handled']}, lost {lost}")
-        counts["lost as told"] = lost
-
-    return flood
-
-
-async def pausing(soak: Soak, name: str) -> None:
-    """Pause an actor while requests come in; it handles nothing meanwhile."""
-    seen = 0
-
-    async def body(ctx: KernelContext, job: Job) -> Job:
-        nonlocal seen
-        seen += 1
-        return Job(2 * job.n)
-
-    await soak.start(name, body, input_queue_size=8)
-    while not soak.stop.is_set():
-        requests = [asyncio.ensure_future(soak.request(name, name, n)) for n in range(12)]
-        await asyncio.sleep(soak.rng.expovariate(2000))
-        await soak.runtime.deactivate(name)
-        before = seen
-        await asyncio.sleep(soak.rng.expovariate(500))
-        if seen != before:
-            soak.problem(f"{name}: {seen - before} messages were handled in a pause")
-        await soak.runtime.reactivate(name)
-        await asyncio.gather(*requests)
-
-
-async def ending(soak: Soak, name: str) -> None:
-    """End actors amid their requests and launch them anew, under the same name."""
-
-    async def body(ctx: KernelContext, job: Job) -> Job:
-        await asyncio.sleep(soak.rng.expovariate(5000))
-        return Job(2 * job.n)
-
-    while not soak.stop.is_set():
-        actor = await soak.start(name, body, keep=False, input_queue_size=4)
-        requests = [asyncio.ensure_future(soak.request(name, name, n)) for n in range(20)]
-        await asyncio.sleep(soak.rng.expovariate(300))
-        drain = soak.rng.random() < 0.5
-        await soak.runtime.terminate(name, soak.rng.expovariate(500), drain=drain)
-        await asyncio.gather(*requests)
-        soak.check(actor)
-
-
-async def publishing(soak: Soak, name: str) -> None:
-    """Publish under topics; each subscriber gets each message once."""
-    counts, taken = soak.outcomes[name], 0
-
-    async def body(ctx: KernelContext, job: Job) -> None:
-        counts["handled"] += 1
-
-    patterns = {"all": ["a.**", "a.*.c"], "some": ["a.*.c"], "one": ["a.b.c"], "none": ["b.*"]}
-    for who, wanted in patterns.items():
-        await soak.start(f"{name} {who}", body, input_queue_size=16)
-        for pattern in wanted:
-            soak.runtime.subscribe(pattern, f"{name} {who}")
-    expected = {"a": 1, "a.b": 1, "a.b.c": 3, "a.x.c": 2, "b.c": 1, "c": 0}
-    while not soak.stop.is_set():
-        topic = soak.rng.choice(list(expected))
-        found = await soak.runtime.publish(topic, Job())
-        taken += found
-        if found != expected[topic]:
-            soak.problem(f"{name}: {topic} went to {found} actors")
-        await asyncio.sleep(0)
-    for who in patterns:
-        await soak.runtime.terminate(f"{name} {who}")
-    if counts["handled"] != taken:
-        soak.problem(f"{name}: {taken} taken, {counts['handled']} handled")
-
-
-async def passing(soak: Soak, name: str) -> None:
-    """Send numbers through three connected actors with small queues; they come out in order."""
-
-    async def body(ctx: KernelContext, job: Job) -> Job:
-        if job.n % 50 == 0:
-            await asyncio.sleep(1e-4)
-        return Job(job.n + 1)
-
-    stages = [f"{name} {place}" for place in range(3)]
-    for stage in stages:
-        await soak.start(stage, body, queue_size=8)
-    for source, target in zip(stages, stages[1:], strict=False):
-        soak.runtime.connect(source, target)
-    sent = came = 0
-    while not soak.stop.is_set():
-        count = soak.rng.randrange(1, 60)
-
-        async def feed(first: int = sent, count: int = count) -> None:
-            for n in range(first, first + count):
-                await soak.runtime.send(stages[0], Job(n))
-
-        feeding = asyncio.ensure_future(feed())
-        sent += count
-        while came < sent:
-            job = await soak.runtime.receive(stages[-1], timeout=60)
-            if job.n != came + 3:
-                soak.problem(f"{name}: {job.n} came in the place of {came + 3}")
-            came += 1
-        await feeding
-    soak.outcomes[name]["passed on"] = came
-
-
-async def repeating(soak: Soak, name: str) -> None:
-    """Send messages twice; each is handled once, and every request is answered."""
-    counts = soak.outcomes[name]
-
-    async def body(ctx: KernelContext, job: Job) -> Job:
-        counts["handled"] += 1
-        await asyncio.sleep(0)
-        return Job(2 * job.n)
-
-    await soak.start(name, body, deduplicate=64, input_queue_size=8)
-    sent = 0
-    while not soak.stop.is_set():
-        job = Job(sent)
-        sent += 1
-        requests = (soak.runtime.send_and_receive(name, job) for _ in range(3))
-        if [reply.n for reply in await asyncio.gather(*requests)] != [2 * job.n] * 3:
-            soak.problem(f"{name}: another reply than that to {job.n}")
-    if counts["handled"] != sent:
-        soak.problem(f"{name}: {sent} messages, {counts['handled']} handled")
-
-
-async def meeting(soak: Soak, name: str) -> None:
-    """Let actors wait for each other at a barrier again and again."""
-    rounds = [0, 0, 0]
-
-    async def body(ctx: KernelContext) -> None:
-        place = int(ctx.kernel_id[-1])
-        while not soak.stop.is_set():
-            await asyncio.sleep(soak.rng.expovariate(2000))
-            try:
-                await ctx.barrier(name, 3, timeout=60)
-            except BarrierBroken:
-                if not soak.stop.is_set():
-                    soak.problem(f"{name}: the barrier broke")
-                return
-            rounds[place] += 1
-            if max(rounds) - min(rounds) > 1:
-                soak.problem(f"{name}: {rounds} rounds")
-
-    for place in range(3):
-        await soak.start(f"{name} {place}", body)
-    await soak.stop.wait()
-    soak.outcomes[name]["rounds"] = sum(rounds)
-
-
-LOADS: dict[str, Callable[[Soak, str], Awaitable[None]]] = {
-    "asking": asking,
-    "shuffled": shuffled,
-    **{f"flood {policy}": flooding(policy) for policy in POLICIES},
-    "pausing": pausing,
-    "ending": ending,
-    "publishing": publishing,
-    "passing": passing,
-    "repeating": repeating,
-    "meeting": meeting,
-}
-
-
 async def _watch_memory(soak: Soak, seconds: float) -> None:
     """Note the memory in use, sixty times in all."""
     while not soak.stop.is_set():
@@ -404,8 +166,9 @@ async def _watch_memory(soak: Soak, seconds: float) -> None:
         soak.memory.append(tracemalloc.get_traced_memory()[0])
 
 
-async def soaked(seconds: float, seed: int, loads: dict[str, Any] = LOADS) -> Soak:
+async def soaked(seconds: float, seed: int, loads: Mapping[str, Load] = LOADS) -> Soak:
     """Run loads for some seconds, check everything, and return what was found."""
+    before = asyncio.all_tasks()
     async with RingKernelRuntime() as runtime:
         soak = Soak(runtime, seed)
         loop = asyncio.get_running_loop()
@@ -416,9 +179,7 @@ async def soaked(seconds: float, seed: int, loads: dict[str, Any] = LOADS) -> So
             loop.add_signal_handler(signal.SIGINT, soak.stop.set)
         loop.call_later(seconds, soak.stop.set)
         soak.outcomes = {name: Counter() for name in loads}
-        tasks = {
-            asyncio.ensure_future(load(soak, name)): name for name, load in loads.items()
-        }
+        tasks = {asyncio.ensure_future(load(soak, name)): name for name, load in loads.items()}
         watching = asyncio.ensure_future(_watch_memory(soak, seconds))
         done, late = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         soak.stop.set()
@@ -434,7 +195,7 @@ async def soaked(seconds: float, seed: int, loads: dict[str, Any] = LOADS) -> So
         await watching
     soak.check_all()
     soak.check_memory()
-    left = asyncio.all_tasks() - {asyncio.current_task()}
+    left = asyncio.all_tasks() - before
     if left:
         soak.problem(f"{len(left)} tasks are left over")
     return soak
@@ -454,7 +215,9 @@ def main() -> int:
     for name, counts in soak.outcomes.items():
         print(f"{name:18}", ", ".join(f"{n:,} {what}" for what, n in sorted(counts.items())))
     took = time.monotonic() - began
-    memory = ", ".join(f"{soak.memory[k * (len(soak.memory) - 1) // 3] / 1e6:.2f}" for k in range(4))
+    memory = ", ".join(
+        f"{soak.memory[k * (len(soak.memory) - 1) // 3] / 1e6:.2f}" for k in range(4)
+    )
     print(f"{took:.0f} s, seed {seed}; memory at each third: {memory} MB")
     for problem in soak.problems:
         print("PROBLEM", problem)

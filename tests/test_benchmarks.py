@@ -18,6 +18,7 @@ SCRIPTS = (
     "page",
     "parts",
     "report",
+    "ring",
     "tables",
     "timing",
     "variants",

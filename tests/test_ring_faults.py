@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ring_samples import Note, Other, check_sums, echo, error_of, fail, play, started, turns, until
 
+from ring_samples import Note, Other, check_sums, echo, error_of, fail, play, started, turns, until
 from tikgen.ring import (
     KernelContext,
     KernelState,
@@ -313,7 +313,9 @@ def test_telemetry_is_recorded(rng: np.random.Generator) -> None:
             await turns()
             assert told.messages_received == told.messages_processed == size
             assert told.queue_depth == 0 and told.latencies.count == size
-            assert 0 < told.min_latency_ns <= told.percentile(50) * 1.05 <= told.max_latency_ns * 1.1
+            assert (
+                0 < told.min_latency_ns <= told.percentile(50) * 1.05 <= told.max_latency_ns * 1.1
+            )
             assert told.throughput > 0 and told.uptime_seconds > 0
             check_sums(actor)
             summary = runtime.get_summary()
@@ -347,7 +349,7 @@ class Reading(Note):
     """A message derived from another one."""
 
     place: str = "roof"
-    values: list[float] = []
+    values: list[float] = []  # noqa: RUF012
 
 
 def test_a_derived_message_keeps_all_its_fields() -> None:

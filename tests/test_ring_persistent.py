@@ -655,6 +655,10 @@ def test_what_an_interrupted_call_has_left_reaches_nobody_else(ring: PersistentR
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(Interrupted):
             ring.call(100)
+        # Another call looks at what was left before it writes anything.
+        signal.setitimer(signal.ITIMER_REAL, 5)
+        with pytest.raises(KernelStateError, match="paused"):
+            ring.call(101)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

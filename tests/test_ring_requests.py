@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ring_samples import Note, check_sums, echo, error_of, play, started, swallow, turns, until
 
+from ring_samples import Note, check_sums, echo, error_of, play, started, swallow, turns, until
 from tikgen.ring import KernelContext, RingKernelRuntime
 from tikgen.ring.errors import (
     DeadlineExceeded,

@@ -9,6 +9,9 @@ from tikgen.ring.actors.engine import Engine, HostEngine
 from tikgen.ring.definition import Definition, RingKernelConfig, merged, registered
 from tikgen.ring.errors import InvalidConfigurationError, KernelNotFoundError
 
+# The setting that says what an engine of kernels does.
+_BODY = {"batch": "body", "persistent": "handler"}
+
 
 def definition_of(
     kernel_id: str,
@@ -27,6 +30,11 @@ def definition_of(
     has_body = bool({"body", "handler"} & settings.keys())
     if given is None and not has_body:
         known = registered()
+        engine = settings.get("engine", config.engine if config else "host")
+        if kernel_id not in known and engine in _BODY:
+            raise InvalidConfigurationError(
+                _BODY[engine], None, f"engine={engine!r} needs it, or an actor that is registered"
+            )
         if kernel_id not in known:
             raise KernelNotFoundError(kernel_id, known, "defined")
         return known[kernel_id]

@@ -18,7 +18,7 @@ ENGINE_OPTIONS: Mapping[str, frozenset[str]] = {
     "host": frozenset(),
     "batch": frozenset({"body", "params", "constants", "max_batch", "max_delay"}),
     "persistent": frozenset(
-        {"handler", "state", "capacity", "arch", "device", "watchdog", "reference"}
+        {"handler", "state", "capacity", "arch", "device", "watchdog", "dtype"}
     ),
 }
 
@@ -74,12 +74,13 @@ class RingKernelConfig:
         known = ENGINE_OPTIONS[self.engine]
         for name, value in self.options.items():
             if name not in known:
-                takes = ", ".join(sorted(known)) or "nothing more"
+                common = {*self.__dataclass_fields__, "queue_size"} - {"options"}
+                takes = ", ".join(sorted(known | common))
                 raise InvalidConfigurationError(
                     name,
                     value,
                     f"is no setting of engine={self.engine!r}, which takes {takes}."
-                    f"{near(name, known)}",
+                    f"{near(name, known | common)}",
                 )
 
 

@@ -62,7 +62,8 @@ class Life(Observing):
         traceback: TracebackType | None,
     ) -> None:
         # What goes wrong shall show at once: then nothing more is handled.
-        await self.shutdown(drain=error is None and self.failure is None)
+        is_good = error is None and self.failure is None
+        await self.shutdown(10.0 if is_good else 1.0, drain=is_good)
         if self.failure is not None and (error is None or isinstance(error, Exception)):
             raise raised(self.failure) from (error or self.failure.__cause__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from tikgen.ring.actors.actor import RingKernel
@@ -13,28 +14,49 @@ from tikgen.ring.errors import MessageDropped, QueueTimeoutError
 Reply = asyncio.Future[Any]
 
 
-async def within(reply: Reply, actor: RingKernel, timeout: Clock | None) -> Any:
+async def within(
+    reply: Reply, actor: RingKernel, timeout: Clock | None, envelope: Envelope | None = None
+) -> Any:
     """Wait for a reply; nobody waits for it any more once time is up.
 
+    Args:
+        reply: what is waited for.
+        actor: who is to send it.
+        timeout: None for as long as it takes.
+        envelope: the request, where it has a deadline by which it has to be handled.
+
     Raises:
-        QueueTimeoutError: if it did not come in time.
+        DeadlineExceeded: if the request was not handled by its deadline.
+        QueueTimeoutError: if the reply did not come in time.
     """
-    if timeout is None:
+    if timeout is None and (envelope is None or not envelope.deadline):
         return await reply
-
-    def give_up() -> None:
-        if not reply.done():
-            reply.set_exception(
-                QueueTimeoutError(
-                    actor.kernel_id, timeout.seconds, "waiting for a reply", actor.state.name
-                )
-            )
-
-    timer = asyncio.get_running_loop().call_later(timeout.left(), give_up)
+    loop = asyncio.get_running_loop()
+    timers = []
+    if timeout is not None:
+        error = QueueTimeoutError(
+            actor.kernel_id, timeout.seconds, "waiting for a reply", actor.state.name
+        )
+        timers.append(loop.call_later(timeout.left(), _give_up, reply, error))
+    if envelope is not None and envelope.deadline > 0:
+        left = (envelope.deadline - time.perf_counter_ns()) * 1e-9
+        timers.append(loop.call_later(max(left, 0.0), _expire, envelope, actor))
     try:
         return await reply
     finally:
-        timer.cancel()
+        for timer in timers:
+            timer.cancel()
+
+
+def _give_up(reply: Reply, error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)
+
+
+def _expire(envelope: Envelope, actor: RingKernel) -> None:
+    """Let a request expire that nobody has begun to handle."""
+    if not envelope.key and envelope.reply is not None and not envelope.reply.done():
+        actor.expire(envelope)
 
 
 async def queue_request(actor: RingKernel, envelope: Envelope, timeout: Clock | None) -> None:
@@ -107,7 +129,7 @@ async def ask_once(
                 else MessageDropped(actor.kernel_id, "whoever sent it first gave up")
             )
         raise
-    return await within(own, actor, timeout)
+    return await within(own, actor, timeout, envelope)
 
 
 def _own(shared: Reply) -> Reply:

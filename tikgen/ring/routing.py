@@ -80,8 +80,12 @@ class Routing:
         self._topics.unsubscribe(pattern, kernel_id)
 
     async def publish(self, topic: str, message: Any) -> int:
-        """Send a message to every subscriber of a topic; return how many took it."""
-        return await self.broadcast(message, self._topics.subscribers(topic))
+        """Send a message to every subscriber that takes messages; return how many took it.
+
+        Raises what :meth:`broadcast` raises.
+        """
+        subscribers = self._topics.subscribers(topic)
+        return await self.broadcast(message, [n for n in subscribers if self._known(n).is_taking])
 
     def barrier(self, name: str, parties: int) -> Barrier:
         """Return the barrier of a name, made if there is none.

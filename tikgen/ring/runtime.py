@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from asyncio import get_running_loop
 from collections.abc import Iterable, Mapping
+from time import perf_counter_ns
 from typing import Any
 
 from tikgen.ring.actors.engine import NOT_NOW
+from tikgen.ring.actors.envelope import Envelope
 from tikgen.ring.actors.waiting import clock, left_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
@@ -63,9 +65,13 @@ class RingKernelRuntime(Life):
         actor = self._actors.get(kernel_id)
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, "send a message")
-        if actor.duplicates is not None:
-            return await send_once(actor, message, timeout, deadline)
-        envelope = actor.envelope(message, None, deadline)
+        if deadline is not None or actor.duplicates is not None or not actor.is_taking:
+            if actor.duplicates is not None:
+                return await send_once(actor, message, timeout, deadline)
+            envelope = actor.envelope(message, None, deadline)
+        else:
+            actor.check_message(message)
+            envelope = Envelope(message, getattr(message, "priority", 128), perf_counter_ns())
         if actor.inbox.try_put(envelope):
             actor.telemetry.messages_received += 1
             return True
@@ -86,10 +92,18 @@ class RingKernelRuntime(Life):
         actor = self._actors.get(kernel_id)
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, "receive a reply")
+        if timeout is not None:
+            return await actor.next_reply(timeout)
         outbox = actor.outbox
-        if outbox.size and not outbox.receivers.futures:
-            return actor.opened(outbox.take())
-        return await actor.next_reply(timeout)
+        while not outbox.size:
+            actor.check_replying()
+            future = outbox.receivers.enter()
+            try:
+                await future
+            except BaseException:
+                outbox.receivers.leave(future)
+                raise
+        return actor.opened(outbox.take())
 
     async def send_and_receive(
         self,
@@ -132,9 +146,9 @@ class RingKernelRuntime(Life):
             actor.telemetry.messages_received += 1
         else:
             await queue_request(actor, envelope, time_left)
-        if time_left is None:
+        if time_left is None and deadline is None:
             return await reply
-        return await within(reply, actor, time_left)
+        return await within(reply, actor, time_left, envelope)
 
     async def send_many(
         self,

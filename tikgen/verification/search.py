@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.evidence import Tally
+from tikgen.store import default_store
 from tikgen.template import Template
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.process import ArchProcess
@@ -56,6 +58,7 @@ class Search:
         limits: Limits,
         on_progress: Callable[[int, bool], None] = lambda drawn, shrinking: None,
     ) -> None:
+        _keep_files_in_store()
         self.template, self.arch, self.fixed = template, arch, fixed
         self.limits = limits
         self.tallies: dict[str, Tally] = {}
@@ -184,3 +187,14 @@ class Search:
 
     def _note_invalid(self, error: ParameterError) -> None:
         self._invalid = error
+
+
+def _keep_files_in_store() -> None:
+    """Let hypothesis keep its files in the store, not in the user's folder.
+
+    Where it is imported already, the program uses it for itself, and has it its own way.
+    """
+    if "hypothesis" not in sys.modules:
+        from hypothesis import configuration
+
+        configuration.set_hypothesis_home_dir(default_store().folder / "hypothesis")

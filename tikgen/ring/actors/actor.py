@@ -23,6 +23,7 @@ from tikgen.ring.errors import (
     QueueTimeoutError,
 )
 from tikgen.ring.telemetry import spans
+from tikgen.ring.telemetry.kernel_telemetry import text_of
 
 log = logging.getLogger("tikgen.ring")
 # What a cancelled body gets to clean up, in seconds.
@@ -143,6 +144,7 @@ class RingKernel(Queues):
         finally:  # Whoever waits is told, also where this is cancelled.
             if self.termination is None:
                 if task is not None and not task.done():
+                    self._reason = "terminated; cut short"
                     task.cancel()
                 self._end(is_stopped=task is None or task.done())
         if task is None or not task.done():
@@ -283,11 +285,3 @@ class RingKernel(Queues):
 
     def __repr__(self) -> str:
         return f"<RingKernel {self.kernel_id!r} {self._state.name} on {self.engine.name}>"
-
-
-def text_of(error: BaseException) -> str:
-    """Return what an error says, whatever its class does."""
-    try:
-        return str(error)
-    except Exception:
-        return "its text cannot be told"

@@ -9,7 +9,7 @@ from typing import Any
 
 from tikgen.ring.actors.envelope import Envelope
 from tikgen.ring.actors.mailbox import Mailbox
-from tikgen.ring.actors.waiting import Clock, Waiters, left_of
+from tikgen.ring.actors.waiting import Clock, Line, Waiters, left_of
 from tikgen.ring.errors import QueueTimeoutError
 
 
@@ -23,7 +23,7 @@ class Room:
     __slots__ = ("_is_scheduled", "_low", "_maxsize", "waiters")
 
     def __init__(self, maxsize: int) -> None:
-        self.waiters = Waiters()
+        self.waiters = Line()
         self._maxsize = maxsize
         self._low = maxsize // 2
         self._is_scheduled = False
@@ -67,7 +67,12 @@ class Inbox(Mailbox):
         """Put an envelope if there is room and nobody waits for it; tell whether that was so."""
         if self.size + envelope.count > self.maxsize or self.senders.futures:
             return False
-        self.put(envelope)
+        band = self._bands.get(envelope.priority)
+        if band is None:
+            self.put(envelope)
+        else:
+            band.append(envelope)
+            self.size += envelope.count
         if self.takers.futures and not self.paused:
             self.takers.wake()
         return True
@@ -93,7 +98,7 @@ class Inbox(Mailbox):
         is_first = True
         while self.size >= self.maxsize or (is_first and self.senders.futures):
             is_first = False
-            woken = await self.senders.wait(left_of(timeout), number)
+            woken = await self.senders.wait_at(number, left_of(timeout))
             check()
             if not woken and self.size >= self.maxsize:
                 assert timeout is not None

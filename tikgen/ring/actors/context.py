@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tikgen.ring.actors.engine import unanswered
-from tikgen.ring.actors.envelope import Envelope, settle
+from tikgen.ring.actors.envelope import EXPIRED, Envelope, settle
 from tikgen.ring.actors.waiting import Clock, clock, left_of
 from tikgen.ring.errors import QueueTimeoutError, ReplyError
 
@@ -98,7 +98,15 @@ class KernelContext:
                     continue
                 self.in_hand = envelope
                 return envelope.message
-            await self._wait(time_left)
+            if timeout is not None or self._actor.is_ending:
+                await self._wait(time_left)
+                continue
+            future = inbox.takers.enter()
+            try:
+                await future
+            except BaseException:
+                inbox.takers.leave(future)
+                raise
 
     async def receive_many(self, most: int = 4096, timeout: float | None = None) -> list[Any]:
         """Return the messages that are there, ``most`` at most; wait for the first one.
@@ -166,7 +174,7 @@ class KernelContext:
         if self.open and (envelope := self._request_of(message, to)) is not None:
             self.answer(envelope, message)
             return
-        if self._is_late(message, to):
+        if actor.closed and self._is_late(message, to):
             actor.telemetry.late_replies += 1
             return
         in_hand = self.in_hand
@@ -252,8 +260,6 @@ class KernelContext:
     def _is_late(self, message: Any, to: Any) -> bool:
         """Tell whether a reply is to a request that was answered or given up before."""
         closed = self._actor.closed
-        if not closed:
-            return False
         if to is not None:
             return _key_of(to) in closed
         correlation = getattr(message, "correlation_id", None)
@@ -350,6 +356,8 @@ class KernelContext:
     def _is_wanted(self, envelope: Envelope) -> bool:
         """Tell whether a message is still to be handled; a request is noted as such."""
         reply = envelope.reply
+        if envelope.deadline == EXPIRED:
+            return False
         if reply is not None and reply.done():
             self._actor.telemetry.record_drop("given up", envelope.count)
             return False

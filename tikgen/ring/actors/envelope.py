@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+# A deadline that is over, with the message counted as expired.
+EXPIRED = -1
+
 
 class Envelope(msgspec.Struct):
     """A message on its way to an actor.

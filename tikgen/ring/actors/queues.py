@@ -12,7 +12,7 @@ from tikgen.ring.actors.channels import Inbox, Outbox
 from tikgen.ring.actors.context import ActorStop
 from tikgen.ring.actors.duplicates import Duplicates
 from tikgen.ring.actors.engine import NOT_NOW, Engine
-from tikgen.ring.actors.envelope import Envelope, Failure, raised, settle
+from tikgen.ring.actors.envelope import EXPIRED, Envelope, Failure, raised, settle
 from tikgen.ring.actors.states import REPLYING, KernelState, Termination
 from tikgen.ring.actors.system import System
 from tikgen.ring.actors.typing_rules import TypeRule
@@ -177,17 +177,15 @@ class Queues:
             raise QueueFullError(self.kernel_id, inbox.maxsize, self._state.name)
         elif policy == "drop_newest":
             self._drop(envelope, "drop_newest")
-            await asyncio.sleep(0)  # Who sends without end shall not starve the actor.
+            await asyncio.sleep(0)
             return False
         else:
             self._drop(inbox.pop_oldest(), "drop_oldest")
-            await asyncio.sleep(0)
-            self._check_taking()
-            while inbox.is_full:
-                self._drop(inbox.pop_oldest(), "drop_oldest")
         inbox.put(envelope)
         if not inbox.paused:
             inbox.takers.wake()
+        if policy == "drop_oldest":
+            await asyncio.sleep(0)  # Who sends without end shall not starve the actor.
         return True
 
     async def put_block(self, envelope: Envelope, timeout: float | None = None) -> int:
@@ -200,8 +198,10 @@ class Queues:
         taken = 0
         time_left = clock(timeout)
         telemetry.messages_received += envelope.count
+        must_wait = policy == "block" and bool(inbox.senders.futures)
         while True:
-            room = inbox.room()
+            room = 0 if must_wait else inbox.room()
+            must_wait = False
             if policy == "drop_oldest":
                 while inbox.size and inbox.room() < min(envelope.count, inbox.maxsize):
                     self._drop(inbox.pop_oldest(), "drop_oldest")
@@ -253,13 +253,14 @@ class Queues:
     async def _wait_for_room_out(self) -> None:
         """Wait until somebody receives a reply, unless the actor is to end: then nobody may."""
         outbox = self.outbox
+        number = outbox.senders.number() if outbox.size >= outbox.maxsize else 0
         while self.outlet is None and outbox.size >= outbox.maxsize:
             if self.is_ending:
                 await asyncio.sleep(0)
                 if outbox.size < 2 * outbox.maxsize + self.inbox.maxsize:
                     return
                 raise ActorStop  # A body without end.
-            await outbox.senders.wait()
+            await outbox.senders.wait_at(number)
 
     async def next_reply(self, timeout: float | None) -> Any:
         """Take the next reply out of the output queue.
@@ -272,7 +273,7 @@ class Queues:
         outbox = self.outbox
         time_left = clock(timeout)
         while not outbox.size:
-            self._check_replying()
+            self.check_replying()
             if not await outbox.receivers.wait(left_of(time_left)):
                 self._check_in_time(timeout)
         return self.opened(outbox.take())
@@ -288,7 +289,7 @@ class Queues:
         outbox = self.outbox
         time_left = clock(timeout)
         while not outbox.size:
-            self._check_replying()
+            self.check_replying()
             if not await outbox.receivers.wait(left_of(time_left)):
                 self._check_in_time(timeout)
         block, _ = outbox.take_block(most)
@@ -296,7 +297,8 @@ class Queues:
             return [raised(m.error) if type(m) is Failure else m for m in block]
         return block
 
-    def _check_replying(self) -> None:
+    def check_replying(self) -> None:
+        """Raise unless replies may still come."""
         if self.termination is not None or self._state not in REPLYING:
             self.refuse("receive a reply")
 
@@ -323,6 +325,7 @@ class Queues:
         self.telemetry.messages_expired += envelope.count
         self._forget(envelope)
         seconds = (envelope.deadline - envelope.sent) * 1e-9
+        envelope.deadline = EXPIRED
         if envelope.reply is not None:
             settle(
                 envelope.reply,

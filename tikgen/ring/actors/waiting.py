@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import itertools
 import math
 import time
 from collections import deque
 
 from tikgen.ring.errors import InvalidConfigurationError
+
+Future = asyncio.Future[bool]
 
 
 class Waiters:
@@ -17,20 +20,19 @@ class Waiters:
     To be woken says that it is worth looking again. Whoever is cancelled then wakes the next one.
 
     Attributes:
-        futures: for each that waits its number, in order, and what wakes it.
+        futures: what wakes them, in order; some may be done already.
     """
 
-    __slots__ = ("_numbers", "futures")
+    __slots__ = ("futures",)
 
     def __init__(self) -> None:
-        self.futures: deque[tuple[int, asyncio.Future[bool]]] = deque()
-        self._numbers = itertools.count()
+        self.futures: deque[Future] = deque()
 
     def wake(self) -> None:
         """Wake the first one, if any."""
         futures = self.futures
         while futures:
-            future = futures.popleft()[1]
+            future = futures.popleft()
             if not future.done():
                 future.set_result(True)
                 return
@@ -40,50 +42,72 @@ class Waiters:
         while self.futures:
             self.wake()
 
-    def number(self) -> int:
-        """Return a place in the order, for one who may have to wait several times."""
-        return next(self._numbers)
+    def enter(self) -> Future:
+        """Return what wakes one more, to be awaited at once; :meth:`leave` if that raises."""
+        future = asyncio.get_running_loop().create_future()
+        self.futures.append(future)
+        return future
 
-    async def wait(self, timeout: float | None = None, number: int | None = None) -> bool:
+    def leave(self, future: Future) -> None:
+        """Wait no more, because of an exception."""
+        if future in self.futures:
+            self.futures.remove(future)
+        if future.done() and not future.cancelled() and future.result():
+            self.wake()  # It was this one's turn.
+
+    async def wait(self, timeout: float | None = None) -> bool:
         """Wait to be woken; tell whether that was so, or time was up.
 
         Args:
             timeout: seconds; None for as long as it takes.
-            number: its place in the order; behind all others without one.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        futures = self.futures
-        if number is None:
-            entry = next(self._numbers), future
-            futures.append(entry)
-        else:
-            entry = number, future
-            place = sum(1 for other, _ in futures if other < number)
-            futures.insert(place, entry)
+        return await self._wait(self.enter(), timeout)
+
+    async def _wait(self, future: Future, timeout: float | None) -> bool:
         timer = None
         if timeout is not None:
+            loop = asyncio.get_running_loop()
             timer = loop.call_later(max(timeout, 0.0), _time_out, future)
         try:
             woken = await future
-            if not woken:
-                self._forget(entry)
-            return woken
         except BaseException:
-            self._forget(entry)
-            if future.done() and not future.cancelled() and future.result():
-                self.wake()  # It was this one's turn.
+            self.leave(future)
             raise
         finally:
             if timer is not None:
                 timer.cancel()
+        if not woken:
+            self.leave(future)
+        return woken
 
-    def _forget(self, entry: tuple[int, asyncio.Future[bool]]) -> None:
-        if entry in self.futures:
-            self.futures.remove(entry)
+
+class Line(Waiters):
+    """Waiters of whom some come back, and then stand where they stood before."""
+
+    __slots__ = ("_numbers", "_places")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = itertools.count()
+        self._places: dict[Future, int] = {}
+
+    def number(self) -> int:
+        """Return a place in the line."""
+        return next(self._numbers)
+
+    async def wait_at(self, number: int, timeout: float | None = None) -> bool:
+        """Wait at a place in the line; as :meth:`wait` otherwise."""
+        future = asyncio.get_running_loop().create_future()
+        places = [self._places[other] for other in self.futures]
+        self.futures.insert(bisect.bisect(places, number), future)
+        self._places[future] = number
+        try:
+            return await self._wait(future, timeout)
+        finally:
+            del self._places[future]
 
 
-def _time_out(future: asyncio.Future[bool]) -> None:
+def _time_out(future: Future) -> None:
     if not future.done():
         future.set_result(False)
 

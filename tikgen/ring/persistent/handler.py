@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import textwrap
+import tokenize
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,6 +139,6 @@ def _text_of(reference: Callable[..., Any] | None) -> str:
         return ""
     try:
         return inspect.getsource(reference)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
         code = getattr(reference, "__code__", None)
         return repr((code.co_code, code.co_consts)) if code is not None else repr(reference)

@@ -68,7 +68,10 @@ class PersistentRing(RingLife):
                 self._prepare_call()
             slot = tail & self._mask
             try:
-                for view, value in zip(self._inputs.views, values, strict=True):
+                inputs = self._inputs
+                for view, value, limit in zip(inputs.views, values, inputs.limits, strict=True):
+                    if not -limit <= value <= limit:
+                        raise OverflowError
                     view[slot] = value
             except (TypeError, ValueError, OverflowError):
                 self._inputs.write(slot, values)

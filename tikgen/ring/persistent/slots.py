@@ -17,6 +17,7 @@ class Slots:
     Attributes:
         names: the names of the columns, in order.
         dtypes: their dtypes.
+        limits: the greatest numbers that go in unseen.
         arrays: the columns.
         views: the same, quicker to write and read one number at a time.
     """
@@ -24,6 +25,10 @@ class Slots:
     def __init__(self, kernel_id: str, dtypes: Mapping[str, DType], arrays: Sequence[Any]) -> None:
         self.names = tuple(dtypes)
         self.dtypes = tuple(dtypes.values())
+        # Beyond these, floats would become infinite in silence.
+        self.limits = tuple(
+            float(np.finfo(d.numpy).max) if d.is_float else float("inf") for d in self.dtypes
+        )
         self._kernel_id = kernel_id
         self.move_to(arrays)
 
@@ -50,10 +55,13 @@ class Slots:
         if len(values) != len(self.views):
             self._refuse_count(len(values))
         for place, view in enumerate(self.views):
+            value, limit = values[place], self.limits[place]
             try:
-                view[slot] = values[place]
+                if not -limit <= value <= limit:
+                    raise OverflowError
+                view[slot] = value
             except (TypeError, ValueError, OverflowError):
-                self._write_other(place, slot, values[place])
+                self._write_other(place, slot, value)
 
     def _write_other(self, place: int, slot: int, value: Any) -> None:
         """Put what is no number of Python's into a column, or say what is wrong with it."""
@@ -67,6 +75,9 @@ class Slots:
             raise ColumnError(self.names[place], problem, self._kernel_id)
         with np.errstate(over="ignore"):
             array[slot] = found
+        if dtype.is_float and np.isinf(array[slot]) and not np.isinf(found):
+            problem = f"takes a number that {dtype} holds; got {value!r:.60}"
+            raise ColumnError(self.names[place], problem, self._kernel_id)
 
     def _refuse_count(self, count: int) -> None:
         listed = ", ".join(self.names)

@@ -131,7 +131,7 @@ class RingKernelTelemetry:
         """Count that the actor raised."""
         self.error_count += 1
         is_raised = isinstance(error, BaseException)
-        text = str(error)
+        text = text_of(error)
         name = type(error).__name__
         self.last_error = (f"{name}: {text}" if text else name) if is_raised else text
 
@@ -220,3 +220,11 @@ class RingKernelTelemetry:
             f"<RingKernelTelemetry of {self.kernel_id!r}: {self.messages_processed} processed, "
             f"{self.messages_dropped} dropped, {self.error_count} errors>"
         )
+
+
+def text_of(error: object) -> str:
+    """Return what an error says, even where its class cannot tell."""
+    try:
+        return str(error)
+    except Exception:
+        return "its text cannot be told"
