@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tikgen.ring import KernelContext, Supervision, message
+import numpy as np
+
+import tikgen
+from tikgen.ring import KernelContext, Supervision, i32, message
 from tikgen.ring.errors import BarrierBroken, QueueFullError
 
 if TYPE_CHECKING:
@@ -24,6 +27,25 @@ class Job:
     """A number, of which an actor makes another one."""
 
     n: int = 0
+
+
+@message
+class Row:
+    """A number for a kernel."""
+
+    x: i32
+
+
+@message
+class Doubled:
+    """What a kernel makes of it."""
+
+    y: i32
+
+    @property
+    def n(self) -> int:
+        """Return the number, under the name that it has in a :class:`Job`."""
+        return self.y
 
 
 async def asking(soak: Soak, name: str) -> None:
@@ -247,6 +269,54 @@ async def meeting(soak: Soak, name: str) -> None:
     soak.outcomes[name]["rounds"] = sum(rounds)
 
 
+async def _ask_rows(soak: Soak, name: str) -> None:
+    count = soak.rng.randrange(1, 40)
+    requests = [asyncio.ensure_future(soak.request(name, name, n, make=Row)) for n in range(count)]
+    if soak.rng.random() < 0.3:
+        await asyncio.sleep(soak.rng.expovariate(2000))
+        await soak.runtime.deactivate(name)
+        await asyncio.sleep(soak.rng.expovariate(500))
+        await soak.runtime.reactivate(name)
+    if soak.rng.random() < 0.9:
+        await asyncio.gather(*requests)
+
+
+async def _send_columns(soak: Soak, name: str) -> None:
+    count, first = soak.rng.randrange(1, 1000), soak.rng.randrange(1 << 20)
+    sent = np.arange(first, first + count, dtype=np.int32)
+    taken = await soak.runtime.send_many(name, {"x": sent})
+    came: list[Any] = []
+    while sum(map(len, came)) < count:
+        found = await soak.runtime.receive_many(name, timeout=60)
+        came.append(found["y"] if isinstance(found, dict) else [row.y for row in found])
+    if taken != count or not np.array_equal(np.concatenate(came), 2 * sent):
+        soak.problem(f"{name}: other rows came than those of {count} that were sent")
+    soak.outcomes[name]["checked"] += count
+
+
+def computing(**settings: Any) -> Callable[[Soak, str], Awaitable[None]]:
+    """Return a load of requests and columns for an actor whose body is a kernel."""
+
+    async def compute(soak: Soak, name: str) -> None:
+        if settings["engine"] == "batch":
+            settings["body"] = tikgen.build("map", expr="y = 2*x", dtype="i32")
+        while not soak.stop.is_set():
+            actor = await soak.start(
+                name, None, keep=False, input_type=Row, output_type=Doubled, **settings
+            )
+            for _ in range(soak.rng.randrange(1, 40)):
+                await soak.rng.choice([_ask_rows, _send_columns])(soak, name)
+                if soak.stop.is_set():
+                    break
+            requests = asyncio.gather(*(soak.request(name, name, n, make=Row) for n in range(20)))
+            await asyncio.sleep(soak.rng.expovariate(1000))
+            await soak.runtime.terminate(name, drain=soak.rng.random() < 0.5)
+            await requests
+            soak.check(actor)
+
+    return compute
+
+
 LOADS: dict[str, Callable[[Soak, str], Awaitable[None]]] = {
     "asking": asking,
     "shuffled": shuffled,
@@ -257,4 +327,9 @@ LOADS: dict[str, Callable[[Soak, str], Awaitable[None]]] = {
     "passing": passing,
     "repeating": repeating,
     "meeting": meeting,
+}
+# These need Taichi, and a persistent kernel a core of its own.
+KERNEL_LOADS: dict[str, Callable[[Soak, str], Awaitable[None]]] = {
+    "batch": computing(engine="batch", max_batch=64, max_delay=0.0005),
+    "persistent": computing(engine="persistent", handler="y = 2*x", arch="cpu", capacity=64),
 }

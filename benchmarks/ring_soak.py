@@ -2,7 +2,7 @@
 
     python benchmarks/ring_soak.py --seconds 600
 
-Each kind of load is one function of ``ring_loads.LOADS``. At the end every request has had exactly
+Each kind of load is one function of ``ring_loads``. At the end every request has had exactly
 one outcome, every message of every actor was processed, dropped, expired, repeated or rejected,
 replies went to whoever asked, and memory did not grow; otherwise the exit status is 1. Ctrl-C ends
 it early.
@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ring_loads import LOADS, Job
+from ring_loads import KERNEL_LOADS, LOADS, Job
 from tikgen.ring import RingKernel, RingKernelRuntime
 from tikgen.ring.errors import (
     BarrierBroken,
@@ -72,22 +72,32 @@ class Soak:
         self.outcomes: dict[str, Counter[str]] = {}
         self.problems: list[str] = []
         self.memory: list[int] = []
+        self.is_cut_short = False
         self._actors: list[RingKernel] = []
+
+    def cut_short(self) -> None:
+        """Have loads come to their ends before their time."""
+        self.is_cut_short = True
+        self.stop.set()
 
     def problem(self, text: str) -> None:
         """Take note of something that is wrong."""
         if len(self.problems) < 50:
             self.problems.append(text)
 
-    async def start(self, kernel_id: str, body: Any, *, keep: bool = True, **settings: Any) -> Any:
+    async def start(
+        self, kernel_id: str, function: Any, /, *, keep: bool = True, **settings: Any
+    ) -> Any:
         """Launch and activate an actor, whose sums are checked at the end."""
-        actor = await self.runtime.launch(kernel_id, body, **settings)
+        actor = await self.runtime.launch(kernel_id, function, **settings)
         await self.runtime.activate(kernel_id)
         if keep:
             self._actors.append(actor)
         return actor
 
-    async def request(self, load: str, kernel_id: str, n: int, **options: Any) -> None:
+    async def request(
+        self, load: str, kernel_id: str, n: int, *, make: Callable[..., Any] = Job, **options: Any
+    ) -> None:
         """Ask an actor that doubles numbers; give up at random; take note of what it came to."""
         counts = self.outcomes[load]
         counts["asked"] += 1
@@ -97,7 +107,7 @@ class Soak:
             options["deadline"] = self.rng.expovariate(500)
         task = asyncio.ensure_future(
             self.runtime.send_and_receive(
-                kernel_id, Job(n, priority=self.rng.randrange(256)), **options
+                kernel_id, make(n, priority=self.rng.randrange(256)), **options
             )
         )
         if self.rng.random() < 0.1:
@@ -143,7 +153,7 @@ class Soak:
             others = sum(n for what, n in counts.items() if what not in ("asked", "checked"))
             if "asked" in counts and counts["asked"] != others:
                 self.problem(f"{load}: {counts['asked']} asked, {others} outcomes")
-            if not sum(counts.values()):
+            if not sum(counts.values()) and not self.is_cut_short:
                 self.problem(f"{load}: did nothing")
 
     def check_memory(self) -> None:
@@ -176,7 +186,8 @@ async def soaked(seconds: float, seed: int, loads: Mapping[str, Load] = LOADS) -
             lambda _, told: soak.problem(f"{told['message']}: {told.get('exception')!r}")
         )
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(signal.SIGINT, soak.stop.set)
+            loop.add_signal_handler(signal.SIGINT, soak.cut_short)
+        print(f"begun with seed {seed}", flush=True)
         loop.call_later(seconds, soak.stop.set)
         soak.outcomes = {name: Counter() for name in loads}
         tasks = {asyncio.ensure_future(load(soak, name)): name for name, load in loads.items()}
@@ -206,12 +217,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=None, help="drawn and told without it")
+    parser.add_argument("--host-only", action="store_true", help="no kernels")
     told = parser.parse_args()
     seed = random.randrange(1 << 32) if told.seed is None else told.seed
     logging.getLogger("tikgen.ring").setLevel(logging.CRITICAL)  # Failures are ordered here.
     tracemalloc.start()
     began = time.monotonic()
-    soak = asyncio.run(soaked(told.seconds, seed))
+    loads = dict(LOADS)
+    if not told.host_only:
+        import taichi as ti
+
+        ti.init(arch=ti.cpu, log_level=ti.ERROR)
+        loads |= KERNEL_LOADS
+    soak = asyncio.run(soaked(told.seconds, seed, loads))
     for name, counts in soak.outcomes.items():
         print(f"{name:18}", ", ".join(f"{n:,} {what}" for what, n in sorted(counts.items())))
     took = time.monotonic() - began

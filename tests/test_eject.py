@@ -30,6 +30,15 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("spmv", {"format": "csr"}),
     ("spmv", {"format": "ell", "dtype": "f64"}),
     ("histogram", {"bins": 7, "weighted": True}),
+    (
+        "ring",
+        {
+            "handler": "y = 2*x + n; n = n + 1",
+            "inputs": {"x": "f32"},
+            "outputs": {"y": "f64"},
+            "state": ("n",),
+        },
+    ),
 ]
 
 

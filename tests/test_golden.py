@@ -15,6 +15,11 @@ import pytest
 import tikgen
 
 GOLDEN = Path(__file__).parent / "golden"
+RING = {
+    "handler": "total = total + x; count = n // 2",
+    "inputs": {"x": "f32", "n": "i16"},
+    "outputs": {"total": "f32", "count": "i16"},
+}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "stencil_interior": ("stencil", {"dim": 3, "order": 4}),
     "stencil_field": ("stencil", {"dim": 3, "storage": "field", "unroll": 2}),
@@ -29,6 +34,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "spmv_csr": ("spmv", {"format": "csr"}),
     "spmv_ell": ("spmv", {"format": "ell"}),
     "histogram": ("histogram", {"bins": 16}),
+    "ring": ("ring", {**RING, "state": ("total",)}),
     "map_default": ("map", {"expr": "z = a*x + y", "dim": 2}),
     "map_baked": ("map", {"expr": "z = a*x + y", "shape": 1000}),
     "map_cuda": ("map", {"expr": "z = a*x + y", "arch": "cuda"}),
@@ -39,6 +45,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemm_cuda": ("gemm", {"arch": "cuda"}),
     "spmv_cuda": ("spmv", {"format": "csr", "arch": "cuda"}),
     "histogram_cuda": ("histogram", {"bins": 64, "arch": "cuda"}),
+    "ring_cuda": ("ring", {**RING, "handler": "total = 2*x; count = n", "arch": "cuda"}),
 }
 
 

@@ -81,6 +81,7 @@ def test_metadata(wheel: Path) -> None:
         "live",
         "notebook",
         "torch",
+        "gpu",
         "bench",
         "dev",
         "all",

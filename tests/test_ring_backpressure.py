@@ -275,7 +275,6 @@ def test_waiting_again_and_again_leaves_nothing_behind() -> None:
     play(main)
 
 
-@pytest.mark.xfail(strict=True, reason="blocks do not look at those who wait")
 def test_a_sender_that_waits_is_not_overtaken_by_blocks_for_ever() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
@@ -297,7 +296,6 @@ def test_a_sender_that_waits_is_not_overtaken_by_blocks_for_ever() -> None:
     play(main)
 
 
-@pytest.mark.xfail(strict=True, reason="a sender that is cancelled by drop_oldest is not counted")
 def test_messages_that_are_dropped_let_the_actor_have_its_turn() -> None:
     handled: list[int] = []
 

@@ -91,21 +91,59 @@ def test_the_host_side_works_without_taichi() -> None:
 import sys
 import numpy as np
 from tikgen.ring.buffers.unified_buffer import UnifiedBuffer
-from tikgen.errors import TaichiNotInitialised
 with UnifiedBuffer((3, 5), np.int32).fill(7) as buffer:
     assert buffer.host.sum() == 105 and buffer[1, 2] == 7 and len(buffer) == 3
     assert "taichi" not in sys.modules
+"""
+    fresh(code)
+
+
+def test_the_device_side_starts_taichi_on_cpu_where_nobody_did() -> None:
+    code = """
+import logging, threading
+logging.basicConfig(level=logging.INFO, format="said: %(message)s")
+from tikgen.errors import TaichiNotInitialised
+from tikgen.ring import UnifiedBuffer
+x, y = UnifiedBuffer(7).fill(3), UnifiedBuffer(5).allocate(host=False)
+
+def from_a_worker():  # Where Taichi would be the worker's, and of no use to others.
     try:
-        buffer.device
+        x.device
     except TaichiNotInitialised as error:
         assert "ti.init" in str(error)
+        refused.append(x.state.name)
+
+refused = []
+worker = threading.Thread(target=from_a_worker)
+worker.start()
+worker.join()
+assert refused == ["HOST_DIRTY"]
+assert x.device.to_numpy().sum() == 21 and y.device.to_numpy().sum() == 0
+import taichi as ti
+assert ti.cfg.arch == ti.cpu
+y.device.fill(2)
+y.mark_device_dirty()
+ti.reset()
+for use in (lambda: y.host, lambda: y.device):
+    try:
+        use()
+    except Exception as error:
+        assert "earlier ti.init" in str(error), error
     else:
-        raise SystemExit("the device side was there without ti.init")
+        raise SystemExit("what is gone was given back")
+ti.init(arch=ti.cpu, random_seed=5)
+assert x.device.to_numpy().sum() == 21 and ti.cfg.random_seed == 5
 """
+    assert fresh(code).count("said: a buffer started Taichi on cpu") == 1
+
+
+def fresh(code: str) -> str:
+    """Run code in a process in which nothing was started, and return what it logged."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 @pytest.mark.parametrize("begins_on_host", [True, False])
@@ -253,13 +291,26 @@ def test_bad_arguments_are_refused_and_change_nothing(ti_arch: str) -> None:
             buffer.copy_from(wrong)
     with pytest.raises(ArgumentError, match="int32; got float64"):
         buffer.copy_from(np.ones(3))
+    with pytest.raises(ArgumentError, match="int32; got int64"):
+        buffer.copy_from([1, 2, 2**31])  # NumPy would wrap it around.
     with pytest.raises(ArgumentError, match="shape"):
         buffer.copy_to(np.ones(4))
+    with pytest.raises(ArgumentError, match=r"shape \(3,\); got list"):
+        buffer.copy_to([1, 2, 3])  # type: ignore[arg-type]
     for value in (1.5, 2**40, "a", None, [1, 2, 3], float("nan")):
         with pytest.raises(ArgumentError, match="fill takes a number"):
             buffer.fill(value)
     assert buffer.state is BufferState.SYNCHRONIZED
     assert (np.asarray(buffer) == 4).all()
+    wide = UnifiedBuffer(3, np.float32).fill(4)
+    for value in (1e39, -(10**400), np.float64(-1e300)):
+        with pytest.raises(ArgumentError, match="float32 can hold"):
+            wide.fill(value)
+    assert (wide.host == 4).all()
+    assert np.isneginf(wide.fill(-np.inf).host).all()
+    assert (wide.fill(3.4028235e38).host == np.finfo(np.float32).max).all()
+    buffer.copy_from([2**31 - 1, 0, -(2**31)])
+    assert buffer.device.to_numpy().tolist() == [2**31 - 1, 0, -(2**31)]
     with pytest.raises(TypeError):
         len(UnifiedBuffer(()))
 
@@ -444,6 +495,9 @@ def test_what_is_not_lent_cannot_be_given_back(ti_arch: str) -> None:
     pool.release(array)
     with pytest.raises(BufferError, match="given back"):
         pool.release(array)
+    for nothing in (None, np.zeros(3), 5):
+        with pytest.raises(BufferError, match="not one that this pool lent"):
+            pool.release(nothing)
     assert pool.get_stats().n_free_blocks == 1
 
 

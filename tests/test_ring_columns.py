@@ -74,6 +74,12 @@ def test_fields_that_are_no_numbers_have_no_column(annotation):
         columns_of(one_field(annotation))
 
 
+@pytest.mark.parametrize("wrong", [int, 5, None, "Particle"])
+def test_columns_are_those_of_a_type_of_messages(wrong):
+    with pytest.raises(TypeError, match="columns_of takes a message type; got"):
+        columns_of(wrong)
+
+
 @pytest.mark.parametrize("length", [0, -1, 1.5, True, "3"])
 def test_vectors_have_a_length(length):
     with pytest.raises(ValueError, match="integer from 1"):

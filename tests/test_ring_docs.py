@@ -144,6 +144,12 @@ def test_the_block_of_buffers_brings_data_to_the_device(ti_arch: str) -> None:
     buffer.free()
 
 
+def test_the_block_of_buffers_runs_where_nobody_called_ti_init(tmp_path: Path) -> None:
+    block = ours(UNIFIED_BUFFER)
+    (tmp_path / "page.py").write_text(block + "print(type(device_data).__name__)", "utf-8")
+    assert run_python(PROGRAM, tmp_path) == ["ScalarNdarray"]
+
+
 def test_the_block_of_ring_kernels_waits_for_messages_again_and_again() -> None:
     block = RING_KERNELS.replace("# Process message", "response = ('seen', msg)")
     assert block != RING_KERNELS

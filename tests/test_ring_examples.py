@@ -33,6 +33,7 @@ def ran(script: Path, folder: Path, *arguments: str) -> str:
 def test_there_are_the_examples_of_pydotcompute() -> None:
     names = {path.stem for path in EXAMPLES}
     assert {"quickstart", "vector_add", "pagerank_actor", "streaming_pipeline"} <= names
+    assert {"lifecycle", "unified_buffer"} <= names  # The blocks of its README.
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)

@@ -146,19 +146,24 @@ def test_terminate_reports_exactly_what_it_dropped_and_what_nobody_received(drai
     async def stuck(ctx: KernelContext) -> None:
         await ctx.send(Note(100))
         await ctx.receive()
+        await ctx.receive()
         await asyncio.sleep(1000)
 
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "stuck", stuck)
-            for n in range(5):
+            await runtime.send("stuck", Note(0))
+            first = asyncio.ensure_future(runtime.send_and_receive("stuck", Note(1)))
+            await turns()
+            for n in range(2, 5):
                 await runtime.send("stuck", Note(n))
             asked = asyncio.ensure_future(runtime.send_and_receive("stuck", Note(5)))
             await turns()
             end = await runtime.terminate("stuck", timeout=0.02, drain=drain)
-            assert sorted(note.n for note in end.dropped) == [0, 1, 2, 3, 4, 5]
+            assert [note.n for note in end.dropped] == [1, 2, 3, 4, 5]
             assert [note.n for note in end.unreceived] == [100]
-            assert end.processed == 0 and end.stopped
+            assert end.processed == 1 and end.stopped
+            assert isinstance(await error_of(first), KernelTerminated)
             assert isinstance(await error_of(asked), MessageDropped)
             check_sums(actor)
 
@@ -257,6 +262,7 @@ def test_a_full_queue_does_what_it_was_told_and_overwrites_nothing(policy: str) 
             if policy == "block":
                 assert isinstance(fourth, QueueTimeoutError)
                 assert (fourth.kernel_id, fourth.timeout) == ("a", 0.02)
+                assert fourth.state == "DEACTIVATED"
             elif policy == "reject":
                 assert isinstance(fourth, QueueFullError)
                 assert (fourth.kernel_id, fourth.queue_size) == ("a", 3)
@@ -380,7 +386,8 @@ def test_the_types_of_messages_and_of_replies_are_enforced() -> None:
                 for send in (runtime.send, runtime.send_and_receive):
                     error = await error_of(send("a", bad))
                     assert isinstance(error, TypeValidationError), (bad, error)
-                    assert error.kernel_id == "a" and "Note" in str(error)
+                    assert (error.kernel_id, error.state) == ("a", "ACTIVE")
+                    assert "Note" in str(error)
                 error = await error_of(runtime.send_many("a", [Note(), bad]))
                 assert isinstance(error, TypeValidationError)
             assert actor.telemetry.messages_received == 0

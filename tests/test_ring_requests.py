@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tikgen.ring.errors import (
     QueueFullError,
     QueueTimeoutError,
     ReplyError,
+    RingError,
 )
 
 
@@ -117,6 +119,20 @@ def test_receive_many_counts_each_request_once() -> None:
     play(main)
 
 
+@pytest.mark.parametrize("most", [0, -1, True, 1.5, "9"])
+def test_a_body_cannot_receive_a_number_of_messages_of_no_use(most: Any) -> None:
+    async def body(ctx: KernelContext) -> None:
+        await ctx.receive_many(most)
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            await started(runtime, "a", body, supervision="stop")
+            error = await error_of(runtime.send_and_receive("a", Note(), timeout=5))
+            assert isinstance(error, RingError) and "most=" in str(error)
+
+    play(main)
+
+
 def test_what_is_received_as_many_shows_failures_as_errors() -> None:
     async def odd(ctx: KernelContext, note: Note) -> Note:
         if note.n % 2:
@@ -150,7 +166,7 @@ def test_deadlines_keep_what_is_late_from_the_actor(rng: np.random.Generator) ->
             late = asyncio.ensure_future(runtime.send_and_receive("a", Note(1), deadline=0.001))
             good = asyncio.ensure_future(runtime.send_and_receive("a", Note(2), deadline=60.0))
             await turns()
-            await runtime.send("a", Note(3), deadline=0.001)
+            await runtime.send("a", Note(3), deadline=-math.inf)
             await runtime.send_many("a", [Note(4), Note(5)], deadline=0.001)
             await asyncio.sleep(0.01)
             await runtime.reactivate("a")

@@ -106,6 +106,41 @@ def test_the_source_of_a_connection_sees_that_its_target_ended() -> None:
     play(main)
 
 
+@pytest.mark.parametrize("how", ["connected", "tell", "ask"])
+def test_a_pipeline_that_ends_handles_what_is_queued_through_to_its_end(how: str) -> None:
+    done: list[int] = []
+
+    async def stage(ctx: KernelContext, note: Note) -> Any:
+        await asyncio.sleep(0)
+        if how == "connected":
+            return Note(note.n + 1)
+        await getattr(ctx, how)(chr(ord(ctx.kernel_id) + 1), Note(note.n + 1))
+        return note
+
+    async def sink(ctx: KernelContext, note: Note) -> Note:
+        done.append(note.n)
+        return note
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            for name in ("c", "b", "a"):
+                await started(runtime, name, sink if name == "c" else stage, queue_size=7)
+            await runtime.terminate("b")
+            await started(runtime, "b", stage, input_queue_size=2)
+            if how == "connected":
+                runtime.connect("b", "c")
+                runtime.connect("a", "b")
+            for n in range(7):
+                await runtime.send("a", Note(n))
+            await turns(4)
+            if how == "connected":
+                await runtime.deactivate("b")
+        assert done == list(range(2, 9))
+        assert [end.dropped for end in runtime.terminations] == [()] * 4
+
+    play(main)
+
+
 def test_each_subscriber_gets_each_message_once_for_all_its_patterns() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:

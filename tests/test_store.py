@@ -251,8 +251,12 @@ import taichi
 import tikgen
 print("ready", flush=True)
 sys.stdin.readline()
+required = {
+    "map": {"expr": "z = a*x + y"},
+    "ring": {"handler": "y = 2*x", "inputs": {"x": "f32"}, "outputs": {"y": "f32"}},
+}
 for name in tikgen.list_templates():
-    tikgen.build(name, **({"expr": "z = a*x + y"} if name == "map" else {}))
+    tikgen.build(name, **required.get(name, {}))
 """
 
 

@@ -62,7 +62,7 @@ def launched(
 
 
 def test_verification_passes(arch: str, tmp_path: Path) -> None:
-    report = tikgen.verify("ring", archs=(arch,), max_examples=12, scripts=tmp_path)
+    report = tikgen.verify("ring", archs=(arch,), max_examples=8, scripts=tmp_path)
     assert report.ok, str(report)
 
 
@@ -162,7 +162,14 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+# These are found when a launch does not end, or by many examples.
+LATE = ("counts a batch as one message", "does not pause", "drains what it must leave")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LATE else name for name in MUTANTS],
+)
 def test_verification_finds_what_is_broken(name: str, arch: str, tmp_path: Path) -> None:
     before, after = MUTANTS[name]
     for folder in ("_shared", "ring"):

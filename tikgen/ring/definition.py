@@ -141,6 +141,7 @@ def merged(config: RingKernelConfig, settings: Mapping[str, Any]) -> RingKernelC
     """Return a config with further settings, those of its engine among them."""
     own = {name: value for name, value in settings.items() if name in config.__dataclass_fields__}
     options = {name: value for name, value in settings.items() if name not in own}
+    options = {**own.pop("options", {}), **options}
     queue_size = options.pop("queue_size", None)
     if queue_size is not None:
         own = {"input_queue_size": queue_size, "output_queue_size": queue_size, **own}

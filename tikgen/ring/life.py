@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from tikgen.ring.actors.actor import RingKernel
 from tikgen.ring.actors.envelope import raised
 from tikgen.ring.actors.states import KernelState, Termination
-from tikgen.ring.actors.waiting import clock, left_of
+from tikgen.ring.actors.waiting import Clock, clock, left_of
 from tikgen.ring.choosing import definition_of, engine_of
 from tikgen.ring.definition import Definition, RingKernelConfig
 from tikgen.ring.errors import (
+    InvalidConfigurationError,
     KernelAlreadyExistsError,
     KernelFailed,
     KernelNotFoundError,
@@ -24,6 +25,7 @@ from tikgen.ring.errors import (
     WrongLoop,
 )
 from tikgen.ring.observing import Observing
+from tikgen.ring.routing import in_order
 
 if TYPE_CHECKING:
     from tikgen.ring.actors.system import System
@@ -113,8 +115,14 @@ class Life(Observing):
             barrier.abort("the runtime was shut down")
         actors = list(self._actors.values())
         limit = 1e9 if timeout is None else timeout
+        time_left = Clock(limit)
         try:
-            await asyncio.gather(*(a.terminate(limit, drain=drain) for a in actors))
+            for actor in actors:
+                if drain and actor.state is KernelState.DEACTIVATED:
+                    await actor.reactivate()  # Others may wait for room in its queue.
+            for group in in_order(actors) if drain else [actors]:
+                left = time_left.left()
+                await asyncio.gather(*(a.terminate(left, drain=drain) for a in group))
         finally:
             for actor in actors:
                 self._actors.pop(actor.kernel_id, None)
@@ -129,11 +137,15 @@ class Life(Observing):
         actors = [actor for actor in self._actors.values() if actor.termination is None]
         await asyncio.gather(*(a.terminate(1.0, drain=False) for a in actors))
 
-    def ended(self, actor: RingKernel) -> None:
-        """Take note that an actor has ended; for actors."""
+    def ended(self, actor: RingKernel, before: Termination | None = None) -> None:
+        """Take note that an actor has ended, or what more is known than ``before``; for actors."""
+        end = actor.termination
+        if before is not None and end is not None:
+            self.terminations = [end if old is before else old for old in self.terminations]
+            return
         self._topics.unsubscribe(None, actor.kernel_id)
-        if actor.termination is not None:
-            self.terminations.append(actor.termination)
+        if end is not None:
+            self.terminations.append(end)
             del self.terminations[:-1000]
         for barrier in self._barriers.values():
             barrier.leave(actor.kernel_id)
@@ -178,7 +190,9 @@ class Life(Observing):
             RuntimeClosed: if the runtime is not active.
         """
         self._check_active(kernel_id, "launch it")
-        before = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
+        if not isinstance(kernel_id, str):
+            raise InvalidConfigurationError("kernel_id", kernel_id, "takes a name")
+        before = self._actors.get(kernel_id)
         if before is not None and before.termination is None:
             raise KernelAlreadyExistsError(kernel_id, before.state.name)
         definition = definition_of(kernel_id, kernel_func, config, settings)
@@ -186,7 +200,9 @@ class Life(Observing):
         if definition.config.kernel_id != kernel_id:
             definition = definition.changed(kernel_id=kernel_id)
         engine = engine_of(definition)
-        self.collector.unregister_kernel(kernel_id)  # Of one that ended by itself.
+        if before is not None:  # It ended by itself.
+            before.forsake()
+            self.collector.unregister_kernel(kernel_id)
         actor = RingKernel(definition, engine, cast("System", self))
         self._actors[kernel_id] = actor
         try:
@@ -250,7 +266,7 @@ class Life(Observing):
         return self._known(kernel_id).state
 
     def _actor(self, kernel_id: str, operation: str) -> RingKernel:
-        actor = self._actors.get(kernel_id)
+        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, operation)
         return actor
@@ -258,8 +274,17 @@ class Life(Observing):
     def _check_active(self, kernel_id: str, operation: str) -> None:
         if self.loop is None or self._is_over:
             raise RuntimeClosed(operation, self._is_over)
-        if get_running_loop() is not self.loop:
-            raise WrongLoop(kernel_id, operation)
+        self._check_loop(kernel_id, operation)
+
+    def _check_loop(self, kernel_id: str, operation: str) -> None:
+        if self._is_over and not self._actors:
+            raise RuntimeClosed(operation, True)
+        try:
+            running = get_running_loop()
+        except RuntimeError:  # None runs in this thread.
+            running = None
+        if running is not self.loop:
+            raise WrongLoop(kernel_id, operation) if self.loop else RuntimeClosed(operation, False)
 
     def _refuse(self, kernel_id: str, operation: str) -> NoReturn:
         self._check_active(kernel_id, operation)

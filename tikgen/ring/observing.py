@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tikgen.ring.errors import RuntimeClosed
 from tikgen.ring.routing import Routing
 from tikgen.ring.telemetry.collector import TelemetryCollector
 from tikgen.ring.telemetry.gpu_monitor import GPUMonitor
@@ -59,8 +60,14 @@ class Observing(Routing):
         Args:
             refresh: seconds between two looks.
             until: tells when to stop earlier.
+
+        Raises:
+            RuntimeClosed: if the runtime is not active.
         """
         from tikgen.ring.telemetry.live_view import show
+
+        if not self.is_active:
+            raise RuntimeClosed("show a dashboard", True)
 
         def is_over() -> bool:
             return not self.is_active or (until is not None and until())

@@ -9,7 +9,7 @@ from typing import Any
 from tikgen.ring.actors.actor import RingKernel
 from tikgen.ring.actors.barriers import Barrier
 from tikgen.ring.actors.topics import Topics
-from tikgen.ring.errors import InvalidConfigurationError, KernelNotFoundError, RuntimeClosed
+from tikgen.ring.errors import InvalidConfigurationError, KernelNotFoundError
 
 
 class Routing:
@@ -23,6 +23,14 @@ class Routing:
     @property
     def is_active(self) -> bool:
         """Tell whether the runtime was started and not shut down."""
+        raise NotImplementedError
+
+    def _check_active(self, kernel_id: str, operation: str) -> None:
+        """Raise unless the runtime is active, and of the event loop that runs."""
+        raise NotImplementedError
+
+    def _check_loop(self, kernel_id: str, operation: str) -> None:
+        """Raise unless the runtime is of the event loop that runs, and has not ended."""
         raise NotImplementedError
 
     async def send(self, kernel_id: str, message: Any) -> bool:
@@ -40,6 +48,9 @@ class Routing:
             RingError: what :meth:`send` raises for the first actor that does not take it, once all
                 were tried; ``taken`` says how many took it.
         """
+        self._check_loop("", "broadcast a message")
+        if isinstance(kernel_ids, str) or not isinstance(kernel_ids, Iterable | None):
+            raise InvalidConfigurationError("kernel_ids", kernel_ids, "takes several names")
         if kernel_ids is None:
             kernel_ids = [name for name, actor in self._actors.items() if actor.is_taking]
         sending = (self.send(name, message) for name in kernel_ids)
@@ -63,6 +74,7 @@ class Routing:
             InvalidConfigurationError: if they would go round in a circle.
         """
         actor, at = self._known(source), target
+        self._check_loop(source, "connect it")
         while at is not None:
             if at == source:
                 raise InvalidConfigurationError("target", target, "replies would go in a circle")
@@ -77,6 +89,8 @@ class Routing:
 
     def unsubscribe(self, pattern: str, kernel_id: str) -> None:
         """Undo a subscription."""
+        if not isinstance(pattern, str):
+            raise InvalidConfigurationError("pattern", pattern, "takes what was subscribed to")
         self._topics.unsubscribe(pattern, kernel_id)
 
     async def publish(self, topic: str, message: Any) -> int:
@@ -84,6 +98,7 @@ class Routing:
 
         Raises what :meth:`broadcast` raises.
         """
+        self._check_loop("", f"publish under {topic!r}")
         subscribers = self._topics.subscribers(topic)
         return await self.broadcast(message, [n for n in subscribers if self._known(n).is_taking])
 
@@ -93,8 +108,7 @@ class Routing:
         Raises:
             InvalidConfigurationError: if it waits for another number.
         """
-        if not self.is_active:
-            raise RuntimeClosed(f"wait at the barrier {name!r}", True)
+        self._check_active("", f"wait at the barrier {name!r}")
         found = self._barriers.get(name)
         if found is None:
             found = self._barriers[name] = Barrier(name, parties)
@@ -109,3 +123,20 @@ class Routing:
         if actor is None:
             raise KernelNotFoundError(kernel_id, self._actors)
         return actor
+
+
+def in_order(actors: Iterable[RingKernel]) -> list[list[RingKernel]]:
+    """Return actors in groups, each actor behind all that send something to it.
+
+    Those that send to each other in a circle are one group, with all that are behind them.
+    """
+    left = list(actors)
+    groups = []
+    while left:
+        targets: set[str] = set().union(*(a.targets for a in left if a.termination is None))
+        behind = [actor for actor in left if actor.kernel_id in targets]
+        if len(behind) == len(left):
+            behind = []
+        groups.append([a for a in left if not behind or a.kernel_id not in targets])
+        left = behind
+    return groups

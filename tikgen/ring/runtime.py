@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from tikgen.ring.actors.engine import NOT_NOW
-from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.envelope import Envelope, Failure
 from tikgen.ring.actors.waiting import clock, left_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
@@ -62,7 +62,10 @@ class RingKernelRuntime(Life):
             TypeValidationError: if it takes messages of another type.
             WrongLoop: if the runtime belongs to another event loop.
         """
-        actor = self._actors.get(kernel_id)
+        try:
+            actor = self._actors.get(kernel_id)
+        except TypeError:  # It is a list, or the like.
+            actor = None
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, "send a message")
         if deadline is not None or actor.duplicates is not None or not actor.is_taking:
@@ -70,7 +73,9 @@ class RingKernelRuntime(Life):
                 return await send_once(actor, message, timeout, deadline)
             envelope = actor.envelope(message, None, deadline)
         else:
-            actor.check_message(message)
+            check = actor.input_checkers.get(message.__class__)
+            if check is None or check(message) is not None:
+                actor.check_message(message)
             envelope = Envelope(message, getattr(message, "priority", 128), perf_counter_ns())
         if actor.inbox.try_put(envelope):
             actor.telemetry.messages_received += 1
@@ -89,7 +94,10 @@ class RingKernelRuntime(Life):
             KernelTerminated: if it ended, and no reply is left.
             QueueTimeoutError: if there was none in time.
         """
-        actor = self._actors.get(kernel_id)
+        try:
+            actor = self._actors.get(kernel_id)
+        except TypeError:  # It is a list, or the like.
+            actor = None
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, "receive a reply")
         if timeout is not None:
@@ -103,7 +111,8 @@ class RingKernelRuntime(Life):
             except BaseException:
                 outbox.receivers.leave(future)
                 raise
-        return actor.opened(outbox.take())
+        message = outbox.take()
+        return actor.opened(message) if message.__class__ is Failure else message
 
     async def send_and_receive(
         self,
@@ -131,15 +140,22 @@ class RingKernelRuntime(Life):
             QueueTimeoutError: if there was no reply in time.
             ReplyError: if the actor declined to answer.
         """
-        actor = self._actors.get(kernel_id)
+        try:
+            actor = self._actors.get(kernel_id)
+        except TypeError:  # It is a list, or the like.
+            actor = None
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, "send a request")
         assert self.loop is not None
         time_left = None if timeout is None else clock(timeout)
         if actor.duplicates is not None:
             return await ask_once(actor, message, time_left, deadline)
-        if actor.engine.is_direct and (now := actor.answer_now(message)) is not NOT_NOW:
-            return await within(now, actor, time_left) if isinstance(now, asyncio.Future) else now
+        if actor.engine.is_direct and deadline is None:
+            now = actor.answer_now(message)
+            if isinstance(now, asyncio.Future):
+                return await within(now, actor, time_left)
+            if now is not NOT_NOW:
+                return now
         reply: asyncio.Future[Any] = self.loop.create_future()
         envelope = actor.envelope(message, reply, deadline)
         if actor.inbox.try_put(envelope):
@@ -170,9 +186,7 @@ class RingKernelRuntime(Life):
             QueueTimeoutError: if there was no room for all of them in time; ``taken`` says for how
                 many there was. Otherwise as :meth:`send`.
         """
-        actor = self._actors.get(kernel_id)
-        if actor is None or get_running_loop() is not self.loop:
-            self._refuse(kernel_id, "send messages")
+        actor = self._actor(kernel_id, "send messages")
         time_left = clock(timeout)
         if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
             raise TypeValidationError(
@@ -183,7 +197,7 @@ class RingKernelRuntime(Life):
             )
         taken = 0
         try:
-            if actor.duplicates is not None:
+            if actor.duplicates is not None and not isinstance(messages, Mapping):
                 for message in messages:
                     left = left_of(time_left)
                     taken += await self.send(kernel_id, message, timeout=left, deadline=deadline)
@@ -217,9 +231,7 @@ class RingKernelRuntime(Life):
         Raises:
             QueueTimeoutError: if there was none in time. Otherwise as :meth:`receive`.
         """
-        actor = self._actors.get(kernel_id)
-        if actor is None or get_running_loop() is not self.loop:
-            self._refuse(kernel_id, "receive replies")
+        actor = self._actor(kernel_id, "receive replies")
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise InvalidConfigurationError("most", most, "takes a whole number from 1")
         return await actor.next_replies(most, timeout)

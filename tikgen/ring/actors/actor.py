@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
+from typing import Any
 
 from tikgen.ring.actors.context import KernelContext
 from tikgen.ring.actors.engine import Engine
@@ -117,7 +119,7 @@ class RingKernel(Queues):
         """
         time_left = clock(timeout)
         if self.termination is not None:
-            return self.termination
+            return self.forsake()
         if self.is_current():
             raise KernelStateError(
                 self.kernel_id, self._state.name, "terminate itself", "a body ends by returning"
@@ -143,7 +145,7 @@ class RingKernel(Queues):
                     await asyncio.wait({task}, timeout=_GRACE)
         finally:  # Whoever waits is told, also where this is cancelled.
             if self.termination is None:
-                if task is not None and not task.done():
+                if self._reason == "terminated" and task is not None and not task.done():
                     self._reason = "terminated; cut short"
                     task.cancel()
                 self._end(is_stopped=task is None or task.done())
@@ -151,6 +153,18 @@ class RingKernel(Queues):
             await self._close_engine()
         assert self.termination is not None
         return self.termination
+
+    def forsake(self) -> Termination:
+        """Note which replies nobody has received of an actor that ended, as nobody can any more."""
+        before = self.termination
+        assert before is not None
+        if found := self._unreceived():
+            self.termination = replace(before, unreceived=before.unreceived + found)
+            self.system.ended(self, before)
+        return self.termination or before
+
+    def _unreceived(self) -> tuple[Any, ...]:
+        return tuple(m for m in self.outbox.drain() if type(m) is not Failure)
 
     def is_current(self) -> bool:
         """Tell whether it is the body of this actor that is running."""
@@ -184,8 +198,10 @@ class RingKernel(Queues):
             ctx.finish_in_hand()
             self._give_up(ctx, self._without_answer(), "unanswered")
             return False
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if not self.is_ending:
+                if not _is_cancelled():
+                    return await self._after(error, ctx)
                 self._reason = "it was cancelled"
             self._give_up(ctx, self._without_answer(), "cancelled")
             return False
@@ -196,8 +212,10 @@ class RingKernel(Queues):
             return await self._after(error, ctx)
         except Exception as error:
             return await self._after(error, ctx)
+        finally:
+            ctx.retire()
 
-    async def _after(self, error: Exception, ctx: KernelContext) -> bool:
+    async def _after(self, error: BaseException, ctx: KernelContext) -> bool:
         """Tell everybody that the body raised, and do what supervision says."""
         what = f"raised {type(error).__name__}: {text_of(error)}"
         failure = KernelFailed(self.kernel_id, what, self._state.name)
@@ -230,14 +248,14 @@ class RingKernel(Queues):
     def _give_up(self, ctx: KernelContext, error: KernelError, reason: str) -> None:
         """Count what the body has in hand as dropped, and give an error to whoever waits for it."""
         plain = [e for e in (ctx.in_hand, *ctx.held) if e is not None and e.reply is None]
+        lost: list[Any] = []
         for envelope in plain:
             self.telemetry.record_drop(reason, envelope.count)
             self._forget(envelope)
             if self.outlet is None and self.outbox.size < self.outbox.maxsize:
                 self.outbox.put(Failure(error))
-            if self.is_ending:
-                left = envelope.left()
-                self._dropped += left if isinstance(left, list) else [left]
+            left = envelope.left()
+            lost += left if isinstance(left, list) else [left]
         for key, found in list(ctx.open.items()):
             self.close_request(key)
             for envelope in found if isinstance(found, list) else [found]:
@@ -245,6 +263,9 @@ class RingKernel(Queues):
                 settle(envelope.reply, error)
                 self._forget(envelope)
                 self.telemetry.record_drop(reason, envelope.count)
+                lost.append(envelope.message)
+        if self.is_ending or reason != "failed":
+            self._dropped[:0] = lost  # They came before what is queued.
         ctx.open.clear()
         ctx.held.clear()
         ctx.in_hand = None
@@ -264,18 +285,19 @@ class RingKernel(Queues):
                 settle(envelope.reply, self.error)
             self._drop(envelope, "failed" if self.error is not None else self._reason)
         was_asked = self._reason.startswith("terminated")
-        unreceived = self.outbox.drain() if was_asked else []
+        unreceived = self._unreceived() if was_asked else ()
         self.termination = Termination(
             self.kernel_id,
             self.telemetry.messages_processed,
             tuple(self._dropped),
-            tuple(m for m in unreceived if type(m) is not Failure),
+            unreceived,
             self._reason,
             is_stopped,
         )
         if self._dropped:
             count = sum(getattr(item, "count", 1) for item in self._dropped)
-            log.warning("Actor %r dropped %d messages: %s", self.kernel_id, count, self._reason)
+            noun = "message" if count == 1 else "messages"
+            log.warning("Actor %r dropped %d %s: %s", self.kernel_id, count, noun, self._reason)
         self._dropped = []
         self._enter(KernelState.TERMINATED)
         self.inbox.senders.wake_all()
@@ -285,3 +307,10 @@ class RingKernel(Queues):
 
     def __repr__(self) -> str:
         return f"<RingKernel {self.kernel_id!r} {self._state.name} on {self.engine.name}>"
+
+
+def _is_cancelled() -> bool:
+    """Tell whether it is this task that was cancelled, and not one for which it waited."""
+    # Python 3.10 does not tell.
+    cancelling = getattr(asyncio.current_task(), "cancelling", lambda: 1)
+    return cancelling() > 0

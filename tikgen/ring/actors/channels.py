@@ -9,8 +9,7 @@ from typing import Any
 
 from tikgen.ring.actors.envelope import Envelope
 from tikgen.ring.actors.mailbox import Mailbox
-from tikgen.ring.actors.waiting import Clock, Line, Waiters, left_of
-from tikgen.ring.errors import QueueTimeoutError
+from tikgen.ring.actors.waiting import ActorStop, Clock, Line, Waiters, left_of
 
 
 class Room:
@@ -81,18 +80,12 @@ class Inbox(Mailbox):
         """Return how many messages it can take."""
         return max(self.maxsize - self.size, 0)
 
-    async def wait_for_room(
-        self, check: Callable[[], None], timeout: Clock | None, kernel_id: str
-    ) -> None:
-        """Wait until there is room.
+    async def wait_for_room(self, check: Callable[[], None], timeout: Clock | None) -> bool:
+        """Wait until there is room; tell whether there was some in time.
 
         Args:
             check: raises when waiting has become of no use.
             timeout: None for as long as it takes.
-            kernel_id: the actor.
-
-        Raises:
-            QueueTimeoutError: if there was none in time.
         """
         number = self.senders.number()
         is_first = True
@@ -101,10 +94,8 @@ class Inbox(Mailbox):
             woken = await self.senders.wait_at(number, left_of(timeout))
             check()
             if not woken and self.size >= self.maxsize:
-                assert timeout is not None
-                raise QueueTimeoutError(
-                    kernel_id, timeout.seconds, "waiting for room in its input queue"
-                )
+                return False
+        return True
 
     def taken(self) -> None:
         """Wake whoever waits for room, and the next taker of what is left; after taking."""
@@ -115,6 +106,26 @@ class Inbox(Mailbox):
 
     def _size(self) -> int:
         return self.size
+
+
+class NoTakers(Waiters):
+    """Ends whoever would wait."""
+
+    __slots__ = ()
+
+    def enter(self) -> asyncio.Future[bool]:
+        """Raise :class:`ActorStop`."""
+        raise ActorStop
+
+
+class NoInbox(Inbox):
+    """What a body is left with that is over: no message, and none will come."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(1, None)
+        self.takers = NoTakers()
 
 
 class Outbox:

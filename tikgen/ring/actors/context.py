@@ -7,20 +7,17 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tikgen.ring.actors.channels import Inbox, NoInbox
 from tikgen.ring.actors.engine import unanswered
 from tikgen.ring.actors.envelope import EXPIRED, Envelope, settle
-from tikgen.ring.actors.waiting import Clock, clock, left_of
-from tikgen.ring.errors import QueueTimeoutError, ReplyError
+from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
+from tikgen.ring.errors import InvalidConfigurationError, QueueTimeoutError, ReplyError
 
 if TYPE_CHECKING:
     from tikgen.ring.actors.actor import RingKernel
     from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry
 
 _now = time.perf_counter_ns
-
-
-class ActorStop(asyncio.CancelledError):
-    """Ends the body of an actor that waits for a message and will get none."""
 
 
 class KernelContext:
@@ -33,8 +30,10 @@ class KernelContext:
     def __init__(self, actor: RingKernel) -> None:
         self.kernel_id = actor.kernel_id
         self._actor = actor
-        self._inbox = actor.inbox
-        self._record = actor.telemetry.record_message
+        self._inbox: Inbox = actor.inbox
+        self._is_over = False
+        self._telemetry = actor.telemetry
+        self._record = actor.telemetry.latencies.record
         # What was received last and is not done with, and the requests without a reply.
         self.in_hand: Envelope | None = None
         # What an engine took and has not answered yet.
@@ -49,10 +48,6 @@ class KernelContext:
         """Return what is measured of the actor."""
         return self._actor.telemetry
 
-    def put_out_soon(self, item: Any) -> None:
-        """Put something into the output queue, whether there is room or not; for engines."""
-        self._actor.outbox.put(item)
-
     async def put_out_block(self, block: Any, count: int) -> None:
         """Put replies into the output queue, or send them on; for engines."""
         await self._actor.put_out_block(block, count)
@@ -60,7 +55,7 @@ class KernelContext:
     @property
     def should_terminate(self) -> bool:
         """Tell whether the body is to return: the actor ends, and no message is left for it."""
-        return self._actor.is_ending and not self._inbox.size
+        return (self._actor.is_ending or self._is_over) and not self._inbox.size
 
     @property
     def is_active(self) -> bool:
@@ -86,10 +81,15 @@ class KernelContext:
         if in_hand is not None:
             self.in_hand = None
             if in_hand.reply is None:
+                self._telemetry.messages_processed += 1
                 self._record(_now() - in_hand.sent)
         while True:
             if inbox.size and not inbox.paused:
-                envelope = inbox.pop()
+                if (only := inbox.only) is not None and only[0].block is None:
+                    inbox.size -= 1  # As pop does, without the call: every message comes here.
+                    envelope = only.popleft()
+                else:
+                    envelope = inbox.pop()
                 if inbox.senders.futures or inbox.takers.futures:
                     inbox.taken()
                 if (envelope.reply is not None or envelope.deadline) and not self._is_wanted(
@@ -120,6 +120,8 @@ class KernelContext:
         Raises:
             QueueTimeoutError: if none came in time.
         """
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise InvalidConfigurationError("most", most, "takes a whole number from 1")
         found: list[Any] = []
         for envelope in await self._take(most, timeout):
             if envelope.block is None:
@@ -170,7 +172,9 @@ class KernelContext:
             TypeValidationError: if it is no message of the actor's output type.
         """
         actor = self._actor
-        actor.check_reply(message)
+        check = actor.output_checkers.get(message.__class__)
+        if check is None or check(message) is not None:
+            actor.check_reply(message)
         if self.open and (envelope := self._request_of(message, to)) is not None:
             self.answer(envelope, message)
             return
@@ -181,6 +185,7 @@ class KernelContext:
         if in_hand is not None and (to is None or to is in_hand.message):
             self.in_hand = None
             if in_hand.reply is None:
+                self._telemetry.messages_processed += 1
                 self._record(_now() - in_hand.sent)
         outbox = actor.outbox
         if actor.outlet is None and outbox.size < outbox.maxsize:
@@ -198,9 +203,8 @@ class KernelContext:
             TypeValidationError: if one is no message of the actor's output type.
         """
         block = list(messages)
-        for message in block:
-            self._actor.check_reply(message)
         if block:
+            self._actor.check_replies(block)
             await self._actor.put_out_block(block, len(block))
 
     def decline(self, message: Any) -> None:
@@ -216,6 +220,7 @@ class KernelContext:
 
     async def tell(self, kernel_id: str, message: Any, **options: Any) -> bool:
         """Send a message to another actor; takes and returns what ``runtime.send`` does."""
+        self._actor.note_target(kernel_id)
         return await self._actor.system.send(kernel_id, message, **options)
 
     async def ask(self, kernel_id: str, message: Any, **options: Any) -> Any:
@@ -226,6 +231,7 @@ class KernelContext:
         """
         if kernel_id == self.kernel_id:
             raise ReplyError(kernel_id, "asks itself, and would wait for ever")
+        self._actor.note_target(kernel_id)
         return await self._actor.system.send_and_receive(kernel_id, message, **options)
 
     async def publish(self, topic: str, message: Any) -> int:
@@ -383,6 +389,13 @@ class KernelContext:
                 self._actor.close_request(key)
                 self._finish(found)
         self._most_open = max(1024, 2 * len(self.open))
+
+    def retire(self) -> None:
+        """End the tasks that its body has left behind: they would take messages of the next run."""
+        takers = self._inbox.takers
+        self._inbox, self._is_over = NoInbox(), True
+        while takers.futures:
+            takers.futures.popleft().cancel()
 
     def finish_in_hand(self) -> None:
         """Count what is in hand as handled, as the body has returned."""

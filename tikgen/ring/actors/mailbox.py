@@ -25,17 +25,18 @@ class Mailbox:
 
     Attributes:
         size: messages that it holds.
+        only: the band of the one priority that there is, None where there are several.
     """
 
-    __slots__ = ("_ageing", "_bands", "_only", "maxsize", "size")
+    __slots__ = ("_ageing", "_bands", "maxsize", "only", "size")
 
     def __init__(self, maxsize: int, ageing: float | None = AGEING) -> None:
         self.maxsize = maxsize
         self.size = 0
         # Without ageing a priority outweighs any time.
         self._ageing = round(ageing * 1e9) if ageing is not None else 1 << 62
-        self._only: deque[Envelope] | None = deque()  # The band, where there is but one.
-        self._bands: dict[int, deque[Envelope]] = {128: self._only}
+        self.only: deque[Envelope] | None = deque()  # The band, where there is but one.
+        self._bands: dict[int, deque[Envelope]] = {128: self.only}
 
     @property
     def is_full(self) -> bool:
@@ -47,13 +48,13 @@ class Mailbox:
         band = self._bands.get(envelope.priority)
         if band is None:
             band = self._bands[envelope.priority] = deque()
-            self._only = None
+            self.only = None
         band.append(envelope)
         self.size += envelope.count
 
     def pop(self) -> Envelope:
         """Take the next message; there must be one."""
-        if (only := self._only) is not None and only[0].block is None:
+        if (only := self.only) is not None and only[0].block is None:
             self.size -= 1
             return only.popleft()
         priority, band = self._next_band()
@@ -97,12 +98,6 @@ class Mailbox:
         self._leave(priority, band)
         return envelope
 
-    def put_back(self, envelope: Envelope) -> None:
-        """Put an envelope that was taken before those of its priority."""
-        self._bands.setdefault(envelope.priority, deque()).appendleft(envelope)
-        self._only = None if len(self._bands) > 1 else self._bands[envelope.priority]
-        self.size += envelope.count
-
     def drain(self) -> Iterator[Envelope]:
         """Take everything, in order, as it was put."""
         while self.size:
@@ -113,7 +108,7 @@ class Mailbox:
         if not band and len(self._bands) > 1:
             del self._bands[priority]
             if len(self._bands) == 1:
-                (self._only,) = self._bands.values()
+                (self.only,) = self._bands.values()
 
     def _next_band(self) -> tuple[int, deque[Envelope]]:
         for priority in [p for p, band in self._bands.items() if not band]:

@@ -9,14 +9,13 @@ import time
 from typing import Any
 
 from tikgen.ring.actors.channels import Inbox, Outbox
-from tikgen.ring.actors.context import ActorStop
 from tikgen.ring.actors.duplicates import Duplicates
 from tikgen.ring.actors.engine import NOT_NOW, Engine
 from tikgen.ring.actors.envelope import EXPIRED, Envelope, Failure, raised, settle
 from tikgen.ring.actors.states import REPLYING, KernelState, Termination
 from tikgen.ring.actors.system import System
 from tikgen.ring.actors.typing_rules import TypeRule
-from tikgen.ring.actors.waiting import clock, left_of
+from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
 from tikgen.ring.definition import Definition
 from tikgen.ring.errors import (
     DeadlineExceeded,
@@ -29,7 +28,7 @@ from tikgen.ring.errors import (
     QueueTimeoutError,
 )
 
-_MOST_CLOSED = 4096
+_MOST_CLOSED = 1024
 
 
 class Queues:
@@ -58,16 +57,19 @@ class Queues:
         self.inbox = Inbox(config.input_queue_size, config.ageing)
         self.outbox = Outbox(config.output_queue_size)
         self.outlet: str | None = None
+        self._told: set[str] = set()  # Actors to which its body sent something.
         self.telemetry = system.collector.register_kernel(config.kernel_id, lambda: self.inbox.size)
         self.error: KernelFailed | None = None
         self.termination: Termination | None = None
         self.is_taking = False
         self.is_ending = False
         self._state = KernelState.CREATED
-        self.check_message = TypeRule(
-            definition.input_type, self.kernel_id, "the input queue"
-        ).check
-        self.check_reply = TypeRule(definition.output_type, self.kernel_id, "ctx.send").check
+        taken = TypeRule(definition.input_type, self, "the input queue")
+        self.input_checkers, self.check_message = taken.checkers, taken.check
+        self.check_messages = taken.check_all
+        sent = TypeRule(definition.output_type, self, "ctx.send")
+        self.output_checkers, self.check_reply = sent.checkers, sent.check
+        self.check_replies = sent.check_all
         self.duplicates = Duplicates(config.deduplicate) if config.deduplicate else None
         self._dropped: list[Any] = []
         # The requests that were answered or given up last: replies to them go nowhere.
@@ -140,9 +142,7 @@ class Queues:
         end = 0 if deadline is None else _end_of(deadline, now)
         if not isinstance(block, list):
             return [Envelope(None, 128, now, None, end, block, count)] if count else []
-        check = self.check_message
-        for message in block:
-            check(message)
+        self.check_messages(block)
         priorities = {getattr(message, "priority", 128) for message in block}
         if len(priorities) == 1:
             return [Envelope(None, priorities.pop(), now, None, end, block, count)]
@@ -165,12 +165,13 @@ class Queues:
             return True
         if policy == "block":
             try:
-                await inbox.wait_for_room(self._check_taking, clock(timeout), self.kernel_id)
+                await self._wait_for_room(clock(timeout))
             except BaseException:
                 telemetry.messages_rejected += 1
                 raise
             if envelope.reply is not None and envelope.reply.done():
                 telemetry.messages_rejected += 1
+                inbox.senders.wake()  # The room is for the next one.
                 return False
         elif policy == "reject":
             telemetry.messages_rejected += 1
@@ -228,27 +229,43 @@ class Queues:
                 return taken
             if policy == "block":
                 try:
-                    await inbox.wait_for_room(self._check_taking, time_left, self.kernel_id)
+                    await self._wait_for_room(time_left)
                 except BaseException as error:
                     telemetry.messages_rejected += envelope.count
                     error.taken = taken  # type: ignore[attr-defined]
                     raise
 
+    async def _wait_for_room(self, time_left: Clock | None) -> None:
+        if not await self.inbox.wait_for_room(self._check_taking, time_left):
+            assert time_left is not None
+            what = "waiting for room in its input queue"
+            raise QueueTimeoutError(self.kernel_id, time_left.seconds, what, self._state.name)
+
     async def put_out(self, message: Any) -> None:
         """Put a reply into the output queue, or send it on to the actor that is connected."""
-        await self._wait_for_room_out()
-        if self.outlet is not None:
-            await self.system.send(self.outlet, message)
-        else:
-            self.outbox.put(message)
+        try:
+            await self._wait_for_room_out()
+            if self.outlet is not None:
+                await self.system.send(self.outlet, message)
+            else:
+                self.outbox.put(message)
+        except asyncio.CancelledError as stop:
+            if self.is_ending and not isinstance(stop, ActorStop):
+                self.outbox.put(message)  # Nobody will receive it; its end tells of it.
+            raise
 
     async def put_out_block(self, block: Any, count: int) -> None:
         """Put a block of replies into the output queue, or send it on."""
-        await self._wait_for_room_out()
-        if self.outlet is not None:
-            await self.system.send_many(self.outlet, block)
-        else:
-            self.outbox.put_block(block, count)  # It may be larger than the queue.
+        try:
+            await self._wait_for_room_out()
+            if self.outlet is not None:
+                await self.system.send_many(self.outlet, block)
+            else:
+                self.outbox.put_block(block, count)  # It may be larger than the queue.
+        except asyncio.CancelledError as stop:
+            if self.is_ending and not isinstance(stop, ActorStop):
+                self.outbox.put_block(block, count)
+            raise
 
     async def _wait_for_room_out(self) -> None:
         """Wait until somebody receives a reply, unless the actor is to end: then nobody may."""
@@ -313,6 +330,16 @@ class Queues:
         """Wait at a barrier of the runtime, which breaks if this actor ends meanwhile."""
         return await self.system.barrier(name, parties).wait(timeout, self.kernel_id)
 
+    def note_target(self, kernel_id: str) -> None:
+        """Note to whom its body sends something: who is to end after it."""
+        if isinstance(kernel_id, str) and len(self._told) < _MOST_CLOSED:
+            self._told.add(kernel_id)
+
+    @property
+    def targets(self) -> set[str]:
+        """Return the actors that get something from it."""
+        return {*self._told, self.outlet or self.kernel_id} - {self.kernel_id}
+
     def close_request(self, key: int) -> None:
         """Note that a request was answered or given up."""
         closed = self.closed
@@ -350,6 +377,8 @@ class Queues:
             self.refuse("take a message")
 
     def _drop(self, envelope: Envelope, reason: str) -> None:
+        if envelope.deadline == EXPIRED:  # It is counted.
+            return
         self.telemetry.record_drop(reason, envelope.count)
         if envelope.reply is not None:
             settle(envelope.reply, MessageDropped(self.kernel_id, reason))
@@ -373,4 +402,4 @@ def _end_of(deadline: float, now: int) -> int:
     is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
     if not is_number or math.isnan(deadline):
         raise InvalidConfigurationError("deadline", deadline, "takes seconds from now, or None")
-    return now + round(deadline * 1e9) if deadline < 1e9 else 0
+    return now + round(max(deadline, 0.0) * 1e9) if deadline < 1e9 else 0

@@ -23,9 +23,9 @@ class KernelState(enum.Enum):
 
 
 # States in which an actor takes messages.
-TAKING = frozenset({KernelState.ACTIVE, KernelState.DEACTIVATED})
+TAKING = (KernelState.ACTIVE, KernelState.DEACTIVATED)
 # States in which replies may come.
-REPLYING = TAKING | {KernelState.TERMINATING}
+REPLYING = (*TAKING, KernelState.TERMINATING)
 
 
 @dataclass(frozen=True)

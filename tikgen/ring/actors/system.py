@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from tikgen.ring.actors.actor import RingKernel
     from tikgen.ring.actors.barriers import Barrier
+    from tikgen.ring.actors.states import Termination
     from tikgen.ring.errors import KernelFailed
     from tikgen.ring.telemetry.collector import TelemetryCollector
 
@@ -44,6 +45,6 @@ class System(Protocol):
         """End everything because of an actor that failed."""
         ...
 
-    def ended(self, actor: RingKernel) -> None:
-        """Take note that an actor has ended."""
+    def ended(self, actor: RingKernel, before: Termination | None = None) -> None:
+        """Take note that an actor has ended, or what more is known than ``before``."""
         ...

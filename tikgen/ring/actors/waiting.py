@@ -7,11 +7,16 @@ import bisect
 import itertools
 import math
 import time
+from asyncio import get_running_loop
 from collections import deque
 
 from tikgen.ring.errors import InvalidConfigurationError
 
 Future = asyncio.Future[bool]
+
+
+class ActorStop(asyncio.CancelledError):
+    """Ends the body of an actor that waits for a message and will get none."""
 
 
 class Waiters:
@@ -44,7 +49,7 @@ class Waiters:
 
     def enter(self) -> Future:
         """Return what wakes one more, to be awaited at once; :meth:`leave` if that raises."""
-        future = asyncio.get_running_loop().create_future()
+        future = get_running_loop().create_future()
         self.futures.append(future)
         return future
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tikgen.ring.actors.context import ActorStop
 from tikgen.ring.actors.engine import Engine
 from tikgen.ring.actors.envelope import Envelope, Failure
+from tikgen.ring.actors.waiting import ActorStop
 from tikgen.ring.batch.runner import BatchRunner
 from tikgen.ring.definition import Definition
 from tikgen.ring.errors import InvalidConfigurationError, KernelFailed, QueueTimeoutError
 from tikgen.ring.messages.blocks import Columns, own_columns
 from tikgen.ring.telemetry import spans
+from tikgen.ring.telemetry.kernel_telemetry import text_of
 
 if TYPE_CHECKING:
     from tikgen.ring.actors.context import KernelContext
@@ -71,7 +72,7 @@ class BatchEngine(Engine):
         if not isinstance(messages, Mapping):
             return super().block(messages)
         runner = self._runner
-        made = own_columns(messages, runner.input_columns, runner.input_type)
+        made = own_columns(messages, runner.input_columns, runner.input_type, self._kernel_id)
         return made, made.count
 
     async def run(self, ctx: KernelContext) -> None:
@@ -79,6 +80,7 @@ class BatchEngine(Engine):
         most = self._runner.max_batch
         while True:
             await self._gather(ctx, most)
+            await ctx.wait_active()
             while ctx.held:
                 first = ctx.held[0]
                 if isinstance(first.block, Columns):
@@ -88,20 +90,23 @@ class BatchEngine(Engine):
             await asyncio.sleep(0)  # Launches keep the loop busy; others have their turn.
 
     async def _gather(self, ctx: KernelContext, most: int) -> None:
-        """Take what is there, and wait for more as long as the first one may wait."""
-        await ctx.hold(most)
+        """Take what is there, and wait for more as long as those that are taken may wait."""
+        found = await ctx.hold(most)
         if not self._max_delay:
             return
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._max_delay
-        while (count := sum(e.count for e in ctx.held)) < most:
-            if isinstance(ctx.held[-1].block, Columns):
-                return
-            left = end - loop.time()
-            if left <= 0:
+        now = asyncio.get_running_loop().time
+        end, count = now() + self._max_delay, 0
+        while True:
+            for envelope in found:
+                count += envelope.count
+                if envelope.deadline:
+                    left = (envelope.deadline - time.perf_counter_ns()) * 1e-9
+                    end = min(end, now() + left)
+            left = end - now()
+            if count >= most or left <= 0 or isinstance(ctx.held[-1].block, Columns):
                 return
             try:
-                await ctx.hold(most - count, left)
+                found = await ctx.hold(most - count, left)
             except (QueueTimeoutError, ActorStop):
                 return
 
@@ -151,7 +156,19 @@ class BatchEngine(Engine):
 
     def _timed(self, count: int, ctx: KernelContext, launch: Any) -> Any:
         start, before = time.perf_counter(), self._runner.device_seconds
-        result = launch()
+        try:
+            result = launch()
+        except Exception as error:
+            if spans.is_on():
+                spans.note(
+                    self._kernel_id,
+                    "batch",
+                    start,
+                    time.perf_counter() - start,
+                    messages=count,
+                    error=f"{type(error).__name__}: {text_of(error)}",
+                )
+            raise
         on_device = self._runner.device_seconds - before
         ctx.telemetry.record_batch(count, on_device)
         if spans.is_on():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +38,7 @@ class DeviceSide:
         pool: MemoryPool | None,
         zeroed: bool,
     ) -> None:
+        _start_taichi()
         _check_thread()
         self._pool = get_memory_pool() if pool is None else pool
         self.array = self._pool.acquire(shape, dtype, zeroed=zeroed)
@@ -76,6 +79,19 @@ def _transfer(direction: str, copy: Callable[[], None]) -> None:
         raise
     except Exception as error:
         raise BufferSyncError(direction, error) from error
+
+
+def _start_taichi() -> None:
+    """Start Taichi on cpu where nobody did, so that a buffer needs nothing but to be used."""
+    # Taichi belongs to the thread that starts it; a worker is gone before the program is.
+    if bridge.is_initialised() or threading.current_thread() is not threading.main_thread():
+        return
+    import taichi as ti
+
+    ti.init(arch=ti.cpu)
+    logging.getLogger("tikgen.ring").info(
+        "a buffer started Taichi on cpu; call ti.init before for another arch"
+    )
 
 
 def _check_thread() -> None:

@@ -133,7 +133,8 @@ class MemoryPool:
         """
         with self._lock:
             self._settle()
-            if not self._put_back(array) and not bridge.is_stale(array):
+            is_gone = isinstance(array, bridge.TaichiArray) and bridge.is_stale(array)
+            if not self._put_back(array) and not is_gone:
                 raise BufferError(
                     "MemoryPool: the array is not one that this pool lent, or was given back"
                 )

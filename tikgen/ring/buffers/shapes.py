@@ -55,6 +55,28 @@ def sound_dtype(dtype: Any) -> DType:
         raise InvalidConfigurationError("dtype", dtype, problem) from None
 
 
+def holds_number(dtype: DType, value: Any) -> bool:
+    """Tell whether a value is a number that an element can hold, however rounded."""
+    if not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    try:
+        if not dtype.is_float:
+            return bool(dtype.lowest <= value <= dtype.highest and value == int(value))
+        with np.errstate(over="ignore"):
+            return bool(np.isinf(dtype.numpy.type(value))) == math.isinf(value)
+    except OverflowError:  # An integer beyond any float.
+        return False
+
+
+def holds_all(dtype: DType, array: np.ndarray[Any, Any]) -> bool:
+    """Tell whether elements can hold what is in an array; no integer is wrapped around."""
+    if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
+        return False
+    if dtype.is_float or not array.size or np.can_cast(array.dtype, dtype.numpy):
+        return True
+    return bool(dtype.lowest <= array.min() and array.max() <= dtype.highest)
+
+
 def size_class(count: int) -> int:
     """Return ``count`` rounded up to a quarter, a half, three quarters or all of a power of two."""
     if count <= _LEAST_CLASS:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tikgen.errors import ArgumentError
 from tikgen.ring.buffers.buffer_state import BufferState, Transfers
-from tikgen.ring.buffers.shapes import sound_dtype, sound_shape
+from tikgen.ring.buffers.shapes import holds_all, holds_number, sound_dtype, sound_shape
 from tikgen.ring.errors import (
     BufferNotAllocatedError,
     BufferSyncError,
@@ -172,14 +172,14 @@ class UnifiedBuffer(Generic[T]):
 
     @property
     def device(self) -> Any:
-        """Return the device array, a ``ti.ndarray``, up to date.
+        """Return the device array, a ``ti.ndarray``, up to date; starts Taichi on cpu if none did.
 
         Raises:
             BufferNotAllocatedError: if the buffer is not allocated, or was freed.
             BufferSyncError: if a block writes to the host side now, or what the device held is
                 gone.
             PoolExhausted: if the pool cannot give an array.
-            TaichiNotInitialised: if ``ti.init`` was not called.
+            TaichiNotInitialised: if ``ti.init`` was not called, and this is not the main thread.
             WrongThread: if this thread cannot use the device.
         """
         with self._lock:
@@ -356,11 +356,11 @@ class UnifiedBuffer(Generic[T]):
             data: an array of the buffer's shape, or another buffer.
 
         Raises:
-            ArgumentError: if the shape is another one, or the dtype would lose its meaning.
+            ArgumentError: if the shape is another one, or the dtype cannot hold what is in it.
         """
         source = data.host if isinstance(data, UnifiedBuffer) else np.asarray(data)
         self._check_shape("copy_from", source)
-        if not np.can_cast(source.dtype, self.dtype, "same_kind"):
+        if not holds_all(self._element, source):
             problem = f"copy_from takes {self.dtype}; got {source.dtype}, which does not fit it"
             raise ArgumentError("UnifiedBuffer", problem)
         with self._lock:
@@ -370,7 +370,7 @@ class UnifiedBuffer(Generic[T]):
         """Copy the content into an array of the buffer's shape.
 
         Raises:
-            ArgumentError: if the shape is another one.
+            ArgumentError: if it is no array, or the shape is another one.
         """
         self._check_shape("copy_to", data)
         np.copyto(data, self.host)
@@ -381,11 +381,7 @@ class UnifiedBuffer(Generic[T]):
         Raises:
             ArgumentError: if it is no number, or the dtype cannot hold it.
         """
-        element = self._element
-        is_number = isinstance(value, int | float | np.integer | np.floating)
-        if is_number and not element.is_float:
-            is_number = element.lowest <= value <= element.highest and value == int(value)
-        if not is_number:
+        if not holds_number(self._element, value):
             problem = f"fill takes a number that {self.dtype} can hold; got {value!r:.60}"
             raise ArgumentError("UnifiedBuffer", problem)
         with self._lock:
@@ -397,8 +393,9 @@ class UnifiedBuffer(Generic[T]):
         return self.fill(0)
 
     def _check_shape(self, what: str, array: NDArray[Any]) -> None:
-        if array.shape != self._shape:
-            problem = f"{what} takes an array of shape {self._shape}; got {array.shape}"
+        shape = getattr(array, "shape", type(array).__name__)
+        if shape != self._shape:
+            problem = f"{what} takes an array of shape {self._shape}; got {shape}"
             raise ArgumentError("UnifiedBuffer", problem)
 
     def _replaced(self) -> NDArray[T]:

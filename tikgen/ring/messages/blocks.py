@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.ring.errors import ColumnError
 from tikgen.ring.messages.columns import Column, check_columns, unpack
 
 Array = np.ndarray[Any, Any]
@@ -38,9 +39,14 @@ class Columns(dict[str, Array]):
         if isinstance(key, str):
             return super().__getitem__(key)
         if isinstance(key, slice):
-            start, stop, _ = key.indices(self.count)
-            return self.part(start, stop)
-        return self.messages(key, 1)[0]
+            start, stop, step = key.indices(self.count)
+            if step != 1:
+                raise IndexError("a part of a block of messages has step 1")
+            return self.part(start, max(start, stop))
+        place = key + self.count if key < 0 else key
+        if not 0 <= place < self.count:
+            raise IndexError(f"place {key} of a block of {self.count} messages")
+        return self.messages(place, 1)[0]
 
     def part(self, start: int, stop: int) -> Columns:
         """Return the messages from one place to another, without copying them."""
@@ -57,14 +63,21 @@ class Columns(dict[str, Array]):
 
 
 def own_columns(
-    given: Mapping[str, Any], columns: tuple[Column, ...], message_type: type[Any]
+    given: Mapping[str, Any],
+    columns: tuple[Column, ...],
+    message_type: type[Any],
+    kernel_id: str,
 ) -> Columns:
     """Return columns that a caller brings, checked, as a block that the caller cannot change.
 
     Raises:
-        ColumnError: if they do not fit.
+        ColumnError: if they do not fit, with the actor's ``kernel_id``.
     """
-    arrays, count = check_columns(given, columns)
+    try:
+        arrays, count = check_columns(given, columns)
+    except ColumnError as error:
+        problem = str(error).partition(f"{error.column!r} ")[2]
+        raise ColumnError(error.column, problem, kernel_id) from None
     if not isinstance(given, Columns):
         arrays = {
             name: array.copy() if np.may_share_memory(array, given[name]) else array

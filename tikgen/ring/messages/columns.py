@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Annotated, Any, get_args, get_origin
 from uuid import UUID
 
+import msgspec
 import numpy as np
 
 from tikgen.dtypes import DType
@@ -113,7 +114,10 @@ def columns_of(message_type: type[Any]) -> tuple[Column, ...]:
 
     Raises:
         ColumnError: if a field does not hold a number or a vector of a known length.
+        TypeError: if it is no message type.
     """
+    if not (isinstance(message_type, type) and issubclass(message_type, msgspec.Struct)):
+        raise TypeError(f"columns_of takes a message type; got {message_type!r:.60}")
     found = message_type.__dict__.get("_ring_columns")
     if found is None:
         annotations = resolved_annotations(message_type)

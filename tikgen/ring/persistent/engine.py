@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -12,13 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tikgen.ring.actors.engine import NOT_NOW, Engine
-from tikgen.ring.actors.envelope import Envelope, Failure, settle
+from tikgen.ring.actors.envelope import Envelope, Failure
 from tikgen.ring.definition import Definition
-from tikgen.ring.errors import ColumnError, InvalidConfigurationError, KernelFailed
+from tikgen.ring.errors import (
+    BackendNotAvailableError,
+    ColumnError,
+    InvalidConfigurationError,
+    KernelError,
+    KernelFailed,
+    KernelTerminated,
+    QueueTimeoutError,
+    RingError,
+)
 from tikgen.ring.messages.blocks import Columns, own_columns
+from tikgen.ring.messages.checks import resolved_annotations
 from tikgen.ring.messages.columns import columns_of, pack
 from tikgen.ring.persistent.flights import Flight, Flights
 from tikgen.ring.persistent.ring import PersistentRing
+from tikgen.ring.telemetry.kernel_telemetry import text_of
 
 if TYPE_CHECKING:
     from tikgen.ring.actors.context import KernelContext
@@ -26,6 +39,10 @@ if TYPE_CHECKING:
 # Waiting for replies: so often the event loop is only left to others, then for longer and longer.
 _QUICK_LOOKS = 50
 _STEP, _MOST_SECONDS = 2e-5, 0.002
+# So long the event loop waits for a kernel that is told to pause, which may be busy with a message.
+_PAUSE_SECONDS = 0.001
+# A kernel that is busy for longer ends when it is done, and nobody waits for that.
+_CLOSE_SECONDS = 0.5
 
 
 class PersistentEngine(Engine):
@@ -62,6 +79,11 @@ class PersistentEngine(Engine):
                 self._output_type if self._inputs else self._input_type,
                 "takes a message with a number in it",
             )
+        names = tuple(column.name for column in self._outputs)
+        annotations = resolved_annotations(self._output_type)
+        self._flags = {name for name in names if annotations[name] is bool}
+        in_order = getattr(self._output_type, "__match_args__", ())[: len(names)]
+        self._is_plain = names == in_order and not self._flags
         self._options = dict(config.options)
         self._ring = self._new_ring()
         self._value_of = attrgetter(*(column.name for column in self._inputs))
@@ -70,6 +92,7 @@ class PersistentEngine(Engine):
         # What the context holds and is not in the ring yet: an envelope, and how much of it is.
         self._todo: deque[tuple[Envelope, int]] = deque()
         self._ctx: KernelContext | None = None
+        self._is_closed = False
 
     @property
     def ring(self) -> PersistentRing:
@@ -81,36 +104,44 @@ class PersistentEngine(Engine):
 
     async def prepare(self) -> None:
         """Have the kernel made and started; that it is verified and exported takes a while once."""
-        await asyncio.to_thread(self._ring.start)
+        await asyncio.to_thread(self._start, self._ring)
+
+    def _start(self, ring: PersistentRing) -> None:
+        ring.start()
+        if self._is_closed:  # Nobody waited for it.
+            _stop(ring)
 
     def block(self, messages: Any) -> tuple[Any, int]:
         """Return columns, or a list of messages."""
         if not isinstance(messages, Mapping):
             return super().block(messages)
-        made = own_columns(messages, self._inputs, self._input_type)
+        made = own_columns(messages, self._inputs, self._input_type, self._kernel_id)
         return made, made.count
 
     def pause(self) -> None:
-        """Have the kernel take no further message."""
-        if self._ring.is_alive:
-            self._ring.pause()
+        """Have the kernel take no further message, once it is done with those that it has taken."""
+        with contextlib.suppress(RingError):  # It is busy; or it has ended, as the body will see.
+            self._ring.pause(_PAUSE_SECONDS)
 
     def resume(self) -> None:
         """Have the kernel go on."""
-        if self._ring.is_alive:
-            self._ring.resume()
+        with contextlib.suppress(RingError):
+            self._ring.resume(_PAUSE_SECONDS)
 
     async def close(self) -> None:
         """End the kernel."""
-        if self._ring.is_alive:
-            await asyncio.to_thread(self._ring.stop, 5.0)
+        self._is_closed = True
+        await asyncio.to_thread(_stop, self._ring)
 
     def answer_now(self, message: Any) -> Any:
         """Return the reply to a message, or a future of it; ``NOT_NOW`` if it has to queue."""
         ctx = self._ctx
         if self._flights or ctx is None or ctx.held:
             return NOT_NOW
-        found = self._ring.try_call(*self._values(message))
+        try:
+            found = self._ring.try_call(*self._values(message))
+        except (KernelTerminated, BackendNotAvailableError):
+            return NOT_NOW  # Supervision takes note of it when the body puts this into the ring.
         if found is None:
             return NOT_NOW
         is_there, values = found
@@ -119,7 +150,7 @@ class PersistentEngine(Engine):
         # The handler takes longer: its reply is collected with those of others.
         reply = asyncio.get_running_loop().create_future()
         envelope = Envelope(message, 128, time.perf_counter_ns(), reply)
-        self._flights.add(Flight(envelope, 1, [message]))
+        self._flights.add(Flight(envelope, 1, [message], ctx=ctx, is_direct=True))
         ctx.nudge()
         return reply
 
@@ -128,6 +159,11 @@ class PersistentEngine(Engine):
         return (found,) if len(self._inputs) == 1 else found
 
     def _reply(self, values: Any, message: Any) -> Any:
+        if not self._is_plain:
+            row = values if len(self._outputs) > 1 else (values,)
+            fields = {c.name: value for c, value in zip(self._outputs, row, strict=True)}
+            fields.update({name: bool(fields[name]) for name in self._flags})
+            return self._output_type(**fields, correlation_id=message.message_id)
         if len(self._outputs) == 1:
             return self._output_type(values, correlation_id=message.message_id)
         return self._output_type(*values, correlation_id=message.message_id)
@@ -147,20 +183,33 @@ class PersistentEngine(Engine):
                 self._push(ctx)
                 landed = await self._collect(ctx)
                 looks = 0 if landed else looks + 1
-                if self._flights or self._todo:
+                if self._ring.status == "paused" and not ctx.is_active:
+                    await ctx.wait_active()
+                elif self._flights or self._todo:
                     is_quick = looks < _QUICK_LOOKS
                     await asyncio.sleep(0 if is_quick else min(looks * _STEP, _MOST_SECONDS))
+        except BaseException as error:
+            self._flights.abandon(self._told(error))
+            raise
         finally:
             self._ctx = None
 
+    def _told(self, error: BaseException) -> KernelError:
+        """Return what a request gets that came straight, and whose reply does not come any more."""
+        if isinstance(error, Exception):
+            what = f"raised {type(error).__name__}: {text_of(error)}"
+            made: KernelError = KernelFailed(self._kernel_id, what)
+            made.__cause__ = error
+        else:
+            made = KernelTerminated(self._kernel_id, "ended without an answer", "TERMINATING")
+        return made
+
     async def _begin(self) -> None:
         """Forget what was before; start another kernel if the one before has ended by itself."""
-        for flight in self._flights.give_up():
-            if flight.ctx is None and flight.envelope.reply is not None:
-                error = KernelFailed(self._kernel_id, f"its kernel has ended: {self._ring.error}")
-                settle(flight.envelope.reply, error)
         self._todo.clear()
         if not self._ring.is_alive:
+            self._flights.clear()
+            await asyncio.to_thread(_stop, self._ring)
             self._ring = self._new_ring()
             await self.prepare()
 
@@ -208,7 +257,9 @@ class PersistentEngine(Engine):
             else:
                 failure = KernelFailed(self._kernel_id, f"could not take a message: {error}")
                 failure.__cause__ = error
-                ctx.put_out_soon(Failure(failure))
+                # Its turn is after the replies to those before it.
+                self._flights.add(Flight(envelope, 0, None, ctx=ctx, failure=Failure(failure)))
+                return
             ctx.let_go(envelope)
             return
         left = envelope.block[envelope.start + done : envelope.start + envelope.count]
@@ -220,12 +271,22 @@ class PersistentEngine(Engine):
     async def _collect(self, ctx: KernelContext) -> bool:
         """Hand out the replies that are there; tell whether there were any."""
         count = self._ring.ready
-        if not count:
-            if not self._ring.is_alive:
-                self._ring.take()  # Raises what says why.
+        columns = {}
+        if count:
+            columns = self._ring.take(count)
+            ctx.telemetry.batch_sizes.record(count)
+        elif not self._ring.is_alive:
+            self._ring.take()  # Raises what says why.
+        elif not self._flights.has_failure_first:
             return False
-        columns = self._ring.take(count)
-        ctx.telemetry.batch_sizes.record(count)
         for block, size in self._flights.land(columns, count):
             await ctx.put_out_block(block, size)
         return True
+
+
+def _stop(ring: PersistentRing) -> None:
+    """End a kernel, or have it end once it is done with the message that it has taken."""
+    try:
+        ring.stop(_CLOSE_SECONDS)
+    except QueueTimeoutError:
+        threading.Thread(target=ring.stop, args=(None,), daemon=True).start()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.envelope import Envelope, Failure, settle
 from tikgen.ring.messages.blocks import Array, Columns
 from tikgen.ring.messages.columns import Column, unpack
 
@@ -24,7 +24,10 @@ class Flight:
         count: how many of them have no reply yet.
         messages: the messages, if they are objects; None for columns.
         is_last: whether none of the envelope comes after them.
-        ctx: who holds the envelope; None for a request that did not travel through the queue.
+        ctx: whose messages they are; None for those of a body that has failed: nobody gets
+            their replies any more.
+        is_direct: whether it is a request that did not travel through the queue.
+        failure: comes in the place of a reply; its message is not in the ring.
     """
 
     envelope: Envelope
@@ -32,6 +35,8 @@ class Flight:
     messages: list[Any] | None
     is_last: bool = True
     ctx: KernelContext | None = None
+    is_direct: bool = False
+    failure: Failure | None = None
 
 
 class Flights:
@@ -54,29 +59,44 @@ class Flights:
         """Note messages that were put into the ring."""
         self._flying.append(flight)
 
-    def give_up(self) -> Iterator[Flight]:
-        """Take out everything: no reply will come."""
-        while self._flying:
-            yield self._flying.popleft()
+    @property
+    def has_failure_first(self) -> bool:
+        """Tell whether what comes next has no reply in the ring."""
+        return bool(self._flying) and self._flying[0].failure is not None
+
+    def abandon(self, error: Exception) -> None:
+        """Let no reply reach anybody; requests that came straight get an error."""
+        self._flying = deque(flight for flight in self._flying if flight.failure is None)
+        for flight in self._flying:
+            if flight.is_direct and flight.ctx is not None and flight.envelope.reply is not None:
+                settle(flight.envelope.reply, error)
+            flight.ctx = None
+
+    def clear(self) -> None:
+        """Forget everything: the ring is gone."""
+        self._flying.clear()
 
     def land(self, columns: Mapping[str, Array], count: int) -> list[tuple[Any, int]]:
         """Hand replies to whoever waits for them; return the others as blocks for the queue."""
         blocks: list[tuple[Any, int]] = []
         place = 0
-        while place < count:
+        while self._flying and (place < count or self.has_failure_first):
             flight = self._flying[0]
             here = min(flight.count, count - place)
-            block = self._block(flight, columns, place, here)
+            if flight.failure is not None:
+                _append(blocks, [flight.failure], 1)
+            elif flight.ctx is not None:
+                block = self._block(flight, columns, place, here)
+                if flight.envelope.reply is None:
+                    _append(blocks, block, here)
+                else:
+                    self._answer(flight, flight.ctx, block[0])
             place += here
             flight.count -= here
-            if flight.envelope.reply is None:
-                if isinstance(block, list) and blocks and isinstance(blocks[-1][0], list):
-                    blocks[-1] = (blocks[-1][0] + block, blocks[-1][1] + here)
-                else:
-                    blocks.append((block, here))
             if not flight.count:
                 self._flying.popleft()
-                self._finish(flight, block)
+                if flight.ctx is not None and flight.is_last and not flight.is_direct:
+                    flight.ctx.let_go(flight.envelope)
         return blocks
 
     def _block(self, flight: Flight, columns: Mapping[str, Array], place: int, count: int) -> Any:
@@ -88,12 +108,22 @@ class Flights:
         return unpack(columns, self._outputs, self._output_type, place, count, correlations=asked)
 
     @staticmethod
-    def _finish(flight: Flight, block: Any) -> None:
-        envelope, ctx = flight.envelope, flight.ctx
-        if envelope.reply is not None:
-            if ctx is not None:
-                ctx.answer_held(envelope, block[0])
-            elif not envelope.reply.done():
-                envelope.reply.set_result(block[0])
-        if ctx is not None and flight.is_last:
-            ctx.let_go(envelope)
+    def _answer(flight: Flight, ctx: KernelContext, answer: Any) -> None:
+        reply = flight.envelope.reply
+        assert reply is not None
+        if not flight.is_direct:
+            ctx.answer_held(flight.envelope, answer)
+        elif reply.done():
+            ctx.telemetry.late_replies += 1
+        else:
+            reply.set_result(answer)
+
+
+def _append(blocks: list[tuple[Any, int]], block: Any, count: int) -> None:
+    """Append a block; messages go to the messages before them."""
+    if isinstance(block, list) and blocks and isinstance(blocks[-1][0], list):
+        before, size = blocks[-1]
+        before.extend(block)
+        blocks[-1] = before, size + count
+    else:
+        blocks.append((block, count))

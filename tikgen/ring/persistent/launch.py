@@ -101,7 +101,9 @@ def _close(
         return
     thread.join(_LAST_SECONDS)
     heartbeat.remove(heart)
-    if not thread.is_alive():
+    if thread.is_alive():  # Its message takes longer, perhaps for ever: no exit waits for that.
+        runtime._engine.close.detach()
+    else:
         runtime.close()
 
 

@@ -113,6 +113,7 @@ class RingLife:
         with self._lock:
             if self._launch is not None or self._words[STATE] != NOT_BEGUN:
                 raise KernelStateError(self.kernel_id, self.status, "start", "make another ring")
+            self._check_alone()
             runtime = load_ring(self._handler, self._layout, self.arch, self._device)
             try:
                 self._launch = self._launched(runtime)
@@ -124,6 +125,20 @@ class RingLife:
             raise QueueTimeoutError(self.kernel_id, _START_SECONDS, "start")
         if self._words[STATE] == FAILED:
             self._refuse("start")
+
+    def _check_alone(self) -> None:
+        """Raise if another kernel of this process stays on the GPU: starting would never return.
+
+        CUDA lets whatever begins in a process wait for what runs there.
+        """
+        for ring in list(_rings):
+            if self.arch == ring.arch == "cuda" and ring is not self and ring.is_alive:
+                raise BackendNotAvailableError(
+                    "cuda",
+                    f"the kernel of {ring.kernel_id!r} stays there, and nothing else of this "
+                    "process can begin meanwhile; stop it first, give this one a process of its "
+                    "own, or use engine='batch' for both",
+                )
 
     def _launched(self, runtime: Runtime) -> Launch:
         layout = self._layout

@@ -116,10 +116,14 @@ class PersistentRing(RingLife):
             self._inputs.write(slot, values)
             self._tail = tail + 1
             words[TAIL] = awaited = (tail + 1) & MASK
-            for _ in _SPINS:
-                if words[DONE] == awaited:
-                    self._taken = tail + 1
-                    return True, self._outputs.read(slot)
+            try:
+                for _ in _SPINS:
+                    if words[DONE] == awaited:
+                        self._taken = tail + 1
+                        return True, self._outputs.read(slot)
+            except BaseException:  # Nobody takes the reply any more, which may still come.
+                self._taken = tail + 1
+                raise
             return False, None
 
     def push(self, *values: Any) -> int:

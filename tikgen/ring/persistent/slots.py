@@ -75,7 +75,7 @@ class Slots:
             raise ColumnError(self.names[place], problem, self._kernel_id)
         with np.errstate(over="ignore"):
             array[slot] = found
-        if dtype.is_float and np.isinf(array[slot]) and not np.isinf(found):
+        if dtype.is_float and not np.isfinite(array[slot]) and not np.isinf(found):
             problem = f"takes a number that {dtype} holds; got {value!r:.60}"
             raise ColumnError(self.names[place], problem, self._kernel_id)
 
