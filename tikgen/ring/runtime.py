@@ -157,7 +157,12 @@ class RingKernelRuntime(Life):
             if now is not NOT_NOW:
                 return now
         reply: asyncio.Future[Any] = self.loop.create_future()
-        envelope = actor.envelope(message, reply, deadline)
+        check = actor.input_checkers.get(message.__class__)
+        if deadline is not None or not actor.is_taking or check is None or check(message):
+            envelope = actor.envelope(message, reply, deadline)
+        else:
+            priority = getattr(message, "priority", 128)
+            envelope = Envelope(message, priority, perf_counter_ns(), reply)
         if actor.inbox.try_put(envelope):
             actor.telemetry.messages_received += 1
         else:

@@ -15,31 +15,29 @@ from tikgen.ring.actors.waiting import ActorStop, Clock, Line, Waiters, left_of
 class Room:
     """Those who wait for room in a queue.
 
-    A switch of tasks for each message costs more than the message: so they are woken at once when
-    half of the queue is free, and before that when the event loop has its next turn.
+    A switch of tasks for each message costs more than the message: so they are woken when the event
+    loop has its next turn, by when whoever takes messages has taken all that it can.
+
+    Attributes:
+        waiters: those who wait.
+        is_due: whether they are to be woken already.
     """
 
-    __slots__ = ("_is_scheduled", "_low", "_maxsize", "waiters")
+    __slots__ = ("_maxsize", "is_due", "waiters")
 
     def __init__(self, maxsize: int) -> None:
         self.waiters = Line()
+        self.is_due = False
         self._maxsize = maxsize
-        self._low = maxsize // 2
-        self._is_scheduled = False
 
     def freed(self, size: Callable[[], int]) -> None:
         """Take note that messages were taken out; somebody waits."""
-        if size() <= self._low:
-            self._wake(size)
-        elif not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._wake_later, size)
-
-    def _wake_later(self, size: Callable[[], int]) -> None:
-        self._is_scheduled = False
-        self._wake(size)
+        if not self.is_due:
+            self.is_due = True
+            asyncio.get_running_loop().call_soon(self._wake, size)
 
     def _wake(self, size: Callable[[], int]) -> None:
+        self.is_due = False
         for _ in range(min(self._maxsize - size(), len(self.waiters.futures))):
             self.waiters.wake()
 
@@ -53,14 +51,14 @@ class Inbox(Mailbox):
         senders: tasks that wait for room.
     """
 
-    __slots__ = ("_room", "paused", "senders", "takers")
+    __slots__ = ("paused", "senders", "takers", "waiting_room")
 
     def __init__(self, maxsize: int, ageing: float | None) -> None:
         super().__init__(maxsize, ageing)
         self.paused = True
         self.takers = Waiters()
-        self._room = Room(maxsize)
-        self.senders = self._room.waiters
+        self.waiting_room = Room(maxsize)
+        self.senders = self.waiting_room.waiters
 
     def try_put(self, envelope: Envelope) -> bool:
         """Put an envelope if there is room and nobody waits for it; tell whether that was so."""
@@ -100,7 +98,7 @@ class Inbox(Mailbox):
     def taken(self) -> None:
         """Wake whoever waits for room, and the next taker of what is left; after taking."""
         if self.senders.futures:
-            self._room.freed(self._size)
+            self.waiting_room.freed(self._size)
         if self.size and self.takers.futures and not self.paused:
             self.takers.wake()
 
@@ -131,14 +129,14 @@ class NoInbox(Inbox):
 class Outbox:
     """What an actor sent and nobody has received yet: messages, lists and columns of messages."""
 
-    __slots__ = ("_items", "_room", "maxsize", "receivers", "senders", "size")
+    __slots__ = ("_items", "maxsize", "receivers", "senders", "size", "waiting_room")
 
     def __init__(self, maxsize: int) -> None:
         self.maxsize = maxsize
         self.size = 0
         self.receivers = Waiters()
-        self._room = Room(maxsize)
-        self.senders = self._room.waiters
+        self.waiting_room = Room(maxsize)
+        self.senders = self.waiting_room.waiters
         self._items: deque[Any] = deque()  # Messages, and blocks of them.
 
     def put(self, message: Any) -> None:
@@ -168,7 +166,7 @@ class Outbox:
         else:
             message = item
             self._items.popleft()
-        if self.senders.futures or self.receivers.futures:
+        if self.receivers.futures or (self.senders.futures and not self.waiting_room.is_due):
             self._taken()
         return message
 
@@ -203,7 +201,7 @@ class Outbox:
 
     def _taken(self) -> None:
         if self.senders.futures:
-            self._room.freed(self._size)
+            self.waiting_room.freed(self._size)
         if self.size and self.receivers.futures:
             self.receivers.wake()
 

@@ -90,7 +90,9 @@ class KernelContext:
                     envelope = only.popleft()
                 else:
                     envelope = inbox.pop()
-                if inbox.senders.futures or inbox.takers.futures:
+                if inbox.takers.futures or (
+                    inbox.senders.futures and not inbox.waiting_room.is_due
+                ):
                     inbox.taken()
                 if (envelope.reply is not None or envelope.deadline) and not self._is_wanted(
                     envelope
@@ -259,7 +261,8 @@ class KernelContext:
             self._actor.telemetry.late_replies += 1
         else:
             reply.set_result(message)
-        self._finish(envelope)
+        self._telemetry.messages_processed += 1
+        self._record(_now() - envelope.sent)
         if self.in_hand is envelope:
             self.in_hand = None
 
