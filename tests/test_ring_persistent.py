@@ -22,6 +22,7 @@ import tikgen
 from conftest import ARCH
 from tikgen.errors import ExportError, LibraryError, ParameterError, UnsupportedOnArch
 from tikgen.ring.errors import (
+    BackendNotAvailableError,
     ColumnError,
     InvalidConfigurationError,
     KernelStateError,
@@ -40,6 +41,7 @@ HANDLER = "y = 2*x + 1; total = total + x"
 SECONDS = 60.0
 
 stays = pytest.mark.skipif(ARCH == "vulkan", reason="no kernel stays on vulkan")
+two_stay = pytest.mark.skipif(ARCH == "cuda", reason="one kernel of a process stays on a GPU")
 
 
 def make_ring(kernel_id: str = "sum", **settings: Any) -> PersistentRing:
@@ -485,6 +487,7 @@ def test_a_ring_that_was_not_started_says_so() -> None:
 
 
 @stays
+@two_stay
 def test_a_second_ring_is_taken_from_the_store(
     ring: PersistentRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -501,6 +504,18 @@ def test_a_second_ring_is_taken_from_the_store(
 
 
 @stays
+def test_a_second_ring_on_a_gpu_is_refused(
+    ring: PersistentRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = PersistentRing("other", {"x": "i32"}, {"y": "i32"}, "y = x", arch="cuda")
+    monkeypatch.setattr(ring, "arch", "cuda")  # On cpu there may be many.
+    with pytest.raises(BackendNotAvailableError, match=f"{ring.kernel_id!r} stays there"):
+        other.start()
+    assert not other.is_alive
+
+
+@stays
+@two_stay
 def test_a_damaged_bundle_is_made_again(
     ring: PersistentRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -632,6 +647,7 @@ def test_a_process_ends_by_a_signal(number: int) -> None:
 
 
 @stays
+@two_stay
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_leaves_the_kernel_to_its_parent() -> None:
     code, out, errors = finished(

@@ -172,6 +172,8 @@ LATE = ("counts a batch as one message", "does not pause", "drains what it must 
 )
 def test_verification_finds_what_is_broken(name: str, arch: str, tmp_path: Path) -> None:
     before, after = MUTANTS[name]
+    if arch == "cuda" and "count" in before:
+        pytest.skip("a kernel with state takes one message at a time there")
     for folder in ("_shared", "ring"):
         (tmp_path / folder).mkdir()
         for path in (BUILTIN_FOLDER / folder).glob("*.*"):
