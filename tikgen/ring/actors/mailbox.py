@@ -57,15 +57,7 @@ class Mailbox:
         if (only := self.only) is not None and only[0].block is None:
             self.size -= 1
             return only.popleft()
-        priority, band = self._next_band()
-        envelope = band[0]
-        self.size -= 1
-        if envelope.block is None:
-            band.popleft()
-        else:
-            envelope = self._first_of(envelope, band)
-        self._leave(priority, band)
-        return envelope
+        return self._take_first(*self._next_band())
 
     def pop_block(self, most: int) -> Envelope:
         """Take the next envelope, of a list so many messages at most; there must be one.
@@ -86,9 +78,16 @@ class Mailbox:
 
     def pop_oldest(self) -> Envelope:
         """Take the message that has waited longest, whatever its priority; there must be one."""
-        priority, band = min(
-            ((p, b) for p, b in self._bands.items() if b), key=lambda item: item[1][0].sent
-        )
+        bands = [item for item in self._bands.items() if item[1]]
+        return self._take_first(*min(bands, key=lambda item: item[1][0].sent))
+
+    def drain(self) -> Iterator[Envelope]:
+        """Take everything, in order, as it was put."""
+        while self.size:
+            yield self.pop_block(self.size)
+
+    def _take_first(self, priority: int, band: deque[Envelope]) -> Envelope:
+        """Take the first message of a band."""
         envelope = band[0]
         self.size -= 1
         if envelope.block is None:
@@ -97,11 +96,6 @@ class Mailbox:
             envelope = self._first_of(envelope, band)
         self._leave(priority, band)
         return envelope
-
-    def drain(self) -> Iterator[Envelope]:
-        """Take everything, in order, as it was put."""
-        while self.size:
-            yield self.pop_block(self.size)
 
     def _leave(self, priority: int, band: deque[Envelope]) -> None:
         """Forget a band that became empty, unless it is the only one."""

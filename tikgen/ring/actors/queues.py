@@ -287,13 +287,16 @@ class Queues:
             KernelTerminated: if the actor has ended and there is no reply left.
             QueueTimeoutError: if there was none in time.
         """
+        await self._wait_for_reply(timeout)
+        return self.opened(self.outbox.take())
+
+    async def _wait_for_reply(self, timeout: float | None) -> None:
         outbox = self.outbox
         time_left = clock(timeout)
         while not outbox.size:
             self.check_replying()
             if not await outbox.receivers.wait(left_of(time_left)):
                 self._check_in_time(timeout)
-        return self.opened(outbox.take())
 
     def opened(self, message: Any) -> Any:
         """Return what was taken out of the output queue, or raise what stands for a reply."""
@@ -303,13 +306,8 @@ class Queues:
 
     async def next_replies(self, most: int, timeout: float | None) -> Any:
         """Take what is in the output queue: a list, or the columns of a block."""
-        outbox = self.outbox
-        time_left = clock(timeout)
-        while not outbox.size:
-            self.check_replying()
-            if not await outbox.receivers.wait(left_of(time_left)):
-                self._check_in_time(timeout)
-        block, _ = outbox.take_block(most)
+        await self._wait_for_reply(timeout)
+        block, _ = self.outbox.take_block(most)
         if isinstance(block, list) and Failure in set(map(type, block)):
             return [raised(m.error) if type(m) is Failure else m for m in block]
         return block

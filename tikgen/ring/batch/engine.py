@@ -156,31 +156,19 @@ class BatchEngine(Engine):
 
     def _timed(self, count: int, ctx: KernelContext, launch: Any) -> Any:
         start, before = time.perf_counter(), self._runner.device_seconds
+        told: dict[str, Any] = {"messages": count}
         try:
             result = launch()
+            told["device_seconds"] = self._runner.device_seconds - before
+            ctx.telemetry.record_batch(count, told["device_seconds"])
+            return result
         except Exception as error:
-            if spans.is_on():
-                spans.note(
-                    self._kernel_id,
-                    "batch",
-                    start,
-                    time.perf_counter() - start,
-                    messages=count,
-                    error=f"{type(error).__name__}: {text_of(error)}",
-                )
+            told["error"] = f"{type(error).__name__}: {text_of(error)}"
             raise
-        on_device = self._runner.device_seconds - before
-        ctx.telemetry.record_batch(count, on_device)
-        if spans.is_on():
-            spans.note(
-                self._kernel_id,
-                "batch",
-                start,
-                time.perf_counter() - start,
-                messages=count,
-                device_seconds=on_device,
-            )
-        return result
+        finally:
+            if spans.is_on():
+                seconds = time.perf_counter() - start
+                spans.note(self._kernel_id, "batch", start, seconds, **told)
 
 
 def _body(definition: Definition) -> Any:
