@@ -230,8 +230,8 @@ class RingKernelRuntime(Life):
 
         Returns:
             A list; or a dict of columns, where columns were sent. A
-            :class:`~tikgen.ring.errors.KernelFailed` stands in it for each message over which the
-            actor raised.
+            :class:`~tikgen.ring.errors.KernelFailed` stands in it for each message, or each block
+            of messages, over which the actor raised.
 
         Raises:
             QueueTimeoutError: if there was none in time. Otherwise as :meth:`receive`.
