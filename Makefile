@@ -19,7 +19,7 @@ SIDE_BY_SIDE := $(wildcard $(patsubst %,tests/test_%.py,aot_* cli_aot docs eject
 TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel.py.j2))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify soak bench bench-gpu lint docs clean
+.PHONY: help demo test test-alone test-vulkan verify soak bench bench-gpu lint docs clean
 
 help: ## Show what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,12 @@ demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in un
 
 test: $(VENV)/libraries ## Run the tests on cpu, then those that launch kernels on Vulkan too
 	TIKGEN_TEST_ARCH=cpu $(PYTEST) -n 2 -m "not slow" $(SIDE_BY_SIDE)
+	$(MAKE) -j 2 test-alone test-vulkan
+
+test-alone: # One process on cpu leaves a core to those on Vulkan.
 	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m "not slow" $(SIDE_BY_SIDE:%=--ignore=%)
+
+test-vulkan:
 	TIKGEN_TEST_ARCH=vulkan $(PYTEST) -n 2 -m "arch and not slow"
 
 verify: $(VENV)/libraries ## Run the slow tests, then verify every template (EXAMPLES=200 each)
