@@ -426,7 +426,8 @@ def test_a_kernel_that_has_ended_is_started_anew(how: str, monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             if how == "watchdog":
                 patch.setattr(heartbeat.Heart, "beat", lambda self: None)
-            actor = await begin(runtime, "a", **twice("persistent", watchdog=0.05))
+            # Long enough for heartbeats of a machine that is busy.
+            actor = await begin(runtime, "a", **twice("persistent", watchdog=1.5))
             first = actor.engine.ring
             assert (await runtime.send_and_receive("a", In(x=0))).y == 1
             if how == "device":

@@ -121,6 +121,20 @@ class Definition:
                 "kernel_func", self.function, "takes a function, or an object that is callable"
             )
 
+    def message_types(self) -> tuple[type, type]:
+        """Return the classes of messages and replies, which engines of kernels cannot do without.
+
+        Raises:
+            InvalidConfigurationError: if one is not given.
+        """
+        for name in ("input_type", "output_type"):
+            if getattr(self, name) is None:
+                raise InvalidConfigurationError(
+                    name, None, f"engine={self.config.engine!r} takes the class of a message"
+                )
+        assert self.input_type is not None and self.output_type is not None
+        return self.input_type, self.output_type
+
     def changed(
         self,
         config: RingKernelConfig | None = None,

@@ -14,6 +14,11 @@ from tikgen.errors import TikgenError, near
 class RingError(TikgenError):
     """Is the base of every error of :mod:`tikgen.ring`."""
 
+    @staticmethod
+    def _actor(kernel_id: str, state: str = "") -> str:
+        """Return what a message about an actor begins with."""
+        return f"Actor {kernel_id!r}{f' ({state})' if state else ''}: "
+
 
 class KernelError(RingError):
     """Concerns one actor: ``kernel_id``, and ``state``, in which it was."""
@@ -21,8 +26,7 @@ class KernelError(RingError):
     def __init__(self, kernel_id: str, problem: str, state: str = "") -> None:
         self.kernel_id = kernel_id
         self.state = state
-        where = f" ({state})" if state else ""
-        super().__init__(f"Actor {kernel_id!r}{where}: {problem}")
+        super().__init__(self._actor(kernel_id, state) + problem)
 
 
 class KernelNotFoundError(KernelError):
@@ -77,8 +81,8 @@ class WrongLoop(RingError):
     def __init__(self, kernel_id: str, operation: str) -> None:
         self.kernel_id = kernel_id
         super().__init__(
-            f"Actor {kernel_id!r}: cannot {operation} from another event loop or thread than that "
-            "of the runtime; use asyncio.run_coroutine_threadsafe(..., runtime.loop)"
+            f"{self._actor(kernel_id)}cannot {operation} from another event loop or thread than "
+            "that of the runtime; use asyncio.run_coroutine_threadsafe(..., runtime.loop)"
         )
 
 
@@ -101,7 +105,7 @@ class TypeValidationError(MessageError):
         self.context = context
         self.kernel_id = kernel_id
         self.state = state
-        actor = f"Actor {kernel_id!r}{f' ({state})' if state else ''}: " if kernel_id else ""
+        actor = self._actor(kernel_id, state) if kernel_id else ""
         super().__init__(f"{actor}{context} takes {expected}; got {actual}")
 
 
@@ -129,7 +133,7 @@ class ColumnError(MessageError):
     def __init__(self, column: str, problem: str, kernel_id: str = "") -> None:
         self.column = column
         self.kernel_id = kernel_id
-        actor = f"Actor {kernel_id!r}: " if kernel_id else ""
+        actor = self._actor(kernel_id) if kernel_id else ""
         super().__init__(f"{actor}column {column!r} {problem}")
 
 
@@ -144,10 +148,9 @@ class QueueFullError(QueueError):
         self.kernel_id = kernel_id
         self.queue_size = queue_size
         self.state = state
-        where = f" ({state})" if state else ""
         super().__init__(
-            f"Actor {kernel_id!r}{where}: its {queue or 'input'} queue is full with {queue_size} "
-            "messages"
+            f"{self._actor(kernel_id, state)}its {queue or 'input'} queue is full with "
+            f"{queue_size} messages"
         )
 
 
@@ -159,8 +162,9 @@ class QueueTimeoutError(QueueError, TimeoutError):
         self.timeout = timeout
         self.operation = operation
         self.state = state
-        where = f" ({state})" if state else ""
-        super().__init__(f"Actor {kernel_id!r}{where}: {operation} took longer than {timeout:g} s")
+        super().__init__(
+            f"{self._actor(kernel_id, state)}{operation} took longer than {timeout:g} s"
+        )
 
 
 class DeadlineExceeded(QueueTimeoutError):
@@ -173,7 +177,7 @@ class MessageDropped(QueueError):
     def __init__(self, kernel_id: str, reason: str) -> None:
         self.kernel_id = kernel_id
         self.reason = reason
-        super().__init__(f"Actor {kernel_id!r}: the request was dropped: {reason}")
+        super().__init__(f"{self._actor(kernel_id)}the request was dropped: {reason}")
 
 
 class BarrierBroken(RingError):

@@ -15,7 +15,6 @@ from tikgen.ring.errors import InvalidConfigurationError, QueueTimeoutError, Rep
 
 if TYPE_CHECKING:
     from tikgen.ring.actors.actor import RingKernel
-    from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry
 
 _now = time.perf_counter_ns
 
@@ -25,6 +24,7 @@ class KernelContext:
 
     Attributes:
         kernel_id: name of the actor.
+        telemetry: what is measured of it.
     """
 
     def __init__(self, actor: RingKernel) -> None:
@@ -32,7 +32,7 @@ class KernelContext:
         self._actor = actor
         self._inbox: Inbox = actor.inbox
         self._is_over = False
-        self._telemetry = actor.telemetry
+        self.telemetry = actor.telemetry
         self._record = actor.telemetry.latencies.record
         # What was received last and is not done with, and the requests without a reply.
         self.in_hand: Envelope | None = None
@@ -42,11 +42,6 @@ class KernelContext:
         self.open: dict[int, Envelope | list[Envelope]] = {}
         self._most_open = 1024
         self.last_timeout: QueueTimeoutError | None = None
-
-    @property
-    def telemetry(self) -> RingKernelTelemetry:
-        """Return what is measured of the actor."""
-        return self._actor.telemetry
 
     async def put_out_block(self, block: Any, count: int) -> None:
         """Put replies into the output queue, or send them on; for engines."""
@@ -81,7 +76,7 @@ class KernelContext:
         if in_hand is not None:
             self.in_hand = None
             if in_hand.reply is None:
-                self._telemetry.messages_processed += 1
+                self.telemetry.messages_processed += 1
                 self._record(_now() - in_hand.sent)
         while True:
             if inbox.size and not inbox.paused:
@@ -137,7 +132,7 @@ class KernelContext:
     async def _take(self, most: int, timeout: float | None) -> list[Envelope]:
         """Take what is there as envelopes; wait for the first one, or for a nudge."""
         if self.in_hand is not None:
-            self._done_with_it()
+            self.finish_in_hand()
         time_left = clock(timeout)
         while True:
             found = self._take_now(most)
@@ -181,13 +176,13 @@ class KernelContext:
             self.answer(envelope, message)
             return
         if actor.closed and self._is_late(message, to):
-            actor.telemetry.late_replies += 1
+            self.telemetry.late_replies += 1
             return
         in_hand = self.in_hand
         if in_hand is not None and (to is None or to is in_hand.message):
             self.in_hand = None
             if in_hand.reply is None:
-                self._telemetry.messages_processed += 1
+                self.telemetry.messages_processed += 1
                 self._record(_now() - in_hand.sent)
         outbox = actor.outbox
         if actor.outlet is None and outbox.size < outbox.maxsize:
@@ -258,10 +253,10 @@ class KernelContext:
         reply = envelope.reply
         assert reply is not None
         if reply.done():
-            self._actor.telemetry.late_replies += 1
+            self.telemetry.late_replies += 1
         else:
             reply.set_result(message)
-        self._telemetry.messages_processed += 1
+        self.telemetry.messages_processed += 1
         self._record(_now() - envelope.sent)
         if self.in_hand is envelope:
             self.in_hand = None
@@ -322,7 +317,7 @@ class KernelContext:
         self._forget(envelope)
         assert envelope.reply is not None
         settle(envelope.reply, error)
-        self._actor.telemetry.record_error(error)
+        self.telemetry.record_error(error)
         self._finish(envelope)
 
     def _forget(self, envelope: Envelope) -> None:
@@ -368,7 +363,7 @@ class KernelContext:
         if envelope.deadline == EXPIRED:
             return False
         if reply is not None and reply.done():
-            self._actor.telemetry.record_drop("given up", envelope.count)
+            self.telemetry.record_drop("given up", envelope.count)
             return False
         if envelope.deadline and _now() > envelope.deadline:
             self._actor.expire(envelope)
@@ -401,19 +396,16 @@ class KernelContext:
             takers.futures.popleft().cancel()
 
     def finish_in_hand(self) -> None:
-        """Count what is in hand as handled, as the body has returned."""
-        self._done_with_it()
-
-    def _done_with_it(self) -> None:
+        """Count what is in hand as handled: the body has returned, or asks for more."""
         envelope, self.in_hand = self.in_hand, None
         if envelope is not None and envelope.reply is None:
             self._finish(envelope)
 
     def _finish(self, envelope: Envelope) -> None:
         if envelope.count == 1:
-            self._actor.telemetry.record_message(_now() - envelope.sent)
+            self.telemetry.record_message(_now() - envelope.sent)
         elif envelope.count:
-            self._actor.telemetry.record_messages(_now() - envelope.sent, envelope.count)
+            self.telemetry.record_messages(_now() - envelope.sent, envelope.count)
 
     async def _wait(self, timeout: Clock | None) -> None:
         """Wait until there may be a message."""

@@ -39,11 +39,7 @@ class BatchEngine(Engine):
         config = definition.config
         options = config.options
         self._kernel_id = config.kernel_id
-        for name in ("input_type", "output_type"):
-            if getattr(definition, name) is None:
-                raise InvalidConfigurationError(
-                    name, None, "engine='batch' takes the class of a message"
-                )
+        input_type, output_type = definition.message_types()
         self._max_delay = options.get("max_delay", MAX_DELAY)
         delay = self._max_delay
         if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay < 1e6:
@@ -53,8 +49,8 @@ class BatchEngine(Engine):
         self._runner = BatchRunner(
             config.kernel_id,
             _body(definition),
-            definition.input_type,  # type: ignore[arg-type]
-            definition.output_type,  # type: ignore[arg-type]
+            input_type,
+            output_type,
             max_batch=options.get("max_batch", MAX_BATCH),
             constants=self._constants,
         )

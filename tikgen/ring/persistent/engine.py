@@ -58,21 +58,15 @@ class PersistentEngine(Engine):
     def __init__(self, definition: Definition) -> None:
         config = definition.config
         self._kernel_id = config.kernel_id
-        for name in ("input_type", "output_type"):
-            if getattr(definition, name) is None:
-                raise InvalidConfigurationError(
-                    name, None, "engine='persistent' takes the class of a message"
-                )
+        self._input_type, self._output_type = definition.message_types()
         if definition.function is not None or "handler" not in config.options:
             raise InvalidConfigurationError(
                 "handler",
                 definition.function,
                 "engine='persistent' takes handler='y = 2*x', or a RingBody, and no function",
             )
-        assert definition.input_type is not None and definition.output_type is not None
-        self._input_type, self._output_type = definition.input_type, definition.output_type
-        self._inputs = columns_of(definition.input_type)
-        self._outputs = columns_of(definition.output_type)
+        self._inputs = columns_of(self._input_type)
+        self._outputs = columns_of(self._output_type)
         if not self._inputs or not self._outputs:
             raise InvalidConfigurationError(
                 "output_type" if self._inputs else "input_type",
