@@ -211,7 +211,6 @@ class Loaded:
             if bridge.epoch() is not self._epoch:
                 self._scratch.clear()
                 self._ready = set()
-                bridge.forget_functions(self.module)
                 self._epoch = bridge.epoch()
 
     def _materialise(self) -> None:

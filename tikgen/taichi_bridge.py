@@ -1,4 +1,4 @@
-"""The only file that touches private names of Taichi.
+"""The only file that touches private names of Taichi, but for those of real functions.
 
 Written for Taichi 1.7.4. ``impl.pytaichi`` is replaced at every ``ti.init`` and ``ti.reset``, so
 that its identity tells whether what was made earlier is still alive: it is tikgen's *epoch*.
@@ -32,8 +32,9 @@ from taichi.types import primitive_types
 from taichi.types.annotations import template as template_annotation
 from taichi.types.ndarray_type import NdarrayType
 
-from tikgen import error_stream
+from tikgen import error_stream, taichi_functions
 from tikgen.errors import TaichiNotInitialised, WrongThread
+from tikgen.taichi_functions import LIFE as LIFE
 
 CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
@@ -244,20 +245,6 @@ def field_layout(field: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     return str(field.dtype), tuple(field.shape), shape
 
 
-def forget_functions(module: types.ModuleType) -> None:
-    """Have Taichi compile anew the real functions of ``module``.
-
-    It keeps those of an earlier ``ti.init``, and calling one of them would crash.
-    """
-    _forget_functions(vars(module))
-
-
-def _forget_functions(names: dict[str, Any]) -> None:
-    for value in names.values():
-        if getattr(value, "_is_real_function", False):
-            value.func.compiled, value.func.taichi_functions = None, {}
-
-
 # Arrays and fields. Taichi gives no way to ask an array which ti.init it belongs to, and
 # launching with a stale field can kill the process. So their makers stamp them with the epoch.
 
@@ -277,6 +264,7 @@ if not hasattr(Ndarray.__init__, "__wrapped__"):
     _stamp_on_init(Ndarray)
     _stamp_on_init(Field)
     _stamp_on_create()
+    taichi_functions.mend()
 _epoch_at_import = impl.pytaichi
 
 
@@ -775,8 +763,6 @@ class Launcher:
 # Modules whose text may be replaced. Their global names hold a token under LIFE: the token dies
 # with the last function of the module. Taichi holds every kernel for ever, but those it must not.
 
-LIFE = "__tikgen_life__"
-
 
 class _WeakKernel(weakref.ref):  # type: ignore[type-arg]
     """Stands for a kernel in Taichi's list of all kernels, and does not keep it alive."""
@@ -808,11 +794,6 @@ class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
     """A kernel that compiles under the lock, and tells the token of its module of a failure."""
 
     _was_compiled = False
-
-    def reset(self) -> None:
-        """Forget what was compiled; Taichi asks for it in ``ti.init``."""
-        super().reset()
-        _forget_functions(self.func.__globals__)
 
     def ensure_compiled(self, *args: Any) -> Any:
         """Return the key of the instance for ``args``, compiling it where that is due."""
