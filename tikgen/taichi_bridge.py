@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
 import functools
 import itertools
+import os
 import sys
 import threading
 import time
@@ -33,7 +35,7 @@ from taichi.types.annotations import template as template_annotation
 from taichi.types.ndarray_type import NdarrayType
 
 from tikgen import error_stream, taichi_functions
-from tikgen.errors import TaichiNotInitialised, WrongThread
+from tikgen.errors import ForkedProcess, TaichiNotInitialised, WrongThread
 from tikgen.taichi_functions import LIFE as LIFE
 
 CompilationError = ti.TaichiCompilationError
@@ -65,6 +67,35 @@ def current_arch() -> str | None:
     return _ask_runtime()[1] or None
 
 
+# What Taichi was in the parent of this process, where that had initialised it.
+_inherited: list[Any] = []
+
+
+def refuse_fork(who: str) -> None:
+    """Raise where this process was forked from one in which Taichi was initialised.
+
+    Raises:
+        ForkedProcess: if it was; ``who`` is what cannot run.
+    """
+    if _inherited:
+        raise ForkedProcess(who)
+
+
+def _after_fork() -> None:
+    """Part with the program of the parent, whose threads are not in this process.
+
+    Kernels are in another epoch then, which each launch looks at anyway.
+    """
+    parent = impl.pytaichi
+    if parent.prog is not None:
+        _inherited.append(parent)
+        # To launch with it, or to destroy it at the end of the process, would wait for ever.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(parent.prog))
+        impl.pytaichi = impl.PyTaichi(parent.kernels)
+        for kernel in parent.kernels:
+            kernel.reset()
+
+
 def is_debug() -> bool:
     """Tell whether Taichi checks bounds at run time."""
     return _ask_runtime()[2]
@@ -94,6 +125,7 @@ def _stamp_on_create() -> None:
 
     @functools.wraps(create)
     def stamping(self: Any) -> None:
+        refuse_fork("ti.init")
         create(self)
         self._tikgen_thread = threading.get_ident()
         self._tikgen_number = next(numbers)
@@ -265,6 +297,8 @@ if not hasattr(Ndarray.__init__, "__wrapped__"):
     _stamp_on_init(Field)
     _stamp_on_create()
     taichi_functions.mend()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
 _epoch_at_import = impl.pytaichi
 
 
@@ -812,6 +846,7 @@ class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
 
     def _compile(self, args: Sequence[Any]) -> Any:
         if not is_initialised():
+            refuse_fork(self.func.__name__)
             raise TaichiNotInitialised(self.func.__name__)
         if not may_materialise():
             raise WrongThread(self.func.__name__)
