@@ -126,3 +126,24 @@ def test_a_template_with_the_default_tolerance_can_be_ejected(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert "of what is allowed" in done.stdout
+
+
+def test_ejected_kernels_are_told_apart_without_tikgen_and_without_a_cache(tmp_path: Path) -> None:
+    for number in (2, 3):
+        text = tikgen.elementwise(f"x * {number}", dtype="f32", arch="cpu").eject()
+        assert "@ti.real_func" in text
+        (tmp_path / f"times{number}.py").write_text(text)
+    program = """
+import numpy as np, taichi as ti, times2, times3
+ti.init(ti.cpu, offline_cache=False, log_level=ti.ERROR)
+for module in (times2, times3):
+    x, out = np.ones(3, np.float32), np.empty(3, np.float32)
+    module.map(x, out)
+    print(out[0])
+"""
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100,
+    )  # fmt: skip
+    assert done.stdout.split()[-2:] == ["2.0", "3.0"]

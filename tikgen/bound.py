@@ -84,6 +84,7 @@ class BoundKernel:
         binding, kernel = self._binding, self.kernel
         loaded = binding.loaded
         if bridge.epoch() is not self._epoch:
+            bridge.refuse_fork(loaded.name)
             raise ArgumentError(loaded.name, "was bound before the last ti.init; bind it again")
         if kernel.is_changing or kernel.loaded is not loaded:
             binding = self._followed(binding)

@@ -46,7 +46,7 @@ def eject_text(source: Source) -> str:
         collected.add(perturbed_error)
     functions = "\n\n".join(collected.functions.values())
     parts = [
-        _with_imports(source.text, _imports(collected)).rstrip(),
+        _with_imports(_numbered(source), _imports(collected)).rstrip(),
         *map(_program_function, programs),
         f"p = {_namespace(variant, functions)}",
         *collected.constants.values(),
@@ -112,6 +112,25 @@ def _is_literal(value: Any) -> bool:
         return bool(ast.literal_eval(repr(value)) == value)
     except (ValueError, SyntaxError):
         return False
+
+
+def _numbered(source: Source) -> str:
+    """Return the text, each kernel of it with a number of its own where it has functions."""
+    lines = source.text.splitlines(keepends=True)
+    definitions = [n for n in ast.parse(source.text).body if isinstance(n, ast.FunctionDef)]
+    made_by = {d.name: {ast.unparse(each) for each in d.decorator_list} for d in definitions}
+    if not any("real_func" in name for names in made_by.values() for name in names):
+        return source.text
+    for definition in reversed(definitions):
+        if "ti.kernel" in made_by[definition.name]:
+            first = definition.body[0]
+            indent = " " * first.col_offset
+            lines[first.lineno - 1 : first.lineno - 1] = [
+                f"{indent}# Without an offline cache Taichi takes kernels of equal code for one,\n",
+                f"{indent}# whatever functions they call.\n",
+                f"{indent}tikgen_variant = {int(source.digest[:7], 16)}\n",
+            ]
+    return "".join(lines)
 
 
 def _with_imports(text: str, imports: str) -> str:

@@ -130,6 +130,18 @@ class TaichiNotInitialised(TikgenError):
         )
 
 
+class ForkedProcess(TaichiNotInitialised):
+    """Taichi was asked for something in a process that was forked after ``ti.init``."""
+
+    def __init__(self, who: str) -> None:
+        TikgenError.__init__(
+            self,
+            f"{who} cannot run in this process: it was forked after ti.init, and Taichi's threads "
+            "and devices stayed behind. Start it with multiprocessing.get_context('spawn'), or "
+            "fork before ti.init.",
+        )
+
+
 class WrongThread(TikgenError):
     """A kernel was first launched in a thread in which Taichi cannot prepare for it."""
 

@@ -205,13 +205,13 @@ class Loaded:
         """Make ready for the current ``ti.init``."""
         arch = bridge.current_arch()
         if arch is None:
+            bridge.refuse_fork(self.name)
             raise TaichiNotInitialised(self.name)
         check_arch(self.source.variant, arch)
         with bridge.compiling:
             if bridge.epoch() is not self._epoch:
                 self._scratch.clear()
                 self._ready = set()
-                bridge.forget_functions(self.module)
                 self._epoch = bridge.epoch()
 
     def _materialise(self) -> None:
@@ -322,6 +322,7 @@ def made_up(loaded: Loaded, on_host: bool) -> tuple[Any, ...]:
         TaichiNotInitialised: if ``ti.init`` was not called.
     """
     if not bridge.is_initialised():
+        bridge.refuse_fork(loaded.name)
         raise TaichiNotInitialised(loaded.name)
     variant = loaded.source.variant
     sizes = dict(variant.sizes) or variant.template.middle_sizes(variant.problem)

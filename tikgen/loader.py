@@ -23,6 +23,8 @@ from tikgen.errors import KernelCompileError, RenderError
 from tikgen.rendering import Source, code_of
 
 PREFIX = "tikgen_rendered."
+# Hexadecimal ones, so few that they fit into 32 bits.
+_DIGITS = 7
 
 # Makes an error of one of Taichi's compiler: takes the kernel's Python function, what Taichi said,
 # and whether the kernel was ever compiled.
@@ -33,12 +35,14 @@ class Life:
     """Stands among the global names of a module, and so lives as long as any of its functions.
 
     With it go the text and the stand-in of the module. ``label`` is what the one kernel of the
-    module is called in events, if it has but one.
+    module is called in events, if it has but one. ``number`` tells its real functions from those
+    of other code, in the eyes of Taichi.
     """
 
-    def __init__(self, filename: str, explain: Explain | None, label: str) -> None:
+    def __init__(self, filename: str, explain: Explain | None, label: str, digest: str) -> None:
         self.explain = explain
         self.label = label
+        self.number = int(digest[:_DIGITS], 16)
         self.end = weakref.finalize(self, _forget, filename)
         self.end.atexit = False
 
@@ -94,7 +98,9 @@ def load_text(
     code = code_of(text, filename)
     module = _module(filename, TextLoader(text))
     vars(module).update(names or {})
-    life = vars(module)[bridge.LIFE] = _lives.get(filename) or Life(filename, explain, label)
+    life = vars(module)[bridge.LIFE] = _lives.get(filename) or Life(
+        filename, explain, label, source.digest
+    )
     _lives[filename] = life
     # Not str.splitlines: Python's parser ends lines at fewer characters.
     lines = [line + "\n" for line in text.split("\n")]

@@ -1,4 +1,4 @@
-"""The only file that touches private names of Taichi.
+"""The only file that touches private names of Taichi, but for those of real functions.
 
 Written for Taichi 1.7.4. ``impl.pytaichi`` is replaced at every ``ti.init`` and ``ti.reset``, so
 that its identity tells whether what was made earlier is still alive: it is tikgen's *epoch*.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
 import functools
 import itertools
+import os
 import sys
 import threading
 import time
@@ -32,8 +34,9 @@ from taichi.types import primitive_types
 from taichi.types.annotations import template as template_annotation
 from taichi.types.ndarray_type import NdarrayType
 
-from tikgen import error_stream
-from tikgen.errors import TaichiNotInitialised, WrongThread
+from tikgen import error_stream, taichi_functions
+from tikgen.errors import ForkedProcess, TaichiNotInitialised, WrongThread
+from tikgen.taichi_functions import LIFE as LIFE
 
 CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
@@ -62,6 +65,35 @@ def is_initialised() -> bool:
 def current_arch() -> str | None:
     """Return ``"cpu"``, ``"cuda"``, ``"vulkan"`` and so on, or None before ``ti.init``."""
     return _ask_runtime()[1] or None
+
+
+# What Taichi was in the parent of this process, where that had initialised it.
+_inherited: list[Any] = []
+
+
+def refuse_fork(who: str) -> None:
+    """Raise where this process was forked from one in which Taichi was initialised.
+
+    Raises:
+        ForkedProcess: if it was; ``who`` is what cannot run.
+    """
+    if _inherited:
+        raise ForkedProcess(who)
+
+
+def _after_fork() -> None:
+    """Part with the program of the parent, whose threads are not in this process.
+
+    Kernels are in another epoch then, which each launch looks at anyway.
+    """
+    parent = impl.pytaichi
+    if parent.prog is not None:
+        _inherited.append(parent)
+        # To launch with it, or to destroy it at the end of the process, would wait for ever.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(parent.prog))
+        impl.pytaichi = impl.PyTaichi(parent.kernels)
+        for kernel in parent.kernels:
+            kernel.reset()
 
 
 def is_debug() -> bool:
@@ -93,6 +125,7 @@ def _stamp_on_create() -> None:
 
     @functools.wraps(create)
     def stamping(self: Any) -> None:
+        refuse_fork("ti.init")
         create(self)
         self._tikgen_thread = threading.get_ident()
         self._tikgen_number = next(numbers)
@@ -244,20 +277,6 @@ def field_layout(field: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     return str(field.dtype), tuple(field.shape), shape
 
 
-def forget_functions(module: types.ModuleType) -> None:
-    """Have Taichi compile anew the real functions of ``module``.
-
-    It keeps those of an earlier ``ti.init``, and calling one of them would crash.
-    """
-    _forget_functions(vars(module))
-
-
-def _forget_functions(names: dict[str, Any]) -> None:
-    for value in names.values():
-        if getattr(value, "_is_real_function", False):
-            value.func.compiled, value.func.taichi_functions = None, {}
-
-
 # Arrays and fields. Taichi gives no way to ask an array which ti.init it belongs to, and
 # launching with a stale field can kill the process. So their makers stamp them with the epoch.
 
@@ -277,6 +296,9 @@ if not hasattr(Ndarray.__init__, "__wrapped__"):
     _stamp_on_init(Ndarray)
     _stamp_on_init(Field)
     _stamp_on_create()
+    taichi_functions.mend()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
 _epoch_at_import = impl.pytaichi
 
 
@@ -775,8 +797,6 @@ class Launcher:
 # Modules whose text may be replaced. Their global names hold a token under LIFE: the token dies
 # with the last function of the module. Taichi holds every kernel for ever, but those it must not.
 
-LIFE = "__tikgen_life__"
-
 
 class _WeakKernel(weakref.ref):  # type: ignore[type-arg]
     """Stands for a kernel in Taichi's list of all kernels, and does not keep it alive."""
@@ -809,11 +829,6 @@ class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
 
     _was_compiled = False
 
-    def reset(self) -> None:
-        """Forget what was compiled; Taichi asks for it in ``ti.init``."""
-        super().reset()
-        _forget_functions(self.func.__globals__)
-
     def ensure_compiled(self, *args: Any) -> Any:
         """Return the key of the instance for ``args``, compiling it where that is due."""
         number = self.mapper.mapping.get(self.mapper.extract(args))
@@ -831,6 +846,7 @@ class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
 
     def _compile(self, args: Sequence[Any]) -> Any:
         if not is_initialised():
+            refuse_fork(self.func.__name__)
             raise TaichiNotInitialised(self.func.__name__)
         if not may_materialise():
             raise WrongThread(self.func.__name__)

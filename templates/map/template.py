@@ -3,7 +3,6 @@
 import itertools
 import math
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -219,8 +218,6 @@ class Map(Template):
             "count": " * ".join(extents),
             "helpers": p.expr.helpers(p.dtype),
             "function": free_name(p, "chunk"),
-            # What the function computes, as a number for the text of the kernel that calls it.
-            "variant": zlib.crc32(f"{p.expr} {p.dtype}".encode()) >> 1,
             "at": lambda index: _statements(p, [", ".join(index)]),
             "flat": lambda places: _statements(p, [zeros + place for place in places]),
         }

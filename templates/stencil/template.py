@@ -1,6 +1,5 @@
 """Finite-difference stencils on regular grids."""
 
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -257,7 +256,6 @@ class Stencil(Template):
             "run_value": lambda at: in_run(at, (0,) * p.dim) if p.update else "",
             "run_sum": lambda at: _weighted_sum(p, lambda offset: in_run(at, offset)),
             "column": _column(p, s.ahead),
-            "variant": _variant(p, s),
         }
 
     @staticmethod
@@ -443,12 +441,6 @@ def _runs(p: Any) -> dict[tuple[int, ...], tuple[str, tuple[int, ...]]]:
         leading: (f"run{number}", (*leading, last))
         for number, (leading, last) in enumerate(sorted(firsts.items()))
     }
-
-
-def _variant(p: Any, s: Any) -> int:
-    """Return a number for what a real function computes, unseen in the text of its kernel."""
-    what = (sorted(weights(p).items()), p.dtype.name, p.boundary, p.update, s.row_buffer)
-    return zlib.crc32(repr(what).encode()) >> 1
 
 
 def _near_edge(p: Any) -> str:

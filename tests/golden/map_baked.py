@@ -26,6 +26,4 @@ def map(
     y: ti.types.ndarray(dtype=ti.f32, ndim=1),
     z: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
-    # Without an offline cache Taichi takes kernels for one whose functions alone differ.
-    i_variant = 1691974803
     chunk(a, x, y, z, 0, 1000)

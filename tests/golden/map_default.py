@@ -27,6 +27,4 @@ def map(
 ):
     for i_chunk in range((z.shape[0] * z.shape[1] - 1) // 2048 + 1):
         i_start = i_chunk * 2048
-        # Without an offline cache Taichi takes kernels for one whose functions alone differ.
-        i_variant = 1691974803
         chunk(a, x, y, z, i_start, ti.min(i_start + 2048, z.shape[0] * z.shape[1]))

@@ -86,7 +86,5 @@ def stencil(
 ):
     for i, strip in ti.ndrange((2, x.shape[0] - 2), (x.shape[1] - 2 - 2 - 1) // 4 + 1):
         first = 2 + strip * 4
-        # Without an offline cache Taichi takes kernels for one whose functions alone differ.
-        variant = 1975263912
         row = x.shape[2]
         rows(x, y, row, i, first, ti.min(first + 4, x.shape[1] - 2))

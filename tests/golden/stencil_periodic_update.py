@@ -78,7 +78,5 @@ def stencil(
 ):
     for strip in range((x.shape[0] - 1) // 1 + 1):
         first = strip * 1
-        # Without an offline cache Taichi takes kernels for one whose functions alone differ.
-        variant = 1714588411
         row = x.shape[1]
         rows(x, y, scale, row, first, ti.min(first + 1, x.shape[0]))

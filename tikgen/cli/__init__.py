@@ -1,5 +1,8 @@
 """The command ``tikgen``: one command for each public function."""
 
-from tikgen.cli.app import app, main
+from tikgen.cli.interrupts import hushed
+
+with hushed():
+    from tikgen.cli.app import app, main
 
 __all__ = ["app", "main"]

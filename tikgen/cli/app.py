@@ -13,6 +13,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from tikgen.cli import aot, kernels, life, live, machine, sweeps, templates, trace, tuning
+from tikgen.cli.interrupts import heard, hush
 from tikgen.errors import (
     ExportError,
     KernelCompileError,
@@ -32,7 +33,8 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with heard():
+                return super().invoke(ctx)
         except TikgenError as error:
             console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
             console.print(f"[bold red]error:[/] {escape(str(error))}")
@@ -78,6 +80,7 @@ for group in (templates, kernels, life, live, tuning, sweeps, aot, trace, machin
 
 def main() -> None:
     """Run the command line."""
+    hush()
     warnings.showwarning = _show_warning
     app()
 

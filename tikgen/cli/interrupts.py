@@ -1,0 +1,54 @@
+"""What Ctrl-C does to a command: outside its own work the process ends at once and in silence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+
+def _end(*_: object) -> None:
+    os._exit(130)  # What a shell makes of Ctrl-C.
+
+
+def hush() -> None:
+    """Have Ctrl-C end the process with exit status 130, wherever it is.
+
+    Where it is importing or ending, a KeyboardInterrupt would be shown, forgotten, or turned into
+    another error.
+    """
+    _replace(signal.default_int_handler, _end)
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """Do as :func:`hush` does for a while."""
+    was_replaced = _replace(signal.default_int_handler, _end)
+    try:
+        yield
+    finally:
+        if was_replaced:
+            _replace(_end, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """Have Ctrl-C raise KeyboardInterrupt again, while a command does its work."""
+    was_replaced = _replace(_end, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if was_replaced:
+            _replace(signal.default_int_handler, _end)
+
+
+def _replace(old: Any, new: Any) -> bool:
+    """Put a handler in the place of another one; tell whether it was there."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not old:
+        return False
+    signal.signal(signal.SIGINT, new)
+    return True
