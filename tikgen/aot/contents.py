@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest, decode, is_inside
+from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest
+from tikgen.aot.manifest_reading import decode, is_inside
 from tikgen.errors import BundleError
 
 SUFFIX = ".zip"

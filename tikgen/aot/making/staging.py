@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tikgen.aot import manifest as m
+from tikgen.aot.manifest_reading import decode
 from tikgen.errors import BundleError
 
 ARCHIVE = ".zip"
@@ -115,7 +116,7 @@ def check_target(path: Path) -> None:
         if not file.is_file() or _is_foreign(file.read_bytes()):
             raise BundleError(path, "cannot be written: the folder holds something else")
         try:
-            known = m.decode(file.read_bytes(), path).files.keys() | {m.FILE_NAME}
+            known = decode(file.read_bytes(), path).files.keys() | {m.FILE_NAME}
         except BundleError:  # Damaged: files where a bundle has them are a bundle's.
             known = {n for n in found if n == m.FILE_NAME or n.partition("/")[0] in _FOLDERS}
         foreign = sorted(found - known)
