@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tikgen import untrusted
+from tikgen.disk import why
 from tikgen.errors import StoreError, StoreWarning
 
 if TYPE_CHECKING:
@@ -162,7 +163,10 @@ class Store:
 
     def _files(self, kind: str) -> Iterator[Path]:
         """Yield the files that hold the entries of ``kind``."""
-        yield from (p for p in self.folder.glob(f"{kind}/*/*.json") if _NAME.fullmatch(p.stem))
+        try:
+            yield from (p for p in self.folder.glob(f"{kind}/*/*.json") if _NAME.fullmatch(p.stem))
+        except OSError as error:
+            self._warn_of_disk(error)
 
     def _abandoned(self, kind: str) -> Iterator[Path]:
         for path in self.folder.glob(f"{kind}/*/.*.tmp"):
@@ -182,7 +186,7 @@ class Store:
         return lock
 
     def _warn_of_disk(self, error: Exception) -> None:
-        self._warn("disk", f"cannot be used ({error}); results are kept in memory meanwhile")
+        self._warn("disk", f"cannot be used ({why(error)}); results are kept in memory meanwhile")
 
     def _warn(self, trouble: str, message: str) -> None:
         """Warn once a process of each kind of trouble."""

@@ -14,6 +14,7 @@ from tikgen import records, untrusted
 from tikgen import taichi_bridge as bridge
 from tikgen.builder import make_schedule
 from tikgen.catalogue import find_template
+from tikgen.disk import why
 from tikgen.errors import TikgenError
 from tikgen.parameters import canonical, make_model, plain
 from tikgen.records import TIMED, Record
@@ -70,7 +71,7 @@ def export_records(
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise TikgenError(f"Cannot write {path}: {error.strerror}.") from None
+        raise TikgenError(f"Cannot write {path}: {why(error)}.") from None
     return len(found)
 
 
@@ -86,7 +87,7 @@ def import_records(path: str | os.PathLike[str]) -> Imported:
     try:
         text = untrusted.read_text(Path(path))
     except OSError as error:
-        raise TikgenError(f"Cannot read {path}: {error.strerror}.") from None
+        raise TikgenError(f"Cannot read {path}: {why(error)}.") from None
     except Unusable as error:
         return Imported(0, (f"{path} {error}",))
     try:

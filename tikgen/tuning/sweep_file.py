@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tikgen import untrusted
+from tikgen.disk import why
 from tikgen.errors import StoreWarning, TikgenError
 from tikgen.records import taichi_version
 from tikgen.tuning.job import Job, Measurement
@@ -111,7 +112,7 @@ class ResultsFile:
         except OSError as error:
             self._needs_newline = True  # A part of the line may stand there.
             if not self._has_warned:
-                _warn(f"cannot write {self._path}: {error.strerror}; the sweep goes on without")
+                _warn(f"cannot write {self._path}: {why(error)}; the sweep goes on without")
             self._has_warned = True
             return
         self._needs_newline = False
@@ -123,7 +124,7 @@ class ResultsFile:
         try:
             text = self._path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise TikgenError(f"Cannot read {self._path}: {error.strerror}.") from None
+            raise TikgenError(f"Cannot read {self._path}: {why(error)}.") from None
         lines = text.splitlines()
         self._needs_newline = bool(text) and not text.endswith("\n")
         parsed = [_parsed(line) for line in lines if line.strip()]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tikgen.disk import why
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.tuning import sweep_save
 from tikgen.tuning.sweep_rows import GREATEST, METRICS, OUTCOME, Row
@@ -288,7 +289,9 @@ def _saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
         try:
             figure.savefig(path)
         except (OSError, ValueError) as error:
-            raise TikgenError(f"Cannot write the picture {os.fspath(path)}: {error}.") from None
+            raise TikgenError(
+                f"Cannot write the picture {os.fspath(path)}: {why(error)}."
+            ) from None
     return figure
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from tikgen import untrusted
+from tikgen.disk import why
 from tikgen.errors import TikgenError
 from tikgen.tuning.sweep_rows import METRICS, Row
 from tikgen.verification.case import literal
@@ -60,7 +61,7 @@ def save(path: Path, columns: Sequence[str], rows: Sequence[Row], about: Mapping
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise TikgenError(f"Cannot write {path}: {error.strerror}.") from None
+        raise TikgenError(f"Cannot write {path}: {why(error)}.") from None
 
 
 def load(path: Path) -> Loaded:
@@ -85,7 +86,7 @@ def load(path: Path) -> Loaded:
         rows = untrusted.as_type(untrusted.checked(rows), list[dict[str, Any]])
         about = untrusted.as_type(about, dict[str, Any])
     except OSError as error:
-        raise TikgenError(f"Cannot read {path}: {error.strerror or error}.") from None
+        raise TikgenError(f"Cannot read {path}: {why(error)}.") from None
     except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
         raise TikgenError(f"{path} is no table of a sweep: {error}.") from None
     if any("digest" not in row or "kind" not in row for row in rows):

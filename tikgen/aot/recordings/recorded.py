@@ -12,6 +12,7 @@ import yaml
 
 from tikgen import untrusted
 from tikgen.aot import manifest
+from tikgen.disk import why
 from tikgen.errors import ExportError
 
 FORMAT = 1
@@ -169,7 +170,7 @@ def write(recorded: File, path: Path) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise ExportError(str(path), f"it cannot be written: {error.strerror or error}") from None
+        raise ExportError(str(path), f"it cannot be written: {why(error)}") from None
 
 
 def read(path: Path) -> File:
@@ -191,7 +192,7 @@ def read(path: Path) -> File:
         recorded = untrusted.as_type(content, File)
         _check(recorded)
     except OSError as error:
-        raise ExportError(str(path), f"it cannot be read: {error.strerror or error}") from None
+        raise ExportError(str(path), f"it cannot be read: {why(error)}") from None
     except ValueError as error:
         raise ExportError(str(path), f"it is damaged ({error}); record it again") from None
     return recorded
