@@ -22,7 +22,8 @@ import pytest
 import tikgen
 from aot_samples import DTYPES, LACKED
 from conftest import ARCH
-from tikgen.aot.manifest import decode, encode
+from tikgen.aot.manifest import encode
+from tikgen.aot.manifest_reading import decode
 from tikgen.aot.running.devices import host_arch, problem_with
 from tikgen.aot.running.engine import Engine
 from tikgen.dtypes import DType

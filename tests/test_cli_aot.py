@@ -19,8 +19,13 @@ from typer.testing import CliRunner
 
 import tikgen
 from conftest import ARCH
+from tikgen.aot.bundle import Bundle
 from tikgen.aot.bundle_shown import rows_of
+from tikgen.aot.making.staging import files_in
+from tikgen.aot.manifest import encode
+from tikgen.aot.running import devices
 from tikgen.aot.running.devices import host_arch
+from tikgen.child_process import ChildProcess
 from tikgen.cli import app
 from tikgen.cli.aot import combinations, parse_words
 from tikgen.tuning.sweep_result import SweepResult
@@ -59,6 +64,19 @@ def bundle(shared: tuple[Path, str], tmp_path: Path) -> Path:
     """Return a copy of the bundle, which a test may spoil."""
     shutil.copytree(shared[0], tmp_path / "scaled")
     return tmp_path / "scaled"
+
+
+def with_code(bundle: Path, code: str) -> None:
+    """Put code in front of every source of a bundle, as an attacker would: with the right digests.
+
+    Its kernels become users' own, so that their sources are what they are proved against.
+    """
+    said = Bundle(bundle).manifest
+    for path in bundle.glob("sources/*.py"):
+        path.write_text(code + path.read_text())
+    kernels = {name: replace(kernel, template="") for name, kernel in said.kernels.items()}
+    said = replace(said, kernels=kernels, files=files_in(bundle))
+    (bundle / "manifest.json").write_bytes(encode(said))
 
 
 def test_words_are_templates_with_their_parameters() -> None:
@@ -202,23 +220,44 @@ def test_show_tells_kernels_and_families(shared: tuple[Path, str]) -> None:
 
 @pytest.mark.arch
 def test_verify_proves_again_and_finds_a_changed_byte(bundle: Path) -> None:
-    assert f"proved again on {TO}" in run("bundle", "verify", bundle, "--arch", ARCH)
+    assert f"proved again on {TO}" in run("bundle", "verify", bundle, "--prove", "--arch", ARCH)
     path = next((bundle / TO / F32).rglob("*.*"))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     inner = path.relative_to(bundle).as_posix()
     assert f"has a file {inner} that differs" in run("bundle", "verify", bundle, code=1)
-    found = json.loads(run("bundle", "verify", bundle, "--no-proof", "--json", code=1))
+    found = json.loads(run("bundle", "verify", bundle, "--json", code=1))
     assert len(found["problems"]) == 1
     (bundle / "manifest.json").write_text("{}")
     assert "damaged manifest.json" in run("bundle", "verify", bundle, code=1)
 
 
 @pytest.mark.arch
-def test_verify_without_proof_runs_nothing(shared: tuple[Path, str]) -> None:
-    found = json.loads(run("bundle", "verify", shared[0], "--no-proof", "--json"))
+def test_verify_without_proof_starts_nothing(
+    shared: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(ChildProcess, "start", lambda self: started.append("a process"))
+    monkeypatch.setattr(devices, "problem_with", lambda arch: started.append(arch))
+    found = json.loads(run("bundle", "verify", shared[0], "--json"))
     assert found == {"problems": [], "proved": [], "not_proved": {}}
+    assert not started
+
+
+@pytest.mark.arch
+def test_verify_executes_the_python_of_a_bundle_only_to_prove(bundle: Path, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    with_code(bundle, f"open({str(told)!r}, 'a').write('ran')\n")
+    assert "not proved again" in run("bundle", "verify", bundle)
+    assert Bundle(bundle).verify() == ()
+    assert not told.exists()
+    assert f"runs the code of {bundle}" in run("bundle", "verify", bundle, "--prove")
+    assert told.exists(), "the source does not tell that it ran, so the test proves nothing"
+
+
+def test_verify_takes_archs_only_to_prove(tmp_path: Path) -> None:
+    assert "--prove" in run("bundle", "verify", tmp_path, "--arch", ARCH, code=2)
 
 
 @pytest.mark.arch
@@ -226,7 +265,7 @@ def test_verify_without_proof_runs_nothing(shared: tuple[Path, str]) -> None:
 def test_verify_refuses_an_arch_that_the_bundle_lacks(
     shared: tuple[Path, str], archs: tuple[str, ...]
 ) -> None:
-    assert "has nothing for" in run("bundle", "verify", shared[0], *archs, code=2)
+    assert "has nothing for" in run("bundle", "verify", shared[0], "--prove", *archs, code=2)
 
 
 @pytest.mark.arch

@@ -3,6 +3,15 @@
 What this package offers stands in ``__init__.pyi``; each name is imported when it is first used.
 """
 
+import sys
+
+# ``python -m tikgen`` puts the working directory in front of what is imported, as if whoever left
+# a file there had been asked. This is the first line of tikgen that runs.
+if sys.argv[:1] == ["-m"] and not getattr(sys.flags, "safe_path", sys.flags.isolated):
+    _run = sys.orig_argv[-len(sys.argv)].removeprefix("-m")
+    if _run.partition(".")[0] == __name__:
+        del sys.path[0]
+
 import lazy_loader
 
 from tikgen import taichi_import

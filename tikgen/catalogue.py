@@ -11,12 +11,15 @@ import sys
 import threading
 import traceback
 import types
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from tikgen.disk import why
 from tikgen.errors import TemplateError, UnknownTemplate
 from tikgen.parameters import Identifier
 from tikgen.template import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
+from tikgen.untrusted import printable
 
 ENVIRONMENT_VARIABLE = "TIKGEN_TEMPLATE_PATH"
 ENTRY_POINTS = "tikgen.templates"
@@ -27,6 +30,7 @@ _lock = threading.RLock()
 _paths: list[Path] = []
 _loaded: dict[Path, Template] = {}
 _by_name: dict[str, Template] = {}
+_warned: set[str] = set()
 # Folders that load_template was given; they win over every search path.
 _explicit: dict[str, Path] = {}
 _known_variable = os.environ.get(ENVIRONMENT_VARIABLE)
@@ -143,7 +147,7 @@ def _folder_of(path: str | os.PathLike[str]) -> Path:
         folder.exists()  # Raises where the system cannot have such a name.
         return folder
     except (TypeError, OSError, ValueError, RuntimeError) as error:
-        raise TemplateError(repr(path)[:80], f"is not the path of a folder: {error}") from None
+        raise TemplateError(repr(path)[:80], f"is not the path of a folder: {why(error)}") from None
 
 
 def _follow_variable() -> None:
@@ -158,20 +162,50 @@ def _follow_variable() -> None:
 def _folders() -> dict[str, Path]:
     found = dict(_explicit)
     for root in _roots():
-        for folder in sorted(root.iterdir()) if root.is_dir() else ():
-            if (folder / TEXT_NAME).is_file():
-                found.setdefault(folder.name, folder)
+        for folder in _below(root):
+            found.setdefault(folder.name, folder)
     return found
+
+
+def _below(root: Path) -> list[Path]:
+    """Return the template folders in a folder of the search path, sorted."""
+    try:
+        folders = sorted(root.iterdir()) if root.is_dir() else []
+    except OSError as error:
+        _warn(f"{root} cannot be searched for templates ({why(error)})")
+        return []
+    found = []
+    for folder in folders:
+        try:
+            if (folder / TEXT_NAME).is_file():
+                found.append(folder)
+        except OSError as error:
+            _warn(f"{folder} cannot be searched for a template ({why(error)})")
+    return found
+
+
+def _warn(message: str) -> None:
+    """Warn once of what the search for templates leaves out."""
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(printable(message), UserWarning, stacklevel=2)
 
 
 def _roots() -> Iterator[Path]:
     """Yield the folders to search, those that win first."""
     yield from _paths
     for part in os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep):
-        if part:
-            yield Path(part).expanduser().resolve()
+        try:
+            if part:
+                yield Path(part).expanduser().resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            _warn(f"{ENVIRONMENT_VARIABLE} names {part[:80]!r}, which is no folder ({why(error)})")
     for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        spec = importlib.util.find_spec(entry_point.value.partition(":")[0])
+        try:
+            spec = importlib.util.find_spec(entry_point.value.partition(":")[0])
+        except (ImportError, ValueError) as error:
+            _warn(f"the templates of {entry_point.value!r} cannot be found ({error})")
+            continue
         for location in (spec.submodule_search_locations or []) if spec else []:
             yield Path(location)
     yield BUILTIN_FOLDER
@@ -204,7 +238,7 @@ def _read_folder(folder: Path) -> Template:
     except UnicodeDecodeError as error:
         raise TemplateError(folder.name, f"{TEXT_NAME} is not UTF-8: {error}") from None
     except OSError as error:
-        raise TemplateError(folder.name[:80], f"cannot be read: {error}") from None
+        raise TemplateError(folder.name[:80], f"cannot be read: {why(error)}") from None
     except ValueError:
         raise TemplateError(
             folder.name, "the name of its folder, which becomes the kernel's, is no identifier"

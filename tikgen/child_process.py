@@ -8,11 +8,11 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
-from pathlib import Path
 from typing import IO, Any, TypeVar
+
+from tikgen import safe_path
 
 # Loading Taichi and a driver takes long on a busy machine.
 START_SECONDS = 180.0
@@ -28,7 +28,7 @@ class Died(Exception):
 
 
 class ChildProcess:
-    """Runs ``python -m MODULE ARGUMENTS`` and exchanges lines of JSON with it.
+    """Runs ``python -P -m MODULE ARGUMENTS`` and exchanges lines of JSON with it.
 
     It is a plain subprocess: it needs no ``__main__`` guard, and shares nothing with a Taichi
     that is initialised here. The first thing it says is ``{"absent": why}``, with an empty
@@ -40,7 +40,7 @@ class ChildProcess:
     """
 
     def __init__(self, module: str, *arguments: str) -> None:
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._command = (module, *arguments)
         self._process: subprocess.Popen[str] | None = None
         self._replies: queue.Queue[str | None] = queue.Queue()
         self._errors: IO[bytes] | None = None
@@ -58,13 +58,13 @@ class ChildProcess:
         self._said_before = 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process.
         self._process = subprocess.Popen(
-            self._command,
+            safe_path.command(*self._command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             encoding="utf-8",
-            env=_environment(),
+            env=safe_path.environment(),
         )
         self._replies = queue.Queue()
         threading.Thread(
@@ -141,17 +141,6 @@ class ChildProcess:
         said = " ".join(lines[-_LINES_SHOWN:])[:_STDERR_SHOWN]
         self.stop()
         return Died(f"{how}; it said: {said}" if said else how)
-
-
-def _environment() -> dict[str, str]:
-    """Return an environment in which the same modules are found, from any working directory."""
-    package = str(Path(__file__).parents[1])
-    found = [package, *(str(Path(p).absolute()) for p in sys.path if p)]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(found)),
-        "ENABLE_TAICHI_HEADER_PRINT": "0",
-    }
 
 
 def _read(output: IO[str], replies: queue.Queue[str | None]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import taichi as ti
 
 from tikgen.bound import BoundKernel
+from tikgen.disk import why
 from tikgen.heat import RATIO, ExactHeat, Field, NumpyHeat, initial_field
 from tikgen.kernel import Kernel
 from tikgen.stages import Report, Stage, build_in_stages, start_taichi, timed
@@ -178,5 +179,5 @@ def _draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult)
     try:
         draw(picture, exact, history, result)
     except OSError as error:
-        return f"No picture: cannot write {picture}: {error.strerror}."
+        return f"No picture: cannot write {picture}: {why(error)}."
     return f"wrote {picture}"

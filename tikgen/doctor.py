@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import re
 import shutil
@@ -14,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tikgen import safe_path
 from tikgen.device import device_name
 from tikgen.stages import ARCHS
 from tikgen.store import default_store
@@ -110,11 +110,12 @@ def probe(arch: str) -> None:
 
 def _run_probe(arch: str) -> tuple[int, str]:
     """Return the exit status of a probe and all that it printed."""
-    code = f"from tikgen.doctor import probe; probe({arch!r})"
-    environment = {k: v for k, v in os.environ.items() if k not in ("TI_ARCH", "TI_LOG_LEVEL")}
+    environment = safe_path.environment()
+    for name in ("TI_ARCH", "TI_LOG_LEVEL"):
+        environment.pop(name, None)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            safe_path.command(__name__, arch),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=_PROBE_SECONDS,
@@ -217,3 +218,7 @@ def _troubles(reports: tuple[ArchReport, ...], taichi_folder: Path | None) -> tu
             for lock in sorted(taichi_folder.rglob("ticache.lock"))
         ]
     return tuple(found)
+
+
+if __name__ == "__main__":
+    probe(sys.argv[1])

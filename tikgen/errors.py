@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tikgen.untrusted import printable
+
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return a hint such as ``Did you mean 'stencil'?`` or an empty string."""
@@ -16,7 +18,13 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 class TikgenError(Exception):
-    """Is the base of every exception that tikgen raises on purpose."""
+    """Is the base of every exception that tikgen raises on purpose.
+
+    A message may quote what others wrote. Whatever a terminal would obey is escaped in it.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(printable(a) if isinstance(a, str) else a for a in args))
 
 
 class UnknownTemplate(TikgenError):

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from tikgen import taichi_bridge as bridge
+from tikgen import untrusted
 from tikgen.parameters import canonical
 from tikgen.store import default_store
 from tikgen.version import __version__
@@ -89,10 +90,16 @@ def keep(template: str, arch: str, seed: int, tallies: Mapping[str, Tally]) -> N
 
 def evidence_for(kernel: Kernel) -> tuple[Evidence, ...]:
     """Return what the store knows about ``kernel``, one entry for each arch it ran on."""
-    names = {field.name for field in fields(Evidence)}
-    found = []
-    for arch in bridge.ARCHS:
-        document = default_store().read(KIND, f"{kernel.digest}-{arch}")
-        if document is not None and names == document.keys():
-            found.append(Evidence(**document))
-    return tuple(found)
+    found = (stored(kernel.digest, arch) for arch in bridge.ARCHS)
+    return tuple(evidence for evidence in found if evidence is not None)
+
+
+def stored(digest: str, arch: str) -> Evidence | None:
+    """Return what the store knows about a digest on an arch, or None."""
+    document = default_store().read(KIND, f"{digest}-{arch}")
+    if document is None or document.keys() != {field.name for field in fields(Evidence)}:
+        return None
+    try:
+        return untrusted.as_type(document, Evidence)
+    except untrusted.Unusable:
+        return None

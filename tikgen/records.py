@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tikgen import shapes
+from tikgen import shapes, untrusted
 from tikgen.device import device_name
 from tikgen.errors import StoreWarning
 from tikgen.parameters import ParameterModel, canonical, plain
@@ -81,10 +81,13 @@ class Record:
         return self.ratio or math.inf, self.seconds
 
     def __str__(self) -> str:
-        what = f"tuned for {shapes.shown(self.sizes)} on {self.device}"
+        device = untrusted.printable(self.device)
+        what = f"tuned for {shapes.shown(self.sizes)} on {device}"
         return f"{what}, {1 / self.ratio:.2f} times as fast as the default" if self.ratio else what
 
 
+# What a record may say in any characters; it is shown with care.
+FREE_TEXTS = ("device", "message")
 _FIELDS = {field.name for field in dataclasses.fields(Record)}
 
 
@@ -195,10 +198,9 @@ def _merged(records: list[Record], document: Document | None) -> Document:
 
 def _without(candidates: set[str], document: Document | None) -> Document:
     """Return the document less some candidates; what another version wrote stays."""
-    entries = (document or {}).get("records", [])
-    return {
-        "records": [e for e in entries if not (_is_record(e) and _of(e).candidate in candidates)]
-    }
+    entries = _entries(document or {})
+    known = [(entry, _of(entry)) for entry in entries]
+    return {"records": [e for e, r in known if r is None or r.candidate not in candidates]}
 
 
 def _read(key: str) -> tuple[Record, ...]:
@@ -207,22 +209,44 @@ def _read(key: str) -> tuple[Record, ...]:
 
 
 def _records(document: Document) -> tuple[Record, ...]:
-    found = document.get("records", ())
-    usable = tuple(_of(entry) for entry in found if _is_record(entry))
-    if len(usable) < len(found):
+    entries = _entries(document)
+    found = (_of(entry) for entry in entries)
+    usable = tuple(record for record in found if record is not None)
+    if len(usable) < len(entries):
         _warn_once("tuning records of another version of tikgen are ignored; tune again")
     return usable
 
 
-def _is_record(entry: Any) -> bool:
-    return isinstance(entry, dict) and entry.keys() == _FIELDS
+def _entries(document: Document) -> list[Any]:
+    """Return the entries of a document, one that is no record where they are no list."""
+    found = document.get("records", [])
+    return found if isinstance(found, list) else [found]
 
 
-def _of(entry: dict[str, Any]) -> Record:
-    return Record(**entry)
+def _of(entry: Any) -> Record | None:
+    """Return the record that an entry of the store holds, or None."""
+    if not isinstance(entry, dict) or entry.keys() != _FIELDS:
+        return None
+    try:
+        found = untrusted.as_type(untrusted.checked(entry), Record)
+    except untrusted.Unusable:
+        return None
+    return found if _is_sound(found) else None
+
+
+def _is_sound(record: Record) -> bool:
+    """Tell whether names are names, and numbers in their range."""
+    told = [value for name, value in vars(record).items() if name not in FREE_TEXTS]
+    texts = [value for value in told if isinstance(value, str)]
+    numbers = [value for value in told if isinstance(value, int | float)]
+    return (
+        all(map(untrusted.is_printable, (*texts, *record.schedule, *record.sizes)))
+        and all(0 <= number < math.inf for number in numbers)
+        and all(size >= 1 for size in record.sizes.values())
+    )
 
 
 def _warn_once(message: str) -> None:
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, StoreWarning, stacklevel=2)
+        warnings.warn(untrusted.printable(message), StoreWarning, stacklevel=2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tikgen import catalogue
+from tikgen.disk import why
 from tikgen.errors import TemplateError
 from tikgen.parameters import Identifier
 from tikgen.template import CODE_NAME, TEXT_NAME
@@ -126,7 +128,7 @@ def scaffold(name: str, parent: Path) -> Path:
     except ValueError as error:
         raise TemplateError(name, f"{error}; it takes letters, digits and underscores") from None
     folder = parent / name
-    if folder.exists():
+    if os.path.lexists(folder):
         raise TemplateError(name, f"{folder} exists already; nothing was changed")
     if name in catalogue.list_templates():
         raise TemplateError(name, "there is a template of that name already")
@@ -137,5 +139,5 @@ def scaffold(name: str, parent: Path) -> Path:
             filled = text.replace("NAME", name).replace("CLASS", class_name)
             (folder / file).write_text(filled, encoding="utf-8")
     except OSError as error:
-        raise TemplateError(name, f"cannot write {folder}: {error.strerror}") from None
+        raise TemplateError(name, f"cannot write {folder}: {why(error)}") from None
     return folder

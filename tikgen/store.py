@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tikgen import untrusted
+from tikgen.disk import why
 from tikgen.errors import StoreError, StoreWarning
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class Store:
             return None
         except OSError as error:
             self._warn_of_disk(error)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self._warn("damaged", f"{path} was changed or cut off ({error}); it will be made anew")
         return None
 
@@ -161,7 +163,10 @@ class Store:
 
     def _files(self, kind: str) -> Iterator[Path]:
         """Yield the files that hold the entries of ``kind``."""
-        yield from (p for p in self.folder.glob(f"{kind}/*/*.json") if _NAME.fullmatch(p.stem))
+        try:
+            yield from (p for p in self.folder.glob(f"{kind}/*/*.json") if _NAME.fullmatch(p.stem))
+        except OSError as error:
+            self._warn_of_disk(error)
 
     def _abandoned(self, kind: str) -> Iterator[Path]:
         for path in self.folder.glob(f"{kind}/*/.*.tmp"):
@@ -181,7 +186,7 @@ class Store:
         return lock
 
     def _warn_of_disk(self, error: Exception) -> None:
-        self._warn("disk", f"cannot be used ({error}); results are kept in memory meanwhile")
+        self._warn("disk", f"cannot be used ({why(error)}); results are kept in memory meanwhile")
 
     def _warn(self, trouble: str, message: str) -> None:
         """Warn once a process of each kind of trouble."""
@@ -239,14 +244,15 @@ def _check_name(what: str, name: str) -> None:
 def _entry(kind: str, key: str, document: Document) -> str:
     """Return the text of the file that holds ``document``."""
     try:
-        return json.dumps({"sha256": _checksum(document), "document": document}, sort_keys=True)
+        digest = _checksum(untrusted.checked(document))
+        return json.dumps({"sha256": digest, "document": document}, sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"The document {kind}/{key} is not JSON: {error}.") from None
 
 
 def _document(text: str) -> Document:
     """Return the document that ``text`` holds, or raise ValueError."""
-    entry = json.loads(text)
+    entry = untrusted.from_json(text)
     if not isinstance(entry, dict) or not isinstance(entry.get("document"), dict):
         raise ValueError("no document in it")
     document: Document = entry["document"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from tikgen import untrusted
 from tikgen.errors import ParameterError
 from tikgen.parameters import RESERVED
 
@@ -41,6 +41,6 @@ def parse_params(
 def parse_literal(text: str) -> Any:
     """Return the Python literal that ``text`` is, else the text."""
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return untrusted.from_literal(text)
+    except untrusted.Unusable:
         return text

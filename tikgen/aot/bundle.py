@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tikgen.aot import manifest as m
 from tikgen.aot.contents import Contents, check_all
 from tikgen.aot.making.graphs import StepLike, plan_graph
-from tikgen.errors import ExportError
+from tikgen.errors import ExportError, ParameterError
 from tikgen.units import counted
 
 if TYPE_CHECKING:
@@ -123,13 +123,23 @@ class Bundle:
         self.failures = (*(f for f in self.failures if f.name != name), *written.failures)
         return self
 
-    def verify(self, *, archs: Sequence[str] | None = None, prove: bool = True) -> tuple[str, ...]:
+    def verify(self, *, prove: bool = False, archs: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return what is wrong with the bundle, one sentence each; nothing where all is well.
 
+        The structure of the manifest and the digest of every file are checked, which executes
+        nothing of the bundle.
+
         Args:
-            archs: archs whose artefacts are proved again: all of the bundle's that work here.
-            prove: whether to run artefacts again, beyond checking the digest of every file.
+            prove: whether to prove its artefacts again as well. That runs the bundle's code: its
+                compiled kernels, and its Python sources to compare them with.
+            archs: archs to prove on: all of the bundle's that work here.
+
+        Raises:
+            ParameterError: if archs are given and nothing is to be proved, or the bundle holds
+                nothing for one of them.
         """
+        if archs is not None and not prove:
+            raise ParameterError("verify", {"archs": "says where to prove; it takes prove=True"})
         problems = tuple(check_all(self.path))
         if problems or not prove:
             return problems

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest, decode, is_inside
+from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest
+from tikgen.aot.manifest_reading import decode, is_inside
+from tikgen.disk import why
 from tikgen.errors import BundleError
 
 SUFFIX = ".zip"
@@ -34,12 +36,13 @@ class Contents:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._files: _Folder | _Archive
-        if self.path.is_dir():
-            self._files = _Folder(self.path)
-        elif self.path.is_file():
-            self._files = _Archive(self.path)
-        else:
+        try:
+            is_folder, is_file = self.path.is_dir(), self.path.is_file()
+        except OSError as error:
+            raise BundleError(self.path, f"cannot be read: {why(error)}") from None
+        if not is_folder and not is_file:
             raise BundleError(self.path, "does not exist")
+        self._files = _Folder(self.path) if is_folder else _Archive(self.path)
         try:
             self.manifest: Manifest = decode(
                 b"".join(self._files.read(FILE_NAME, _MOST_MANIFEST)), self.path
@@ -136,7 +139,7 @@ class _Folder:
         except FileNotFoundError:
             raise BundleError(self.path, _missing(name)) from None
         except OSError as error:
-            problem = f"has a file {name} that cannot be read: {error.strerror}"
+            problem = f"has a file {name} that cannot be read: {why(error)}"
             raise BundleError(self.path, problem) from None
 
     def unpack(self, files: dict[str, File]) -> Path:
@@ -233,7 +236,7 @@ class _Archive:
                     for piece in _checked(self, name, file):
                         out.write(piece)
         except OSError as error:
-            problem = f"cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}"
+            problem = f"cannot be unpacked into {tempfile.gettempdir()}: {why(error)}"
             raise BundleError(self.path, problem) from None
         return self._folder
 

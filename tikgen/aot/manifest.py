@@ -1,16 +1,13 @@
-"""What a bundle says about itself: ``manifest.json``, typed, and checked when it is read.
+"""What a bundle says about itself: ``manifest.json``, typed.
 
 Whoever runs a bundle reads this file, so that it imports neither Taichi nor what templates need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
-
-from tikgen.errors import BundleError
 
 FORMAT = 1
 FILE_NAME = "manifest.json"
@@ -262,83 +259,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.kernels.values(), *self.graphs.values())
 
 
-class _Version(msgspec.Struct):
-    format: int
-    tikgen: str = "unknown"
-
-
 def encode(manifest: Manifest) -> bytes:
     """Return a manifest as JSON that a person can read."""
     return (
         msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=2) + b"\n"
-    )
-
-
-def decode(data: bytes, where: object) -> Manifest:
-    """Return the manifest that ``data`` holds.
-
-    Args:
-        data: the content of ``manifest.json``.
-        where: the bundle, for messages.
-
-    Raises:
-        BundleError: if it is no manifest, of a later format, or names a file outside the bundle.
-    """
-    try:
-        version = msgspec.json.decode(data, type=_Version)
-        if version.format > FORMAT:
-            raise BundleError(
-                where,
-                f"has format {version.format}, written by tikgen {version.tikgen}; this tikgen "
-                f"reads formats up to {FORMAT}: upgrade tikgen, or export the bundle again",
-            )
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BundleError(where, f"has a damaged {FILE_NAME}: {error}; export it again") from None
-    _check(manifest, where)
-    return manifest
-
-
-def _check(manifest: Manifest, where: object) -> None:
-    """Raise :class:`BundleError` where parts of a manifest contradict each other."""
-    for path in _paths(manifest):
-        if not is_inside(path):
-            raise BundleError(where, f"names the file {path!r}, which is outside of the bundle")
-    folders = {path.rpartition("/")[0] for path in manifest.files}
-    for unknown in set(manifest.archs) - ARCHS.keys():
-        raise BundleError(where, f"names the arch {unknown!r}; there are {', '.join(ARCHS)}")
-    for group in (manifest.kernels, manifest.graphs, manifest.fields):
-        for name, entry in group.items():
-            if name != entry.name or not name.isidentifier():
-                raise BundleError(where, f"has an entry {name!r} that is named {entry.name!r}")
-    for entry in (*manifest.launchable, *manifest.fields.values()):
-        for arch, build in entry.builds.items():
-            if arch not in manifest.archs or build.module not in folders:
-                raise BundleError(
-                    where, f"has no artefacts of {entry.name} for {arch} in {build.module!r}"
-                )
-    for graph in manifest.graphs.values():
-        for step in graph.steps:
-            if step.kernel not in manifest.kernels:
-                raise BundleError(where, f"has a graph {graph.name} of unknown {step.kernel!r}")
-
-
-def _paths(manifest: Manifest) -> Iterator[str]:
-    """Give every path that a manifest names."""
-    yield from manifest.files
-    for entry in manifest.launchable:
-        for build in entry.builds.values():
-            data = build.proof.data if build.proof is not None else ""
-            yield from (path for path in (build.module, build.source, data) if path)
-
-
-def is_inside(path: str) -> bool:
-    """Tell whether a path of a manifest or an archive stays within the bundle's folder."""
-    parts = path.split("/")
-    return (
-        not path.startswith("/")
-        and "\\" not in path
-        and ":" not in path
-        and "\0" not in path
-        and all(part not in ("", ".", "..") for part in parts)
     )

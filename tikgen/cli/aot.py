@@ -180,44 +180,40 @@ def show_command(path: BundlePath, json: Json = False) -> None:
 
 def verify_command(
     path: BundlePath,
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove",
+            help="Prove its artefacts again as well, which runs the bundle's code: its compiled "
+            "kernels and its Python sources.",
+        ),
+    ] = False,
     arch: Annotated[
         list[BundleArch] | None,
         typer.Option(help="Arch to prove on; give it once for each; all that work without."),
     ] = None,
-    no_proof: Annotated[
-        bool, typer.Option("--no-proof", help="Check the files only, and run nothing.")
-    ] = False,
     json: Json = False,
 ) -> None:
-    """Check the digest of every file of a bundle, then prove its artefacts again."""
-    from tikgen.aot.bundle import Bundle
-    from tikgen.aot.running.devices import problem_with
-
+    """Check the structure of a bundle and the digest of every file, and execute nothing of it."""
+    if arch and not prove:
+        raise typer.BadParameter("--arch says where to --prove")
     absent: dict[str, str] = {}
     proved: list[str] = []
-    try:
-        bundle = Bundle(path)
-    except BundleError as error:
-        if not path.exists():
-            raise
-        problems: tuple[str, ...] = (str(error),)
-    else:
-        wanted = _chosen(bundle, arch)
-        absent = {name: problem for name in wanted if (problem := problem_with(name))}
-        for name, problem in absent.items():
-            if arch:
-                raise UnsupportedOnArch(str(path), name, problem)
-        proved = [] if no_proof else [name for name in wanted if name not in absent]
-        problems = bundle.verify(archs=proved, prove=bool(proved))
+    bundle, problems = _opened(path)
+    if bundle is not None and prove:
+        absent, proved = _places(bundle, arch)
+        if proved:
+            print(f"runs the code of {path}", file=sys.stderr)
+    if bundle is not None:
+        problems = bundle.verify(prove=bool(proved), archs=proved or None)
     if json:
         print_json({"problems": list(problems), "proved": proved, "not_proved": absent})
     else:
         for problem in problems:
             say(problem, style="bold red")
-        if not no_proof:
-            for name, problem in absent.items():
-                say(f"not proved on {name}: {problem}", style="yellow")
-        if not problems:
+        for name, problem in absent.items():
+            say(f"not proved on {name}: {problem}", style="yellow")
+        if bundle is not None and not problems:
             done = f"proved again on {', '.join(proved)}" if proved else "not proved again"
             say(f"{path} is whole: {len(bundle.manifest.files)} files, {done}", style="bold green")
     if problems:
@@ -366,6 +362,39 @@ def _state(bundle: Bundle, name: str) -> str:
 
 def _title(path: Path, manifest: Manifest) -> str:
     return f"{path}: bundle {manifest.name}, tikgen {manifest.tikgen}, Taichi {manifest.taichi}"
+
+
+def _opened(path: Path) -> tuple[Bundle | None, tuple[str, ...]]:
+    """Return the bundle at ``path``, or what is wrong with it.
+
+    Raises:
+        BundleError: if there is nothing at ``path``.
+    """
+    from tikgen.aot.bundle import Bundle
+
+    try:
+        return Bundle(path), ()
+    except BundleError as error:
+        if not path.exists():
+            raise
+        return None, (str(error),)
+
+
+def _places(bundle: Bundle, archs: Sequence[BundleArch] | None) -> tuple[dict[str, str], list[str]]:
+    """Return on which archs nothing can be proved here and why, and those on which it can.
+
+    Raises:
+        BundleError: if the bundle has nothing for an arch that is named.
+        UnsupportedOnArch: if an arch that is named does not work here.
+    """
+    from tikgen.aot.running.devices import problem_with
+
+    wanted = _chosen(bundle, archs)
+    absent = {name: problem for name in wanted if (problem := problem_with(name))}
+    for name, problem in absent.items():
+        if archs:
+            raise UnsupportedOnArch(str(bundle.path), name, problem)
+    return absent, [name for name in wanted if name not in absent]
 
 
 def _chosen(bundle: Bundle, archs: Sequence[BundleArch] | None) -> list[str]:

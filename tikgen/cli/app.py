@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from tikgen.cli import aot, kernels, life, live, machine, sweeps, templates, trace, tuning
 from tikgen.cli.interrupts import heard, hush
+from tikgen.disk import why
 from tikgen.errors import (
     ExportError,
     KernelCompileError,
@@ -43,7 +44,7 @@ class _Commands(TyperGroup):
             if error.errno == errno.EPIPE:  # Whoever read the output has seen enough.
                 raise
             where = f": {error.filename}" if error.filename else ""
-            print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+            print(f"error: {why(error)}{where}", file=sys.stderr)
             raise typer.Exit(FAILED) from None
 
 

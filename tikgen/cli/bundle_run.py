@@ -15,6 +15,7 @@ import typer
 
 from tikgen.cli.options import Json
 from tikgen.cli.output import print_json, print_table, say
+from tikgen.disk import why
 from tikgen.errors import ArgumentError
 from tikgen.typed_params import parse_literal
 from tikgen.units import duration
@@ -197,8 +198,7 @@ def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator)
     try:
         return np.asarray(np.load(text, allow_pickle=False))
     except (OSError, ValueError, EOFError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ArgumentError(kernel, f"{what}; {text} cannot be read: {why}") from None
+        raise ArgumentError(kernel, f"{what}; {text} cannot be read: {why(error)}") from None
 
 
 def _timed(runtime: Runtime, launch: Callable[[], None]) -> float:

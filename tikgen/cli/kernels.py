@@ -18,6 +18,7 @@ from tikgen.cli.options import (
     template_name,
 )
 from tikgen.cli.output import plain, print_code, print_json, print_result, print_stage, say
+from tikgen.disk import why
 from tikgen.typed_params import parse_params
 
 if TYPE_CHECKING:
@@ -161,5 +162,5 @@ def _emit(text: str, output: Path | None) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise typer.BadParameter(f"cannot write {output}: {error.strerror}") from None
+        raise typer.BadParameter(f"cannot write {output}: {why(error)}") from None
     say(f"wrote {output}")

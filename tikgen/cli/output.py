@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tikgen.parameters import canonical
 from tikgen.units import duration
+from tikgen.untrusted import printable
 
 if TYPE_CHECKING:
     from tikgen.stages import Stage
@@ -26,7 +27,7 @@ def console() -> Console:
 
 def say(text: str, style: str = "") -> None:
     """Print one line; ``style`` shows on a terminal only."""
-    console().print(escape(text), style=style or None)
+    console().print(escape(printable(text)), style=style or None)
 
 
 def print_json(data: Any) -> None:
@@ -41,7 +42,7 @@ def print_result(result: Any, as_json: bool) -> None:
     elif sys.stdout.isatty():
         console().print(result)
     else:
-        print(result)
+        print(printable(str(result)))
 
 
 def print_code(text: str) -> None:
@@ -54,8 +55,11 @@ def print_code(text: str) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """Print a table: with rules on a terminal, as aligned columns when piped."""
+    title, rows = printable(title), [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+        table = Table(
+            title=escape(printable(title)) or None, title_justify="left", box=None, pad_edge=False
+        )
         for column in columns:
             table.add_column(column, overflow="fold", header_style="bold cyan")
         for row in rows:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tikgen import builder
+from tikgen import builder, untrusted
 from tikgen import taichi_bridge as bridge
 from tikgen.errors import ArgumentError
 from tikgen.kernel import Kernel
@@ -166,8 +166,13 @@ def _stored(template: str) -> Iterator[_Known]:
     store = default_store()
     for key in store.keys("sources"):
         document = store.read("sources", key) or {}
-        if document.get("template") == template and isinstance(document.get("key"), dict):
-            yield _Known(document.get("label", template), _EARLIER, document["key"])
+        fields: Any = document.get("key")
+        label = document.get("label", template)
+        if not isinstance(fields, dict) or not isinstance(label, str):
+            continue
+        if document.get("template") == template:
+            texts = {untrusted.printable(k): untrusted.printable(str(v)) for k, v in fields.items()}
+            yield _Known(untrusted.printable(label), _EARLIER, texts)
 
 
 def _differing(now: Mapping[str, str], before: Mapping[str, str]) -> tuple[Difference, ...]:

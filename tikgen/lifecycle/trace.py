@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tikgen.disk import why
 from tikgen.errors import TraceError
 from tikgen.events import Event, Launches
 from tikgen.lifecycle import chrome, page
@@ -186,7 +187,7 @@ class Trace:
             try:
                 figure.savefig(target)
             except OSError as error:
-                raise TraceError(f"cannot write {target}: {error.strerror or error}") from None
+                raise TraceError(f"cannot write {target}: {why(error)}") from None
         return figure
 
     def html(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -247,10 +248,13 @@ def check_path(path: str | os.PathLike[str], endings: Sequence[str]) -> Path:
     if target.suffix.lower() not in endings:
         wanted = " or ".join(endings)
         raise TraceError(f"cannot write {target}: name a {wanted} file")
-    if not target.absolute().parent.is_dir():
-        raise TraceError(f"cannot write {target}: {target.parent} is not a folder")
-    if target.is_dir():
-        raise TraceError(f"cannot write {target}: it is a folder")
+    try:
+        if not target.absolute().parent.is_dir():
+            raise TraceError(f"cannot write {target}: {target.parent} is not a folder")
+        if target.is_dir():
+            raise TraceError(f"cannot write {target}: it is a folder")
+    except OSError as error:
+        raise TraceError(f"cannot write {target}: {why(error)}") from None
     return target
 
 
@@ -258,7 +262,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise TraceError(f"cannot write {path}: {error.strerror or error}") from None
+        raise TraceError(f"cannot write {path}: {why(error)}") from None
 
 
 def _whose(of: Event | Launches) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import math
 import os
@@ -11,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from tikgen import records
+from tikgen import records, untrusted
 from tikgen import taichi_bridge as bridge
 from tikgen.builder import make_schedule
 from tikgen.catalogue import find_template
+from tikgen.disk import why
 from tikgen.errors import TikgenError
 from tikgen.parameters import canonical, make_model, plain
 from tikgen.records import TIMED, Record
@@ -22,6 +22,7 @@ from tikgen.shapes import shown, sizes_of_shape
 from tikgen.store import Store, default_store
 from tikgen.tuning import toml
 from tikgen.tuning.job import Kind
+from tikgen.untrusted import Unusable
 from tikgen.verification.case import literal
 
 _HEAD = """\
@@ -70,7 +71,7 @@ def export_records(
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise TikgenError(f"Cannot write {path}: {error.strerror}.") from None
+        raise TikgenError(f"Cannot write {path}: {why(error)}.") from None
     return len(found)
 
 
@@ -84,14 +85,14 @@ def import_records(path: str | os.PathLike[str]) -> Imported:
         TikgenError: if the file cannot be read.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = untrusted.read_text(Path(path))
     except OSError as error:
-        raise TikgenError(f"Cannot read {path}: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        return Imported(0, (f"{path} is not UTF-8",))
+        raise TikgenError(f"Cannot read {path}: {why(error)}.") from None
+    except Unusable as error:
+        return Imported(0, (f"{path} {error}",))
     try:
-        document = toml.read(text)
-    except toml.NotToml as error:
+        document = untrusted.from_toml(text)
+    except Unusable as error:
         return Imported(0, (f"{path} is not TOML: {error}",))
     if "record" not in document:
         return Imported(0, (f"{path} holds no [[record]]",))
@@ -102,7 +103,8 @@ def import_records(path: str | os.PathLike[str]) -> Imported:
             kept.append(_record(entry))
         except (_Unusable, TikgenError) as error:
             named = entry.get("template", "") if isinstance(entry, dict) else ""
-            ignored.append(f"record {number}{f' ({named})' if named else ''}: {error}")
+            line = f"record {number}{f' ({named})' if named else ''}: {error}"
+            ignored.append(untrusted.printable(line))
     records.keep_all(kept)
     return Imported(len(kept), tuple(ignored))
 
@@ -162,8 +164,8 @@ def _entry(record: Record) -> str:
 def _as_toml(text: str) -> Any:
     """Return a parameter's canonical text as a value of TOML, as text where there is none."""
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        value = untrusted.from_literal(text)
+    except Unusable:
         return text
     return value if isinstance(value, bool | int | float | str) else text
 
@@ -172,8 +174,8 @@ def _from_toml(value: Any) -> Any:
     """Return the value that :func:`_as_toml` or :func:`canonical` wrote."""
     if isinstance(value, str):
         try:
-            found = ast.literal_eval(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            found = untrusted.from_literal(value)
+        except Unusable:
             return value
         return found if found is None or isinstance(found, dict | tuple) else value
     return value
@@ -197,6 +199,9 @@ def _record(entry: Any) -> Record:
             raise _Unusable(f"has {name}, which no record has")
         wanted = _type_of(name)
         if not isinstance(value, wanted) or isinstance(value, bool):
+            raise _Unusable(f"its {name} cannot be {value!r}")
+        is_name = isinstance(value, str) and name not in records.FREE_TEXTS
+        if is_name and not untrusted.is_printable(value):
             raise _Unusable(f"its {name} cannot be {value!r}")
         if isinstance(value, int | float) and not (value >= 0 and math.isfinite(value)):
             raise _Unusable(f"its {name} cannot be {value!r}")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tikgen.disk import why
 from tikgen.errors import TikgenError
 from tikgen.parameters import canonical
 from tikgen.records import TIMED, Record
@@ -123,7 +124,9 @@ class TuneResult:
         try:
             figure.savefig(path)
         except (OSError, ValueError) as error:
-            raise TikgenError(f"Cannot write the picture {os.fspath(path)}: {error}.") from None
+            raise TikgenError(
+                f"Cannot write the picture {os.fspath(path)}: {why(error)}."
+            ) from None
 
     def _shown_seconds(self, record: Record) -> float:
         """Return the seconds of a record, held against the best one where ratios allow it."""

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tikgen.disk import why
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.tuning import sweep_save
 from tikgen.tuning.sweep_rows import GREATEST, METRICS, OUTCOME, Row
 from tikgen.tuning.sweep_space import SIZE
 from tikgen.units import duration
+from tikgen.untrusted import printable
 from tikgen.verification.case import literal
 
 if TYPE_CHECKING:
@@ -77,7 +79,9 @@ class SweepResult:
     @property
     def summary(self) -> str:
         """Return in a line what was swept, and how much of it has a time."""
-        names = ", ".join(dict.fromkeys(str(row["template"]) for row in self.rows)) or "nothing"
+        names = (
+            ", ".join(dict.fromkeys(printable(row["template"]) for row in self.rows)) or "nothing"
+        )
         kernels = len({(r["arch"], r["shape"], r["digest"]) for r in self.timed})
         line = f"{names}: {len(self)} combinations, {len(self.timed)} timed ({kernels} kernels)"
         if "total" in self.seconds:
@@ -88,7 +92,8 @@ class SweepResult:
     def reasons(self) -> list[str]:
         """Return for each way of having no time how many rows have it."""
         found = Counter((r["kind"], r["message"]) for r in self.rows if r["kind"] != "timed")
-        return [f"{count} {kind}: {message}" for (kind, message), count in found.most_common(8)]
+        most = found.most_common(8)
+        return [printable(f"{count} {kind}: {message}") for (kind, message), count in most]
 
     @property
     def timed(self) -> tuple[Row, ...]:
@@ -284,7 +289,9 @@ def _saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
         try:
             figure.savefig(path)
         except (OSError, ValueError) as error:
-            raise TikgenError(f"Cannot write the picture {os.fspath(path)}: {error}.") from None
+            raise TikgenError(
+                f"Cannot write the picture {os.fspath(path)}: {why(error)}."
+            ) from None
     return figure
 
 
@@ -293,7 +300,7 @@ def _shown(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if not isinstance(value, float):
-        return str(value)
+        return printable(str(value))
     if name in ("share", "spread"):
         return f"{value:.0%}" if name == "share" else f"{value:.1%}"
     if name == "seconds" or name.endswith("_seconds"):

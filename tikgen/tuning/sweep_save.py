@@ -6,7 +6,6 @@ and so is a text that would read as a literal: ``f32`` stays plain, ``'64'`` has
 
 from __future__ import annotations
 
-import ast
 import csv
 import io
 import json
@@ -15,14 +14,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from tikgen import untrusted
+from tikgen.disk import why
 from tikgen.errors import TikgenError
-from tikgen.tuning.sweep_rows import Row
+from tikgen.tuning.sweep_rows import METRICS, Row
 from tikgen.verification.case import literal
 
 FORMATS = (".csv", ".json", ".parquet")
 _MARK = "tikgen_sweep_table"
 # How Python writes the floats that neither a literal nor JSON has.
 _NOT_FINITE = ("inf", "-inf", "nan")
+
+# What the columns that every sweep has may hold; parameters may be anything.
+_Row: type[Any] = msgspec.defstruct(
+    "_Row",
+    [
+        *((name, str) for name in ("template", "arch", "kind")),
+        *((name, str | None, None) for name in ("digest", "message", "device")),
+        *((name, float | None, None) for name in METRICS if name != "device"),
+    ],
+)
 
 Loaded = tuple[list[Row], dict[str, Any]]
 
@@ -48,7 +61,7 @@ def save(path: Path, columns: Sequence[str], rows: Sequence[Row], about: Mapping
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise TikgenError(f"Cannot write {path}: {error.strerror}.") from None
+        raise TikgenError(f"Cannot write {path}: {why(error)}.") from None
 
 
 def load(path: Path) -> Loaded:
@@ -64,19 +77,28 @@ def load(path: Path) -> Loaded:
                 rows: list[Row] = list(csv.DictReader(file))
             about: dict[str, Any] = {}
         elif path.suffix == ".json":
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = untrusted.from_json(path.read_bytes())
             if found.get(_MARK) != 1:
                 raise ValueError("it is another document")
             rows, about = found["rows"], found["about"]
         else:
             rows, about = _from_parquet(path)
+        rows = untrusted.as_type(untrusted.checked(rows), list[dict[str, Any]])
+        about = untrusted.as_type(about, dict[str, Any])
     except OSError as error:
-        raise TikgenError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise TikgenError(f"Cannot read {path}: {why(error)}.") from None
+    except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
         raise TikgenError(f"{path} is no table of a sweep: {error}.") from None
     if any("digest" not in row or "kind" not in row for row in rows):
         raise TikgenError(f"{path} is no table of a sweep: it lacks the columns digest and kind.")
-    return [{name: _as_value(cell) for name, cell in row.items()} for row in rows], about
+    rows = [{name: _as_value(cell) for name, cell in row.items()} for row in rows]
+    try:
+        for row in rows:
+            untrusted.as_type(row, _Row)
+        untrusted.as_type(about.get("seconds", {}), dict[str, float])
+    except untrusted.Unusable as error:
+        raise TikgenError(f"{path} is no table of a sweep: {error}.") from None
+    return rows, about
 
 
 def check_path(path: Path) -> None:
@@ -127,8 +149,8 @@ def _as_value(cell: Any) -> Any:
     if cell in _NOT_FINITE:
         return float(cell)
     try:
-        return ast.literal_eval(cell)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return untrusted.from_literal(cell)
+    except untrusted.Unusable:
         return cell
 
 
@@ -147,7 +169,7 @@ def _parquet(columns: Sequence[str], rows: Sequence[Row], about: Mapping[str, An
 
 def _from_parquet(path: Path) -> Loaded:
     table = _pyarrow().parquet.read_table(path)
-    about = json.loads((table.schema.metadata or {}).get(_MARK.encode(), b"{}"))
+    about = untrusted.from_json((table.schema.metadata or {}).get(_MARK.encode(), b"{}"))
     return table.to_pylist(), about
 
 

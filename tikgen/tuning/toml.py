@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-_tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-
-NotToml: type[ValueError] = _tomllib.TOMLDecodeError
-
-
-def read(text: str) -> dict[str, Any]:
-    """Return what a TOML text holds.
-
-    Raises:
-        NotToml: if it is none; says in which line.
-    """
-    found: dict[str, Any] = _tomllib.loads(text)
-    return found
 
 
 def table_lines(table: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import jinja2
 
 from tikgen.aot.c.entries import Entries
 from tikgen.aot.c.methods import CPP_TYPES, OWN_NAMES, methods
-from tikgen.aot.c.names import names_in, prefix_of
+from tikgen.aot.c.names import as_comment, names_in, prefix_of, quoted
 from tikgen.aot.c.selectors import selectors
 from tikgen.aot.manifest import HOST_ARCHS, Manifest
 
@@ -66,7 +66,7 @@ def _environment(prefix: str) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters["wrap"] = _wrapped
+    environment.filters |= {"wrap": _wrapped, "quoted": quoted, "comment": as_comment}
     return environment
 
 

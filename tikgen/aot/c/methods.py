@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import dataclass
 
 from tikgen.aot.c.entries import C_TYPES, Callable, Parameter
+from tikgen.aot.c.names import as_comment
 from tikgen.aot.c.selectors import Selector
 
 CPP_TYPES = {dtype: f"std::{c}" for dtype, c in C_TYPES.items() if dtype[0] != "f"}
@@ -57,7 +58,7 @@ def methods(callables: list[Callable], families: list[Selector]) -> list[Method]
 
 def _sentence(about: str) -> str:
     text = f"{about[0].upper()}{about[1:]}."
-    return textwrap.fill(text, 92, subsequent_indent="     ", break_long_words=False)
+    return textwrap.fill(as_comment(text), 92, subsequent_indent="     ", break_long_words=False)
 
 
 def _type(p: Parameter) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tikgen.untrusted import printable
+
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
 char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
@@ -18,6 +20,22 @@ unsigned using virtual void volatile wchar_t while xor xor_eq
 _MACROS = "linux unix i386 errno stdin stdout stderr assert NULL EOF I INFINITY NAN"
 _UNUSABLE = frozenset(f"{_KEYWORDS} {_MACROS}".split())
 _TAKEN_PREFIXES = frozenset({"ti", "taichi", "std", "posix"})
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal of C, which is that text and ends nowhere else."""
+    # A question mark could begin a trigraph; octal escapes end after three digits.
+    plain = "".join(
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
+        for byte in text.encode("utf-8", "backslashreplace")
+    )
+    return f'"{plain}"'
+
+
+def as_comment(text: str) -> str:
+    """Return a text that can stand in a comment of C: one line, which does not end it."""
+    line = printable(text).replace("\n", " ")
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", line)
 
 
 def usable(name: str, taken: frozenset[str] | set[str] = frozenset()) -> str:

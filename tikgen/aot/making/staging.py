@@ -11,12 +11,14 @@ import os
 import shutil
 import sys
 import tempfile
-import uuid
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from tikgen.aot import manifest as m
+from tikgen.aot.making import leftovers
+from tikgen.aot.manifest_reading import decode
+from tikgen.disk import why
 from tikgen.errors import BundleError
 
 ARCHIVE = ".zip"
@@ -46,36 +48,37 @@ def locked(path: Path) -> Iterator[None]:
     # Each user has files of their own: the lock of another one could not be opened.
     name = hashlib.sha256(f"{Path.home()}:{path.absolute()}".encode()).hexdigest()[:16]
     file = Path(tempfile.gettempdir()) / f"tikgen-export-{name}.lock"
-    lock = filelock.FileLock(file, timeout=_LOCK_SECONDS)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
-        problem = f"cannot be written: another export to it is going on ({file} is locked)"
-        raise BundleError(path, problem) from None
-    except OSError as error:
-        problem = f"cannot be written: its lock {file} cannot be made ({error.strerror or error})"
-        raise BundleError(path, problem) from None
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(leftovers.held(file, _LOCK_SECONDS))
+        except filelock.Timeout:
+            problem = f"cannot be written: another export to it is going on ({file} is locked)"
+            raise BundleError(path, problem) from None
+        except OSError as error:
+            problem = f"cannot be written: its lock {file} cannot be made ({why(error)})"
+            raise BundleError(path, problem) from None
         yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager
 def staged(path: Path) -> Iterator[Path]:
     """Give a folder beside ``path`` to fill, and delete what is left of it in the end.
 
+    What exports that were killed have left there is deleted as well.
+
     Raises:
         BundleError: if the disk is full, or cannot be written.
     """
-    folder = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.tmp"
+    leftovers.clear(path)
     try:
-        folder.mkdir(parents=True)
-        yield folder
+        with leftovers.own_folder(path) as folder:
+            try:
+                folder.mkdir()
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         raise _disk_error(path, error) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def publish(folder: Path, path: Path) -> None:
@@ -115,7 +118,7 @@ def check_target(path: Path) -> None:
         if not file.is_file() or _is_foreign(file.read_bytes()):
             raise BundleError(path, "cannot be written: the folder holds something else")
         try:
-            known = m.decode(file.read_bytes(), path).files.keys() | {m.FILE_NAME}
+            known = decode(file.read_bytes(), path).files.keys() | {m.FILE_NAME}
         except BundleError:  # Damaged: files where a bundle has them are a bundle's.
             known = {n for n in found if n == m.FILE_NAME or n.partition("/")[0] in _FOLDERS}
         foreign = sorted(found - known)
@@ -193,9 +196,5 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 def _disk_error(path: Path, error: OSError) -> BundleError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        why = "the disk is full"
-    else:
-        why = f"the disk cannot be used ({error.strerror or error})"
-    before = "; the bundle that was there stays as it was" if path.exists() else ""
-    return BundleError(path, f"cannot be written: {why}{before}")
+    before = "; the bundle that was there stays as it was" if os.path.lexists(path) else ""
+    return BundleError(path, f"cannot be written: {why(error)}{before}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ from tikgen.kernel import Kernel
 from tikgen.loaded import check_arch
 from tikgen.parameters import canonical
 from tikgen.rendering import Source, Variant, render_variant
-from tikgen.store import default_store
 
 
 def core_arch(arch: str) -> str:
@@ -101,15 +99,14 @@ def told(argument: Argument) -> m.Argument:
 
 def evidence_on(source: Source, arch: str) -> evidence.Evidence | None:
     """Return the evidence for a source on an arch of tikgen's, that of its unbaked twin else."""
-    known = {field.name for field in dataclasses.fields(evidence.Evidence)}
     twins = [source]
     if source.variant.sizes:  # The same text, with numbers in the place of extents.
         variant = source.variant
         twins.append(render_variant(Variant(variant.template, variant.problem, variant.schedule)))
     for twin in twins:
-        document = default_store().read(evidence.KIND, f"{twin.digest}-{arch}")
-        if document is not None and document.keys() == known:
-            return evidence.Evidence(**document)
+        found = evidence.stored(twin.digest, arch)
+        if found is not None:
+            return found
     return None
 
 

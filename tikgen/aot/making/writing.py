@@ -24,7 +24,8 @@ from tikgen.aot.making.proving import prove
 from tikgen.aot.making.staging import check_space, check_target, files_in, locked, publish, staged
 from tikgen.aot.making.waiting import in_threads
 from tikgen.aot.names import bundle_name
-from tikgen.errors import ExportError
+from tikgen.disk import why
+from tikgen.errors import BundleError, ExportError
 from tikgen.records import taichi_version
 from tikgen.version import __version__
 
@@ -65,9 +66,7 @@ def write(
         ExportError: if nothing is left to put into the bundle, or something that is needed fails.
         BundleError: if ``path`` cannot be written, or holds something else.
     """
-    shown = Path(path).expanduser().absolute()
-    target = shown.resolve() if shown.is_symlink() else shown
-    check_target(target)
+    shown, target = _target(path)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     with locked(target), staged(target) as folder, opened(target) as old, showing(plan) as progress:
         failures: Failures = {
@@ -112,6 +111,21 @@ def write(
         publish(folder, target)
     told = tuple(Failure(n, arch, problem) for (n, arch), problem in sorted(failures.items()))
     return Bundle(shown, final, told, tuple(sorted(key for key in builds if key in reused)))
+
+
+def _target(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Return the path of a bundle as it is shown, and as it is once links are followed.
+
+    Raises:
+        BundleError: if no bundle can be put there.
+    """
+    try:
+        shown = Path(path).expanduser().absolute()
+        target = shown.resolve() if shown.is_symlink() else shown
+        check_target(target)
+    except (OSError, ValueError) as error:
+        raise BundleError(path, f"cannot be written: {why(error)}") from None
+    return shown, target
 
 
 def _write_modules(

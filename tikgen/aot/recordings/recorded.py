@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from tikgen import untrusted
 from tikgen.aot import manifest
+from tikgen.disk import why
 from tikgen.errors import ExportError
 
 FORMAT = 1
@@ -168,7 +170,7 @@ def write(recorded: File, path: Path) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise ExportError(str(path), f"it cannot be written: {error.strerror or error}") from None
+        raise ExportError(str(path), f"it cannot be written: {why(error)}") from None
 
 
 def read(path: Path) -> File:
@@ -178,7 +180,7 @@ def read(path: Path) -> File:
         ExportError: if there is none, it is damaged, or a later tikgen wrote it.
     """
     try:
-        content = yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = untrusted.from_yaml(untrusted.read_text(path))
         if not isinstance(content, dict) or "format" not in content:
             raise ExportError(str(path), "it is no recording of tikgen.aot.record")
         if content["format"] != FORMAT:
@@ -187,13 +189,12 @@ def read(path: Path) -> File:
                 f"it has format {content['format']!r}, written by tikgen {content.get('tikgen')}; "
                 f"this tikgen reads format {FORMAT}: upgrade tikgen, or record it again",
             )
-        recorded = msgspec.convert(content, File)
+        recorded = untrusted.as_type(content, File)
         _check(recorded)
     except OSError as error:
-        raise ExportError(str(path), f"it cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError, ValueError) as error:
-        first = str(error).splitlines()[0]
-        raise ExportError(str(path), f"it is damaged ({first}); record it again") from None
+        raise ExportError(str(path), f"it cannot be read: {why(error)}") from None
+    except ValueError as error:
+        raise ExportError(str(path), f"it is damaged ({error}); record it again") from None
     return recorded
 
 
