@@ -27,8 +27,12 @@ RESERVED = frozenset(
         "np",
         "dtype",
         "range",
+        "abs_of",
+        "angle_of",
         "floor_divide",
         "remainder",
+        "truncated_remainder",
+        "whole_power",
         "power",
         "round_half_even",
         "sign_of",
@@ -132,9 +136,25 @@ class Node:
         exponent = self.args[1]
         if exponent.op != "number" or isinstance(exponent.value, str):
             return None
-        if abs(exponent.value) > LARGEST_EXPONENT or exponent.value != int(exponent.value):
+        if not abs(exponent.value) <= LARGEST_EXPONENT or exponent.value != int(exponent.value):
             return None
         return int(exponent.value)
+
+    @property
+    def has_small_exponent(self) -> bool:
+        """Tell whether integers can be raised to the exponent of a power, as a literal is."""
+        exponent = self.whole_exponent
+        return exponent is not None and exponent >= 0
+
+
+LITERALS = frozenset({"number", "constant"})
+
+
+def literal_value(node: Node) -> int | float:
+    """Return the number that a literal or a named constant stands for."""
+    if isinstance(node.value, str):
+        return CONSTANTS[node.value]
+    return node.value
 
 
 def parse_expression(text: object) -> Node:
@@ -189,8 +209,17 @@ def _node_problem(node: Node, dtype: DType) -> str | None:
             dtype.literal(node.value)  # type: ignore[arg-type]
         except ValueError as error:
             return str(error)
-    if node.op == "**" and ((exponent := node.whole_exponent) is None or exponent < 0):
-        return f"with dtype {dtype}, ** takes a literal whole exponent from 0 to {LARGEST_EXPONENT}"
+    return None
+
+
+def power_problem(folded: Node, dtype: DType) -> str | None:
+    """Return why a power in a folded tree cannot be computed in ``dtype``, or None."""
+    if dtype.is_float:
+        return None
+    for node in folded.walk():
+        if node.op == "**" and not node.has_small_exponent:
+            most = LARGEST_EXPONENT
+            return f"with dtype {dtype}, ** takes a literal whole exponent from 0 to {most}"
     return None
 
 
