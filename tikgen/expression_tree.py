@@ -301,8 +301,8 @@ class _Reader:
                 return self.number(tree.operand, depth)
             case ast.UnaryOp(op=ast.USub()):
                 operand = self.number(tree.operand, depth)
-                if operand.op == "number" and not isinstance(operand.value, str):
-                    return Node("number", value=-operand.value)
+                if isinstance(tree.operand, ast.Constant):
+                    return Node("number", value=-literal_value(operand))
                 return Node("neg", (operand,))
             case ast.BinOp() if type(tree.op) in _BINARY:
                 left, right = self.number(tree.left, depth), self.number(tree.right, depth)
