@@ -49,8 +49,17 @@ REFUSED = {
     "double stars": ("sin(**x)", "sin() takes no keyword arguments"),
     "too few arguments": ("where(x, y)", "where() takes 3 arguments; got 2"),
     "too many arguments": ("sin(x, y)", "sin() takes 1 arguments; got 2"),
-    "a bit operation": ("x & y", "is Python's BinOp"),
-    "an inversion": ("~x", "is Python's UnaryOp"),
+    "a bit operation": (
+        "(x>0) & (x<1)",
+        "'(x>0) & (x<1)' holds '&', which is not allowed: write 'and'",
+    ),
+    "a bitwise or": ("(x>0)|(x<1)", "holds '|', which is not allowed: write 'or'"),
+    "a bitwise xor": ("x^2", "'x^2' holds '^', which is not allowed: write '**' for a power"),
+    "an inversion": ("~x", "'~x' holds '~', which is not allowed: write 'not'"),
+    "C's and": ("x > 0 && x < 1", "write 'and' for '&&'"),
+    "C's or": ("x > 0 || x < 1", "write 'or' for '||'"),
+    "C's not": ("!x != y", "write 'not' for '!'"),
+    "C's choice": ("x ? y : z", "write 'a if c else b' for '?'"),
     "a matrix product": ("x @ y", "is Python's BinOp"),
     "membership": ("x in y", "'is' and 'in' are not allowed"),
     "identity": ("x is y", "'is' and 'in' are not allowed"),
@@ -58,8 +67,8 @@ REFUSED = {
     "a statement": ("del x", "no statement"),
     "two expressions": ("x; y", "no statement"),
     "an assignment": ("y = x", "no statement"),
-    "a line break": ("x\n+ y", "a line break"),
-    "a carriage return": ("x\r", "a line break"),
+    "a line break": ("x\n+ y", "a line break ends a statement unless it stands within paren"),
+    "a carriage return": ("x\r", "the character '\\r'"),
     "a null": ("x\0", "the character '\\x00'"),
     "a form feed": ("x\f+y", "the character '\\x0c'"),
     "letters beyond ASCII": ("ｘ + 1", "the character 'ｘ'"),
@@ -96,7 +105,8 @@ def test_says_what_it_refuses(text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     "text, problem",
     {
-        "z = x\nw = y": "a line break",
+        "z = x\n+ y": "a line break ends a statement",
+        "z = x\nw = y\n  v = y": "is not arithmetic: unexpected indent",
         "z += x": "write it out, as in 'y = y + x'",
         "z, w = x": "'z, w': assign to one plain name",
         "z = w = x": "assign to one plain name",
@@ -391,3 +401,22 @@ def test_error_bound_takes_errors_of_the_values() -> None:
 
 def test_every_function_is_documented() -> None:
     assert all(name in (Expression.__doc__ or "") for name in FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "z = x + y\nw = z*z",
+        "\n\n    z = x + y\n\n    w = z*z\n    ",
+        "z = x + y;\r\nw = z*z;\r\n",
+        "z = (x\n+ y); w = (\n    z\n    *z\n)",
+        "z = x + y\n        w = z*z\n        ",
+    ],
+)
+def test_a_program_may_hold_line_breaks(text: str) -> None:
+    assert str(Program.parse(text)) == "z = x + y; w = z * z"
+
+
+def test_an_expression_may_hold_line_breaks() -> None:
+    assert str(Expression.parse("\n    (x\n     + y)\n")) == "x + y"
+    assert str(Expression.parse("max(x,\n    y)")) == "max(x, y)"

@@ -20,13 +20,11 @@ from tikgen.errors import ExpressionError, near
 from tikgen.expression_code import NumpyCode, TaichiCode, canonical_text
 from tikgen.expression_constants import fold, fold_assignments
 from tikgen.expression_helpers import helper_functions
+from tikgen.expression_reader import free_output, parse_assignments, parse_expression
 from tikgen.expression_tree import (
     LITERALS,
     Node,
-    free_output,
     literal_value,
-    parse_assignments,
-    parse_expression,
     power_problem,
     suitability_problem,
 )
