@@ -97,6 +97,11 @@ class DType(str, Enum):
             return self
         return DType.f32 if self.is_float else DType.i32
 
+    @property
+    def computed(self) -> DType:
+        """Return the dtype in which expressions compute: f32 for f16, else this one."""
+        return DType.f32 if self is DType.f16 else self
+
     @functools.cached_property
     def eps(self) -> float:
         """Return the distance from 1 to the next number; 0 for integers."""

@@ -47,7 +47,7 @@ def eject_text(source: Source) -> str:
     functions = "\n\n".join(collected.functions.values())
     parts = [
         _with_imports(_numbered(source), _imports(collected)).rstrip(),
-        *map(_program_function, programs),
+        *(_program_function(program, _kernel_dtype(variant)) for program in programs),
         f"p = {_namespace(variant, functions)}",
         *collected.constants.values(),
         functions.rstrip(),
@@ -159,8 +159,13 @@ def _imports(collected: _Collected) -> str:
 def _namespace(variant: Variant, functions: str) -> str:
     """Return code for the problem parameters, with what ``functions`` use of each."""
     lines = ["SimpleNamespace("]
+    dtype = _kernel_dtype(variant)
     for name, value in variant.problem:
-        lines.append(f"    {name}={_value_code(name, value, functions)},")
+        if isinstance(value, Expression):
+            code = _expression_code(name, value, dtype)
+        else:
+            code = _value_code(name, value, functions)
+        lines.append(f"    {name}={code},")
     return "\n".join([*lines, ")"])
 
 
@@ -169,24 +174,13 @@ def _value_code(name: str, value: Any, functions: str) -> str:
         used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)]
         fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
         return f"SimpleNamespace({fields})"
-    if isinstance(value, Expression):
-        names = ", ".join(value.names)
-        kind = f"np.result_type({names or 'np.float64'}).type("
-        code = re.sub(r"\bdtype\(", kind, value.numpy_code())
-        return (
-            "SimpleNamespace(\n"
-            f"        evaluate=lambda {names}: {code},\n"
-            "        error_bound=lambda values, dtype, errors: perturbed_error(\n"
-            f"            p.{name}.evaluate, values, dtype, errors\n"
-            "        ),\n"
-            "    )"
-        )
     if isinstance(value, Program):
         return (
             "SimpleNamespace(\n"
             f"        names={value.names!r},\n"
             f"        inputs={value.inputs!r},\n"
             f"        outputs={value.outputs!r},\n"
+            f"        folded=lambda dtype: p.{name},\n"
             "        evaluate=evaluate,\n"
             "        error_bound=lambda values, dtype: {\n"
             "            name: perturbed_error(lambda **v: evaluate(**v)[name], values, dtype)\n"
@@ -199,8 +193,31 @@ def _value_code(name: str, value: Any, functions: str) -> str:
     return repr(value)
 
 
-def _program_function(program: Program) -> str:
+def _kernel_dtype(variant: Variant) -> DType | None:
+    """Return the dtype for which expressions are folded."""
+    value = dict(variant.problem).get("dtype")
+    return value if isinstance(value, DType) else None
+
+
+def _expression_code(name: str, expression: Expression, dtype: DType | None) -> str:
+    folded = expression.folded(dtype) if dtype else expression
+    names = ", ".join(expression.names)
+    kind = f"np.result_type({names or 'np.float64'}).type("
+    code = re.sub(r"\bdtype\(", kind, folded.numpy_code())
+    return (
+        "SimpleNamespace(\n"
+        f"        folded=lambda dtype: p.{name},\n"
+        f"        evaluate=lambda {names}: {code},\n"
+        "        error_bound=lambda values, dtype, errors: perturbed_error(\n"
+        f"            p.{name}.evaluate, values, dtype, errors\n"
+        "        ),\n"
+        "    )"
+    )
+
+
+def _program_function(program: Program, dtype: DType | None) -> str:
     """Return a NumPy function that computes what a program computes."""
+    folded = program.folded(dtype) if dtype else program
     parameters = ", ".join([*program.inputs, "**_"])
     outputs = ", ".join(f'"{name}": {name}' for name in program.outputs)
     return "\n".join(
@@ -209,7 +226,7 @@ def _program_function(program: Program) -> str:
             f'    """Return the outputs of: {program}."""',
             f"    dtype = np.result_type({', '.join(program.inputs) or 'np.float64'}).type",
             '    with np.errstate(all="ignore"):',
-            *(f"        {name} = {e.numpy_code()}" for name, e in program.assignments),
+            *(f"        {name} = {e.numpy_code()}" for name, e in folded.assignments),
             f"    return {{{outputs}}}",
         ]
     )

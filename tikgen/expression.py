@@ -17,15 +17,18 @@ from pydantic_core import CoreSchema, core_schema
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, near
-from tikgen.expression_code import NumpyCode, TaichiCode, canonical_text, helper_functions
+from tikgen.expression_code import NumpyCode, TaichiCode, canonical_text
+from tikgen.expression_constants import fold, fold_assignments
+from tikgen.expression_helpers import helper_functions
+from tikgen.expression_reader import free_output, parse_assignments, parse_expression
 from tikgen.expression_tree import (
+    LITERALS,
     Node,
-    free_output,
-    parse_assignments,
-    parse_expression,
+    literal_value,
+    power_problem,
     suitability_problem,
 )
-from tikgen.rounding import Bounded, bound, exact
+from tikgen.rounding import Bounded, bound, exact, gap, stored
 
 NDArray = npt.NDArray[Any]
 
@@ -80,25 +83,41 @@ class Expression:
 
     def check(self, dtype: DType) -> None:
         """Raise :class:`ExpressionError` if ``dtype`` cannot hold what the expression does."""
-        if problem := suitability_problem(self.node, dtype):
-            raise ExpressionError(self.text, problem)
+        self.folded(dtype)
+
+    def folded(self, dtype: DType) -> Expression:
+        """Return the expression with what it computes from literals done, as ``dtype`` does it.
+
+        Raises:
+            ExpressionError: if the expression does not suit ``dtype``.
+        """
+        _require_suitable(self, dtype)
+        folded = Expression(fold(self.node, dtype.computed.numpy))
+        _require_powers(self, folded.node, dtype)
+        return folded
 
     def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
         """Return generated code for the value, a number of ``dtype``.
 
         Args:
             values: the code that stands for each name, such as ``{"x": "x[i, j]"}``.
-            dtype: element type of every name, of every literal and of the result.
+            dtype: element type of every name, of every literal and of the result. What is f16
+                is computed in f32, and rounded once.
 
         Raises:
             ExpressionError: if the expression does not suit ``dtype``.
         """
-        self.check(dtype)
-        return TaichiCode(values, dtype).number(self.node)
+        node = self.folded(dtype).node
+        if dtype.computed is dtype or node.op == "name":
+            return TaichiCode(values, dtype).number(node)
+        if node.op in LITERALS:
+            return dtype.literal(float(dtype.numpy.type(literal_value(node))))
+        wide = {name: f"ti.cast({code}, {dtype.computed.taichi})" for name, code in values.items()}
+        return f"ti.cast({TaichiCode(wide, dtype.computed).number(node)}, {dtype.taichi})"
 
     def helpers(self, dtype: DType) -> str:
         """Return the ``ti.func`` definitions that the code of :meth:`taichi` calls, or nothing."""
-        return helper_functions([self.node], dtype)
+        return helper_functions([self.folded(dtype).node], dtype.computed)
 
     def numpy_code(self) -> str:
         """Return NumPy code for the value, over its names, ``np`` and ``dtype``.
@@ -110,7 +129,7 @@ class Expression:
     def evaluate(self, /, **values: Any) -> NDArray:
         """Return the value for arrays and scalars given by name, computed in their dtype."""
         arrays = _same_dtype(values)
-        return _run(self.numpy_code(), arrays, np.broadcast_shapes(*_shapes(arrays)))
+        return _run(self.node, arrays, np.broadcast_shapes(*_shapes(arrays)))
 
     def error_bound(
         self,
@@ -120,16 +139,23 @@ class Expression:
     ) -> NDArray:
         """Return how far a kernel may be off at each element, by running error analysis.
 
-        The bound is infinite where the outcome is open, such as next to a pole, and counts the
-        other branch where a comparison is too close to call (Higham 2002, section 3.3).
+        The bound is infinite where the value is open, such as next to a pole, and counts the
+        other branch where a comparison is too close to call (Higham 2002, section 3.3). It holds
+        for the value of :meth:`evaluate` in wide precision, folded or not.
 
         Args:
             values: the arrays and scalars that the names stand for.
-            dtype: the float dtype in which the kernel computes; integers have no error.
+            dtype: the float dtype of the kernel; integers have no error. The last rounding of an
+                f16, which is computed in f32, is none of the bound's.
             errors: absolute errors that the values already carry, none by default.
         """
         known = _with_errors(values, dtype, errors)
-        return bound(self.node, known, dtype).spread(_shape(values)).error
+        folded = self.folded(dtype)
+        result = bound(folded.node, known, dtype.computed).spread(_shape(values))
+        if folded.node == self.node:
+            return result.error
+        wide = _wide(values, dtype)
+        return result.error + gap(self.evaluate(**wide), folded.evaluate(**wide))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expression) and self.text == other.text
@@ -153,7 +179,9 @@ class Expression:
 class Program:
     """Assignments such as ``z = a*x + y; w = z*z``, done in order at every element.
 
-    A bare expression is assigned to ``out``, or to ``out1``, ``out2``, ... where it reads that.
+    A semicolon or a line break ends each. A name that was assigned stands for its new value from
+    there on; that of an f16 was rounded to f16. A bare expression is assigned to ``out``, or to
+    ``out1``, ``out2``, ... where it reads that.
 
     Attributes:
         assignments: (name, expression) in order.
@@ -216,12 +244,28 @@ class Program:
 
     def check(self, dtype: DType) -> None:
         """Raise :class:`ExpressionError` if ``dtype`` cannot hold what the program does."""
+        self.folded(dtype)
+
+    def folded(self, dtype: DType) -> Program:
+        """Return the program with what it computes from literals done, as ``dtype`` does it.
+
+        A name that was assigned a literal is replaced by it.
+
+        Raises:
+            ExpressionError: if the program does not suit ``dtype``.
+        """
         for _, expression in self.assignments:
-            expression.check(dtype)
+            _require_suitable(expression, dtype)
+        nodes = [(name, expression.node) for name, expression in self.assignments]
+        folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
+        for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
+            _require_powers(expression, node, dtype)
+        return Program(tuple((name, Expression(node)) for name, node in folded))
 
     def helpers(self, dtype: DType) -> str:
         """Return the ``ti.func`` definitions that the generated code calls, or nothing."""
-        return helper_functions([expression.node for _, expression in self.assignments], dtype)
+        nodes = [expression.node for _, expression in self.folded(dtype).assignments]
+        return helper_functions(nodes, dtype.computed)
 
     def numpy_code(self) -> str:
         """Return NumPy statements over the names, ``np`` and ``dtype``, one a line."""
@@ -232,15 +276,21 @@ class Program:
         known = _same_dtype(values)
         shape = np.broadcast_shapes(*_shapes(known))
         for name, expression in self.assignments:
-            known[name] = _run(expression.numpy_code(), known, shape)
+            known[name] = _run(expression.node, known, shape)
         return {name: known[name] for name in self.outputs}
 
     def error_bound(self, values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
         """Return how far each output may be off, as :meth:`Expression.error_bound` does."""
         known = _with_errors(values, dtype, None)
-        for name, expression in self.assignments:
-            known[name] = bound(expression.node, known, dtype)
-        return {name: known[name].spread(_shape(values)).error for name in self.outputs}
+        folded = self.folded(dtype)
+        for name, expression in folded.assignments:
+            known[name] = stored(bound(expression.node, known, dtype.computed), dtype)
+        found = {name: known[name].spread(_shape(values)).error for name in self.outputs}
+        if folded == self:
+            return found
+        wide = _wide(values, dtype)
+        one, other = self.evaluate(**wide), folded.evaluate(**wide)
+        return {name: error + gap(one[name], other[name]) for name, error in found.items()}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and self.text == other.text
@@ -286,6 +336,16 @@ def _validator(parse: Any) -> CoreSchema:
     return core_schema.no_info_plain_validator_function(validate)
 
 
+def _require_suitable(expression: Expression, dtype: DType) -> None:
+    if problem := suitability_problem(expression.node, dtype):
+        raise ExpressionError(expression.text, problem)
+
+
+def _require_powers(expression: Expression, folded: Node, dtype: DType) -> None:
+    if problem := power_problem(folded, dtype):
+        raise ExpressionError(expression.text, problem)
+
+
 def _same_dtype(values: Mapping[str, Any]) -> dict[str, NDArray]:
     """Return ``values`` in the common dtype of those that have one; plain numbers follow."""
     typed = [v.dtype for v in values.values() if isinstance(v, np.ndarray | np.generic)]
@@ -301,8 +361,10 @@ def _shape(values: Mapping[str, Any]) -> tuple[int, ...]:
     return np.broadcast_shapes(*_shapes(values))
 
 
-def _run(code: str, values: Mapping[str, NDArray], shape: tuple[int, ...]) -> NDArray:
+def _run(node: Node, values: Mapping[str, NDArray], shape: tuple[int, ...]) -> NDArray:
     dtype = next((v.dtype for v in values.values()), np.dtype(np.float64))
+    # Scalars of NumPy 1 would turn to wider types; floats may be wider than Python's.
+    code = NumpyCode().number(fold(node, dtype) if dtype.kind in "iu" else node)
     names: dict[str, Any] = {"np": np, "dtype": dtype.type, "__builtins__": {}, **values}
     with np.errstate(all="ignore"):
         result = eval(_compiled(code), names)
@@ -312,6 +374,10 @@ def _run(code: str, values: Mapping[str, NDArray], shape: tuple[int, ...]) -> ND
 @functools.lru_cache(maxsize=256)
 def _compiled(code: str) -> Any:
     return compile(code, "<expression>", "eval")
+
+
+def _wide(values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
+    return {n: np.asarray(v, dtype.numpy).astype(dtype.wide) for n, v in values.items()}
 
 
 def _with_errors(

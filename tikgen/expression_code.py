@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
+
 from tikgen.dtypes import DType
-from tikgen.expression_tree import COMPARISONS, CONSTANTS, Node
+from tikgen.expression_helpers import helper_of
+from tikgen.expression_tree import COMPARISONS, Node, literal_value
 
 # How tightly each operation binds, as in Python's grammar.
 _OR, _AND, _NOT, _COMPARE = 1, 2, 3, 4
@@ -78,7 +81,7 @@ class NumpyCode(Code):
     def piece(self, node: Node) -> Piece:
         """Return code for the tree, and how tightly it binds."""
         if node.op == "number":
-            return f"dtype({node.value!r})", _ATOM
+            return f"dtype({_number(node)})", _ATOM
         if node.op == "constant":
             return f"dtype(np.{node.value})", _ATOM
         if node.op == "cast":
@@ -98,24 +101,21 @@ class NumpyCode(Code):
 
 
 class TaichiCode(Code):
-    """Prints Taichi code in which every literal and every result is of one dtype."""
+    """Prints Taichi code in which every name, literal and result is of one dtype."""
 
     def __init__(self, values: Mapping[str, str], dtype: DType) -> None:
         self._values = values
         self._dtype = dtype
         # Taichi gets several operations on 8 and 16 bits wrong, so they are done in 32.
-        self._is_narrow = not dtype.is_float and dtype.bits < 32
+        self._is_narrow = dtype.bits < 32
 
     def piece(self, node: Node) -> Piece:
         """Return code for the tree, and how tightly it binds."""
-        narrow_call = {"abs": "ti.abs", "min": "ti.min", "max": "ti.max"}
+        narrow_call = {"min": "ti.min", "max": "ti.max"}
         if node.op == "name":
             return self._values[str(node.value)], _ATOM
-        if node.op == "constant":
-            return self._dtype.literal(CONSTANTS[str(node.value)]), _ATOM
-        if node.op == "number":
-            assert not isinstance(node.value, str)
-            return self._dtype.literal(node.value), _ATOM
+        if node.op in ("constant", "number"):
+            return self._dtype.literal(literal_value(node)), _ATOM
         if node.op == "cast":
             return f"ti.cast({self.number(node.args[0])}, {self._dtype.taichi})", _ATOM
         if node.op == "neg" and not self._dtype.is_signed:  # Vulkan has no unsigned negation.
@@ -124,17 +124,11 @@ class TaichiCode(Code):
             return self.piece(node.args[0])
         if self._is_narrow and node.op in narrow_call:
             wide = ", ".join(f"ti.cast({self.number(arg)}, ti.i32)" for arg in node.args)
-            return self._narrowed(f"{narrow_call[node.op]}({wide})")
-        # Taichi ends the process where it divides an f16 by what it can tell to be constant.
-        is_division = node.op in ("/", "//", "%")
-        if is_division and self._dtype is DType.f16 and node.args[1].op != "name":
-            dividend, divisor = (f"ti.cast({self.number(arg)}, ti.f32)" for arg in node.args)
-            return self._narrowed(f"{dividend} {node.op} {divisor}")
+            return f"ti.cast({narrow_call[node.op]}({wide}), {self._dtype.taichi})", _ATOM
         if node.op == "**":
             return self._power(node)
-        if helper := _helper_of(node, self._dtype):
-            return super().call(helper, node)
-        return super().piece(node)
+        helper = helper_of(node, self._dtype)
+        return super().call(helper, node) if helper else super().piece(node)
 
     def call(self, function: str, node: Node) -> Piece:
         """Return code for a call on the operands of ``node``."""
@@ -144,16 +138,13 @@ class TaichiCode(Code):
     def _power(self, node: Node) -> Piece:
         exponent = node.whole_exponent
         if exponent is None:
-            return super().call("power", node)
+            return super().call(helper_of(node, self._dtype) or "ti.pow", node)
+        if not self._dtype.is_float:
+            return f"whole_power({self.number(node.args[0])}, {exponent})", _ATOM
         if exponent < 0:  # Vulkan gives NaN for a negative power of 0.
             power = Node("**", (node.args[0], Node("number", value=-exponent)))
             return self.piece(Node("/", (Node("number", value=1), power)))
-        if self._is_narrow:
-            return self._narrowed(f"ti.cast({self.number(node.args[0])}, ti.i32) ** {exponent}")
         return f"{self.inside(node.args[0], _ATOM)} ** {exponent}", _POWER
-
-    def _narrowed(self, code: str) -> Piece:
-        return f"ti.cast({code}, {self._dtype.taichi})", _ATOM
 
 
 def canonical_text(node: Node) -> str:
@@ -161,103 +152,8 @@ def canonical_text(node: Node) -> str:
     return Code().number(node)
 
 
-def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
-    """Return the ``ti.func`` definitions that the Taichi code of ``nodes`` calls, or nothing."""
-    needed = {_helper_of(part, dtype) for node in nodes for part in node.walk()}
-    texts = {
-        "power": _RAISE,
-        "floor_divide": _SIGNED_DIVIDE if dtype.is_signed else _UNSIGNED_DIVIDE,
-        "remainder": _SIGNED_REMAINDER if dtype.is_signed else _UNSIGNED_REMAINDER,
-        "round_half_even": _ROUND,
-        "sign_of": _SIGN,
-    }
-    working = dtype if dtype.is_float else dtype.working
-    replaced = {"DTYPE": dtype.taichi, "WORKING": working.taichi}
-    replaced |= {"HALF": dtype.literal(0.5)} if dtype.is_float else {}
-    replaced |= {"MINUS": working.literal(-1)} if dtype.is_signed else {}
-    replaced |= {"ZERO": working.literal(0), "ONE": working.literal(1), "TWO": working.literal(2)}
-    found = []
-    for name in sorted(needed - {""}):
-        text = texts[name]
-        for word, code in replaced.items():
-            text = text.replace(word, code)
-        found.append(text.strip())
-    return "\n\n\n".join(found)
-
-
-def _helper_of(node: Node, dtype: DType) -> str:
-    """Return the name of the helper function that ``node`` is computed by, or nothing."""
-    if not dtype.is_float and node.op in ("//", "%"):
-        divisor = node.args[1]
-        harmless = divisor.op == "number" and not isinstance(divisor.value, str)
-        if harmless and divisor.value > 0 and dtype.bits >= 32:  # type: ignore[operator]
-            return ""
-        return "floor_divide" if node.op == "//" else "remainder"
-    if node.op == "**" and node.whole_exponent is None:
-        return "power"
-    return {"round": "round_half_even", "sign": "sign_of"}.get(node.op, "")
-
-
-# A zero divisor, or the least integer divided by -1, would end the process on cpu.
-_SIGNED_DIVIDE = '''
-@ti.func
-def floor_divide(a, b):
-    """Divide and round down; give 0 for a divisor of 0, and wrap around, as NumPy does."""
-    n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
-    safe = ti.select(d == ZERO or d == MINUS, ONE, d)
-    quotient = ti.select(d == MINUS, -n, n // safe)
-    return ti.cast(ti.select(d == ZERO, ZERO, quotient), DTYPE)
-'''
-_UNSIGNED_DIVIDE = '''
-@ti.func
-def floor_divide(a, b):
-    """Divide and round down; give 0 for a divisor of 0, as NumPy does."""
-    n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
-    safe = ti.select(d == ZERO, ONE, d)
-    return ti.cast(ti.select(d == ZERO, ZERO, n // safe), DTYPE)
-'''
-_SIGNED_REMAINDER = '''
-@ti.func
-def remainder(a, b):
-    """Return what is left after dividing and rounding down; 0 for a divisor of 0."""
-    n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
-    safe = ti.select(d == ZERO or d == MINUS, ONE, d)
-    return ti.cast(n % safe, DTYPE)
-'''
-_UNSIGNED_REMAINDER = '''
-@ti.func
-def remainder(a, b):
-    """Return what is left after dividing; 0 for a divisor of 0."""
-    n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
-    return ti.cast(n % ti.select(d == ZERO, ONE, d), DTYPE)
-'''
-# On vulkan ti.pow gives NaN for a base below 0, and for 0 to the power 0.
-_RAISE = '''
-@ti.func
-def power(base, exponent):
-    """Raise to a power; only whole powers of negative numbers are numbers, as in NumPy."""
-    size = ti.pow(ti.abs(base), exponent)
-    half = exponent * HALF
-    is_odd = ti.floor(exponent) == exponent and ti.floor(half) != half
-    is_even = ti.floor(half) == half
-    result = ti.select(is_odd, -size, ti.select(is_even, size, ti.sqrt(base)))
-    result = ti.select(base < ZERO, result, size)
-    return ti.select(exponent == ZERO, ONE, result)
-'''
-# Taichi rounds halves to even on some archs and away from zero on others.
-_ROUND = '''
-@ti.func
-def round_half_even(x):
-    """Round to the nearest whole number, halves to the even one."""
-    low = ti.floor(x)
-    rest = x - low
-    is_odd = low - TWO * ti.floor(low * HALF) == ONE
-    return ti.select(rest > HALF or (rest == HALF and is_odd), low + ONE, low)
-'''
-_SIGN = '''
-@ti.func
-def sign_of(x):
-    """Return 1, 0 or -1."""
-    zero = ti.cast(0, DTYPE)
-    return ti.cast(x > zero, DTYPE) - ti.cast(x < zero, DTYPE)
-'''
+def _number(node: Node) -> str:
+    """Return Python for a literal, one that is not finite too."""
+    if np.isfinite(literal_value(node)):
+        return repr(node.value)
+    return {"inf": "np.inf", "-inf": "-np.inf"}.get(str(node.value), "np.nan")

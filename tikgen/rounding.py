@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.dtypes import DType
-from tikgen.expression_tree import COMPARISONS, CONSTANTS, Node
+from tikgen.expression_tree import COMPARISONS, LITERALS, Node, literal_value
 
 NDArray = npt.NDArray[Any]
 
@@ -80,6 +80,20 @@ def exact(value: NDArray, dtype: DType) -> Bounded:
     return Bounded(wide, np.zeros_like(wide))
 
 
+def stored(result: Bounded, dtype: DType) -> Bounded:
+    """Return what a result becomes by being rounded to ``dtype``, where it was computed wider."""
+    if dtype.computed is dtype:
+        return result
+    with np.errstate(all="ignore"):
+        value, error = result.value, result.error
+        kept = value.astype(dtype.numpy).astype(value.dtype)
+        rounding = dtype.eps * (np.abs(value) + dtype.tiny)
+        error = np.where((kept == value) & (error == 0), 0, error + rounding)
+        beyond = np.abs(value) + error > float(np.finfo(dtype.numpy).max)
+        error = np.where(beyond & np.isfinite(value), np.inf, error)
+    return Bounded(value, error)
+
+
 def bound(node: Node, values: Mapping[str, Bounded], dtype: DType) -> Bounded:
     """Return the value of the tree in wide precision and its error when computed in ``dtype``."""
     if not dtype.is_float:
@@ -103,8 +117,8 @@ class _Analysis:
         op = node.op
         if op == "name":
             return self._values[str(node.value)]
-        if op in ("number", "constant"):
-            return self._literal(CONSTANTS[str(node.value)] if op == "constant" else node.value)
+        if op in LITERALS:
+            return self._literal(literal_value(node))
         args = [self.of(arg) for arg in node.args]
         if op in COMPARISONS:
             return _compare(op, *args)
@@ -141,7 +155,7 @@ class _Analysis:
     def _literal(self, value: Any) -> Bounded:
         wide = self._dtype.wide.type(value)
         stored = self._dtype.numpy.type(value).astype(self._dtype.wide)
-        return Bounded(np.asarray(wide), np.asarray(abs(stored - wide)))
+        return Bounded(np.asarray(wide), gap(stored, wide))
 
     def _round(self, op: str, value: NDArray, passed_on: NDArray, relative: Any = 0) -> Bounded:
         """Return ``value`` with the error passed on to it and that of its own rounding."""
@@ -178,18 +192,30 @@ class _Analysis:
         return self._round("/", value, np.where((least <= 0) & (b.error > 0), np.inf, passed_on))
 
     def _floor_quotient(self, a: Bounded, b: Bounded) -> Bounded:
-        return _steps(np.floor, self._quotient(a, b))
+        """Return a // b, which is that of exact arithmetic where a and b are exact."""
+        value = np.floor_divide(a.value, b.value)
+        jump = np.where((a.error == 0) & (b.error == 0), 0, self._jump(a, b))
+        # From a whole number of some size on, a quotient is rounded as any other.
+        rounding = 4 * self._dtype.eps * np.abs(value)
+        return Bounded(value, jump + np.where(rounding < 0.25, 0, rounding))
+
+    def _jump(self, a: Bounded, b: Bounded) -> NDArray:
+        return _steps(np.floor, self._quotient(a, b)).error
 
     def _remainder(self, a: Bounded, b: Bounded) -> Bounded:
-        quotient = self._floor_quotient(a, b)
-        return self._difference(a, self._product(b, quotient))
+        """Return a % b: a less a multiple of b without any rounding, then one of the sum."""
+        value = np.remainder(a.value, b.value)
+        moved = a.error + _scaled(b.error, np.abs(np.floor_divide(a.value, b.value)) + 1)
+        is_inside = (np.abs(value) > moved) & (np.abs(value) + moved < np.abs(b.value) - b.error)
+        passed_on = np.where((moved == 0) | is_inside, moved, np.abs(b.value) + moved)
+        return self._round("+", value, np.where(np.isnan(passed_on), np.inf, passed_on))
 
     def _whole_power(self, a: Bounded, exponent: int) -> Bounded:
         value = a.value**exponent
         if exponent == 0:
             return Bounded(value, np.zeros_like(value))
         near, far = np.abs(a.value) - a.error, np.abs(a.value) + a.error
-        passed_on = np.maximum(_gap(far**exponent, np.abs(value)), _gap(near**exponent, value))
+        passed_on = np.maximum(gap(far**exponent, np.abs(value)), gap(near**exponent, value))
         if exponent < 0:
             passed_on = np.where((near <= 0) & (a.error > 0), np.inf, passed_on)
         passed_on = np.where(a.error == 0, 0, passed_on)
@@ -199,7 +225,7 @@ class _Analysis:
         """Return a ** b as exp2(b * log2(a)), which needs a positive base."""
         value = a.value**b.value
         corners = [
-            _gap((a.value + s * a.error) ** (b.value + t * b.error), value)
+            gap((a.value + s * a.error) ** (b.value + t * b.error), value)
             for s in (-1, 1)
             for t in (-1, 1)
         ]
@@ -211,7 +237,7 @@ class _Analysis:
     def _monotone(self, op: str, function: Any, a: Bounded, extra: Any) -> Bounded:
         value = function(a.value)
         spread = np.maximum(
-            _gap(function(a.value + a.error), value), _gap(function(a.value - a.error), value)
+            gap(function(a.value + a.error), value), gap(function(a.value - a.error), value)
         )
         return self._round(op, value, np.where(a.error == 0, 0, spread), extra)
 
@@ -265,14 +291,14 @@ def _compare(op: str, a: Bounded, b: Bounded) -> Bounded:
 def _where(condition: Bounded, a: Bounded, b: Bounded) -> Bounded:
     value = np.where(condition.value, a.value, b.value)
     error = np.where(condition.value, a.error, b.error)
-    either = _gap(a.value, b.value) + np.maximum(a.error, b.error)
+    either = gap(a.value, b.value) + np.maximum(a.error, b.error)
     return Bounded(value, np.where(condition.error, either, error))
 
 
 def _steps(function: Any, a: Bounded) -> Bounded:
     value = function(a.value)
     jump = np.maximum(
-        _gap(function(a.value + a.error), value), _gap(function(a.value - a.error), value)
+        gap(function(a.value + a.error), value), gap(function(a.value - a.error), value)
     )
     # With fast math, the sign of NaN is 0.
     open_nan = np.isnan(value) & (function is np.sign)
@@ -287,10 +313,12 @@ def _extremum(function: Any, low: Bounded, high: Bounded) -> Bounded:
     return Bounded(value, np.where(apart, chosen, error))
 
 
-def _gap(one: NDArray, other: NDArray) -> NDArray:
+def gap(one: NDArray, other: NDArray) -> NDArray:
     """Return the distance between two values: 0 if they are equal, infinite if one is NaN."""
-    gap = np.abs(one - other)
-    return np.where(one == other, 0, np.where(np.isnan(gap), np.inf, gap))
+    with np.errstate(all="ignore"):
+        distance = np.abs(one - other)
+    is_equal = (one == other) | (np.isnan(one) & np.isnan(other))
+    return np.where(is_equal, 0, np.where(np.isnan(distance), np.inf, distance))
 
 
 def _scaled(error: NDArray, factor: NDArray) -> NDArray:

@@ -177,7 +177,7 @@ class Gemm(Template):
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan" or p.epilogue is None:
             return None
-        return lacks_on_vulkan(p.epilogue.node.kinds, p.dtype)
+        return lacks_on_vulkan(p.epilogue.folded(p.dtype).node.kinds, p.dtype)
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         return (
@@ -205,7 +205,7 @@ class Gemm(Template):
         p: Any, a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: Any, beta: Any
     ) -> np.ndarray:
         value = linear_part(p, a, b, c, alpha, beta)
-        return value if p.epilogue is None else p.epilogue.evaluate(v=value)
+        return value if p.epilogue is None else p.epilogue.folded(p.dtype).evaluate(v=value)
 
     @staticmethod
     def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:

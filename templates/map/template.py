@@ -122,6 +122,8 @@ class Map(Template):
             return {**schedule, "block_dim": 512, "blocks": 8448}
         # On 2 cores, 16 M f32, a*x + y took 1.04 times as long as in Numba, 1.01 in place, a
         # polynomial of degree 5 0.97, a root and a quotient, which Taichi computes exactly, 1.24.
+        if takes_turns(p):
+            return {"loop": "rows", "unroll": 1}
         schedule = {"loop": "flat", "unroll": 1}
         if sizes is None:
             return schedule
@@ -139,7 +141,7 @@ class Map(Template):
     ) -> Mapping[str, tuple[Any, ...]]:
         if arch == "cpu":
             return {
-                "loop": ("flat", "rows"),
+                "loop": ("rows",) if takes_turns(p) else ("flat", "rows"),
                 "unroll": (1, 2, 4, 8, 16),
                 "chunk": CHUNKS,
                 "serial": (False, True),
@@ -155,6 +157,8 @@ class Map(Template):
     def check(self, p: Any, s: Any, arch: str) -> None:
         if s.loop == "flat" and arch != "cpu":
             raise Invalid("loop", "takes 'flat' on cpu only; use 'blocks'")
+        if s.loop == "flat" and takes_turns(p):
+            raise Invalid("loop", "cannot be 'flat' where expr divides floats with // or %")
         for name, (loop, neutral) in OF_ONE_LOOP.items():
             if s.loop != loop and getattr(s, name) != neutral:
                 raise Invalid(name, f"must be {neutral} unless loop={loop!r}")
@@ -191,7 +195,7 @@ class Map(Template):
         arrays = sum(isinstance(argument, Array) for argument in self.arguments(p))
         if arrays > MOST_ARRAYS_ON_VULKAN:
             return f"it takes {arrays} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; split expr"
-        return lacks_on_vulkan(p.expr.functions, p.dtype)
+        return lacks_on_vulkan(p.expr.folded(p.dtype).functions, p.dtype)
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         shape = tuple(f"n{axis}" for axis in range(p.dim))
@@ -229,7 +233,7 @@ class Map(Template):
             name: np.asarray(value, p.dtype.numpy).astype(working)
             for name, value in zip(p.expr.names, arguments, strict=True)
         }
-        values = p.expr.evaluate(**given)
+        values = p.expr.folded(p.dtype).evaluate(**given)
         results = tuple(values[name] for name in p.expr.names if name in p.expr.outputs)
         return results if len(results) > 1 else results[0]
 
@@ -283,6 +287,11 @@ class Map(Template):
         }
 
 
+def takes_turns(p: Any) -> bool:
+    """Tell whether the code of an element holds a loop, which real functions cannot call."""
+    return "while " in p.expr.helpers(p.dtype)
+
+
 def is_scalar(p: Any, name: str) -> bool:
     """Tell whether an input that is never assigned is a scalar."""
     return name in (USUAL_SCALARS if p.scalars is None else p.scalars)
@@ -317,7 +326,7 @@ def _assignments(p: Any, place: str, target: Callable[[str], str]) -> list[str]:
     values = {name: name if is_scalar(p, name) else f"{name}[{place}]" for name in p.expr.inputs}
     values |= {name: f"{name}[{place}]" for name in p.expr.inputs if name in p.expr.outputs}
     lines = []
-    for name, expression in p.expr.assignments:
+    for name, expression in p.expr.folded(p.dtype).assignments:
         lines.append(f"{target(name)} = {expression.taichi(values, p.dtype)}")
         values[name] = target(name)
     return lines

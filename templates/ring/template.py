@@ -123,7 +123,7 @@ class Ring(Template):
         values = {name: name for name in p.handler.names}
         lines = [
             f"{name} = {expression.taichi(values, p.dtype)}"
-            for name, expression in p.handler.assignments
+            for name, expression in p.handler.folded(p.dtype).assignments
         ]
         return {
             "helpers": p.handler.helpers(p.dtype),
