@@ -1,5 +1,6 @@
 """Finite-difference stencils on regular grids."""
 
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from tikgen import (
     Template,
     parameter,
 )
+from tikgen.loop_steps import box, looped, parallel
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
@@ -285,6 +287,25 @@ class Stencil(Template):
         allowed = np.zeros(x.shape)
         allowed[interior(p, x.shape)] = p.dtype.working.eps * bound[interior(p, x.shape)]
         return {"y": allowed}
+
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
+        *leading, last = extents
+        if s.loop == "sweep":
+            threads = s.block_x * s.block_y
+            tiles = ((extents[0] - 1) // s.sweep + 1) * ((last - 1) // s.block_x + 1)
+            if p.dim == 3:
+                tiles *= (extents[1] - 1) // s.block_y + 1
+            walk = looped(s.sweep) + looped(s.ahead)
+            if s.blocks:
+                return looped((tiles - 1) // s.blocks + 1, walk)
+            return parallel(tiles * threads, walk)
+        if s.loop == "rows" and s.row_buffer:
+            count = math.prod(leading) if leading else (last - 1) // s.chunk + 1
+            length = last if leading else min(last, s.chunk)
+            buffered = looped((length - 1) // s.row_buffer + 1, 2 * looped(s.row_buffer))
+            return parallel(count, buffered + looped(s.row_buffer))
+        return box(extents, s.loop == "rows", s.unroll)
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         points = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))
