@@ -52,3 +52,28 @@ def test_points_off_the_axes_and_to_one_side(ti_arch: str, rng: np.random.Genera
 def test_a_sweep_is_refused_where_it_does_not_fit(problem: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match="'sweep' needs"):
         tikgen.render("stencil", arch="vulkan", loop="sweep", unroll=1, **problem)
+
+
+LOOPS: dict[str, dict[str, Any]] = {
+    "cpu": {"function": {"row_buffer": 16}, "rows": {"unroll": 4}, "points": {}},
+    "gpu": {"linear": {}, "sweep": {"ahead": 1}, "rows": {"unroll": 1}},
+}
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_halves_are_computed_in_single_precision_and_rounded_once(
+    update: bool, ti_arch: str, rng: np.random.Generator
+) -> None:
+    x = rng.uniform(-1, 1, (40, 41)).astype(np.float16)
+    for loop, more in LOOPS["cpu" if ti_arch == "cpu" else "gpu"].items():
+        schedule = {"loop": loop, "unroll": 1, **more}
+        kernel = tikgen.build(
+            "stencil", dim=2, dtype="f16", order=8, spacing=0.1, update=update, schedule=schedule
+        )
+        y = np.zeros_like(x)
+        arguments = (x, y, 0.001) if update else (x, y)
+        exact = kernel.reference(*arguments).astype(np.float64)
+        kernel(*arguments)
+        # Half a step of a half, and what single precision loses where terms cancel.
+        allowed = 0.501 * np.finfo(np.float16).eps * np.abs(exact) + 1e-3 * 0.001**update
+        np.testing.assert_array_less(np.abs(y - exact), allowed)

@@ -80,8 +80,14 @@ class Check:
             return f"{what}, from {self.lowest} to {self.highest}; got {value!r}"
         return ""
 
+    def numpy_problem(self, value: Any) -> str:
+        """Return what is wrong with a NumPy array of any class, or nothing."""
+        if problem := hidden_problem(self.name, value):
+            return f"argument {self.name!r} {problem}"
+        return "" if self.takes_numpy(value) else self.explain(value)
+
     def explain(self, value: Any) -> str:
-        """Return what is wrong with a NumPy array."""
+        """Return what is wrong with a plain NumPy array."""
         if value.dtype != self.numpy:
             return (
                 f"argument {self.name!r} takes dtype {self.dtype} ({self.numpy}); got {value.dtype}"
@@ -275,6 +281,52 @@ class Rules:
 def kind_of(value: Any) -> str:
     """Return the name of the type of a value, for messages."""
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+def is_tensor(value: Any) -> bool:
+    """Tell whether a value is a tensor of torch, or of a library like it."""
+    return hasattr(value, "data_ptr") and hasattr(value, "is_contiguous")
+
+
+def hidden_problem(name: str, value: Any) -> str:
+    """Return why the memory of an array does not hold its elements, or nothing.
+
+    A kernel reads memory: it knows no masks, no pending signs and no indices of sparse elements.
+
+    Args:
+        name: what the array is called, for the advice.
+        value: anything; only NumPy arrays and torch tensors may have such a problem.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        return (
+            "is a masked array, and a kernel knows no masks; "
+            f"pass {name}.filled(...), or {name}.data to use what the mask hides"
+        )
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return ""
+    if value.is_nested or str(value.layout) != "torch.strided":
+        kind = "nested" if value.is_nested else str(value.layout).removeprefix("torch.").strip("_")
+        return f"is a tensor of layout {kind}; pass a copy, such as {name}.to_dense()"
+    if value.is_neg() or value.is_conj():
+        bit, method = ("negative", "neg") if value.is_neg() else ("conjugate", "conj")
+        return (
+            f"has the {bit} bit: its memory holds other numbers than the tensor; "
+            f"pass a copy, {name}.resolve_{method}()"
+        )
+    return "" if _has_memory(value) else _without_memory(value)
+
+
+def _has_memory(tensor: Any) -> bool:
+    try:
+        return bool(tensor.data_ptr()) or not tensor.nelement()
+    except (RuntimeError, NotImplementedError):  # Tensors of tracers and wrappers.
+        return False
+
+
+def _without_memory(tensor: Any) -> str:
+    device = f" of device {tensor.device}" if tensor.device.type == "meta" else ""
+    return f"is a tensor{device} that holds no data ({kind_of(tensor)})"
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -32,6 +32,11 @@ def device_name(arch: str) -> str:
     return UNKNOWN
 
 
+def ends_loops(arch: str) -> bool:
+    """Tell whether the device of ``arch`` ends long loops in silence; see ``loop_steps``."""
+    return arch == "vulkan" and "llvmpipe" in device_name(arch)
+
+
 def cpu_name() -> str:
     """Return the name of the processor."""
     info = Path("/proc/cpuinfo")

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tikgen import events
+from tikgen import events, loop_steps
 from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Argument, Array, Scalar, concrete_shape
+from tikgen.device import ends_loops
 from tikgen.errors import (
     ArgumentError,
     KernelCompileError,
@@ -88,6 +89,7 @@ class Loaded:
         )
         self._scratch: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._epoch: Any = None
+        self._counts_steps = False
         self._ready: set[tuple[type, ...]] = set()
 
     @property
@@ -124,6 +126,8 @@ class Loaded:
         if bridge.epoch() is not self._epoch:
             self._enter_epoch()
         sizes = self.signature.check(values)
+        if self._counts_steps:
+            self._check_steps(values, sizes)
         return (*values, *self._scratch_for(sizes)) if self.workspace else values
 
     def run(self, values: tuple[Any, ...]) -> Any:
@@ -208,11 +212,25 @@ class Loaded:
             bridge.refuse_fork(self.name)
             raise TaichiNotInitialised(self.name)
         check_arch(self.source.variant, arch)
+        self._counts_steps = ends_loops(arch)
         with bridge.compiling:
             if bridge.epoch() is not self._epoch:
                 self._scratch.clear()
                 self._ready = set()
                 self._epoch = bridge.epoch()
+
+    def _check_steps(self, values: tuple[Any, ...], sizes: list[int]) -> None:
+        """Raise UnsupportedOnArch where the device would end a loop of the kernel in silence."""
+        variant, signature = self.source.variant, self.signature
+        named = dict(variant.sizes) | dict(zip(signature.symbols, sizes, strict=True))
+
+        def read(name: str) -> Any:
+            with bridge.compiling:  # Copying launches kernels of Taichi's own.
+                return bridge.to_host(values[signature.names.index(name)])
+
+        steps = variant.template.steps(variant.problem, variant.schedule, named, read)
+        if problem := loop_steps.problem(steps):
+            raise UnsupportedOnArch(self.name, "vulkan", problem)
 
     def _materialise(self) -> None:
         if not self.is_loaded:

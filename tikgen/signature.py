@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tikgen import taichi_bridge as bridge
-from tikgen.argument_checks import Check, Rules, kind_of
+from tikgen.argument_checks import Check, Rules, hidden_problem, is_tensor, kind_of
 from tikgen.arguments import Array, Scalar
 from tikgen.dtypes import DType
 
@@ -27,7 +27,10 @@ class Signature(Rules):
     def _opaque_problem(self, name: str, value: Any) -> str:
         # A stale field could kill the process.
         is_stale = isinstance(value, bridge.TaichiArray) and bridge.is_stale(value)
-        return _STALE.format(name=name) if is_stale else ""
+        if is_stale:
+            return _STALE.format(name=name)
+        problem = hidden_problem(name, value)
+        return f"argument {name!r} {problem}" if problem else ""
 
 
 class _TaichiCheck(Check):
@@ -52,8 +55,10 @@ class _TaichiCheck(Check):
         elif isinstance(value, bridge.TiScalarNdarray):
             found = str(value.dtype)
         elif isinstance(value, np.ndarray):
-            return "" if self.takes_numpy(value) else self.explain(value)
-        elif hasattr(value, "data_ptr") and hasattr(value, "is_contiguous"):
+            return self.numpy_problem(value)
+        elif is_tensor(value):
+            if problem := hidden_problem(self.name, value):
+                return f"argument {self.name!r} {problem}"
             found = str(_TORCH_NAMES.get(str(value.dtype), value.dtype))
             if not value.is_contiguous():
                 return f"argument {self.name!r} is not contiguous; pass {self.name}.contiguous()"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -116,6 +116,23 @@ class Template:
     def unsupported(self, p: Any, arch: str) -> str | None:
         """Return why ``arch`` cannot run the problem and what to use instead, or None."""
         return None
+
+    def steps(
+        self, p: Any, s: Any, sizes: Mapping[str, int], read: Callable[[str], NDArray]
+    ) -> int:
+        """Return how many steps the loops of one invocation take at most, on Vulkan.
+
+        Mesa's Vulkan on a processor ends every loop in silence after 65,535 of them, so that a
+        launch there which needs more is refused. :mod:`tikgen.loop_steps` counts. Without an
+        override no launch is refused.
+
+        Args:
+            p: the problem.
+            s: the schedule.
+            sizes: value of each size symbol.
+            read: returns the content of the array with a name, where the steps depend on it.
+        """
+        return 0
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         """Return the least work of a launch where each size symbol has its value in ``sizes``."""

@@ -20,6 +20,7 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
+from tikgen.loop_steps import looped, parallel, stepped
 
 # What schedule parameters may be, which depends on how A and B reach a thread. The first value of
 # each compiles fastest.
@@ -40,6 +41,8 @@ FITTING: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 # Products that may stand in the unrolled code; 256 take some 5 s to compile on vulkan.
 MOST_PRODUCTS = {"arrays": 128, "panels": 32, "shared": 256}
 SHARED_BYTES = 48 * 1024
+# From here on the inner axis is taken in larger steps on Vulkan.
+DEEP = 32_768
 
 
 class Gemm(Template):
@@ -109,6 +112,9 @@ class Gemm(Template):
             # 64 with unroll 4 or 8 are within 10%, 2 rows take up to 1.5 times, 128 columns twice.
             return {"via": "panels", "tile_n": 2048 // p.dtype.bits, "unroll": 4}
         block = {"via": "shared", "block_k": 8, "strip": 4}
+        if arch == "vulkan" and sizes and small(sizes) and sizes["k"] > DEEP:
+            # Fewer steps, which Mesa's Vulkan on a processor can count up to k = 349,000.
+            return block | {"block_m": 32, "block_n": 64, "block_k": 32, "unroll": 8}
         if small(sizes):
             return block | {"block_m": 64, "block_n": 64}
         # H200, 4096^3 f32: 31.8 TFLOP/s on cuda (torch 51.2), 27.8 with tiles of 8 by 8, and with
@@ -228,6 +234,16 @@ class Gemm(Template):
             return {"c": error}
         value = linear_part(p, **inputs)
         return {"c": p.epilogue.error_bound({"v": value}, p.dtype, {"v": error})}
+
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        m, n, k = sizes["m"], sizes["n"], sizes["k"]
+        if s.via == "arrays":
+            tiles = ((m - 1) // s.tile_m + 1) * ((n - 1) // s.tile_n + 1)
+            return parallel(tiles, stepped(k, s.unroll))
+        blocks = ((m - 1) // s.block_m + 1) * ((n - 1) // s.block_n + 1)
+        threads = s.block_m * s.block_n // (s.tile_m * s.tile_n)
+        inner = looped(s.block_k // s.unroll)
+        return parallel(blocks * threads, looped((k - 1) // s.block_k + 2, inner))
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         m, n, k = sizes["m"], sizes["n"], sizes["k"]

@@ -17,6 +17,7 @@ from tikgen import (
     parameter,
 )
 from tikgen.dtypes import INTS
+from tikgen.loop_steps import looped, stepped
 
 LARGEST_WORKSPACE = 2**22
 # Compiling takes 1 s for 1024 bins in a local vector, and grows with their square.
@@ -247,6 +248,14 @@ class Histogram(Template):
             return {"counts": open_amounts}
         eps = float(np.finfo(p.weight_dtype.numpy).eps)
         return {"counts": open_amounts + eps * count * (amount + open_amounts)}
+
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        size = (sizes["n"] - 1) // s.chunks + 1
+        if s.bins_in == "shared":
+            turns = 1 if p.bins <= s.block_dim else (p.bins - 1) // s.block_dim + 1
+            bins = looped(turns, looped(s.copies))
+            return 2 * bins + looped((size - 1) // (s.unroll * s.block_dim) + 1)
+        return max(stepped(size, s.unroll), looped(s.chunks))
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         n, result = sizes["n"], result_dtype(p).bits // 8

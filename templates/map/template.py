@@ -23,6 +23,7 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
+from tikgen.loop_steps import box, looped, parallel
 
 # Names that are scalars unless `scalars` says otherwise.
 USUAL_SCALARS = ("a", "b", "c", "alpha", "beta", "gamma", "scale")
@@ -241,6 +242,16 @@ class Map(Template):
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # Running error analysis: nothing is assumed about the expression.
         return p.expr.error_bound(inputs, p.dtype)
+
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
+        if s.loop != "blocks":
+            return box(extents, s.loop == "rows", s.unroll)
+        pieces = (math.prod(extents) - 1) // (s.block_dim * s.items) + 1
+        rest = looped(s.items)
+        if s.blocks:
+            return looped((pieces - 1) // s.blocks + 1, rest)
+        return parallel(pieces * s.block_dim, rest)
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         points = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))

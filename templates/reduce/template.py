@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
+from tikgen.loop_steps import looped, parallel, stepped
 
 AXES = ("i", "j", "k")
 COMPENSABLE = ("sum", "mean", "norm2", "dot")
@@ -307,6 +308,33 @@ class Reduce(Template):
             return {"x": x.astype(p.dtype.numpy)}
         return {}
 
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
+        tree = looped(s.team.bit_length())
+        if not is_whole(p):
+            lines, length = math.prod(extents) // extents[p.axis], extents[p.axis]
+            if s.columns:
+                lines = lines // extents[-1] * ((extents[-1] - 1) // s.columns + 1)
+                length = -(-length * s.columns // s.team)
+            elif s.team > 1:
+                length = -(-length // s.team)
+            sought = looped(length) if family(p) == "place" else 0
+            return parallel(lines * s.team, walked(p, s, length) + sought + tree)
+        count = math.prod(extents)
+        length = max((count - 1) // s.chunks + 1, s.grain)
+        used, length = (count - 1) // length + 1, -(-length // s.team)
+        if p.dim > 1 and not s.linear:
+            rows = length // extents[-1] + 2
+            taken = looped(rows, walked(p, s, min(length, extents[-1])))
+        else:
+            taken = walked(p, s, length)
+        sought = looped(length * s.team) if family(p) == "place" and s.team == 1 else 0
+        if s.chunks == s.team == 1:
+            return taken + sought
+        if p.accuracy == "pairwise" and s.team == 1:
+            return max(taken, looped(2 * used.bit_length(), 1) + used)
+        return max(taken + tree, looped(used // s.team + 1) + tree + sought)
+
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         elements = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))
         results = 1 if is_whole(p) else elements // sizes[f"n{p.axis}"]
@@ -363,6 +391,15 @@ def adjust_schedule(drawn: Mapping[str, Any], arch: str) -> dict[str, Any]:
     if drawn["accuracy"] == "pairwise":
         fitting["chunks"] = min(drawn.get("chunks", 1), TEAM_PARTIALS * 64)
     return {**fitting, "block_dim": block_dim}
+
+
+def walked(p: Any, s: Any, length: int) -> int:
+    """Return the loop steps of a thread that takes so many elements, and adds up what it kept."""
+    if p.accuracy != "pairwise":
+        return stepped(length, s.unroll)
+    block = BLOCK if s.team == 1 else TEAM_BLOCK
+    # Adding a block to the stack takes two steps on average, and the stack has 31 places.
+    return looped((length - 1) // block + 1, stepped(block, s.unroll) + 3) + looped(31)
 
 
 def family(p: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
+from tikgen.loop_steps import looped, stepped
 
 COMBINED = {"sum": "{} + {}", "prod": "{} * {}", "min": "ti.min({}, {})", "max": "ti.max({}, {})"}
 # What a block can share on every arch: cuda allows 48 KiB, lavapipe 32.
@@ -169,6 +170,21 @@ class Scan(Template):
         n = sizes["n0"]
         x = rng.choice((-1.0, 1.0), n) * 2.0 ** rng.uniform(-spread, spread, n)
         return {"x": x.astype(p.dtype.numpy)}
+
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        n = sizes["n0"]
+        if s.chunks == s.team == 1:
+            return stepped(n, s.unroll)
+        tile = s.team * s.items or 1
+        length = -(-n // (s.chunks * tile)) * tile
+        if s.team == 1:
+            length = max(length, s.grain)
+            used = (n - 1) // length + 1
+            return max(looped(length), stepped(length, s.unroll), looped(used))
+        doubling = looped(s.team.bit_length())
+        totals = stepped(length // s.team, s.unroll) + doubling
+        join = 2 * looped(s.chunks // s.team + 1) + doubling
+        return max(totals, join, looped(length // tile, doubling))
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         return Cost(bytes=2 * sizes["n0"] * (p.dtype.bits // 8), flops=sizes["n0"])

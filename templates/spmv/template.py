@@ -16,6 +16,7 @@ from tikgen import (
     Template,
     parameter,
 )
+from tikgen.loop_steps import looped, parallel, stepped
 
 
 class Spmv(Template):
@@ -172,6 +173,19 @@ class Spmv(Template):
         if beta != 0:
             bound = bound + 3 * beta * np.abs(y)
         return {"y": float(np.finfo(p.dtype.numpy).eps) * bound}
+
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        longest = sizes["width"] if p.format == "ell" else int(np.diff(read("indptr")).max())
+        if s.lanes == 1:
+            row = stepped(longest, s.unroll)
+        else:
+            row = looped((longest - 1) // (s.lanes * s.unroll) + 1)
+        if not s.block_dim or (s.lanes == 1 and not s.blocks):
+            return parallel(sizes["rows"], row)
+        blocks = (sizes["rows"] - 1) // (s.block_dim // s.lanes) + 1
+        if s.blocks:
+            return looped((blocks - 1) // s.blocks + 1, row)
+        return parallel(blocks * s.block_dim, row)
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         rows, cols = sizes["rows"], sizes["cols"]

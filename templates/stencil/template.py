@@ -1,5 +1,6 @@
 """Finite-difference stencils on regular grids."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from tikgen import (
     Template,
     parameter,
 )
+from tikgen.loop_steps import box, looped, parallel
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
@@ -239,9 +241,9 @@ class Stencil(Template):
 
         def in_run(at: str, offset: tuple[int, ...]) -> str:
             if at != "u":
-                return f"x[{zeros}{_linear(at, offset)}]"
+                return _read(p, f"{zeros}{_linear(at, offset)}")
             run, first = runs[offset[:-1]]
-            return f"x[{zeros}{_linear(f'{run} + u', (offset[-1] - first[-1],))}]"
+            return _read(p, f"{zeros}{_linear(f'{run} + u', (offset[-1] - first[-1],))}")
 
         return {
             "bounds": bounds,
@@ -250,8 +252,9 @@ class Stencil(Template):
             "linear_index": ("i", "i * row + j", "i * plane + j * row + k")[p.dim - 1],
             "weighted_sum": lambda index: _weighted_sum(p, lambda offset: _value(p, index, offset)),
             "linear_sum": lambda k: _weighted_sum(
-                p, lambda offset: f"x[{zeros}{_linear(k, offset)}]"
+                p, lambda offset: _read(p, zeros + _linear(k, offset))
             ),
+            "read": lambda place: _read(p, place),
             "runs": [("out", "k"), *((run, _linear("k", first)) for run, first in runs.values())],
             "run_value": lambda at: in_run(at, (0,) * p.dim) if p.update else "",
             "run_sum": lambda at: _weighted_sum(p, lambda offset: in_run(at, offset)),
@@ -262,7 +265,8 @@ class Stencil(Template):
     def reference(p: Any, x: np.ndarray, y: np.ndarray, scale: Any = None) -> np.ndarray:
         total = stencil_sum(p, x.astype(p.dtype.wide), weights(p))
         if p.update:
-            total = x.astype(p.dtype.wide) + np.asarray(scale, p.dtype.wide) * total
+            factor = np.asarray(scale, p.dtype.numpy).astype(p.dtype.wide)
+            total = x.astype(p.dtype.wide) + factor * total
         inner = interior(p, x.shape)
         result = y.astype(p.dtype.wide)
         result[inner] = total[inner]
@@ -278,10 +282,28 @@ class Stencil(Template):
         bound = (len(w) + 4) * stencil_sum(p, x, w)
         if p.update:
             bound = x + abs(float(inputs["scale"])) * bound
-        eps = float(np.finfo(p.dtype.numpy).eps)
         allowed = np.zeros(x.shape)
-        allowed[interior(p, x.shape)] = eps * bound[interior(p, x.shape)]
+        allowed[interior(p, x.shape)] = p.dtype.working.eps * bound[interior(p, x.shape)]
         return {"y": allowed}
+
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
+        *leading, last = extents
+        if s.loop == "sweep":
+            threads = s.block_x * s.block_y
+            tiles = ((extents[0] - 1) // s.sweep + 1) * ((last - 1) // s.block_x + 1)
+            if p.dim == 3:
+                tiles *= (extents[1] - 1) // s.block_y + 1
+            walk = looped(s.sweep) + looped(s.ahead)
+            if s.blocks:
+                return looped((tiles - 1) // s.blocks + 1, walk)
+            return parallel(tiles * threads, walk)
+        if s.loop == "rows" and s.row_buffer:
+            count = math.prod(leading) if leading else (last - 1) // s.chunk + 1
+            length = last if leading else min(last, s.chunk)
+            buffered = looped((length - 1) // s.row_buffer + 1, 2 * looped(s.row_buffer))
+            return parallel(count, buffered + looped(s.row_buffer))
+        return box(extents, s.loop == "rows", s.unroll)
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         points = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))
@@ -398,8 +420,14 @@ def _weighted_sum(p: Any, value: Callable[[tuple[int, ...]], str]) -> str:
         total = values[0] if len(values) == 1 else f"({' + '.join(values)})"
         if len(total) > 60 and len(values) > 1:
             total = "(\n    " + "\n    + ".join(values) + "\n)"
-        terms.append(total if weight == 1 else f"{p.dtype.literal(weight)} * {total}")
+        terms.append(total if weight == 1 else f"{p.dtype.working.literal(weight)} * {total}")
     return "\n+ ".join(terms)
+
+
+def _read(p: Any, place: str) -> str:
+    """Return generated code for x at a place, in the dtype in which the kernel computes."""
+    work = p.dtype.working
+    return f"x[{place}]" if p.dtype is work else f"ti.cast(x[{place}], {work.taichi})"
 
 
 def _linear(k: str, offset: tuple[int, ...]) -> str:
@@ -425,10 +453,10 @@ def _value(p: Any, index: tuple[str, ...], offset: tuple[int, ...]) -> str:
         else:
             places.append(f"ti.min({moved}, {extent} - 1)" if step > 0 else f"ti.max({moved}, 0)")
             inside.append(f"{moved} < {extent}" if step > 0 else f"{moved} >= 0")
-    value = f"x[{', '.join(places)}]"
+    value = _read(p, ", ".join(places))
     if p.boundary == "zero" and inside:
         condition = " and ".join(inside)
-        return f"ti.select({condition}, {value}, {p.dtype.literal(0)})"
+        return f"ti.select({condition}, {value}, {p.dtype.working.literal(0)})"
     return value
 
 
@@ -470,12 +498,13 @@ def _column(p: Any, ahead: int) -> dict[str, str]:
         return "at" if step == 0 else f"ahead{step}" if step > 0 else f"behind{-step}"
 
     def read(offset: tuple[int, ...]) -> str:
-        return f"x[{zeros}{_linear('here', offset)}]"
+        return _read(p, zeros + _linear("here", offset))
 
     def first(step: int) -> str:
         # A short walk may end before what it reads ahead.
         place = _linear("here", (step, *rest))
-        return f"{name(step)} = x[{zeros}{f'ti.min({place}, end)' if step > high else place}]"
+        place = f"ti.min({place}, end)" if step > high else place
+        return f"{name(step)} = {_read(p, zeros + place)}"
 
     def shift(stop: int) -> str:
         return "\n".join(f"{name(s)} = {name(s + 1)}" for s in range(low, stop))

@@ -8,6 +8,7 @@ import numpy as np
 
 from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.dtypes import ALL_DTYPES
+from tikgen.loop_steps import box, looped, parallel
 
 AXES = ("i", "j", "k", "l")
 STRIP_LENGTHS = (64, 128, 256, 512)
@@ -166,6 +167,18 @@ class Transpose(Template):
     @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         return {"y": 0}
+
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        extents = [sizes[f"n{axis}"] for axis in p.perm]
+        if s.loop in ("rows", "points"):
+            return box(extents, s.loop == "rows", s.unroll)
+        row, column = extents[p.perm.index(len(p.perm) - 1)], extents[-1]
+        width = s.unroll if s.loop == "strips" else s.tile
+        count = math.prod(extents) // (row * column)
+        count *= ((row - 1) // s.tile + 1) * ((column - 1) // width + 1)
+        if s.loop == "strips":
+            return parallel(count, looped(s.tile, looped(s.unroll)))
+        return parallel(count * s.block_dim, 2 * looped(s.tile**2 // s.block_dim))
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         count = int(np.prod([sizes[f"n{axis}"] for axis in p.perm]))

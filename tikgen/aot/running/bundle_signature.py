@@ -85,7 +85,7 @@ class _BundleCheck(Check):
     def array_problem(self, value: Any) -> str:
         """Return what is wrong with an array that is no plain NumPy array, or nothing."""
         if isinstance(value, np.ndarray):
-            return "" if self.takes_numpy(value) else self.explain(value)
+            return self.numpy_problem(value)
         if not isinstance(value, DeviceArray):
             what = f"takes a NumPy array or a DeviceArray; got {kind_of(value)}"
         elif value.dtype is not self.dtype:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tikgen.aot.running.engine import Engine
 from tikgen.aot.running.packing import array_argument
+from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 from tikgen.shapes import MOST_ELEMENTS
@@ -107,6 +108,8 @@ class DeviceArray:
             LibraryError: if the library reports an error.
         """
         self._check_open()
+        if problem := hidden_problem("array", array):
+            raise ArgumentError("DeviceArray", problem)
         if not isinstance(array, np.ndarray) or array.dtype != self.dtype.numpy:
             found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
             raise ArgumentError(

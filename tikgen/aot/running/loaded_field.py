@@ -9,7 +9,9 @@ import numpy as np
 from tikgen.aot import manifest
 from tikgen.aot.running.calls import Launchable
 from tikgen.aot.running.engine import Engine
+from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
+from tikgen.errors import ArgumentError
 
 _ARRAY = "array"
 
@@ -72,6 +74,8 @@ class LoadedField:
             BundleError: if the runtime was closed.
             LibraryError: if the library reports an error.
         """
+        if problem := hidden_problem("array", array):
+            raise ArgumentError(self.name, problem)
         if isinstance(array, np.ndarray):
             # Which is also what gives a scalar an axis.
             array = np.ascontiguousarray(array).reshape(

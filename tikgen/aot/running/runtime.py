@@ -16,6 +16,7 @@ from tikgen.aot.running.device_array import DeviceArray, checked_shape
 from tikgen.aot.running.engine import Engine
 from tikgen.aot.running.families import Family
 from tikgen.aot.running.loaded_field import LoadedField
+from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, UnknownEntry
 
@@ -179,6 +180,8 @@ class Runtime:
             ArgumentError: if it is empty, or kernels know no such dtype.
             LibraryError: if there is not so much memory.
         """
+        if problem := hidden_problem("values", values):
+            raise ArgumentError("DeviceArray", problem)
         host = np.asarray(values)
         made = self.empty(host.shape, host.dtype)
         made.from_numpy(host)

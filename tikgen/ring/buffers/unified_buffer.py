@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tikgen.argument_checks import hidden_problem
 from tikgen.errors import ArgumentError
 from tikgen.ring.buffers.buffer_state import BufferState, Transfers
 from tikgen.ring.buffers.shapes import holds_all, holds_number, sound_dtype, sound_shape
@@ -358,6 +359,8 @@ class UnifiedBuffer(Generic[T]):
         Raises:
             ArgumentError: if the shape is another one, or the dtype cannot hold what is in it.
         """
+        if problem := hidden_problem("data", data):
+            raise ArgumentError("UnifiedBuffer", problem)
         source = data.host if isinstance(data, UnifiedBuffer) else np.asarray(data)
         self._check_shape("copy_from", source)
         if not holds_all(self._element, source):

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 import numpy as np
 
+from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.ring.errors import ColumnError
 from tikgen.ring.messages.base import RingKernelMessage
@@ -334,6 +335,8 @@ def check_columns(
 
 
 def _own_array(column: Column, given: Any) -> np.ndarray[Any, Any]:
+    if problem := hidden_problem(column.name, given):
+        raise ColumnError(column.name, problem)
     try:
         array = np.asarray(given)
     except ValueError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.ring.errors import ColumnError
 
@@ -100,6 +101,8 @@ class Slots:
         for name, dtype in zip(self.names, self.dtypes, strict=True):
             if name not in columns:
                 raise ColumnError(name, "is missing", self._kernel_id)
+            if problem := hidden_problem(name, columns[name]):
+                raise ColumnError(name, problem, self._kernel_id)
             array = np.asarray(columns[name])
             if array.dtype != dtype.numpy:
                 array = self._converted(name, dtype, array)
