@@ -43,6 +43,7 @@ def test_strategies_follow_the_types_simplest_first(tmp_path):
         "weight": 0.0,
         "maybe": None,
         "unroll": 1,
+        "free": 0.0,
     }
     assert find(drawn["count"], lambda n: n > 3) == 4
     assert find(drawn["maybe"], lambda n: n == 1) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ class Evidence:
         taichi: version of Taichi.
         tikgen: version of tikgen.
         when: time in UTC, ISO 8601.
+        never_varied: parameters that had one value in all launches of the verification, though
+            nobody held them fixed: it says nothing about other values.
     """
 
     digest: str
@@ -48,6 +50,7 @@ class Evidence:
     taichi: str
     tikgen: str
     when: str
+    never_varied: Sequence[str] = ()
 
 
 @dataclass
@@ -66,7 +69,13 @@ class Tally:
         self.worst = max(self.worst, worst)
 
 
-def keep(template: str, arch: str, seed: int, tallies: Mapping[str, Tally]) -> None:
+def keep(
+    template: str,
+    arch: str,
+    seed: int,
+    tallies: Mapping[str, Tally],
+    never_varied: Sequence[str] = (),
+) -> None:
     """Put evidence into the store for each digest in ``tallies``."""
     store = default_store()
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
@@ -83,6 +92,7 @@ def keep(template: str, arch: str, seed: int, tallies: Mapping[str, Tally]) -> N
             taichi=importlib.metadata.version("taichi"),
             tikgen=__version__,
             when=now,
+            never_varied=tuple(never_varied),
         )
         store.write(KIND, f"{digest}-{arch}", asdict(evidence))
 

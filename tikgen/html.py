@@ -215,10 +215,11 @@ def evidence_table(evidence: Iterable[Evidence]) -> Markup:
             e.examples,
             f"{e.worst:.2g} of the tolerance",
             e.when.replace("T", " ").partition("+")[0] + " UTC",
+            f"never varied: {', '.join(e.never_varied)}" if e.never_varied else "",
         )
         for e in evidence
     ]
-    return table(("arch", "result", "examples", "worst error", "when"), rows, numbers=(2,))
+    return table(("arch", "result", "examples", "worst error", "when", ""), rows, numbers=(2,))
 
 
 # Kernels and templates.

@@ -57,15 +57,30 @@ def differs(one: NDArray, other: NDArray) -> NDArray:
     return found
 
 
+def guard(dtype: DType, number: int) -> Any:
+    """Return a poison that differs from that of outputs and of arrays of another number.
+
+    A NaN passes through arithmetic as it is: what is read outside one array and written outside
+    another must show there.
+    """
+    bits = poison(dtype).view(f"uint{dtype.bits}")
+    return np.bitwise_xor(bits, bits.dtype.type(number % 64 + 1)).view(dtype.numpy)
+
+
 class Guarded:
     """A NumPy array in the middle of poisoned memory.
 
     Reading outside it gives poison, writing outside it is seen.
+
+    Args:
+        values: what the array holds.
+        dtype: its element type.
+        number: a number of its own among the arrays of a launch.
     """
 
-    def __init__(self, values: NDArray, dtype: DType) -> None:
+    def __init__(self, values: NDArray, dtype: DType, number: int = 0) -> None:
         margin = -(-(values.size + 64) // 64) * 64  # Keeps the alignment of the buffer.
-        self._buffer = np.full(values.size + 2 * margin, poison(dtype), dtype.numpy)
+        self._buffer = np.full(values.size + 2 * margin, guard(dtype, number), dtype.numpy)
         self._inside = slice(margin, margin + values.size)
         self._before = self._buffer.copy()
         self.value = self._buffer[self._inside].reshape(values.shape)

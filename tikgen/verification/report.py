@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tikgen.errors import VerificationError
 from tikgen.verification.case import Case, Outcome
+from tikgen.verification.mutation import Mutation
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,6 +49,9 @@ class ArchReport:
         seconds: time taken.
         failure: the smallest failure, if any.
         absent: why the arch does not work here, or an empty string.
+        never_varied: parameters that had one value in all launches, though nobody held them
+            fixed: what other values do was not looked at.
+        mutation: how many faults in the kernels' text were noticed, if that was asked for.
     """
 
     arch: str
@@ -59,6 +63,8 @@ class ArchReport:
     seconds: float = 0.0
     failure: Failure | None = None
     absent: str = ""
+    never_varied: tuple[str, ...] = ()
+    mutation: Mutation | None = None
 
     @property
     def status(self) -> Status:
@@ -79,6 +85,13 @@ class ArchReport:
             ran += f", worst error {self.worst:.2g} of the tolerance ({self.error:.2g})"
         return ran
 
+    @property
+    def warning(self) -> str:
+        """Return which parameters were never varied, in a line; empty where all were."""
+        if not (self.examples and self.never_varied):
+            return ""
+        return f"NEVER VARIED: {', '.join(self.never_varied)}"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -93,6 +106,12 @@ class Report:
         """Tell whether nothing failed, and at least one arch passed."""
         found = [arch.status for arch in self.archs]
         return "failed" not in found and "passed" in found
+
+    @property
+    def score(self) -> float | None:
+        """Return the least mutation score of any arch, or None where none was measured."""
+        scores = [arch.mutation.score for arch in self.archs if arch.mutation is not None]
+        return min((s for s in scores if s is not None), default=None)
 
     def raise_for_failure(self) -> None:
         """Raise :class:`VerificationError` unless the report is ok."""
@@ -122,6 +141,8 @@ class Report:
                     "params": {k: repr(v) for k, v in arch.failure.case.params.items()},
                     "script": str(arch.failure.script) if arch.failure.script else None,
                 }
+            found["never_varied"] = list(arch.never_varied)
+            found["mutation"] = arch.mutation.to_dict() if arch.mutation else None
             for name in ("worst", "error"):
                 found[name] = found[name] if math.isfinite(found[name]) else None
             archs.append(found)
@@ -131,7 +152,10 @@ class Report:
         lines = [f"{self.template}: {'ok' if self.ok else 'NOT ok'} (seed {self.seed})"]
         for arch in self.archs:
             lines.append(f"  {arch.arch:8}{arch.status:9}{arch.summary}")
+            lines += [f"    {arch.warning}"] if arch.warning else []
             lines += [f"    {n} skipped: {reason}" for reason, n in arch.skipped.items()]
+            if arch.mutation is not None:
+                lines += [f"    {line}" for line in str(arch.mutation).splitlines()]
             if arch.failure is not None:
                 lines += [f"    {line}" for line in str(arch.failure).splitlines()]
         return "\n".join(lines)
@@ -150,9 +174,10 @@ class Report:
         table.add_column("status")
         table.add_column("found", overflow="fold")
         for arch in self.archs:
-            notes = [arch.summary, *(f"{n} skipped: {why}" for why, n in arch.skipped.items())]
-            if arch.failure is not None:
-                notes.append(str(arch.failure))
-            status = Text(arch.status, style=_STYLES[arch.status])
-            table.add_row(arch.arch, status, Text("\n".join(notes)))
+            notes = [f"{n} skipped: {why}" for why, n in arch.skipped.items()]
+            notes += [str(part) for part in (arch.mutation, arch.failure) if part is not None]
+            found = Text("\n".join([arch.summary, *notes]))
+            if arch.warning:
+                found = Text.assemble((arch.warning, "bold yellow"), "\n", found)
+            table.add_row(arch.arch, Text(arch.status, style=_STYLES[arch.status]), found)
         return table

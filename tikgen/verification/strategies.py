@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from pydantic.fields import FieldInfo
 
 from tikgen.arguments import Array, concrete_shape, symbols
 from tikgen.builder import resolve
-from tikgen.dtypes import ALL_DTYPES, DType
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.rendering import Variant
 from tikgen.template import Template
 from tikgen.verification.blame import blamed
 from tikgen.verification.case import Case, literal
+from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -29,7 +26,7 @@ PLAIN_ELEMENTS = 5_000
 MOST_ELEMENTS = 65_535
 MOST_TRIALS = 3
 
-_SIMPLE_DTYPES = ("i32", "f32", "i64", "f64")
+T = TypeVar("T")
 
 
 def trials(
@@ -80,25 +77,56 @@ def trials(
     @st.composite
     def draw_trials(draw: DrawFn) -> tuple[Case, ...]:
         variant = draw_variant(draw)
-        inplace = any(isinstance(a, Array) and a.inplace for a in variant.arguments)
-        trial: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-            {
-                "sizes": _sizes(template, variant),
-                "data": st.sampled_from(("whole", "uniform", "sparse")),
-                "container": st.sampled_from(("numpy", "ndarray")),
-                "inplace": st.booleans() if inplace else st.just(False),
-                # Each shape that is baked in is one more kernel to compile.
-                "baked": st.integers(0, 3).map(lambda n: n == 3),
-                "seed": st.integers(0, 2**31 - 1),
-            }
-        )
         params = {name: literal(value) for name, value in variant.params.items()}
+        launch = launches(template, variant)
         return tuple(
             Case(template.name, str(template.folder), arch, params, **one)
-            for one in draw(st.lists(trial, min_size=1, max_size=MOST_TRIALS))
+            for one in draw(st.lists(launch, min_size=1, max_size=MOST_TRIALS))
         )
 
     return draw_trials()
+
+
+def launches(template: Template, variant: Variant) -> SearchStrategy[dict[str, Any]]:
+    """Return a strategy for how ``variant`` is launched: what a :class:`Trial` takes by name."""
+    from hypothesis import strategies as st
+
+    inplace = any(isinstance(a, Array) and a.inplace for a in variant.arguments)
+    return st.fixed_dictionaries(
+        {
+            "sizes": _sizes(template, variant),
+            "data": st.sampled_from(("whole", "uniform", "sparse")),
+            "container": st.sampled_from(("numpy", "ndarray")),
+            "inplace": st.booleans() if inplace else st.just(False),
+            # Each shape that is baked in is one more kernel to compile.
+            "baked": st.integers(0, 3).map(lambda n: n == 3),
+            "seed": st.integers(0, 2**31 - 1),
+        }
+    )
+
+
+def drawn(strategy: SearchStrategy[T], count: int, seed: int) -> list[T]:
+    """Return values that ``strategy`` draws, the simplest first: ``count`` of them, or all."""
+    import hypothesis
+    from hypothesis import HealthCheck, Phase
+
+    found: list[T] = []
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        deadline=None,
+        derandomize=False,
+    )
+    @hypothesis.given(strategy)
+    def collect(value: T) -> None:
+        found.append(value)
+
+    collect()
+    return found
 
 
 def parameter_strategies(
@@ -116,7 +144,7 @@ def parameter_strategies(
         for name, field in model.model_fields.items():
             if name in fixed:
                 continue
-            strategy = own[name] if name in own else _of_field(field)
+            strategy = own[name] if name in own else of_field(field)
             if strategy is not None:
                 found[name] = strategy
             elif field.is_required():
@@ -147,57 +175,3 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
     return st.fixed_dictionaries(
         {name: st.sampled_from(given.get(name, plain)) for name in needed}
     ).filter(fit)
-
-
-def _of_field(field: FieldInfo) -> SearchStrategy[Any] | None:
-    extra = field.json_schema_extra
-    choices = extra.get("choices") if isinstance(extra, dict) else None
-    return _of_type(field.annotation, field.metadata, field.default, choices)
-
-
-def _of_type(
-    annotation: Any, limits: Iterable[Any], default: Any, choices: Any
-) -> SearchStrategy[Any] | None:
-    """Return the strategy that a type implies, or None where it implies none."""
-    from hypothesis import strategies as st
-
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is typing.Annotated:
-        return _of_type(arguments[0], [*limits, *arguments[1:]], default, choices)
-    if annotation is bool:
-        return st.booleans()
-    if annotation is DType:
-        names = choices or ALL_DTYPES
-        return st.sampled_from(sorted(names, key=lambda n: (n not in _SIMPLE_DTYPES, n[0] == "f")))
-    if origin is Literal:
-        return st.sampled_from(_simple_first(arguments, default))
-    if annotation in (int, float):
-        if choices:
-            return st.sampled_from(sorted(map(annotation, choices)))
-        low = _limit(limits, "ge")
-        high = _limit(limits, "le")
-        if low is None or high is None:
-            return None
-        return st.integers(low, high) if annotation is int else st.floats(low, high)
-    if origin in (typing.Union, types.UnionType):
-        known = [
-            rule
-            for argument in arguments
-            if argument is not type(None)
-            and (rule := _of_type(argument, limits, default, choices)) is not None
-        ]
-        if known and type(None) in arguments:
-            known.insert(0, st.none())
-        return st.one_of(known) if known else None
-    return None
-
-
-def _simple_first(choices: tuple[Any, ...], default: Any) -> list[Any]:
-    """Return numbers in order, or else the default in front."""
-    if all(isinstance(c, int) for c in choices):
-        return sorted(choices)
-    return sorted(choices, key=lambda choice: choice != default)
-
-
-def _limit(limits: Iterable[Any], name: str) -> Any:
-    return next((getattr(m, name) for m in limits if getattr(m, name, None) is not None), None)
