@@ -30,9 +30,9 @@ def of_report(report: Report) -> str:
 
 
 def _row(arch: ArchReport) -> tuple[object, ...]:
-    skipped = [html.tag("div", f"{n} skipped: {why}") for why, n in arch.skipped.items()]
+    notes = [html.tag("div", note) for note in arch.notes]
     if arch.warning:
-        skipped.insert(0, html.tag("div", html.status(arch.warning, "fair")))
+        notes.insert(0, html.tag("div", html.status(arch.warning, "fair")))
     ran = bool(arch.examples)
     return (
         html.tag("span", arch.arch, class_="whole"),
@@ -41,7 +41,7 @@ def _row(arch: ArchReport) -> tuple[object, ...]:
         arch.variants if ran else "",
         f"{arch.worst:.2g} of the tolerance" if ran else "",
         duration(arch.seconds) if ran else "",
-        html.join((arch.absent, *skipped)),
+        html.join((arch.absent, *notes)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter
@@ -21,8 +22,9 @@ from tikgen.verification.strategies import drawn, launches
 
 # Mutants of one variant, before it is the turn of another one.
 _IN_A_ROW = 4
-# Launches that a mutant must survive: what verification draws for a few examples of a variant.
+# Launches that a mutant must survive, half of them the largest of those drawn.
 _LAUNCHES = 12
+_DRAWN = 30
 # A mutant hangs that takes this long, or so many times what the kernel itself took.
 _LEAST_TIMEOUT, _TIMEOUT_TIMES = 10.0, 10
 
@@ -142,23 +144,24 @@ class MutationRun:
     def _subject(self, case: Case) -> _Subject:
         variant = resolve(self._template, arch=case.arch, **case.params)
         source = render_variant(variant)
+        seed = self._random.getrandbits(32)
         plain = [
-            replace(case, **{**launch, "baked": False}, offline_cache=True, text="")
-            for launch in drawn(
-                launches(self._template, variant), _LAUNCHES, self._random.getrandbits(32)
-            )
+            replace(case, **{**launch, "baked": False}, offline_cache=True)
+            for launch in drawn(launches(self._template, variant), _DRAWN, seed)
         ]
         # What is large shows most; NumPy's arrays show writes outside of them as well.
-        plain.sort(key=lambda c: (-sum(c.sizes.values()), c.container != "numpy"))
+        large = sorted(plain, key=lambda c: (-math.prod(c.sizes.values()), c.container != "numpy"))
+        large = large[: _LAUNCHES // 2]
+        cases = large + [c for c in plain if c not in large][: _LAUNCHES - len(large)]
         slowest = 0.0
-        for each in plain:
+        for each in cases:
             began = time.monotonic()
             outcome = self._process.run(each)
             slowest = max(slowest, time.monotonic() - began)
             if outcome.kind != "passed":
                 raise OriginalFailed(each, outcome)
         timeout = max(_LEAST_TIMEOUT, _TIMEOUT_TIMES * slowest)
-        return _Subject(source, tuple(plain), mutants_of(source.text), timeout)
+        return _Subject(source, tuple(cases), mutants_of(source.text), timeout)
 
     def _try(self, subject: _Subject, mutant: Mutant) -> None:
         try:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tikgen.verification.part_counts import is_more_parts, is_part_count
+
 KINDS = (
     "operator",
     "sign",
@@ -92,7 +94,19 @@ def mutants_of(text: str) -> list[Mutant]:
     """
     data = text.encode()
     found: dict[str, Mutant] = {}
-    for kind, start, stop, new in _Changes(text):
+    changes = _Changes(text)
+    parts = changes.parts()
+    for kind, start, stop, new in changes:
+        if any(
+            first <= start
+            and stop <= last
+            and is_more_parts(
+                data[first:last].decode(),
+                (data[first:start] + new.encode() + data[stop:last]).decode(),
+            )
+            for first, last in parts
+        ):
+            continue
         new += "\n" * (data.count(b"\n", start, stop) - new.count("\n"))
         changed = (data[:start] + new.encode() + data[stop:]).decode()
         if changed != text:
@@ -119,6 +133,10 @@ class _Changes:
             if isinstance(node, ast.FunctionDef):
                 self._assigned = _assigned_names(node)
                 yield from self._block(node.body)
+
+    def parts(self) -> list[tuple[int, int]]:
+        """Return the places of all counts of parts, such as ``(n - 1) // 64 + 1``."""
+        return [self._span(node) for node in ast.walk(self._tree) if is_part_count(node)]
 
     # Statements.
 
@@ -330,7 +348,7 @@ def _fits(value: float, dtype: str) -> bool:
     name = dtype.removeprefix("ti.")
     if name[0] == "f":
         with np.errstate(over="ignore"):
-            return bool(np.dtype(f"float{name[1:]}").type(value) == value)
+            return float(np.dtype(f"float{name[1:]}").type(value)) == value
     limits = np.iinfo(f"{'u' * (name[0] == 'u')}int{name[1:]}")
     return bool(limits.min <= value <= limits.max)
 

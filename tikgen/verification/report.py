@@ -51,6 +51,8 @@ class ArchReport:
         absent: why the arch does not work here, or an empty string.
         never_varied: parameters that had one value in all launches, though nobody held them
             fixed: what other values do was not looked at.
+        pinned: schedule parameters among which others were drawn, but the template takes one
+            value only on this arch.
         mutation: how many faults in the kernels' text were noticed, if that was asked for.
     """
 
@@ -64,6 +66,7 @@ class ArchReport:
     failure: Failure | None = None
     absent: str = ""
     never_varied: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
     mutation: Mutation | None = None
 
     @property
@@ -84,6 +87,14 @@ class ArchReport:
         if self.examples:
             ran += f", worst error {self.worst:.2g} of the tolerance ({self.error:.2g})"
         return ran
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what was left out for a reason, a line for each."""
+        skipped = [f"{n} skipped: {reason}" for reason, n in self.skipped.items()]
+        if self.examples and self.pinned:
+            skipped.insert(0, f"one value only on {self.arch}: {', '.join(self.pinned)}")
+        return skipped
 
     @property
     def warning(self) -> str:
@@ -141,7 +152,7 @@ class Report:
                     "params": {k: repr(v) for k, v in arch.failure.case.params.items()},
                     "script": str(arch.failure.script) if arch.failure.script else None,
                 }
-            found["never_varied"] = list(arch.never_varied)
+            found |= {"never_varied": list(arch.never_varied), "pinned": list(arch.pinned)}
             found["mutation"] = arch.mutation.to_dict() if arch.mutation else None
             for name in ("worst", "error"):
                 found[name] = found[name] if math.isfinite(found[name]) else None
@@ -153,7 +164,7 @@ class Report:
         for arch in self.archs:
             lines.append(f"  {arch.arch:8}{arch.status:9}{arch.summary}")
             lines += [f"    {arch.warning}"] if arch.warning else []
-            lines += [f"    {n} skipped: {reason}" for reason, n in arch.skipped.items()]
+            lines += [f"    {note}" for note in arch.notes]
             if arch.mutation is not None:
                 lines += [f"    {line}" for line in str(arch.mutation).splitlines()]
             if arch.failure is not None:
@@ -174,7 +185,7 @@ class Report:
         table.add_column("status")
         table.add_column("found", overflow="fold")
         for arch in self.archs:
-            notes = [f"{n} skipped: {why}" for why, n in arch.skipped.items()]
+            notes = list(arch.notes)
             notes += [str(part) for part in (arch.mutation, arch.failure) if part is not None]
             found = Text("\n".join([arch.summary, *notes]))
             if arch.warning:

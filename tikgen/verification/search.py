@@ -76,7 +76,10 @@ class Search:
         self._shrink_until = float("inf")
         self._drawn = 0
         self._has_cache = False
-        self._cases = trials(template, arch, fixed, self._note_unsupported, self._note_invalid)
+        self._cases = trials(
+            template, arch, fixed, self._note_unsupported, self._note_invalid, self._note_drawn
+        )
+        self._values_drawn: dict[str, set[str]] = {}
 
     def run(self) -> ArchReport:
         """Look until an example fails or all agree, and return what was found.
@@ -95,6 +98,14 @@ class Search:
                 self._look_for_uncompared()
             mutation = self._mutate()
         passed = [t for t in self.tallies.values() if t.passed]
+        constant = self._never_varied()
+        # Where others were drawn, the template itself allows no other on this arch.
+        pinned = [
+            name
+            for name in constant
+            if name in self.template.Schedule.model_fields
+            and len(self._values_drawn.get(name, ())) > 1
+        ]
         if not self._outcomes and not self._skipped and self._invalid is not None:
             raise self._invalid
         return ArchReport(
@@ -106,7 +117,8 @@ class Search:
             error=max((o.error for o in self._outcomes.values() if o.ok), default=0.0),
             seconds=time.monotonic() - began,
             failure=Failure(*self._failing) if self._failing else None,
-            never_varied=self._never_varied(),
+            never_varied=tuple(n for n in constant if n not in pinned),
+            pinned=tuple(pinned),
             mutation=mutation,
         )
 
@@ -212,7 +224,7 @@ class Search:
             self._failing = (failure.case, failure.outcome)
             return None
 
-    def _never_varied(self) -> tuple[str, ...]:
+    def _never_varied(self) -> list[str]:
         """Return the parameters that nobody held fixed, and that had one value in all launches."""
         seen: dict[str, set[str]] = {
             name: set()
@@ -225,10 +237,14 @@ class Search:
                 params = Case.from_line(line).params
                 for name, values in seen.items():
                     values.add(repr(params[name]))
-        return tuple(name for name, values in seen.items() if len(values) < 2)
+        return [name for name, values in seen.items() if len(values) < 2]
 
     def _note_unsupported(self, reason: str) -> None:
         self._skipped[reason] += 1
+
+    def _note_drawn(self, chosen: Mapping[str, Any]) -> None:
+        for name, value in chosen.items():
+            self._values_drawn.setdefault(name, set()).add(repr(value))
 
     def _note_invalid(self, error: ParameterError) -> None:
         self._invalid = error

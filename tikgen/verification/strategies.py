@@ -24,6 +24,8 @@ PLAIN_SIZES = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67, 128, 131, 257)
 PLAIN_ELEMENTS = 5_000
 # Beyond that Vulkan on a CPU stops silently.
 MOST_ELEMENTS = 65_535
+# Of arrays with one axis beyond the tiles of the schedule.
+MOST_STRETCHED = 20_000
 MOST_TRIALS = 3
 
 T = TypeVar("T")
@@ -35,6 +37,7 @@ def trials(
     fixed: Mapping[str, Any],
     on_unsupported: Callable[[str], None],
     on_invalid: Callable[[ParameterError], None],
+    on_drawn: Callable[[Mapping[str, Any]], None] = lambda chosen: None,
 ) -> SearchStrategy[tuple[Case, ...]]:
     """Return a strategy for up to three cases of one variant.
 
@@ -44,14 +47,16 @@ def trials(
         fixed: parameters that are not drawn.
         on_unsupported: told why, whenever a drawn variant cannot run on ``arch``.
         on_invalid: told of drawn parameters that do not go together.
+        on_drawn: told of parameters as they were drawn, before the template adjusts them.
     """
     from hypothesis import reject
     from hypothesis import strategies as st
 
-    drawn = parameter_strategies(template, fixed)
+    rules = parameter_strategies(template, fixed)
 
     def draw_variant(draw: DrawFn) -> Variant:
-        chosen = {name: draw(strategy) for name, strategy in drawn.items()}
+        chosen = {name: draw(strategy) for name, strategy in rules.items()}
+        on_drawn(chosen)
         default_schedule = draw(st.integers(0, 3)) == 3
         with blamed(template, "adjust()"):
             adjusted = {**template.adjust({**chosen, **fixed}, arch), **fixed}
@@ -166,12 +171,44 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
             raise TemplateError(template.name, f"sizes() must give {name} sizes; gives {sizes!r}")
     needed = symbols(variant.arguments)
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
-    plain = tuple(n for n in PLAIN_SIZES if n <= most)
+    plain = [n for n in PLAIN_SIZES if n <= most]
+    tried = {name: given.get(name, plain) for name in needed}
     arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
+    beyond = _beyond_tiles(variant)
+    # Where all are powers of two, as for a ring of slots, others may make no sense.
+    free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
 
-    def fit(sizes: Mapping[str, int]) -> bool:
-        return all(np.prod(concrete_shape(a, sizes)) <= MOST_ELEMENTS for a in arrays)
+    def elements(sizes: Mapping[str, int]) -> int:
+        return max((int(np.prod(concrete_shape(a, sizes))) for a in arrays), default=0)
 
-    return st.fixed_dictionaries(
-        {name: st.sampled_from(given.get(name, plain)) for name in needed}
-    ).filter(fit)
+    @st.composite
+    def draw_sizes(draw: DrawFn) -> dict[str, int]:
+        sizes = {name: draw(st.sampled_from(tried[name])) for name in needed}
+        # The last axis is the one that most schedules split.
+        long = draw(st.none() | st.sampled_from([*free, free[-1]])) if free else None
+        if long is not None:
+            sizes[long] = draw(st.sampled_from(beyond))
+            # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
+            for other in needed:
+                if other != long:
+                    upper = tried[other][len(tried[other]) // 2 :]
+                    sizes[other] = draw(st.sampled_from(upper))
+            for other in needed:
+                if other != long and elements(sizes) > MOST_STRETCHED:
+                    sizes[other] = tried[other][len(tried[other]) // 2]
+            if elements(sizes) > MOST_STRETCHED:
+                sizes[long] = tried[long][-1]
+        return sizes
+
+    return draw_sizes().filter(lambda sizes: elements(sizes) <= MOST_ELEMENTS)
+
+
+def _beyond_tiles(variant: Variant) -> list[int]:
+    """Return sizes that fill the tiles, buffers and chunks of the schedule, and a bit more."""
+    steps = {value for _, value in variant.schedule if type(value) is int and value > 1}
+    found = {size for step in steps for size in (step - 1, step, step + 1, 2 * step + 7)}
+    return sorted(size for size in found if size <= MOST_STRETCHED)
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
