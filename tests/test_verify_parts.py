@@ -117,6 +117,11 @@ def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
         assert np.abs(values.astype(float)).max() <= 20
         assert (values == 0).any()
         assert differs(values, np.full(500, poison(dtype), dtype.numpy)).all()
+    rising = random_values(dtype, (20, 25), "sorted", rng).ravel()
+    assert (np.sort(rising) == rising[:: 1 if rising[0] < rising[-1] else -1]).all()
+    assert np.abs(rising.astype(float)).max() <= 100
+    most = np.abs(random_values(dtype, (500,), "large", rng).astype(float)).max()
+    assert (most > 2**32) == (dtype in (DType.i64, DType.u64))
 
 
 @pytest.mark.parametrize("dtype", list(DType), ids=str)

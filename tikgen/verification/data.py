@@ -10,20 +10,25 @@ from tikgen.dtypes import DType
 from tikgen.template import NDArray
 from tikgen.verification.case import Data
 
-_SMALL = {"whole": 3, "uniform": 20, "sparse": 20}
+_SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "large": 20}
+# What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do.
+_LARGE = 2**40
 
 
 def random_values(
     dtype: DType, shape: tuple[int, ...], data: Data, rng: np.random.Generator
 ) -> NDArray:
-    """Return random numbers that no usual kernel overflows on."""
+    """Return random numbers that no usual kernel overflows on, but for large ones of 64 bits."""
     if dtype.is_float and data != "whole":
         values: NDArray = rng.uniform(-1, 1, shape)
     else:
-        most = _SMALL[data]
+        most = _LARGE if data == "large" and dtype.bits == 64 else _SMALL[data]
         values = rng.integers(-most if dtype.is_signed else 0, most, shape, endpoint=True)
-    zeros = {"whole": 0.0, "uniform": 1 / 16, "sparse": 0.9}[data]
+    zeros = {"uniform": 1 / 16, "sparse": 0.9}.get(data, 0.0)
     values[rng.random(shape) < zeros] = 0
+    if data == "sorted":
+        # Whatever goes on from minimum to minimum shows only where there is always another one.
+        values = np.sort(values, axis=None)[:: rng.choice([-1, 1])].reshape(shape)
     return values.astype(dtype.numpy)
 
 

@@ -189,7 +189,9 @@ class _Changes:
 
     def _signed(self, node: ast.expr) -> Iterator[_Change]:
         if isinstance(node, ast.BinOp | ast.Subscript | ast.Name | ast.Call):
-            if isinstance(node, ast.Call) and _ROOM.match(self._name(node)):
+            if isinstance(node, ast.Call) and (
+                _ROOM.match(self._name(node)) or (node.args and _number(node.args[0]) == 0)
+            ):
                 return
             yield "sign", *self._span(node), f"-({self._text(node)})"
 

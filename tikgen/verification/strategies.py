@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tikgen.arguments import Array, concrete_shape, symbols
+from tikgen.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.builder import resolve
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.rendering import Variant
 from tikgen.template import Template
 from tikgen.verification.blame import blamed
-from tikgen.verification.case import Case, literal
+from tikgen.verification.case import Case, Data, literal
 from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ MOST_ELEMENTS = 65_535
 # Of arrays with one axis beyond the tiles of the schedule.
 MOST_STRETCHED = 20_000
 MOST_TRIALS = 3
+_DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "large")
 
 T = TypeVar("T")
 
@@ -97,10 +99,12 @@ def launches(template: Template, variant: Variant) -> SearchStrategy[dict[str, A
     from hypothesis import strategies as st
 
     inplace = any(isinstance(a, Array) and a.inplace for a in variant.arguments)
+    dtypes = [a.dtype for a in variant.arguments if isinstance(a, Array | Scalar)]
+    wide = any(dtype.bits == 64 and not dtype.is_float for dtype in dtypes)
     return st.fixed_dictionaries(
         {
             "sizes": _sizes(template, variant),
-            "data": st.sampled_from(("whole", "uniform", "sparse")),
+            "data": st.sampled_from(_DATA if wide else _DATA[:-1]),
             "container": st.sampled_from(("numpy", "ndarray")),
             "inplace": st.booleans() if inplace else st.just(False),
             # Each shape that is baked in is one more kernel to compile.
@@ -206,6 +210,7 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
 def _beyond_tiles(variant: Variant) -> list[int]:
     """Return sizes that fill the tiles, buffers and chunks of the schedule, and a bit more."""
     steps = {value for _, value in variant.schedule if type(value) is int and value > 1}
+    steps |= {one * other for one, other in itertools.combinations(sorted(steps), 2)}
     found = {size for step in steps for size in (step - 1, step, step + 1, 2 * step + 7)}
     return sorted(size for size in found if size <= MOST_STRETCHED)
 
