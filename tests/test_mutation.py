@@ -118,6 +118,8 @@ def test_hints_and_what_no_mutant_can_change_are_left_alone() -> None:
         ("n = 5\n    y[i] = x[i]", "m = 7\n    y[i] = x[i]", True),
         ("n = 5\n    y[n] = x[i]", "n = 7\n    y[n] = x[i]", False),
         ("n = f(5)\n    y[i] = x[i]", "n = f(7)\n    y[i] = x[i]", False),
+        ("for r in range(i % 2): y[3 + r] = 2", "for r in range(i % 2): y[3 - r] = 2", True),
+        ("for r in range(i % 3): y[3 + r] = 2", "for r in range(i % 3): y[3 - r] = 2", False),
         ("y[i] = x[i] + 1 - 1", "y[i] = x[i]", False),
         ("y[i] = x[i] - 0.1", "y[i] = x[i] + -0.1", False),
     ],

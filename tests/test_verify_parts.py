@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from pydantic import Field
 
 from mutants import TEXT
-from tikgen import DType, ProblemModel, ScheduleModel, Template, parameter
+from tikgen import DType, Expression, Identifier, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.verification import Case
 from tikgen.verification.compare import compare
 from tikgen.verification.data import Guarded, differs, poison, random_values, scratch_poison
@@ -142,3 +144,40 @@ def test_writes_outside_a_guarded_array_are_seen():
     assert np.isnan(beyond[6])
     beyond[7] = 0
     assert guarded.writes_outside() == "2 elements behind its last one"
+
+
+class Numbers(Template):
+    class Problem(ProblemModel):
+        whole: int = parameter("", 5)
+        real: float = parameter("", 0.5)
+        count: int = parameter("", 3, ge=1)
+        loss: float = parameter("", -1.0, le=0)
+        even: Annotated[int, Field(gt=2, multiple_of=2)] = 4
+        share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+        pair: tuple[int, float] = (1, 2.0)
+        some: tuple[Identifier, ...] | None = None
+        label: Identifier = parameter("", "a")
+        what: Expression = parameter("", "a*b")
+
+
+@pytest.mark.parametrize("name", Numbers.Problem.model_fields)
+def test_every_parameter_is_drawn_within_its_limits(tmp_path, name):
+    (tmp_path / "numbers").mkdir()
+    (tmp_path / "numbers" / TEXT).write_text("")
+    strategy = parameter_strategies(Numbers(tmp_path / "numbers"))[name]
+    seen = []
+
+    @given(strategy)
+    @settings(max_examples=60, database=None, deadline=None)
+    def fits(value):
+        seen.append(value)
+        Numbers.Problem(**{name: value})
+
+    fits()
+    assert len(set(map(repr, seen))) > 1
+    if name in ("whole", "real"):
+        assert {0, 1, -1} <= set(seen)
+        assert any(abs(value) > 1000 for value in seen)
+    if name == "real":
+        assert any(len(repr(value)) > 15 for value in seen)
+        assert any(0 < abs(value) < 0.01 for value in seen)

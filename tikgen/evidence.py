@@ -37,6 +37,7 @@ class Evidence:
         when: time in UTC, ISO 8601.
         never_varied: parameters that had one value in all launches of the verification, though
             nobody held them fixed: it says nothing about other values.
+        mutants: how many mutants the verification noticed, of how many; empty where it tried none.
     """
 
     digest: str
@@ -51,6 +52,7 @@ class Evidence:
     tikgen: str
     when: str
     never_varied: Sequence[str] = ()
+    mutants: Sequence[int] = ()
 
 
 @dataclass
@@ -75,6 +77,7 @@ def keep(
     seed: int,
     tallies: Mapping[str, Tally],
     never_varied: Sequence[str] = (),
+    mutants: Sequence[int] = (),
 ) -> None:
     """Put evidence into the store for each digest in ``tallies``."""
     store = default_store()
@@ -93,6 +96,7 @@ def keep(
             tikgen=__version__,
             when=now,
             never_varied=tuple(never_varied),
+            mutants=tuple(mutants),
         )
         store.write(KIND, f"{digest}-{arch}", asdict(evidence))
 

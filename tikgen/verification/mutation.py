@@ -60,6 +60,11 @@ class Mutation:
         return sum(self.killed.values()) + len(self.survivors)
 
     @property
+    def noticed(self) -> tuple[int, int]:
+        """Return how many mutants were noticed, of how many."""
+        return sum(self.killed.values()), self.counted
+
+    @property
     def score(self) -> float | None:
         """Return the part of the mutants that was noticed, or None where there were none."""
         return sum(self.killed.values()) / self.counted if self.counted else None

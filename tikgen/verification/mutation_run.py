@@ -22,9 +22,8 @@ from tikgen.verification.strategies import drawn, launches
 
 # Mutants of one variant, before it is the turn of another one.
 _IN_A_ROW = 4
-# Launches that a mutant must survive, half of them the largest of those drawn.
-_LAUNCHES = 12
-_DRAWN = 30
+# Launches that a mutant must survive, and how many of them are the largest ones, tried first.
+_LAUNCHES, _LARGEST = 40, 6
 # A mutant hangs that takes this long, or so many times what the kernel itself took.
 _LEAST_TIMEOUT, _TIMEOUT_TIMES = 10.0, 10
 
@@ -72,8 +71,12 @@ class MutationRun:
         self._process, self._on_progress = process, on_progress
         self._random = random.Random(f"{seed}-mutants")
         by_params = {repr(case.params): case for case in passed}
+        # The first one drawn is the simplest: a single part, bin or step, where little counts.
+        simplest = next(iter(by_params.values()))
         self._variants = [by_params[key] for key in sorted(by_params)]
         self._random.shuffle(self._variants)
+        self._variants.remove(simplest)
+        self._variants.append(simplest)
         self._killed: Counter[str] = Counter()
         self._kinds: dict[str, tuple[int, int]] = {}
         self._lines: Counter[str] = Counter()
@@ -147,12 +150,12 @@ class MutationRun:
         seed = self._random.getrandbits(32)
         plain = [
             replace(case, **{**launch, "baked": False}, offline_cache=True)
-            for launch in drawn(launches(self._template, variant), _DRAWN, seed)
+            for launch in drawn(launches(self._template, variant), _LAUNCHES, seed)
         ]
         # What is large shows most; NumPy's arrays show writes outside of them as well.
         large = sorted(plain, key=lambda c: (-math.prod(c.sizes.values()), c.container != "numpy"))
-        large = large[: _LAUNCHES // 2]
-        cases = large + [c for c in plain if c not in large][: _LAUNCHES - len(large)]
+        large = large[:_LARGEST]
+        cases = large + [c for c in plain if c not in large]
         slowest = 0.0
         for each in cases:
             began = time.monotonic()

@@ -162,7 +162,9 @@ class _Changes:
                 yield self._dropped(node)
             yield from self._expression(node.test)
         elif isinstance(node, ast.For):
-            yield from self._expression(node.iter)
+            # A loop of one turn, whose index nobody reads, is there for what it tells Taichi.
+            if self._text(node.target) != "_" or self._text(node.iter) != "range(1)":
+                yield from self._expression(node.iter)
         elif isinstance(node, ast.Break | ast.Continue):
             yield self._dropped(node)
         yield from self._block(getattr(node, "body", []))
@@ -269,8 +271,11 @@ class _Changes:
                 yield "dtype", *self._span(node.func), narrower
         if not _NO_ORDER.fullmatch(name):
             yield from self._swaps(node.args)
+        # The length of parts beside their count, as in ti.max((n - 1) // 8 + 1, 1024).
+        is_length = name == "ti.max" and any(map(is_part_count, node.args))
         for argument in node.args:
-            yield from self._expression(argument)
+            if not (is_length and isinstance(argument, ast.Constant)):
+                yield from self._expression(argument)
 
     def _bounds(self, bounds: list[ast.expr]) -> Iterator[_Change]:
         for bound in bounds:

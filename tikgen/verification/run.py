@@ -135,7 +135,10 @@ def _verify_on(
 
         search = Search(template, arch, params, limits, show, show_mutants)
         found = search.run()
-    evidence.keep(template.name, arch, limits.seed, search.tallies, found.never_varied)
+    noticed = found.mutation.noticed if found.mutation else ()
+    evidence.keep(
+        template.name, arch, limits.seed, search.tallies, found.never_varied, mutants=noticed
+    )
     if found.failure is None:
         return found
     case, outcome = found.failure.case, found.failure.outcome
