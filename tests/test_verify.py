@@ -326,12 +326,12 @@ def test_bad_input_is_refused(check, monkeypatch):
 
 def test_a_required_parameter_that_cannot_be_drawn_is_named(check, tmp_path):
     code = TWICE_CODE.replace(
-        "dtype: DType", 'count: int = parameter("how many")\n        dtype: DType'
-    )
+        "dtype: DType", 'what: Expression = parameter("arithmetic")\n        dtype: DType'
+    ).replace("import Array,", "import Array, Expression,")
     template = make_template(tmp_path, "required", TWICE_TEXT, code)
-    with pytest.raises(TemplateError, match="required parameter 'count'"):
+    with pytest.raises(TemplateError, match="required parameter 'what'"):
         check(template)
-    assert check(template, max_examples=1, count=3).ok
+    assert check(template, max_examples=1, what="a + b").ok
 
 
 def test_rich_shows_the_report(check):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from pydantic import Field
 
 from mutants import TEXT
-from tikgen import DType, ProblemModel, ScheduleModel, Template, parameter
+from tikgen import DType, Expression, Identifier, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.verification import Case
 from tikgen.verification.compare import compare
 from tikgen.verification.data import Guarded, differs, poison, random_values, scratch_poison
@@ -43,6 +45,7 @@ def test_strategies_follow_the_types_simplest_first(tmp_path):
         "weight": 0.0,
         "maybe": None,
         "unroll": 1,
+        "free": 0.0,
     }
     assert find(drawn["count"], lambda n: n > 3) == 4
     assert find(drawn["maybe"], lambda n: n == 1) == 1
@@ -116,6 +119,11 @@ def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
         assert np.abs(values.astype(float)).max() <= 20
         assert (values == 0).any()
         assert differs(values, np.full(500, poison(dtype), dtype.numpy)).all()
+    rising = random_values(dtype, (20, 25), "sorted", rng).ravel()
+    assert (np.sort(rising) == rising[:: 1 if rising[0] < rising[-1] else -1]).all()
+    assert np.abs(rising.astype(float)).max() <= 100
+    most = np.abs(random_values(dtype, (500,), "large", rng).astype(float)).max()
+    assert (most > 2**32) == (dtype in (DType.i64, DType.u64))
 
 
 @pytest.mark.parametrize("dtype", list(DType), ids=str)
@@ -136,3 +144,40 @@ def test_writes_outside_a_guarded_array_are_seen():
     assert np.isnan(beyond[6])
     beyond[7] = 0
     assert guarded.writes_outside() == "2 elements behind its last one"
+
+
+class Numbers(Template):
+    class Problem(ProblemModel):
+        whole: int = parameter("", 5)
+        real: float = parameter("", 0.5)
+        count: int = parameter("", 3, ge=1)
+        loss: float = parameter("", -1.0, le=0)
+        even: Annotated[int, Field(gt=2, multiple_of=2)] = 4
+        share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+        pair: tuple[int, float] = (1, 2.0)
+        some: tuple[Identifier, ...] | None = None
+        label: Identifier = parameter("", "a")
+        what: Expression = parameter("", "a*b")
+
+
+@pytest.mark.parametrize("name", Numbers.Problem.model_fields)
+def test_every_parameter_is_drawn_within_its_limits(tmp_path, name):
+    (tmp_path / "numbers").mkdir()
+    (tmp_path / "numbers" / TEXT).write_text("")
+    strategy = parameter_strategies(Numbers(tmp_path / "numbers"))[name]
+    seen = []
+
+    @given(strategy)
+    @settings(max_examples=60, database=None, deadline=None)
+    def fits(value):
+        seen.append(value)
+        Numbers.Problem(**{name: value})
+
+    fits()
+    assert len(set(map(repr, seen))) > 1
+    if name in ("whole", "real"):
+        assert {0, 1, -1} <= set(seen)
+        assert any(abs(value) > 1000 for value in seen)
+    if name == "real":
+        assert any(len(repr(value)) > 15 for value in seen)
+        assert any(0 < abs(value) < 0.01 for value in seen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,9 @@ class Evidence:
         taichi: version of Taichi.
         tikgen: version of tikgen.
         when: time in UTC, ISO 8601.
+        never_varied: parameters that had one value in all launches of the verification, though
+            nobody held them fixed: it says nothing about other values.
+        mutants: how many mutants the verification noticed, of how many; empty where it tried none.
     """
 
     digest: str
@@ -49,6 +52,8 @@ class Evidence:
     taichi: str
     tikgen: str
     when: str
+    never_varied: Sequence[str] = ()
+    mutants: Sequence[int] = ()
 
 
 @dataclass
@@ -67,7 +72,14 @@ class Tally:
         self.worst = max(self.worst, worst)
 
 
-def keep(template: str, arch: str, seed: int, tallies: Mapping[str, Tally]) -> None:
+def keep(
+    template: str,
+    arch: str,
+    seed: int,
+    tallies: Mapping[str, Tally],
+    never_varied: Sequence[str] = (),
+    mutants: Sequence[int] = (),
+) -> None:
     """Put evidence into the store for each digest in ``tallies``."""
     store = default_store()
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
@@ -84,6 +96,8 @@ def keep(template: str, arch: str, seed: int, tallies: Mapping[str, Tally]) -> N
             taichi=importlib.metadata.version("taichi"),
             tikgen=__version__,
             when=now,
+            never_varied=tuple(never_varied),
+            mutants=tuple(mutants),
         )
         store.write(KIND, f"{digest}-{arch}", asdict(evidence))
 

@@ -215,10 +215,20 @@ def evidence_table(evidence: Iterable[Evidence]) -> Markup:
             e.examples,
             f"{e.worst:.2g} of the tolerance",
             e.when.replace("T", " ").partition("+")[0] + " UTC",
+            _limits_of(e),
         )
         for e in evidence
     ]
-    return table(("arch", "result", "examples", "worst error", "when"), rows, numbers=(2,))
+    return table(("arch", "result", "examples", "worst error", "when", ""), rows, numbers=(2,))
+
+
+def _limits_of(evidence: Evidence) -> str:
+    """Return what a verification left open."""
+    said = [f"never varied: {', '.join(evidence.never_varied)}"] if evidence.never_varied else []
+    if evidence.mutants:
+        noticed, counted = evidence.mutants
+        said.append(f"{noticed} of {counted} mutants killed")
+    return "; ".join(said)
 
 
 # Kernels and templates.

@@ -222,15 +222,17 @@ class _Analysis:
         return self._round("*", value, passed_on, relative=abs(exponent) + 2)
 
     def _power(self, a: Bounded, b: Bounded) -> Bounded:
-        """Return a ** b as exp2(b * log2(a)), which needs a positive base."""
+        """Return a ** b as exp2(b * log2(abs(a))), with the sign of a negative base put back."""
         value = a.value**b.value
         corners = [
             gap((a.value + s * a.error) ** (b.value + t * b.error), value)
             for s in (-1, 1)
             for t in (-1, 1)
         ]
-        passed_on = np.where((a.error == 0) & (b.error == 0), 0, np.maximum.reduce(corners))
-        passed_on = np.where(a.value - a.error > 0, passed_on, np.inf)
+        # A power of a negative number is one only where the exponent is exactly whole.
+        is_known = (np.abs(a.value) > a.error) & ((a.value > 0) | (b.error == 0))
+        passed_on = np.where(is_known, np.maximum.reduce(corners), np.inf)
+        passed_on = np.where(is_known & (a.error == 0) & (b.error == 0), 0, passed_on)
         magnitude = np.abs(b.value * np.log(np.abs(a.value)))
         return self._round("exp", value, passed_on, 4 + 4 * np.abs(b.value) + 4 * magnitude)
 

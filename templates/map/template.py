@@ -188,6 +188,10 @@ class Map(Template):
             drawn["unroll"] = 1
         if drawn["loop"] == "blocks":
             drawn["block_dim"] = drawn["block_dim"] or 64
+        if drawn.get("scalars"):
+            program = Program.parse(drawn["expr"])
+            read = [name for name in program.inputs if name not in program.outputs]
+            drawn["scalars"] = tuple(name for name in drawn["scalars"] if name in read)
         return drawn
 
     def unsupported(self, p: Any, arch: str) -> str | None:
@@ -294,7 +298,7 @@ class Map(Template):
                     "j = i + k; i1 = i*k",
                 )
             ),
-            "scalars": st.none(),
+            "scalars": st.sampled_from((None, (), ("x",), ("a", "y"))),
         }
 
 

@@ -38,6 +38,9 @@ TAKEN = (
     "ti",
 )
 SUFFIXES = ("_in", "_out", "_state")
+# What verification draws.
+HANDLERS = ("y = a*x + b; total = total + x", "total = max(total, a - b); y = x*total")
+STATELESS = "y = a*x - b"
 
 
 class Ring(Template):
@@ -95,6 +98,8 @@ class Ring(Template):
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         drawn["polling"] = "atomic" if arch == "cpu" else "fence"
+        if drawn.get("state") == ():
+            drawn |= {"handler": STATELESS, "outputs": {"y": "f32"}}
         if arch == "cpu" or drawn.get("state"):
             drawn["lanes"] = 1
         return drawn
@@ -195,10 +200,12 @@ class Ring(Template):
         from hypothesis import strategies as st
 
         return {
-            "handler": st.just("y = a*x + b; total = total + x"),
-            "inputs": st.just({"x": "f32", "a": "f32", "b": "f32"}),
+            "handler": st.sampled_from(HANDLERS),
+            "inputs": st.sampled_from(
+                ({"x": "f32", "a": "f32", "b": "f32"}, {"x": "i16", "a": "f32", "b": "u8"})
+            ),
             "outputs": st.sampled_from(({"y": "f32"}, {"y": "f64", "x": "i16", "total": "f32"})),
-            "state": st.just(("total",)),
+            "state": st.sampled_from((("total",), ())),
             "dtype": st.sampled_from(("f32", "f64")),
             "batch": st.sampled_from((1, 64, 4096)),
         }

@@ -121,20 +121,45 @@ def verify_command(
     max_examples: Annotated[
         int | None, typer.Option(min=1, help="How many variants to try on each arch.")
     ] = None,
+    mutants: Annotated[
+        int,
+        typer.Option(
+            min=0, help="How many kernels, each changed in one place, to try: are they noticed?"
+        ),
+    ] = 0,
+    min_score: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Least part of the mutants that must be noticed, such as 0.95."
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, to repeat a verification.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare random variants of a template with its NumPy reference on every arch."""
+    """Compare random variants of a template with its NumPy reference on every arch.
+
+    Exits with 1 where one disagrees or the score is below `--min-score`, and with 2 where an arch
+    that was named does not work here.
+    """
     from tikgen.verification import verify
 
+    if min_score is not None and not mutants:
+        raise typer.BadParameter("--min-score needs --mutants, which measures the score")
     name = template_name(name)
-    options: dict[str, Any] = {"max_examples": max_examples, "seed": seed}
+    options: dict[str, Any] = {"max_examples": max_examples, "mutants": mutants, "seed": seed}
     if arch:
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}
     report = verify(name, **given, **parse_params(name, param))
     print_result(report, json)
-    if not report.ok:
+    found = {arch.status for arch in report.archs}
+    if "failed" in found:
+        raise typer.Exit(1)
+    if not report.ok or (arch and "absent" in found):
+        raise typer.Exit(2)
+    if min_score is not None and (report.score is None or report.score < min_score):
+        measured = "none" if report.score is None else f"{report.score:.1%}"
+        typer.echo(f"error: the mutation score is {measured}, below {min_score:.1%}", err=True)
         raise typer.Exit(1)
 
 

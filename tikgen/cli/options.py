@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tikgen import catalogue
-from tikgen.errors import ParameterError, TemplateError
+from tikgen.errors import ParameterError, TemplateError, UnknownTemplate
 from tikgen.template import TEXT_NAME
 from tikgen.typed_params import parse_literal
 
@@ -55,11 +55,17 @@ def template_name(name: str) -> str:
     """Return the name of the template that ``name`` means, and make sure it can be found.
 
     Raises:
-        UnknownTemplate: if there is none.
+        UnknownTemplate: if there is none; names the folder of that name, if it is a template.
         TemplateError: if the folder is not a template.
     """
     if os.sep not in name and "/" not in name:
-        return catalogue.find_template(name).name
+        try:
+            return catalogue.find_template(name).name
+        except UnknownTemplate as error:
+            if not Path(name, TEXT_NAME).is_file():
+                raise
+            problem = f"is no template that is known; there is a folder of that name: ./{name}"
+            raise TemplateError(name, problem) from error
     folder = Path(name).expanduser().resolve()
     if not folder.is_dir():
         raise TemplateError(name, "there is no such folder")

@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-Data = Literal["whole", "uniform", "sparse"]
+Data = Literal["whole", "uniform", "sparse", "sorted", "large"]
 Container = Literal["numpy", "ndarray"]
-Kind = Literal["passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared"]
+Kind = Literal[
+    "passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared", "invalid"
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +30,13 @@ class Case:
         sizes: value of each size symbol.
         seed: seed of the random data.
         data: ``"whole"`` draws small whole numbers, ``"uniform"`` numbers from -1 to 1 (small
-            ones for integers) with some zeros, ``"sparse"`` mostly zeros.
+            ones for integers) with some zeros, ``"sparse"`` mostly zeros, ``"sorted"`` rising
+            or falling numbers, ``"large"`` integers of 64 bits that 32 bits do not hold.
         container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
         inplace: whether outputs share the array of an input, where the kernel allows it.
         baked: whether the kernel is built for these very sizes.
+        offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run's own.
+        text: what runs in place of the rendered text: that of a mutant.
     """
 
     template: str
@@ -44,6 +49,8 @@ class Case:
     container: Container = "numpy"
     inplace: bool = False
     baked: bool = False
+    offline_cache: bool = False
+    text: str = ""
 
     @functools.cached_property
     def line(self) -> str:
@@ -76,7 +83,8 @@ class Case:
             f"{self.template}({params}) with {sizes or 'fixed shapes'}, "
             f"{self.data} data of seed {self.seed} in {held}"
             f"{', in place' if self.inplace else ''}"
-            f"{', sizes baked in' if self.baked else ''}, on {self.arch}"
+            f"{', sizes baked in' if self.baked else ''}"
+            f"{', with an offline cache' if self.offline_cache else ''}, on {self.arch}"
         )
 
 
@@ -86,7 +94,7 @@ class Outcome:
 
     Attributes:
         kind: ``"passed"``, ``"skipped"``, or how it failed; ``"uncompared"`` where all passed, but
-            nothing was compared.
+            nothing was compared; ``"invalid"`` where a mutant cannot be compiled.
         message: what is wrong, in a sentence or two.
         digest: digest of the kernel, empty where it was not built.
         worst: greatest error as a fraction of what is allowed.

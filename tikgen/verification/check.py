@@ -12,6 +12,7 @@ from tikgen import taichi_bridge as bridge
 from tikgen.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.builder import build, resolve
 from tikgen.errors import TemplateError
+from tikgen.kernel import Kernel
 from tikgen.template import NDArray, Template
 from tikgen.verification.blame import blamed, check_unchanged
 from tikgen.verification.case import Container, Data, Outcome
@@ -45,6 +46,7 @@ class Trial:
         baked: whether the kernel is built for these very sizes.
         launch: launches what is on trial with the arguments; the kernel itself where None.
         arch: arch whose schedules fit; the current one where None.
+        kernel: the kernel on trial; that of the variant where None.
 
     Raises:
         TikgenError: if the variant cannot be built, or ``inputs`` of the template fails.
@@ -63,10 +65,11 @@ class Trial:
         baked: bool = False,
         launch: Callable[[Sequence[Any]], object] | None = None,
         arch: str | None = None,
+        kernel: Kernel | None = None,
     ) -> None:
         self._launch = launch or self._launch_kernel
         shape = dict(sizes) if baked else None
-        self.kernel = build(template, shape=shape, arch=arch, **params)
+        self.kernel = kernel or build(template, shape=shape, arch=arch, **params)
         # The kernel may have come from another variant with the same code, and with another
         # reference if the template is wrong.
         self._template = template
@@ -93,9 +96,9 @@ class Trial:
             TemplateError: if the reference or the tolerance of the template fails.
         """
         boxes: dict[str, Guarded | OnDevice] = {}
-        for array in self._arrays():
+        for number, array in enumerate(self._arrays()):
             if array.name not in self._owner:
-                boxes[array.name] = self._box(array, self._start[array.name])
+                boxes[array.name] = self._box(array, self._start[array.name], number)
         for name, owner in self._owner.items():
             boxes[name] = boxes[owner]
         # A device may hand back another NaN than it was given, so that what it holds counts.
@@ -209,12 +212,12 @@ class Trial:
             return np.full(shape, poison(dtype), dtype.numpy)
         return random_values(dtype, shape, data, rng)
 
-    def _box(self, array: Array, values: NDArray) -> Guarded | OnDevice:
+    def _box(self, array: Array, values: NDArray, number: int) -> Guarded | OnDevice:
         if array.storage == "field":
             return OnDevice(values, ti.field(getattr(ti, array.dtype.value), values.shape))
         if self._container == "ndarray":
             return OnDevice(values, bridge.make_ndarray(array.dtype.value, values.shape))
-        return Guarded(values, array.dtype)
+        return Guarded(values, array.dtype, number)
 
     def _expected(
         self, before: Mapping[str, NDArray]

@@ -10,20 +10,25 @@ from tikgen.dtypes import DType
 from tikgen.template import NDArray
 from tikgen.verification.case import Data
 
-_SMALL = {"whole": 3, "uniform": 20, "sparse": 20}
+_SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "large": 20}
+# What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do.
+_LARGE = 2**40
 
 
 def random_values(
     dtype: DType, shape: tuple[int, ...], data: Data, rng: np.random.Generator
 ) -> NDArray:
-    """Return random numbers that no usual kernel overflows on."""
+    """Return random numbers that no usual kernel overflows on, but for large ones of 64 bits."""
     if dtype.is_float and data != "whole":
         values: NDArray = rng.uniform(-1, 1, shape)
     else:
-        most = _SMALL[data]
+        most = _LARGE if data == "large" and dtype.bits == 64 else _SMALL[data]
         values = rng.integers(-most if dtype.is_signed else 0, most, shape, endpoint=True)
-    zeros = {"whole": 0.0, "uniform": 1 / 16, "sparse": 0.9}[data]
+    zeros = {"uniform": 1 / 16, "sparse": 0.9}.get(data, 0.0)
     values[rng.random(shape) < zeros] = 0
+    if data == "sorted":
+        # Whatever goes on from minimum to minimum shows only where there is always another one.
+        values = np.sort(values, axis=None)[:: rng.choice([-1, 1])].reshape(shape)
     return values.astype(dtype.numpy)
 
 
@@ -57,15 +62,30 @@ def differs(one: NDArray, other: NDArray) -> NDArray:
     return found
 
 
+def guard(dtype: DType, number: int) -> Any:
+    """Return a poison that differs from that of outputs and of arrays of another number.
+
+    A NaN passes through arithmetic as it is: what is read outside one array and written outside
+    another must show there.
+    """
+    bits = poison(dtype).view(f"uint{dtype.bits}")
+    return np.bitwise_xor(bits, bits.dtype.type(number % 64 + 1)).view(dtype.numpy)
+
+
 class Guarded:
     """A NumPy array in the middle of poisoned memory.
 
     Reading outside it gives poison, writing outside it is seen.
+
+    Args:
+        values: what the array holds.
+        dtype: its element type.
+        number: a number of its own among the arrays of a launch.
     """
 
-    def __init__(self, values: NDArray, dtype: DType) -> None:
+    def __init__(self, values: NDArray, dtype: DType, number: int = 0) -> None:
         margin = -(-(values.size + 64) // 64) * 64  # Keeps the alignment of the buffer.
-        self._buffer = np.full(values.size + 2 * margin, poison(dtype), dtype.numpy)
+        self._buffer = np.full(values.size + 2 * margin, guard(dtype, number), dtype.numpy)
         self._inside = slice(margin, margin + values.size)
         self._before = self._buffer.copy()
         self.value = self._buffer[self._inside].reshape(values.shape)

@@ -24,12 +24,15 @@ def of_report(report: Report) -> str:
         html.join((f"{report.template}: ", verdict)),
         html.tag("p", f"seed {report.seed}", class_="pale"),
         html.table(header, rows, numbers=(2, 3, 4, 5)),
+        *(_mutation(arch) for arch in report.archs if arch.mutation is not None),
         *(_failure(arch) for arch in report.archs if arch.failure is not None),
     )
 
 
 def _row(arch: ArchReport) -> tuple[object, ...]:
-    skipped = [html.tag("div", f"{n} skipped: {why}") for why, n in arch.skipped.items()]
+    notes = [html.tag("div", note) for note in arch.notes]
+    if arch.warning:
+        notes.insert(0, html.tag("div", html.status(arch.warning, "fair")))
     ran = bool(arch.examples)
     return (
         html.tag("span", arch.arch, class_="whole"),
@@ -38,9 +41,13 @@ def _row(arch: ArchReport) -> tuple[object, ...]:
         arch.variants if ran else "",
         f"{arch.worst:.2g} of the tolerance" if ran else "",
         duration(arch.seconds) if ran else "",
-        html.join((arch.absent, *skipped)),
+        html.join((arch.absent, *notes)),
     )
 
 
 def _failure(arch: ArchReport) -> Markup:
     return html.section(f"smallest failure on {arch.arch}", html.tag("pre", str(arch.failure)))
+
+
+def _mutation(arch: ArchReport) -> Markup:
+    return html.section(f"mutants on {arch.arch}", html.tag("pre", str(arch.mutation)))

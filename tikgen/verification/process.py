@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 
 from tikgen.child_process import ChildProcess, Died
@@ -19,27 +20,41 @@ class ArchProcess(ChildProcess):
     """
 
     def __init__(self, arch: str, timeout: float) -> None:
-        super().__init__(_WORKER, arch)
+        # Not the process's own: it may be killed at any time.
+        self._cache = tempfile.TemporaryDirectory(
+            prefix="tikgen-verify-", ignore_cleanup_errors=True
+        )
+        super().__init__(_WORKER, arch, self._cache.name)
         self.arch = arch
         self.timeout = timeout
 
-    def run(self, case: Case) -> Outcome:
-        """Return what came of ``case``; a crash and a time-out are outcomes as well."""
+    def run(self, case: Case, timeout: float | None = None) -> Outcome:
+        """Return what came of ``case``; a crash and a time-out are outcomes as well.
+
+        Args:
+            case: what to run.
+            timeout: seconds that it may take, where that is not the usual time.
+        """
+        timeout = self.timeout if timeout is None else timeout
         if not self.is_running:
             problem = self.start()
             if problem:
                 return Outcome("error", f"{self.arch} worked before, and does not now: {problem}")
-        digest, until = "", time.monotonic() + self.timeout
+        digest, until = "", time.monotonic() + timeout
         try:
             self.send(case.line)
-            reply = self.reply(self.timeout)
+            reply = self.reply(timeout)
             if "built" in reply:
                 digest = reply["built"]
                 reply = self.reply(until - time.monotonic())
         except TimeoutError:
             self.stop()
-            message = f"the process did not answer within {self.timeout:g} s"
+            message = f"the process did not answer within {timeout:g} s"
             return Outcome("timeout", message, digest)
         except Died as death:
             return Outcome("crash", f"the process died: {death}", digest)
         return Outcome(**reply)
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._cache.cleanup()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tikgen.errors import VerificationError
 from tikgen.verification.case import Case, Outcome
+from tikgen.verification.mutation import Mutation
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,6 +49,11 @@ class ArchReport:
         seconds: time taken.
         failure: the smallest failure, if any.
         absent: why the arch does not work here, or an empty string.
+        never_varied: parameters that had one value in all launches, though nobody held them
+            fixed: what other values do was not looked at.
+        pinned: schedule parameters among which others were drawn, but the template takes one
+            value only on this arch.
+        mutation: how many faults in the kernels' text were noticed, if that was asked for.
     """
 
     arch: str
@@ -59,6 +65,9 @@ class ArchReport:
     seconds: float = 0.0
     failure: Failure | None = None
     absent: str = ""
+    never_varied: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    mutation: Mutation | None = None
 
     @property
     def status(self) -> Status:
@@ -79,6 +88,21 @@ class ArchReport:
             ran += f", worst error {self.worst:.2g} of the tolerance ({self.error:.2g})"
         return ran
 
+    @property
+    def notes(self) -> list[str]:
+        """Return what was left out for a reason, a line for each."""
+        skipped = [f"{n} skipped: {reason}" for reason, n in self.skipped.items()]
+        if self.examples and self.pinned:
+            skipped.insert(0, f"one value only on {self.arch}: {', '.join(self.pinned)}")
+        return skipped
+
+    @property
+    def warning(self) -> str:
+        """Return which parameters were never varied, in a line; empty where all were."""
+        if not (self.examples and self.never_varied):
+            return ""
+        return f"NEVER VARIED: {', '.join(self.never_varied)}"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -93,6 +117,12 @@ class Report:
         """Tell whether nothing failed, and at least one arch passed."""
         found = [arch.status for arch in self.archs]
         return "failed" not in found and "passed" in found
+
+    @property
+    def score(self) -> float | None:
+        """Return the least mutation score of any arch, or None where none was measured."""
+        scores = [arch.mutation.score for arch in self.archs if arch.mutation is not None]
+        return min((s for s in scores if s is not None), default=None)
 
     def raise_for_failure(self) -> None:
         """Raise :class:`VerificationError` unless the report is ok."""
@@ -122,6 +152,8 @@ class Report:
                     "params": {k: repr(v) for k, v in arch.failure.case.params.items()},
                     "script": str(arch.failure.script) if arch.failure.script else None,
                 }
+            found |= {"never_varied": list(arch.never_varied), "pinned": list(arch.pinned)}
+            found["mutation"] = arch.mutation.to_dict() if arch.mutation else None
             for name in ("worst", "error"):
                 found[name] = found[name] if math.isfinite(found[name]) else None
             archs.append(found)
@@ -131,7 +163,10 @@ class Report:
         lines = [f"{self.template}: {'ok' if self.ok else 'NOT ok'} (seed {self.seed})"]
         for arch in self.archs:
             lines.append(f"  {arch.arch:8}{arch.status:9}{arch.summary}")
-            lines += [f"    {n} skipped: {reason}" for reason, n in arch.skipped.items()]
+            lines += [f"    {arch.warning}"] if arch.warning else []
+            lines += [f"    {note}" for note in arch.notes]
+            if arch.mutation is not None:
+                lines += [f"    {line}" for line in str(arch.mutation).splitlines()]
             if arch.failure is not None:
                 lines += [f"    {line}" for line in str(arch.failure).splitlines()]
         return "\n".join(lines)
@@ -150,9 +185,10 @@ class Report:
         table.add_column("status")
         table.add_column("found", overflow="fold")
         for arch in self.archs:
-            notes = [arch.summary, *(f"{n} skipped: {why}" for why, n in arch.skipped.items())]
-            if arch.failure is not None:
-                notes.append(str(arch.failure))
-            status = Text(arch.status, style=_STYLES[arch.status])
-            table.add_row(arch.arch, status, Text("\n".join(notes)))
+            notes = list(arch.notes)
+            notes += [str(part) for part in (arch.mutation, arch.failure) if part is not None]
+            found = Text("\n".join([arch.summary, *notes]))
+            if arch.warning:
+                found = Text.assemble((arch.warning, "bold yellow"), "\n", found)
+            table.add_row(arch.arch, Text(arch.status, style=_STYLES[arch.status]), found)
         return table

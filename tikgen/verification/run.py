@@ -28,6 +28,7 @@ def verify(
     *,
     archs: Sequence[str] = ("cpu", "vulkan"),
     max_examples: int = 100,
+    mutants: int = 0,
     seed: int | None = None,
     scripts: str | os.PathLike[str] = SCRIPTS,
     timeout: float = 120.0,
@@ -45,6 +46,8 @@ def verify(
         name: name of a template, or the template itself.
         archs: archs to run on; one that does not work here is reported as absent.
         max_examples: examples an arch, each a variant launched up to three times.
+        mutants: how many kernels, each changed in one place, to try on each arch where nothing
+            failed: the report tells which of them the verification did not notice.
         seed: seed of all that is drawn; None takes a new one, which the report tells.
         scripts: folder for scripts that repeat failures, made when there is one.
         timeout: seconds after which a launch, its compilation included, has failed.
@@ -63,10 +66,10 @@ def verify(
     if importlib.util.find_spec("hypothesis") is None:
         raise TikgenError("Verification needs hypothesis: pip install 'tikgen[verify]'.")
     template = find_template(name)
-    _check(template, archs, max_examples, params)
+    _check(template, archs, max_examples, mutants, params)
     if seed is None:
         seed = random.SystemRandom().randrange(2**32)
-    limits = Limits(max_examples, seed, shrink_seconds, timeout)
+    limits = Limits(max_examples, seed, shrink_seconds, timeout, mutants)
     found = [_verify_on(arch, template, params, limits, Path(scripts)) for arch in archs]
     report = Report(template.name, seed, tuple(found))
     if raise_on_failure:
@@ -75,7 +78,11 @@ def verify(
 
 
 def _check(
-    template: Template, archs: Sequence[str], max_examples: int, params: Mapping[str, Any]
+    template: Template,
+    archs: Sequence[str],
+    max_examples: int,
+    mutants: int,
+    params: Mapping[str, Any],
 ) -> None:
     check_has_reference(template)
     is_sequence = isinstance(archs, Sequence) and not isinstance(archs, str) and len(archs) > 0
@@ -85,6 +92,9 @@ def _check(
     if type(max_examples) is not int or max_examples < 1:
         problem = f"must be a positive integer; got {max_examples!r}"
         raise ParameterError("verify", {"max_examples": problem})
+    if type(mutants) is not int or mutants < 0:
+        problem = f"must be an integer of at least 0; got {mutants!r}"
+        raise ParameterError("verify", {"mutants": problem})
     known_names = [*template.Problem.model_fields, *template.Schedule.model_fields]
     for given in params:
         if given not in known_names:
@@ -119,9 +129,16 @@ def _verify_on(
             what = "shrinking a failure" if shrinking else f"{template.name} on {arch}"
             progress.update(task, completed=min(drawn, limits.max_examples), description=what)
 
-        search = Search(template, arch, params, limits, show)
+        def show_mutants(done: int) -> None:
+            what = f"mutants of {template.name} on {arch}"
+            progress.update(task, completed=done, total=limits.mutants, description=what)
+
+        search = Search(template, arch, params, limits, show, show_mutants)
         found = search.run()
-    evidence.keep(template.name, arch, limits.seed, search.tallies)
+    noticed = found.mutation.noticed if found.mutation else ()
+    evidence.keep(
+        template.name, arch, limits.seed, search.tallies, found.never_varied, mutants=noticed
+    )
     if found.failure is None:
         return found
     case, outcome = found.failure.case, found.failure.outcome

@@ -20,6 +20,7 @@ the kernel killed its process or did not come back, this script dies or hangs as
 # {message}
 
 import sys
+import tempfile
 
 import taichi as ti
 
@@ -28,7 +29,13 @@ from tikgen.verification import Trial
 
 PARAMS = {params}
 
-ti.init(arch=ti.{arch}, enable_fallback=False, offline_cache=False, log_level=ti.ERROR)
+ti.init(
+    arch=ti.{arch},
+    enable_fallback=False,
+    offline_cache={offline_cache},
+    offline_cache_file_path=tempfile.mkdtemp(),
+    log_level=ti.ERROR,
+)
 template = {template}
 print(tikgen.render(template, **PARAMS).text, flush=True)
 trial = Trial(
@@ -50,6 +57,7 @@ def script_text(case: Case, outcome: Outcome) -> str:
     return _SCRIPT.format(
         name=case.template,
         arch=case.arch,
+        offline_cache=case.offline_cache,
         message="\n# ".join(message),
         params=pprint.pformat(dict(case.params), sort_dicts=False, width=96),
         template=(

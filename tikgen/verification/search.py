@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tikgen.errors import ParameterError, TemplateError
@@ -16,23 +16,26 @@ from tikgen.evidence import Tally
 from tikgen.store import default_store
 from tikgen.template import Template
 from tikgen.verification.case import Case, Outcome
+from tikgen.verification.mutation import Mutation
+from tikgen.verification.mutation_run import MutationRun, OriginalFailed
 from tikgen.verification.process import ArchProcess
 from tikgen.verification.report import ArchReport, Failure
 from tikgen.verification.strategies import trials
 
 # After ten examples hypothesis mostly alters those it has drawn. What is wanted are others, so
-# examples are drawn in short runs.
+# examples are drawn in short runs. Every other run has an offline cache.
 _RUN = 9
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to look: examples to draw, their seed, seconds for shrinking and for a case."""
+    """How long to look: examples, their seed, seconds for shrinking and for a case, mutants."""
 
     max_examples: int
     seed: int
     shrink_seconds: float
     timeout: float
+    mutants: int = 0
 
 
 class _Wrong(Exception):
@@ -48,6 +51,7 @@ class Search:
         fixed: parameters that are not drawn.
         limits: how long to look.
         on_progress: told the number of examples drawn, and whether a failure is being shrunk.
+        on_mutants: told how many mutants were counted.
     """
 
     def __init__(
@@ -57,12 +61,13 @@ class Search:
         fixed: Mapping[str, Any],
         limits: Limits,
         on_progress: Callable[[int, bool], None] = lambda drawn, shrinking: None,
+        on_mutants: Callable[[int], None] = lambda done: None,
     ) -> None:
         _keep_files_in_store()
         self.template, self.arch, self.fixed = template, arch, fixed
         self.limits = limits
         self.tallies: dict[str, Tally] = {}
-        self._on_progress = on_progress
+        self._on_progress, self._on_mutants = on_progress, on_mutants
         self._process = ArchProcess(arch, limits.timeout)
         self._skipped: Counter[str] = Counter()
         self._invalid: ParameterError | None = None
@@ -70,7 +75,11 @@ class Search:
         self._failing: tuple[Case, Outcome] | None = None
         self._shrink_until = float("inf")
         self._drawn = 0
-        self._cases = trials(template, arch, fixed, self._note_unsupported, self._note_invalid)
+        self._has_cache = False
+        self._cases = trials(
+            template, arch, fixed, self._note_unsupported, self._note_invalid, self._note_drawn
+        )
+        self._values_drawn: dict[str, set[str]] = {}
 
     def run(self) -> ArchReport:
         """Look until an example fails or all agree, and return what was found.
@@ -85,9 +94,18 @@ class Search:
             if absent:
                 return ArchReport(self.arch, absent=absent, seconds=time.monotonic() - began)
             self._explore()
-        if self._failing is None:
-            self._look_for_uncompared()
+            if self._failing is None:
+                self._look_for_uncompared()
+            mutation = self._mutate()
         passed = [t for t in self.tallies.values() if t.passed]
+        constant = self._never_varied()
+        # Where others were drawn, the template itself allows no other on this arch.
+        pinned = [
+            name
+            for name in constant
+            if name in self.template.Schedule.model_fields
+            and len(self._values_drawn.get(name, ())) > 1
+        ]
         if not self._outcomes and not self._skipped and self._invalid is not None:
             raise self._invalid
         return ArchReport(
@@ -99,14 +117,19 @@ class Search:
             error=max((o.error for o in self._outcomes.values() if o.ok), default=0.0),
             seconds=time.monotonic() - began,
             failure=Failure(*self._failing) if self._failing else None,
+            never_varied=tuple(n for n in constant if n not in pinned),
+            pinned=tuple(pinned),
+            mutation=mutation,
         )
 
     def _explore(self) -> None:
         """Draw examples, in runs, until there are enough, one fails or there are no others."""
+        most = min(_RUN, -(-self.limits.max_examples // 2))
         for run in itertools.count():
             missing = self.limits.max_examples - self._drawn
             before = len(self._outcomes)
-            self._draw(min(missing, _RUN) + 1, f"{self.limits.seed}-{run}")
+            self._has_cache = run % 2 == 1
+            self._draw(min(missing, most) + 1, f"{self.limits.seed}-{run}")
             if self._failing or self._drawn >= self.limits.max_examples:
                 return
             if len(self._outcomes) == before:
@@ -134,7 +157,7 @@ class Search:
         def examples_agree(cases: tuple[Case, ...]) -> None:
             before = len(self._outcomes)
             for case in cases:
-                self._check(case)
+                self._check(replace(case, offline_cache=self._has_cache))
             self._drawn += len(self._outcomes) > before
             self._on_progress(self._drawn, self._failing is not None)
 
@@ -182,8 +205,46 @@ class Search:
                 self.tallies[outcome.digest].passed = False
                 self._failing = (Case.from_line(line), Outcome("uncompared", message))
 
+    def _mutate(self) -> Mutation | None:
+        """Run mutants of what passed, if that is wanted and nothing failed."""
+        passed = [Case.from_line(li) for li, o in self._outcomes.items() if o.kind == "passed"]
+        if self._failing or not (passed and self.limits.mutants):
+            return None
+        run = MutationRun(
+            self.template,
+            passed,
+            self.limits.mutants,
+            self.limits.seed,
+            self._process,
+            self._on_mutants,
+        )
+        try:
+            return run.run()
+        except OriginalFailed as failure:
+            self._failing = (failure.case, failure.outcome)
+            return None
+
+    def _never_varied(self) -> list[str]:
+        """Return the parameters that nobody held fixed, and that had one value in all launches."""
+        seen: dict[str, set[str]] = {
+            name: set()
+            for model in (self.template.Problem, self.template.Schedule)
+            for name in model.model_fields
+            if name not in self.fixed
+        }
+        for line, outcome in self._outcomes.items():
+            if outcome.digest:
+                params = Case.from_line(line).params
+                for name, values in seen.items():
+                    values.add(repr(params[name]))
+        return [name for name, values in seen.items() if len(values) < 2]
+
     def _note_unsupported(self, reason: str) -> None:
         self._skipped[reason] += 1
+
+    def _note_drawn(self, chosen: Mapping[str, Any]) -> None:
+        for name, value in chosen.items():
+            self._values_drawn.setdefault(name, set()).add(repr(value))
 
     def _note_invalid(self, error: ParameterError) -> None:
         self._invalid = error

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import types
-import typing
+import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from pydantic.fields import FieldInfo
 
-from tikgen.arguments import Array, concrete_shape, symbols
+from tikgen.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.builder import resolve
-from tikgen.dtypes import ALL_DTYPES, DType
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.rendering import Variant
 from tikgen.template import Template
 from tikgen.verification.blame import blamed
-from tikgen.verification.case import Case, literal
+from tikgen.verification.case import Case, Data, literal
+from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -27,9 +25,12 @@ PLAIN_SIZES = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67, 128, 131, 257)
 PLAIN_ELEMENTS = 5_000
 # Beyond that Vulkan on a CPU stops silently.
 MOST_ELEMENTS = 65_535
+# Of arrays with one axis beyond the tiles of the schedule.
+MOST_STRETCHED = 20_000
 MOST_TRIALS = 3
+_DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "large")
 
-_SIMPLE_DTYPES = ("i32", "f32", "i64", "f64")
+T = TypeVar("T")
 
 
 def trials(
@@ -38,6 +39,7 @@ def trials(
     fixed: Mapping[str, Any],
     on_unsupported: Callable[[str], None],
     on_invalid: Callable[[ParameterError], None],
+    on_drawn: Callable[[Mapping[str, Any]], None] = lambda chosen: None,
 ) -> SearchStrategy[tuple[Case, ...]]:
     """Return a strategy for up to three cases of one variant.
 
@@ -47,14 +49,16 @@ def trials(
         fixed: parameters that are not drawn.
         on_unsupported: told why, whenever a drawn variant cannot run on ``arch``.
         on_invalid: told of drawn parameters that do not go together.
+        on_drawn: told of parameters as they were drawn, before the template adjusts them.
     """
     from hypothesis import reject
     from hypothesis import strategies as st
 
-    drawn = parameter_strategies(template, fixed)
+    rules = parameter_strategies(template, fixed)
 
     def draw_variant(draw: DrawFn) -> Variant:
-        chosen = {name: draw(strategy) for name, strategy in drawn.items()}
+        chosen = {name: draw(strategy) for name, strategy in rules.items()}
+        on_drawn(chosen)
         default_schedule = draw(st.integers(0, 3)) == 3
         with blamed(template, "adjust()"):
             adjusted = {**template.adjust({**chosen, **fixed}, arch), **fixed}
@@ -80,25 +84,58 @@ def trials(
     @st.composite
     def draw_trials(draw: DrawFn) -> tuple[Case, ...]:
         variant = draw_variant(draw)
-        inplace = any(isinstance(a, Array) and a.inplace for a in variant.arguments)
-        trial: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-            {
-                "sizes": _sizes(template, variant),
-                "data": st.sampled_from(("whole", "uniform", "sparse")),
-                "container": st.sampled_from(("numpy", "ndarray")),
-                "inplace": st.booleans() if inplace else st.just(False),
-                # Each shape that is baked in is one more kernel to compile.
-                "baked": st.integers(0, 3).map(lambda n: n == 3),
-                "seed": st.integers(0, 2**31 - 1),
-            }
-        )
         params = {name: literal(value) for name, value in variant.params.items()}
+        launch = launches(template, variant)
         return tuple(
             Case(template.name, str(template.folder), arch, params, **one)
-            for one in draw(st.lists(trial, min_size=1, max_size=MOST_TRIALS))
+            for one in draw(st.lists(launch, min_size=1, max_size=MOST_TRIALS))
         )
 
     return draw_trials()
+
+
+def launches(template: Template, variant: Variant) -> SearchStrategy[dict[str, Any]]:
+    """Return a strategy for how ``variant`` is launched: what a :class:`Trial` takes by name."""
+    from hypothesis import strategies as st
+
+    inplace = any(isinstance(a, Array) and a.inplace for a in variant.arguments)
+    dtypes = [a.dtype for a in variant.arguments if isinstance(a, Array | Scalar)]
+    wide = any(dtype.bits == 64 and not dtype.is_float for dtype in dtypes)
+    return st.fixed_dictionaries(
+        {
+            "sizes": _sizes(template, variant),
+            "data": st.sampled_from(_DATA if wide else _DATA[:-1]),
+            "container": st.sampled_from(("numpy", "ndarray")),
+            "inplace": st.booleans() if inplace else st.just(False),
+            # Each shape that is baked in is one more kernel to compile.
+            "baked": st.integers(0, 3).map(lambda n: n == 3),
+            "seed": st.integers(0, 2**31 - 1),
+        }
+    )
+
+
+def drawn(strategy: SearchStrategy[T], count: int, seed: int) -> list[T]:
+    """Return values that ``strategy`` draws, the simplest first: ``count`` of them, or all."""
+    import hypothesis
+    from hypothesis import HealthCheck, Phase
+
+    found: list[T] = []
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        deadline=None,
+        derandomize=False,
+    )
+    @hypothesis.given(strategy)
+    def collect(value: T) -> None:
+        found.append(value)
+
+    collect()
+    return found
 
 
 def parameter_strategies(
@@ -116,7 +153,7 @@ def parameter_strategies(
         for name, field in model.model_fields.items():
             if name in fixed:
                 continue
-            strategy = own[name] if name in own else _of_field(field)
+            strategy = own[name] if name in own else of_field(field)
             if strategy is not None:
                 found[name] = strategy
             elif field.is_required():
@@ -138,66 +175,45 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
             raise TemplateError(template.name, f"sizes() must give {name} sizes; gives {sizes!r}")
     needed = symbols(variant.arguments)
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
-    plain = tuple(n for n in PLAIN_SIZES if n <= most)
+    plain = [n for n in PLAIN_SIZES if n <= most]
+    tried = {name: given.get(name, plain) for name in needed}
     arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
+    beyond = _beyond_tiles(variant)
+    # Where all are powers of two, as for a ring of slots, others may make no sense.
+    free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
 
-    def fit(sizes: Mapping[str, int]) -> bool:
-        return all(np.prod(concrete_shape(a, sizes)) <= MOST_ELEMENTS for a in arrays)
+    def elements(sizes: Mapping[str, int]) -> int:
+        return max((int(np.prod(concrete_shape(a, sizes))) for a in arrays), default=0)
 
-    return st.fixed_dictionaries(
-        {name: st.sampled_from(given.get(name, plain)) for name in needed}
-    ).filter(fit)
+    @st.composite
+    def draw_sizes(draw: DrawFn) -> dict[str, int]:
+        sizes = {name: draw(st.sampled_from(tried[name])) for name in needed}
+        # The last axis is the one that most schedules split.
+        long = draw(st.none() | st.sampled_from([*free, free[-1]])) if free else None
+        if long is not None:
+            sizes[long] = draw(st.sampled_from(beyond))
+            # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
+            for other in needed:
+                if other != long:
+                    upper = tried[other][len(tried[other]) // 2 :]
+                    sizes[other] = draw(st.sampled_from(upper))
+            for other in needed:
+                if other != long and elements(sizes) > MOST_STRETCHED:
+                    sizes[other] = tried[other][len(tried[other]) // 2]
+            if elements(sizes) > MOST_STRETCHED:
+                sizes[long] = tried[long][-1]
+        return sizes
 
-
-def _of_field(field: FieldInfo) -> SearchStrategy[Any] | None:
-    extra = field.json_schema_extra
-    choices = extra.get("choices") if isinstance(extra, dict) else None
-    return _of_type(field.annotation, field.metadata, field.default, choices)
-
-
-def _of_type(
-    annotation: Any, limits: Iterable[Any], default: Any, choices: Any
-) -> SearchStrategy[Any] | None:
-    """Return the strategy that a type implies, or None where it implies none."""
-    from hypothesis import strategies as st
-
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is typing.Annotated:
-        return _of_type(arguments[0], [*limits, *arguments[1:]], default, choices)
-    if annotation is bool:
-        return st.booleans()
-    if annotation is DType:
-        names = choices or ALL_DTYPES
-        return st.sampled_from(sorted(names, key=lambda n: (n not in _SIMPLE_DTYPES, n[0] == "f")))
-    if origin is Literal:
-        return st.sampled_from(_simple_first(arguments, default))
-    if annotation in (int, float):
-        if choices:
-            return st.sampled_from(sorted(map(annotation, choices)))
-        low = _limit(limits, "ge")
-        high = _limit(limits, "le")
-        if low is None or high is None:
-            return None
-        return st.integers(low, high) if annotation is int else st.floats(low, high)
-    if origin in (typing.Union, types.UnionType):
-        known = [
-            rule
-            for argument in arguments
-            if argument is not type(None)
-            and (rule := _of_type(argument, limits, default, choices)) is not None
-        ]
-        if known and type(None) in arguments:
-            known.insert(0, st.none())
-        return st.one_of(known) if known else None
-    return None
+    return draw_sizes().filter(lambda sizes: elements(sizes) <= MOST_ELEMENTS)
 
 
-def _simple_first(choices: tuple[Any, ...], default: Any) -> list[Any]:
-    """Return numbers in order, or else the default in front."""
-    if all(isinstance(c, int) for c in choices):
-        return sorted(choices)
-    return sorted(choices, key=lambda choice: choice != default)
+def _beyond_tiles(variant: Variant) -> list[int]:
+    """Return sizes that fill the tiles, buffers and chunks of the schedule, and a bit more."""
+    steps = {value for _, value in variant.schedule if type(value) is int and value > 1}
+    steps |= {one * other for one, other in itertools.combinations(sorted(steps), 2)}
+    found = {size for step in steps for size in (step - 1, step, step + 1, 2 * step + 7)}
+    return sorted(size for size in found if size <= MOST_STRETCHED)
 
 
-def _limit(limits: Iterable[Any], name: str) -> Any:
-    return next((getattr(m, name) for m in limits if getattr(m, name, None) is not None), None)
+def _is_power_of_two(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0

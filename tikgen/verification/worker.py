@@ -1,7 +1,8 @@
-"""The process that runs cases on one arch: ``python -m tikgen.verification.worker ARCH``.
+"""The process that runs cases on one arch: ``python -m tikgen.verification.worker ARCH FOLDER``.
 
 It reads one case a line and answers with one outcome a line, before which it tells the digest of
-the kernel.
+the kernel. ``FOLDER`` takes the offline cache of those cases that want one: Taichi tells kernels
+apart in another way there, so that a mistake of either way shows.
 """
 
 from __future__ import annotations
@@ -13,21 +14,78 @@ from collections.abc import Callable
 
 from tikgen import builder
 from tikgen.catalogue import load_template
-from tikgen.child_work import Tell, one_line, serve
-from tikgen.errors import TikgenError, UnsupportedOnArch
+from tikgen.child_work import Tell, one_line, serve, start
+from tikgen.errors import KernelCompileError, RenderError, TikgenError, UnsupportedOnArch
+from tikgen.kernel import Kernel
+from tikgen.loaded import load_source
+from tikgen.rendering import hashed
+from tikgen.template import Template
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.check import Trial
 
 CASES_PER_INIT = 50
 
 
+class _Worker:
+    """Answers cases, and initialises Taichi anew where one wants another offline cache."""
+
+    def __init__(self, arch: str, folder: str) -> None:
+        self._arch, self._folder = arch, folder
+        self._has_cache, self._cases = False, 0
+        self._mutants = _Mutants()
+
+    def answer(self, line: str, tell: Tell) -> str:
+        """Return the outcome of a case, as a line."""
+        case = Case.from_line(line)
+        # That alone frees compiled kernels and fields, and writes the cache.
+        if case.offline_cache != self._has_cache or self._cases == CASES_PER_INIT:
+            builder.clear()
+            self._mutants = _Mutants()
+            wanted = case.offline_cache
+            start(self._arch, offline_cache=wanted, offline_cache_file_path=self._folder)
+            self._has_cache, self._cases = wanted, 0
+        self._cases += 1
+        if case.text:
+            return self._mutants.outcome_of(case).line
+        return outcome_of(case, lambda digest: tell({"built": digest})).line
+
+
+class _Mutants:
+    """Runs texts that were changed on purpose; the builder, its memo and the store see none."""
+
+    def __init__(self) -> None:
+        self._text, self._params = "", ""
+        self._kernel: Kernel | None = None
+
+    def outcome_of(self, case: Case) -> Outcome:
+        """Run a mutant once, and return what came of it."""
+        template = load_template(case.folder)
+        try:
+            kernel = self._kernel_of(template, case)
+            return Trial(template, case.params, **case.trial, kernel=kernel).run()
+        except (RenderError, KernelCompileError, UnsupportedOnArch) as error:
+            return Outcome("invalid", str(error))
+        except Exception as error:
+            return Outcome("error", one_line(error))
+
+    def _kernel_of(self, template: Template, case: Case) -> Kernel:
+        """Return the kernel of a mutant, which is that of the last case mostly."""
+        params = repr(case.params)
+        if self._kernel is None or (self._text, self._params) != (case.text, params):
+            if self._kernel is not None:
+                self._kernel.unload()
+            self._kernel = None
+            original = builder.render(template, **case.params)
+            changed = hashed(original.variant, case.text, original.line_map)
+            self._kernel = Kernel(load_source(changed))
+            self._text, self._params = case.text, params
+        return self._kernel
+
+
 def main() -> None:
     """Serve the arch named on the command line until the input ends."""
-    serve(sys.argv[1], _answer, lines_per_init=CASES_PER_INIT)
-
-
-def _answer(line: str, tell: Tell) -> str:
-    return outcome_of(Case.from_line(line), lambda digest: tell({"built": digest})).line
+    arch, folder = sys.argv[1:]
+    serve(arch, _Worker(arch, folder).answer)
 
 
 def outcome_of(case: Case, on_built: Callable[[str], None]) -> Outcome:
