@@ -107,7 +107,7 @@ class Record:
         if not self.ratio:
             return ""
         if self.is_proven and self.ratio == 1:
-            return "the default schedule, which no other beat"
+            return "the default schedule; no other proved faster"
         text = f"{1 / self.ratio:.2f} times as fast as the default"
         if not self.is_proven:
             return text

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from tikgen.tuning.job import Measurement
 from tikgen.tuning.timing import median_interval
 
-# A process of its own places arrays and code elsewhere, which may matter by some percent.
-PROCESSES = 3
+# A process of its own places arrays and code elsewhere, which may matter by some percent. There
+# are more of them where the interval is wide, as on a busy machine.
+PROCESSES, MOST_PROCESSES = 3, 7
+WIDE = 1.1
 ROUNDS = 31
 # Of one process: enough for an interval, however slow the kernels are.
 LEAST_ROUNDS = 6
@@ -36,6 +38,11 @@ class Verdict:
     low: float
     high: float
     worst: float
+
+    @property
+    def is_wide(self) -> bool:
+        """Tell whether further rounds are worth their time."""
+        return self.high > WIDE * self.low
 
     @property
     def is_faster(self) -> bool:

@@ -222,10 +222,8 @@ def _progress(what: str, seconds: float, space: Space) -> Iterator[Callable[[Ses
         def show(session: Session) -> None:
             tried = len(session.candidates)
             text = what
-            if session.best is not None:
-                best = session.best.record
-                gain = f"{1 / best.ratio:.2f}x, " if best.ratio else ""
-                text += f": best {gain}{1e3 * best.seconds:.4g} ms"
+            if session.leader is not None:
+                text += f": {1e3 * session.leader.record.seconds:.4g} ms at best"
             text += f", {tried} of {len(space.points)} tried"
             done = time.monotonic() - began if by_time else tried
             progress.update(task, completed=done, description=text)

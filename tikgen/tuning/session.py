@@ -7,7 +7,6 @@ import datetime
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tikgen import records
@@ -15,8 +14,17 @@ from tikgen.device import device_name
 from tikgen.errors import ParameterError, UnsupportedOnArch
 from tikgen.records import TIMED, Record
 from tikgen.shapes import bucket
+from tikgen.tuning.candidate import Candidate, best_of
 from tikgen.tuning.data import DataFolder
-from tikgen.tuning.final import LEAST_ROUNDS, PROCESSES, ROUNDS, Verdict, judge, pooled
+from tikgen.tuning.final import (
+    LEAST_ROUNDS,
+    MOST_PROCESSES,
+    PROCESSES,
+    ROUNDS,
+    Verdict,
+    judge,
+    pooled,
+)
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.space import Point, Space
@@ -41,29 +49,6 @@ _LASTING = (TIMED, "mismatch", "error")
 
 class Spent(Exception):
     """The time for trying is over."""
-
-
-@dataclass(eq=False)
-class Candidate:
-    """What is known of a candidate.
-
-    Attributes:
-        point: its schedule.
-        record: its latest record.
-        score: its time as a fraction of the default's, or where the default has none of that of
-            the first candidate that has one; infinite where it has no time itself.
-        rounds: for how many rounds it was asked.
-    """
-
-    point: Point
-    record: Record
-    score: float
-    rounds: float = math.inf
-
-    def set_ratio(self, ratio: float, low: float = 0.0, high: float = 0.0) -> None:
-        """Change the time as a fraction of the default's, and the interval that it has, if any."""
-        self.score = ratio
-        self.record = dataclasses.replace(self.record, ratio=ratio, ratio_low=low, ratio_high=high)
 
 
 class Session:
@@ -109,8 +94,6 @@ class Session:
             if point is not None:
                 score = record.ratio if record.kind == TIMED else math.inf
                 self._note(Candidate(point, record, score))
-        timed = [c for c in self._candidates.values() if c.score < math.inf]
-        self._incumbent = min(timed, key=lambda c: c.record.rank, default=None)
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -118,9 +101,20 @@ class Session:
         return tuple(self._candidates.values())
 
     @property
-    def best(self) -> Candidate | None:
-        """Return the fastest candidate so far, if any has a time."""
+    def leader(self) -> Candidate | None:
+        """Return what seems to be the fastest candidate so far, if any has a time."""
         return self._incumbent
+
+    @property
+    def best(self) -> Candidate | None:
+        """Return the candidate that was proven to be faster than the default, else that.
+
+        Where the default has no time, it is what seems to be the fastest, if any has one.
+        """
+        default, leader = self.default, self._incumbent
+        if default is None or default.score == math.inf or leader is None:
+            return leader
+        return leader if leader.record.is_proven else default
 
     @property
     def default(self) -> Candidate | None:
@@ -138,7 +132,10 @@ class Session:
             ParameterError: if the process refuses it, as where a GPU cannot hold the arrays.
         """
         if self.default is None or self.default.score == math.inf:
-            self._measure(self.space.default, PLAYOFF_ROUNDS, self._incumbent)
+            default = self._measure(self.space.default, PLAYOFF_ROUNDS, self._incumbent)
+            if default.score == 1.0:
+                default.set_ratio(1.0, 1.0, 1.0)
+                records.keep(default.record)
             self._forget_outdated()
         elif self._incumbent not in (None, self.default) and not self._is_settled():
             self._measure(self._incumbent.point, PLAYOFF_ROUNDS, self.default)
@@ -218,7 +215,7 @@ class Session:
             return
         ranked = sorted(candidates, key=lambda c: c.score)
         finalists = [c for c in ranked if c.score < default.score][:FINALISTS]
-        default.set_ratio(1.0)
+        default.set_ratio(1.0, 1.0, 1.0)
         winner = default
         for number, candidate in enumerate(finalists):
             before = candidate.score
@@ -229,14 +226,15 @@ class Session:
                 self._scale(candidate.score / before, (candidate, default))
             if verdict is not None and verdict.is_faster and verdict.ratio < winner.score:
                 winner, proven = candidate, verdict
-        for candidate in self._candidates.values():
-            if candidate.score < math.inf:
+        for candidate in (c for c in self.candidates if c is not default):
+            if candidate.score < winner.score:  # By a lucky moment, until it shows it again.
+                candidate.set_ratio(math.nextafter(winner.score, math.inf))
+            elif candidate.score < math.inf:
                 candidate.set_ratio(candidate.score)
         if winner is not default:
             winner.set_ratio(proven.ratio, proven.low, proven.high)
             seconds = winner.record.seconds / winner.score
             default.record = dataclasses.replace(default.record, seconds=seconds)
-        default.set_ratio(1.0, 1.0, 1.0)
         self._incumbent = winner
         records.keep_all(c.record for c in self._candidates.values())
 
@@ -245,10 +243,12 @@ class Session:
     ) -> Verdict | None:
         """Measure a candidate beside the default in fresh processes; None if it fails there.
 
-        Stops where there is no time for another process; there is one in any case.
+        There are more of them than ``processes`` where the interval is wide, and less where there
+        is no time, though one in any case.
         """
         found: list[Measurement] = []
-        while len(found) < processes and (not found or self._has_time(1, self._end)):
+        most = processes if processes == 1 else MOST_PROCESSES
+        while not found or (len(found) < most and self._has_time(1, self._end)):
             began = time.monotonic()
             self._process.stop()
             found.append(
@@ -258,6 +258,8 @@ class Session:
                 self._keep(candidate.point, rounds, found[-1], math.inf, 0.0)
                 return None
             self._longest = max(self._longest, time.monotonic() - began)
+            if len(found) >= processes and not judge(found).is_wide:
+                break
         verdict = judge(found)
         self._keep(candidate.point, math.inf, pooled(found), verdict.ratio, verdict.ratio)
         return verdict
@@ -336,13 +338,16 @@ class Session:
         known.record, known.rounds = candidate.record, candidate.rounds
         known.score = candidate.score
         best = self._incumbent
-        self._incumbent = _best_of(self._candidates.values() if known is best else (best, known))
+        self._incumbent = best_of(self._candidates.values() if known is best else (best, known))
         return known
 
     def _is_settled(self) -> bool:
-        """Tell whether it was proven which candidate is the best beside this default schedule."""
-        default = self.default
-        return default is not None and default.record.is_proven and default.score == 1.0
+        """Tell whether it was proven, and not in haste, what is the best beside this default."""
+        best, default = self._incumbent, self.default
+        if best is None or default is None or default.score != 1.0:
+            return False
+        is_thorough = best is default or best.record.rounds > _HASTY_ROUNDS
+        return best.record.is_proven and default.record.is_proven and is_thorough
 
     def _record(self, point: Point, found: Measurement, ratio: float) -> Record:
         space = self.space
@@ -404,8 +409,3 @@ class Session:
             records.forget(
                 lambda r: r.candidate in outdated and (r.problem, r.arch) == (problem, arch)
             )
-
-
-def _best_of(candidates: Iterable[Candidate | None]) -> Candidate | None:
-    timed = [c for c in candidates if c is not None and c.score < math.inf]
-    return min(timed, key=lambda c: c.score, default=None)
