@@ -13,7 +13,7 @@ from tikgen import taichi_bridge as bridge
 from tikgen.builder import DEFAULT_ARCH, resolve
 from tikgen.catalogue import find_template
 from tikgen.device import device_name
-from tikgen.errors import ParameterError, TikgenError, UnsupportedOnArch
+from tikgen.errors import ParameterError, TuningError, UnsupportedOnArch
 from tikgen.parameters import ProblemModel
 from tikgen.records import Record, problem_text
 from tikgen.shapes import shown, sizes_of_shape
@@ -81,7 +81,8 @@ def tune(
         ArgumentError: if an argument is missing or does not fit.
         UnsupportedOnArch: if the arch does not work here, or cannot run the problem.
         TemplateError: if the template has no reference, or one of its methods fails.
-        TikgenError: if the strategy needs a package that is not installed, or no schedule works.
+        TuningError: if no schedule works.
+        TikgenError: if the strategy needs a package that is not installed.
     """
     began = time.monotonic()
     template = find_template(name)
@@ -180,7 +181,7 @@ def _result(session: Session, strategy: str, stopped: Stopped, seconds: float) -
     space, default = session.space, session.default
     assert default is not None
     if session.best is None:
-        raise TikgenError(
+        raise TuningError(
             f"{space.template.name}: no schedule could be timed on {space.arch}; the default one: "
             f"{default.record.kind}: {default.record.message}"
         )
