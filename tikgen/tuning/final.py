@@ -11,8 +11,8 @@ from tikgen.tuning.job import Measurement
 from tikgen.tuning.timing import median_interval
 
 # A process of its own places arrays and code elsewhere, which may matter by some percent. There
-# are more of them where the interval is wide, as on a busy machine.
-PROCESSES, MOST_PROCESSES = 3, 7
+# are more of them where the interval is wide, as on a busy machine, and less where time is short.
+LEAST_PROCESSES, PROCESSES, MOST_PROCESSES = 2, 3, 7
 WIDE = 1.1
 ROUNDS = 31
 # Of one process: enough for an interval, however slow the kernels are.

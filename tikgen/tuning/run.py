@@ -29,7 +29,7 @@ from tikgen.tuning.space import Space
 from tikgen.verification.blame import check_has_reference
 
 # What is left of a budget for the final comparison of the best candidates.
-_SEARCH_SHARE = 0.8
+_SEARCH_SHARE = 0.7
 _TIMEOUT, _FULL_TIMEOUT = 20.0, 60.0
 
 Stopped = Literal["complete", "budget", "interrupted"]

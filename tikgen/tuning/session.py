@@ -17,6 +17,7 @@ from tikgen.shapes import bucket
 from tikgen.tuning.candidate import Candidate, best_of
 from tikgen.tuning.data import DataFolder
 from tikgen.tuning.final import (
+    LEAST_PROCESSES,
     LEAST_ROUNDS,
     MOST_PROCESSES,
     PROCESSES,
@@ -180,8 +181,8 @@ class Session:
         champion, *others = contenders
         met = [champion]
         for other in others:
-            if not self._has_time(2, self._end):
-                break  # The last measurement below needs its time as well.
+            if not self._has_time(1 + LEAST_PROCESSES, self._end):
+                break  # The last measurements below need their time as well.
             met.append(self._measure(other.point, PLAYOFF_ROUNDS, champion))
             champion = min(champion, other, key=lambda c: c.score)
         self._prove(met, PROCESSES, ROUNDS, champion)
@@ -244,11 +245,12 @@ class Session:
         """Measure a candidate beside the default in fresh processes; None if it fails there.
 
         There are more of them than ``processes`` where the interval is wide, and less where there
-        is no time, though one in any case.
+        is no time, though two in any case, unless one was asked for.
         """
         found: list[Measurement] = []
+        least = min(processes, LEAST_PROCESSES)
         most = processes if processes == 1 else MOST_PROCESSES
-        while not found or (len(found) < most and self._has_time(1, self._end)):
+        while len(found) < least or (len(found) < most and self._has_time(1, self._end)):
             began = time.monotonic()
             self._process.stop()
             found.append(
