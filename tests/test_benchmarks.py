@@ -21,6 +21,7 @@ SCRIPTS = (
     "ring",
     "tables",
     "timing",
+    "tuning_truth",
     "variants",
 )
 

@@ -60,6 +60,37 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path: Path) -> None:
     assert [row["seconds"] for row in found["rows"]] == [row["seconds"] for row in loaded.rows]
 
 
+@pytest.mark.parametrize(
+    ("kinds", "code"),
+    [
+        (["timed", "timed"], 0),
+        (["timed", "refused"], 0),
+        (["timed", "mismatch"], 1),
+        (["timed", "crash"], 1),
+        (["refused", "refused"], 2),
+    ],
+)
+def test_a_failure_of_one_kernel_shows_in_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, kinds: list[str], code: int
+) -> None:
+    from tikgen.cli.app import app
+    from tikgen.tuning.job import Measurement
+    from tikgen.tuning.process import MeasuringProcess
+
+    left = iter(kinds)
+
+    def run(self, job, baseline=None) -> Measurement:
+        kind = next(left) if job.template == "stencil" else "timed"
+        return Measurement(kind, f"{kind} by the test", "d", seconds=1.0)
+
+    monkeypatch.setattr(MeasuringProcess, "run", run)
+    monkeypatch.setattr(MeasuringProcess, "start", lambda self: "")
+    shown = CliRunner().invoke(app, ["sweep", "stencil", "-p", "order=[2,4]", "--shape", "9"])
+    assert shown.exit_code == code, shown.output
+    for kind in set(kinds) - {"timed"}:
+        assert shown.output.count(f"{kind} by the test") == 1
+
+
 @pytest.mark.parametrize("option", [("-o", "x.xlsx"), ("-o", "no/x.csv"), ("--plot", "x.txt")])
 def test_files_that_cannot_be_written_are_told_first(option: tuple[str, str]) -> None:
     shown = CliRunner().invoke(APP, ["sweep", "stencil", "--shape", "9", *option])

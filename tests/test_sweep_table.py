@@ -68,6 +68,19 @@ def test_the_table_shows_what_varies_fastest_first(result: SweepResult) -> None:
     assert len(lines) == 1 + len(result.timed)
     assert len(result.table(["dtype"], rows=2).splitlines()) == 3
     assert "1 refused" in str(result)
+
+
+def test_the_text_of_a_sweep_fits_80_columns_and_its_repr_is_readable(result: SweepResult) -> None:
+    assert repr(result) == "<SweepResult of stencil: 9 combinations, 8 timed (8 kernels) in 1.5 s>"
+    long = {"expr": "x + " * 40, "message": "no " * 80, "gb_per_s": 1234.5, "gflop_per_s": 1e6}
+    rows = [dict(r, **long, spacing=(n / 7,) * 3) for n, r in enumerate(result.rows)]
+    rows += [dict(r, expr="x", template="s" * 30) for r in result.rows]
+    text = str(SweepResult(rows, result.about))
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "seconds" in text
+    assert "share" in text
+    # The table that a program asks for is whole.
+    assert "gflop_per_s" in SweepResult(rows).table()
     assert result.__rich__().row_count == len(result.timed)
 
 

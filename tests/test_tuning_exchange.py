@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import tikgen
 from tikgen import records, untrusted
 from tikgen.catalogue import find_template
+from tikgen.child_process import ChildProcess
 from tikgen.cli.app import app
 from tikgen.device import device_name
 from tikgen.errors import StoreWarning, TikgenError
@@ -21,6 +23,7 @@ from tikgen.parameters import plain
 from tikgen.records import Record
 from tikgen.tuning import toml
 from tikgen.tuning.exchange import export_records, import_records
+from tikgen.tuning.job import Measurement
 from tuning_templates import SCALED_CODE, SCALED_TEXT, Simulated, make
 
 
@@ -220,7 +223,7 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     assert "no template 'nosuch'" in command("tuned", "show", "nosuch", exit_code=2)
     records.keep_all([record(unroll=8, ratio=0.25), record(unroll=2, ratio=0.8), record("double")])
     shown = command("tuned", "show", "scaled")
-    assert "4.00x" in shown
+    assert "4.00 times as fast as the default" in shown
     assert "n=100" in shown
     assert "double" not in shown
     (entry,) = json.loads(command("tuned", "show", "double", "--json"))
@@ -234,6 +237,73 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     assert "removed 2 records" in command("tuned", "clear")
     assert "imported 3 records" in command("tuned", "import", str(path))
     assert len(records.all_records()) == 3
+
+
+def test_texts_fit_80_columns_and_do_not_steer_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
+    device = "\x1b[31mNVIDIA " + "long name of a device " * 4
+    long = record(device=device, problem={"expr": " + ".join(["sin(x)"] * 30)})
+    records.keep_all([long, record("double")])
+    texts = [command("tuned", "show"), command("tune", "scaled", "--shape", "270")]
+    path = tmp_path / "tuned.toml"
+    command("tuned", "export", str(path))
+    path.write_text(path.read_text().replace("unroll = 4", 'unroll = "' + "five " * 30 + '"'))
+    texts.append(command("tuned", "import", str(path)))
+    for text in texts:
+        assert "\x1b" not in text
+        for line in text.splitlines():
+            assert len(line) <= 80 or str(tmp_path) in line, line
+    assert "?[31mNVIDIA" in texts[0]
+    assert texts[2].count("ignored: ") == 2
+
+
+def test_a_tuning_on_a_terminal_fits_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+
+    from rich.console import Console
+
+    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
+    result = tikgen.tune("scaled", shape=270, arch="cpu")
+    shown = Console(file=io.StringIO(), width=80, force_terminal=False)
+    shown.print(result)
+    text = shown.file.getvalue()  # type: ignore[attr-defined]
+    assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
+    assert text.count("as fast as the default") == 1
+    # Not re-wrapped to the width of the table.
+    assert "24 of 24 schedules timed; " in text
+    assert str(result) in "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def test_exit_codes_tell_failures_from_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
+    wrong = Measurement("mismatch", "y[0] is 1")
+    measure = Simulated.run
+    monkeypatch.setattr(Simulated, "run", lambda *_: wrong)
+    text = command("tune", "scaled", "--shape", "270", exit_code=1)
+    assert text.count("y[0] is 1") == 1
+    monkeypatch.setattr(Simulated, "run", measure)
+    monkeypatch.setattr(Simulated, "is_running", False)
+    monkeypatch.setattr(Simulated, "start", lambda self: "no driver", raising=False)
+    assert "no driver" in command("tune", "scaled", "--shape", "270", exit_code=2)
+
+
+@pytest.mark.parametrize("name", ["tune", "sweep"])
+def test_a_missing_library_of_pictures_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda n, *a: None if n == "matplotlib" else find(n, *a)
+    )
+    monkeypatch.setattr(ChildProcess, "start", lambda self: pytest.fail("it was started"))
+    options = ("--shape", "270", "--plot", str(tmp_path / "plot.png"))
+    assert "pip install 'tikgen[plot]'" in command(name, "scaled", *options, exit_code=2)
 
 
 def test_records_that_the_disk_does_not_take_are_not_said_to_be_kept(
@@ -277,7 +347,10 @@ def test_the_command_shows_what_was_measured_before_an_interruption(
         return measure(self, job, baseline)
 
     monkeypatch.setattr(Simulated, "run", interrupted)
-    text = command("tune", "scaled", "--shape", "270", exit_code=130)
-    assert "4 of 24 schedules timed" in text
-    assert "interrupted; tune again to continue" in text
-    assert len(records.all_records()) == 4
+    text = command("tune", "scaled", "--shape", "270", "--seed", "3", exit_code=130)
+    assert "3 of 24 schedules timed; 4 measurements" in text  # One of them twice: it led.
+    assert "interrupted; tune again to continue" in " ".join(text.split())
+    assert len(records.all_records()) == 3
+    # What led met the default nowhere, so that nothing is claimed of it.
+    assert "the default schedule; no other proved faster" in text
+    assert tikgen.build("scaled", arch="cpu", shape=(270,)).schedule.unroll == 1

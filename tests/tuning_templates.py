@@ -126,6 +126,12 @@ def make(folder: Path, name: str, text: str, code: str) -> Template:
     return tikgen.load_template(folder / name)
 
 
+def beside(kind: str, seconds: float, rounds: int, ratio: float) -> Measurement:
+    """Return a measurement in which every round has one ratio to the baseline."""
+    more = {"ratio": ratio, "ratios": (ratio,) * rounds, "worst_ratio": ratio}
+    return Measurement(kind, "", "d", seconds, 0.01, rounds, **more)
+
+
 class Simulated:
     """Stands in for the measuring process: the time is a function of the schedule."""
 
@@ -142,7 +148,10 @@ class Simulated:
     def run(self, job: Job, baseline: Job | None = None) -> Measurement:
         seconds = self.seconds(job.params)
         ratio = seconds / self.seconds(baseline.params) if baseline else 1.0
-        return Measurement("timed", "", "d", seconds, 0.01, job.rounds, ratio=ratio)
+        return beside("timed", seconds, job.rounds, ratio)
+
+    def stop(self) -> None:
+        """End the process, which a fresh one takes the place of."""
 
     def __enter__(self) -> Simulated:
         return self

@@ -169,6 +169,10 @@ class VerificationError(TikgenError):
         super().__init__(f"Template {template!r} failed verification. {summary}{where}")
 
 
+class TuningError(TikgenError):
+    """Not a single schedule of a problem could be timed."""
+
+
 class TraceError(TikgenError):
     """A trace cannot be shown or written as it was asked for."""
 

@@ -30,6 +30,7 @@ from tikgen.template import Template
 if TYPE_CHECKING:
     from tikgen.bound import BoundKernel
     from tikgen.lifecycle.trace import Trace
+    from tikgen.tuning.result import TuneResult
 
 
 @dataclass
@@ -320,6 +321,27 @@ class Kernel:
                     if symbol is not None:
                         sizes.setdefault(symbol, extent - more)
         return sizes
+
+    def tune(self, /, *args: Any, **options: Any) -> TuneResult:
+        """Find the fastest schedule of its problem on this machine, for data of your own.
+
+        The kernel itself stays as it is: ``tikgen.build`` takes the schedule from then on.
+
+        Args:
+            args: arguments in order, as in a call; what is only written may be left out at the
+                end. Without any, ``shape`` is needed.
+            options: what :func:`tikgen.tune` takes beside the problem: ``arguments`` by name,
+                ``shape``, ``budget``, ``strategy``, ``seed``, ``fresh``, ``timeout``.
+
+        Raises:
+            ArgumentError: if an argument is missing or does not fit.
+            TikgenError: as :func:`tikgen.tune` does.
+        """
+        from tikgen import tune
+
+        if args:
+            options = {"arguments": args, **options}
+        return tune(self.template, **options, **dict(self.problem))
 
     def eject(self) -> str:
         """Return a standalone Python file: the kernel, its NumPy reference and a self-check."""

@@ -21,6 +21,8 @@ from tikgen.template import Template
 
 KIND = "tuning"
 TIMED = "timed"
+# What a record was measured on: data that the template calls typical, or a user's own.
+WORKLOADS = TYPICAL, OWN = "typical", "own"
 
 # Rises whenever a record is kept or forgotten here: what was built before is looked at anew.
 generation = 0
@@ -48,6 +50,12 @@ class Record:
         spread: interquartile range of the rounds over their median.
         rounds: how many rounds were timed.
         ratio: seconds over those of the default schedule, measured in turn; 0 where it has none.
+        ratio_low: lower end of the 95 % interval of the ratio. Only a schedule that met the
+            default in the end has one, in fresh processes, and was faster; and the default
+            itself. 0 for all others, whose ratios are those of a moment.
+        ratio_high: upper end of the interval.
+        workload: what it was measured on, ``"typical"`` or ``"own"``.
+        data: SHA-256 of the user's own data, else empty.
         message: what went wrong, in a sentence.
         when: time in UTC, ISO 8601.
     """
@@ -66,6 +74,10 @@ class Record:
     spread: float = 0.0
     rounds: int = 0
     ratio: float = 0.0
+    ratio_low: float = 0.0
+    ratio_high: float = 0.0
+    workload: str = TYPICAL
+    data: str = ""
     message: str = ""
     when: str = ""
 
@@ -73,17 +85,39 @@ class Record:
     def candidate(self) -> str:
         """Return one text for records of the same candidate, of which the latest is kept."""
         same = (self.fingerprint, self.device, self.taichi, shapes.bucket(self.sizes))
-        return repr((*map(str, same), canonical(plain(self.schedule))))
+        return repr((*map(str, same), self.workload, canonical(plain(self.schedule))))
 
     @property
-    def rank(self) -> tuple[float, float]:
-        """Return what is least for the best record: its ratio, or else its seconds."""
-        return self.ratio or math.inf, self.seconds
+    def is_proven(self) -> bool:
+        """Tell whether the ratio has an interval, and so is more than that of a moment."""
+        return self.ratio_low > 0
+
+    @property
+    def rank(self) -> tuple[bool, bool, float, float]:
+        """Return what is least for the best record.
+
+        What is proven goes first, then what was measured on a user's own data, then the ratio,
+        then the seconds.
+        """
+        return not self.is_proven, self.workload != OWN, self.ratio or math.inf, self.seconds
+
+    @property
+    def gain(self) -> str:
+        """Return in words how fast it is beside the default schedule, or an empty string."""
+        if not self.ratio:
+            return ""
+        if self.is_proven and self.ratio == 1:
+            return "the default schedule; no other proved faster"
+        text = f"{1 / self.ratio:.2f} times as fast as the default"
+        if not self.is_proven:
+            return text
+        return f"{text} ({1 / self.ratio_high:.2f} to {1 / self.ratio_low:.2f})"
 
     def __str__(self) -> str:
+        data = " with your own data" if self.workload == OWN else ""
         device = untrusted.printable(self.device)
-        what = f"tuned for {shapes.shown(self.sizes)} on {device}"
-        return f"{what}, {1 / self.ratio:.2f} times as fast as the default" if self.ratio else what
+        what = f"tuned for {shapes.shown(self.sizes)}{data} on {device}"
+        return f"{what}, {self.gain}" if self.gain else what
 
 
 # What a record may say in any characters; it is shown with care.
@@ -213,7 +247,10 @@ def _records(document: Document) -> tuple[Record, ...]:
     found = (_of(entry) for entry in entries)
     usable = tuple(record for record in found if record is not None)
     if len(usable) < len(entries):
-        _warn_once("tuning records of another version of tikgen are ignored; tune again")
+        _warn_once(
+            "tuning records of another version of tikgen are ignored: what they were measured on "
+            "is not known; tune again"
+        )
     return usable
 
 
@@ -243,6 +280,7 @@ def _is_sound(record: Record) -> bool:
         all(map(untrusted.is_printable, (*texts, *record.schedule, *record.sizes)))
         and all(0 <= number < math.inf for number in numbers)
         and all(size >= 1 for size in record.sizes.values())
+        and record.workload in WORKLOADS
     )
 
 

@@ -168,6 +168,22 @@ class Template:
             allowed[name] = 16 * float(np.finfo(p.dtype.numpy).eps) * scale if scale else 0.0
         return allowed
 
+    # What tuning and sweeps time.
+
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Return typical data to time kernels on: values by argument, for each kind of data.
+
+        An argument that is left out holds uniform random numbers: floats from -1 to 1, integers
+        from -100 or 0 to 100. Kernels are timed on every kind. Data that verification needs,
+        such as NaN, infinities and empty ranges, does not belong here.
+
+        Without an override it is what ``inputs`` gives, less what is not finite.
+        """
+        given = self.inputs(p, sizes, rng)
+        return {"typical": {name: _finite(value, rng) for name, value in given.items()}}
+
     # What verification draws.
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
@@ -237,6 +253,17 @@ class Template:
 def files_of(folder: Path) -> Files:
     """Return what the files of the template in ``folder`` hold now."""
     return read_files(folder / TEXT_NAME, folder / CODE_NAME, _search_path(folder))
+
+
+def _finite(value: Any, rng: np.random.Generator) -> Any:
+    """Return a value with random numbers of its range in the place of what is not finite."""
+    given = np.asarray(value)
+    if given.dtype.kind != "f" or np.isfinite(given).all():
+        return value
+    usable = np.isfinite(given)
+    known = given[usable] if usable.any() else np.array([-1.0, 1.0], given.dtype)
+    drawn = rng.uniform(float(known.min()), float(known.max()), given.shape)
+    return np.where(usable, given, drawn).astype(given.dtype)
 
 
 def _search_path(folder: Path) -> tuple[Path, ...]:

@@ -221,6 +221,11 @@ class Gemm(Template):
         nothing = np.nan if p.dtype.is_float else p.dtype.highest
         return {"beta": 0, "c": np.full((sizes["m"], sizes["n"]), nothing, p.dtype.numpy)}
 
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> dict[str, dict[str, Any]]:
+        return {"product": {"alpha": 1, "beta": 0}}
+
     @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # A sum of k products is off by at most k eps sum |a b| (Higham 2002, section 3.1);

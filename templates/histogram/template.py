@@ -229,6 +229,20 @@ class Histogram(Template):
             lo, hi = hi, lo
         return {"x": x.astype(p.dtype.numpy), "lo": lo, "hi": hi}
 
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> dict[str, dict[str, Any]]:
+        # Peaked data makes neighbours fall into one bin, which waits for itself.
+        n, dtype = sizes["n"], p.dtype
+        lo, hi = (0, 1) if dtype.is_float else (max(dtype.lowest, -1000), min(dtype.highest, 1000))
+        spread = {
+            "uniform": rng.uniform(lo, hi, n),
+            "peaked": np.clip(rng.normal((lo + hi) / 2, (hi - lo) / 50, n), lo, hi),
+        }
+        return {
+            kind: {"x": x.astype(dtype.numpy), "lo": lo, "hi": hi} for kind, x in spread.items()
+        }
+
     @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # What lies next to an edge may fall to either side; a sum of m weights is off by at

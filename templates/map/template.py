@@ -32,6 +32,8 @@ MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
 # What LLVM calls a function for, an element at a time.
 TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
+# What has no value below 0, or for some numbers there.
+PARTIAL = {"log", "pow", "sqrt"}
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CHUNKS_A_TASK = 512
 # Schedule parameters that belong to one loop, and what they must be with the others.
@@ -256,6 +258,21 @@ class Map(Template):
         if s.blocks:
             return looped((pieces - 1) // s.blocks + 1, rest)
         return parallel(pieces * s.block_dim, rest)
+
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> dict[str, dict[str, Any]]:
+        if not (p.dtype.is_float and PARTIAL & p.expr.functions):
+            return {"uniform": {}}
+        # Below 0 roots, logarithms and powers have no value, and libraries take a detour there.
+        found: dict[str, Any] = {}
+        for argument in self.arguments(p):
+            if isinstance(argument, Scalar):
+                found[argument.name] = rng.uniform(0.5, 1)
+            elif argument.name in p.expr.inputs:
+                shape = tuple(sizes[extent] for extent in argument.shape)
+                found[argument.name] = rng.uniform(0.01, 1, shape).astype(p.dtype.numpy)
+        return {"positive": found}
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         points = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))

@@ -335,6 +335,18 @@ class Reduce(Template):
             return max(taken, looped(2 * used.bit_length(), 1) + used)
         return max(taken + tree, looped(used // s.team + 1) + tree + sought)
 
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> dict[str, dict[str, Any]]:
+        shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+        if p.op in ("any", "all"):  # Nothing decides before the end.
+            return {"undecided": {"x": np.full(shape, p.op == "all", p.dtype.numpy)}}
+        if p.op == "prod" and p.dtype.is_float:
+            # A product that left the range of its dtype would be one of zeros or infinities.
+            signs = rng.choice(np.array([-1, 1], p.dtype.numpy), shape)
+            return {"signs": {"x": signs}}
+        return {"uniform": {}}
+
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         elements = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))
         results = 1 if is_whole(p) else elements // sizes[f"n{p.axis}"]

@@ -185,6 +185,13 @@ class Ring(Template):
         control[[DONE, TAIL]] = done, done + count
         return {"control": control.astype(np.int32)}
 
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> dict[str, dict[str, Any]]:
+        control = np.zeros(WORDS, np.int32)
+        control[[COMMAND, TAIL]] = DRAIN, sizes["slots"]
+        return {"full ring": {"control": control}}
+
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         moved = [*p.inputs.values(), *p.outputs.values()]
         slots = sizes["slots"]

@@ -186,6 +186,14 @@ class Scan(Template):
         join = 2 * looped(s.chunks // s.team + 1) + doubling
         return max(totals, join, looped(length // tile, doubling))
 
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> dict[str, dict[str, Any]]:
+        if p.op != "prod" or not p.dtype.is_float:
+            return {"uniform": {}}
+        # A product that left the range of its dtype would be one of zeros or infinities.
+        return {"signs": {"x": rng.choice(np.array([-1, 1], p.dtype.numpy), sizes["n0"])}}
+
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
         return Cost(bytes=2 * sizes["n0"] * (p.dtype.bits // 8), flops=sizes["n0"])
 

@@ -159,6 +159,37 @@ class Spmv(Template):
             found |= {"beta": 0, "y": np.full(rows, nothing, p.dtype.numpy)}
         return found
 
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> dict[str, dict[str, Any]]:
+        # As many entries in each row, near the diagonal, as of a grid; and rows of all lengths
+        # with columns from anywhere, as of a graph.
+        rows, cols, index = sizes["rows"], sizes["cols"], p.index_dtype.numpy
+        plain = {"alpha": 1, "beta": 0}
+        if p.format == "ell":
+            even = _near_diagonal(np.full(rows, sizes["width"]), cols).reshape(rows, -1)
+            columns = rng.integers(0, cols, even.shape)
+            lengths = np.minimum(_spread(rows, even.size // 2, rng), sizes["width"])
+            is_padding = np.arange(sizes["width"]) >= lengths[:, None]
+            spread = np.where(is_padding, -1 - columns, columns)
+            kinds = {"even": {"indices": even}, "spread": {"indices": spread}}
+        else:
+            kinds = {}
+            for kind in ("even", "spread"):
+                count = sizes["nnz"]
+                if kind == "even":
+                    lengths = np.diff(np.linspace(0, count, rows + 1).astype(np.int64))
+                    columns = _near_diagonal(lengths, cols)
+                else:
+                    lengths = _spread(rows, count, rng)
+                    columns = rng.integers(0, cols, count)
+                indptr = np.concatenate([[0], np.cumsum(lengths)])
+                kinds[kind] = {"indices": columns, "indptr": indptr}
+        return {
+            kind: {name: value.astype(index) for name, value in given.items()} | plain
+            for kind, given in kinds.items()
+        }
+
     @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # A sum of m products is off by at most m eps sum |a x| (Higham 2002, section 3.1);
@@ -202,6 +233,21 @@ class Spmv(Template):
         if p.format == "csr":
             return {"nnz": (1, 2, 13, 67, 256), **vectors}
         return {**vectors, "width": (1, 2, 5, 8, 19)}
+
+
+def _near_diagonal(lengths: np.ndarray, cols: int) -> np.ndarray:
+    """Return for each entry of rows of these lengths a column near the diagonal."""
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    found: np.ndarray = (rows * cols // max(len(lengths), 1) + place) % cols
+    return found
+
+
+def _spread(rows: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return lengths of rows that add up to ``count``, most of them short and some long."""
+    weights = rng.lognormal(0, 1, rows)
+    cuts = np.rint(np.cumsum(weights) / weights.sum() * count).astype(np.int64)
+    return np.diff(cuts, prepend=0)
 
 
 def product(p: Any, matrix: Any, x: Any) -> Any:

@@ -21,12 +21,20 @@ from tikgen.errors import (
     LibraryError,
     RenderError,
     TikgenError,
+    TuningError,
     VerificationError,
 )
 from tikgen.version import __version__
 
 FAILED, MISUSED = 1, 2
-_FAILURES = (ExportError, KernelCompileError, LibraryError, RenderError, VerificationError)
+_FAILURES = (
+    ExportError,
+    KernelCompileError,
+    LibraryError,
+    RenderError,
+    TuningError,
+    VerificationError,
+)
 
 
 class _Commands(TyperGroup):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from enum import Enum
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tikgen import catalogue
-from tikgen.errors import ParameterError, TemplateError, UnknownTemplate
+from tikgen.errors import ParameterError, TemplateError, TikgenError, UnknownTemplate
 from tikgen.template import TEXT_NAME
 from tikgen.typed_params import parse_literal
 
@@ -110,3 +111,5 @@ def check_picture(path: Path | None) -> None:
         raise typer.BadParameter(f"cannot write {path}: {path.parent} is not a folder")
     if path.suffix not in PICTURES:
         raise typer.BadParameter(f"cannot write {path}: name a {', '.join(PICTURES)} file")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise TikgenError("Pictures need matplotlib: pip install 'tikgen[plot]'.")

@@ -112,7 +112,7 @@ def sweep_command(
                 say(f"wrote {written}")
     if not result.about["complete"]:
         raise typer.Exit(INTERRUPTED)
-    if not result.timed:
+    if result.failed or not result.timed:
         raise typer.Exit(1)
 
 

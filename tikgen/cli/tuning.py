@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -19,10 +20,10 @@ from tikgen.cli.options import (
     one_or_all,
     template_name,
 )
-from tikgen.cli.output import print_json, print_result, print_table, say
+from tikgen.cli.output import print_json, print_result, say
 from tikgen.typed_params import parse_params
 
-_NOT_KEPT = "not kept: the store cannot be written, so that what was found goes with this process"
+_NOT_KEPT = "not kept: the store cannot be written; what was found goes with this process"
 
 Shape = Annotated[
     str,
@@ -108,22 +109,17 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
     if not best:
         say(f"Nothing is tuned{f' of {name}' if name else ''}: tikgen tune NAME --shape SIZES")
         return
-    rows = [
-        (
-            record.template,
-            _changed(record),
-            shown(record.sizes),
-            f"{record.arch}: {record.device}",
-            f"{1e3 * record.seconds:.4g}",
-            f"{1 / record.ratio:.2f}x" if record.ratio else "",
-            ", ".join(f"{k}={v}" for k, v in record.schedule.items()),
-            "" if is_current(record) else _why_not_current(record),
+    for record in sorted(best, key=lambda r: (r.template, r.arch, str(r.sizes))):
+        note = "" if is_current(record) else f" ({_why_not_current(record)})"
+        head = (
+            f"{record.template}{note}: {_changed(record)}; {shown(record.sizes) or 'fixed shapes'}"
         )
-        for record in sorted(best, key=lambda r: (r.template, r.arch, str(r.sizes)))
-    ]
-    columns = ("template", "problem", "shape", "device", "ms", "gain", "schedule", "")
-    print_table(columns, rows)
-    say(f"{len(every)} records")
+        print_wrapped(f"{head}; {record.arch}: {record.device}")
+        gain = f", {record.gain}" if record.gain else ""
+        data = "your own" if record.workload == records.OWN else record.workload
+        print_wrapped(f"{1e3 * record.seconds:.4g} ms on {data} data{gain}", "  ")
+        print_wrapped(", ".join(f"{k}={v}" for k, v in record.schedule.items()), "  ")
+    say(_count(len(every)))
 
 
 def export_command(
@@ -145,7 +141,7 @@ def import_command(file: File) -> None:
 
     found = import_records(file)
     for line in found.ignored:
-        print(f"ignored: {line}", file=sys.stderr)
+        print_wrapped(f"ignored: {line}", file=sys.stderr)
     if found.kept and not are_on_disk():
         print(_NOT_KEPT, file=sys.stderr)
         raise typer.Exit(1)
@@ -160,6 +156,17 @@ def clear_command(name: OneTemplate = None) -> None:
 
     name = _named(name)
     say(f"removed {_count(records.forget(lambda r: name is None or r.template == name))}")
+
+
+def print_wrapped(text: str, indent: str = "", file: TextIO | None = None) -> None:
+    """Print a text in lines that fit 80 columns; those behind the first are indented further.
+
+    It may come from a foreign file: what would steer the terminal is shown as a question mark.
+    """
+    plain = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    wrapper = textwrap.TextWrapper(80, break_on_hyphens=False)
+    wrapper.initial_indent, wrapper.subsequent_indent = indent, f"{indent}    "
+    print(wrapper.fill(plain), file=file)
 
 
 def parse_budget(text: str) -> str | float:

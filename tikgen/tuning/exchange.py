@@ -30,7 +30,9 @@ _HEAD = """\
 #
 # A record counts where its device is the one that is used, and while the template and Taichi are
 # the versions it was made with. Its schedule may be edited by hand. ratio: the time as a fraction
-# of that of the default schedule; the record with the smallest one wins.
+# of that of the default schedule, ratio_low and ratio_high: its 95 % interval. Of the
+# records that have an interval the one with the smallest ratio wins; others count where none has.
+# workload: "typical" data of the template, or "own" data, whose SHA-256 is named by data.
 """
 _REQUIRED = ("template", "fingerprint", "arch", "device", "taichi", "sizes", "problem", "schedule")
 _KINDS = get_args(Kind)
@@ -122,7 +124,7 @@ def best_of_each(found: Iterable[Record]) -> list[Record]:
     best: dict[tuple[str, ...], Record] = {}
     for record in found:
         if record.kind == TIMED:
-            key = (*_order(record), record.fingerprint, record.taichi)
+            key = (*_order(record), record.fingerprint, record.taichi, record.workload)
             best[key] = min(best.get(key, record), record, key=lambda r: r.rank)
     return list(best.values())
 
@@ -149,15 +151,16 @@ def _entry(record: Record) -> str:
     note = f"{record.template} with {shown(record.sizes) or 'fixed shapes'} on {record.arch}"
     if record.kind == TIMED:
         note += f": {1e3 * record.seconds:.4g} ms"
-        note += f", {1 / record.ratio:.2f} times as fast as the default" if record.ratio else ""
+        note += f", {record.gain}" if record.gain else ""
     table = dataclasses.asdict(record)
     table["problem"] = {name: _as_toml(value) for name, value in record.problem.items()}
     table["schedule"] = {
         name: value if toml.can_hold(value) else canonical(plain(value))
         for name, value in record.schedule.items()
     }
-    if not record.message:
-        del table["message"]
+    for name in ("message", "data"):
+        if not table[name]:
+            del table[name]
     return "\n".join([f"# {note}", "[[record]]", *toml.table_lines(table), ""])
 
 
@@ -194,6 +197,8 @@ def _record(entry: Any) -> Record:
     for name in _REQUIRED:
         if name not in entry:
             raise _Unusable(f"lacks {name}")
+    if entry.get("workload") not in records.WORKLOADS:
+        raise _Unusable("does not say on what workload it was measured; tune again")
     for name, value in entry.items():
         if name not in names:
             raise _Unusable(f"has {name}, which no record has")
@@ -235,6 +240,6 @@ def _record(entry: Any) -> Record:
 def _type_of(name: str) -> Any:
     if name in ("problem", "sizes", "schedule"):
         return dict
-    if name in ("seconds", "spread", "ratio"):
+    if name in ("seconds", "spread", "ratio", "ratio_low", "ratio_high"):
         return int | float
     return int if name == "rounds" else str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -28,7 +28,10 @@ class Job:
         baked: whether the sizes are baked into the kernel.
         seed: seed of the random data.
         rounds: how often a batch of launches is timed.
-        scalars: values of scalar arguments, in place of random ones.
+        least: rounds to time however long they take; None for the few that any job gets.
+        data: folder with a user's own data; empty for data that the template calls typical.
+        same: the name of an output, and of the input that is the very same array.
+        is_verified: whether the kernel was verified before, in another process.
     """
 
     template: str
@@ -39,7 +42,10 @@ class Job:
     baked: bool = False
     seed: int = 0
     rounds: int = 5
-    scalars: Mapping[str, float] = field(default_factory=dict)
+    least: int | None = None
+    data: str = ""
+    same: Mapping[str, str] = field(default_factory=dict)
+    is_verified: bool = False
 
     @classmethod
     def of(cls, variant: Variant, arch: str, sizes: Mapping[str, int], **more: Any) -> Job:
@@ -82,8 +88,9 @@ class Measurement:
             where its process died or did not answer.
         message: what is wrong, in a sentence or two.
         digest: digest of the kernel, empty where it was not built.
-        seconds: median time of a launch, device synchronisation included.
-        spread: interquartile range of the rounds over their median.
+        seconds: median time of a launch, device synchronisation included; where there are several
+            kinds of data, the geometric mean over them.
+        spread: interquartile range of the rounds over their median, the greatest of all kinds.
         rounds: how many rounds were timed.
         compile_seconds: time that Taichi took to compile the kernel.
         verify_seconds: time that verifying took, next to none where equal code was verified before.
@@ -92,6 +99,8 @@ class Measurement:
             0 without a baseline.
         ratio: median over the rounds of the seconds over those of the baseline, in which drift of
             the machine cancels; 1 without a baseline.
+        ratios: that of each round, the geometric mean over the kinds of data.
+        worst_ratio: the median ratio on that kind of data where it is greatest.
     """
 
     kind: Kind
@@ -105,6 +114,8 @@ class Measurement:
     worst: float = 0.0
     baseline_seconds: float = 0.0
     ratio: float = 1.0
+    ratios: Sequence[float] = ()
+    worst_ratio: float = 1.0
 
     @property
     def ok(self) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
+import statistics
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -20,7 +22,7 @@ from tikgen.kernel import Kernel
 from tikgen.parameters import canonical
 from tikgen.template import Template
 from tikgen.tuning.job import Job, Measurement
-from tikgen.tuning.timing import Launch, time_in_turn
+from tikgen.tuning.timing import Launch, Timing, geometric_mean, time_in_turn
 from tikgen.tuning.workload import Workload
 from tikgen.verification.case import Data
 from tikgen.verification.check import Trial
@@ -52,7 +54,8 @@ def measure(
 
     Taichi must have been initialised on the arch of the job. The kernel is compared with its
     reference on small sizes of many kinds and at the sizes that are timed, with outputs and
-    workspaces poisoned before.
+    workspaces poisoned before. It is timed on every kind of data that the template calls typical,
+    or on a user's own.
 
     Args:
         job: what to measure.
@@ -60,7 +63,8 @@ def measure(
         on_stage: told ``("built", digest)``, ``("prepared", "")`` and ``("compiled", "")`` as
             they are reached.
     """
-    digest, compile_seconds, verify_seconds = "", 0.0, 0.0
+    digest, compile_seconds, verify_seconds, worst = "", 0.0, 0.0, 0.0
+    timings: list[list[Timing]] = []
     try:
         template = load_template(job.folder)
         kernel = build(template, shape=job.shape, **job.params)
@@ -69,24 +73,39 @@ def measure(
         # Not the kernel's: one object serves every problem that renders the same code.
         problem = resolve(template, **job.params).problem
         workload = _workload_of(template, problem, job)
-        values = workload.values()
+        values = workload.use(workload.kinds[0])
         on_stage("prepared", "")
         began = time.perf_counter()
         kernel.loaded.compile_for(kernel.loaded.prepare(tuple(values)))
         compile_seconds = time.perf_counter() - began
         on_stage("compiled", "")
-        began = time.perf_counter()
-        worst = _verify(template, kernel, job, workload)
-        verify_seconds = time.perf_counter() - began
-        launches: list[Launch] = [kernel.bind(*values)]
+        other = None
         if baseline is not None:
-            launches.append(_bound_baseline(baseline, values))
-        timings = time_in_turn(launches, job.rounds)
+            other = build(load_template(baseline.folder), shape=baseline.shape, **baseline.params)
+        began = time.perf_counter()
+        if not job.is_verified:
+            worst = _verify(template, kernel, other, job, workload)
+        verify_seconds = time.perf_counter() - began
+        for kind in workload.kinds:
+            values = workload.use(kind)
+            launches: list[Launch] = [k.bind(*values) for k in (kernel, other) if k is not None]
+            found = time_in_turn(
+                launches,
+                job.rounds,
+                least=job.least,
+                seed=job.seed,
+                prepare=workload.restore if workload.is_updated else None,
+            )
+            timings.append(found)
     except (ParameterError, UnsupportedOnArch, CompileBudgetExceeded) as error:
         return Measurement("refused", str(error), digest)
-    except _Disagrees as found:
+    except _Disagrees as disagreement:
         return Measurement(
-            "mismatch", str(found), digest, compile_seconds=compile_seconds, worst=found.worst
+            "mismatch",
+            str(disagreement),
+            digest,
+            compile_seconds=compile_seconds,
+            worst=disagreement.worst,
         )
     except TikgenError as error:
         return Measurement("error", f"{type(error).__name__}: {error}", digest)
@@ -95,18 +114,29 @@ def measure(
         where = f"{os.path.basename(place.filename)}:{place.lineno}"  # noqa: PTH119
         message = f"{type(error).__name__}: {' '.join(str(error).split())} (in {where})"
         return Measurement("error", message, digest)
-    timing, beside = timings[0], timings[-1]
-    return Measurement(
+    done = Measurement(
         "timed",
         digest=digest,
-        seconds=timing.seconds,
-        spread=timing.spread,
-        rounds=len(timing.rounds),
+        seconds=geometric_mean([each[0].seconds for each in timings]),
+        spread=max(each[0].spread for each in timings),
+        rounds=min(len(each[0].rounds) for each in timings),
         compile_seconds=compile_seconds,
         verify_seconds=verify_seconds,
         worst=worst,
-        baseline_seconds=0.0 if baseline is None else beside.seconds,
-        ratio=timing.ratio_to(beside),
+    )
+    return done if other is None else _beside_baseline(done, timings)
+
+
+def _beside_baseline(found: Measurement, timings: list[list[Timing]]) -> Measurement:
+    """Return a measurement with what the baseline, which was timed in turn, makes of it."""
+    by_kind = [one.ratios_to(other) for one, other in timings]
+    ratios = [geometric_mean(each) for each in zip(*by_kind, strict=False)]
+    return dataclasses.replace(
+        found,
+        baseline_seconds=geometric_mean([other.seconds for _, other in timings]),
+        ratio=statistics.median(ratios),
+        ratios=tuple(ratios),
+        worst_ratio=max(map(statistics.median, by_kind)),
     )
 
 
@@ -126,21 +156,18 @@ def _workload_of(template: Template, problem: Any, job: Job) -> Workload:
         job.arch,
         tuple(job.sizes.items()),
         job.seed,
-        tuple(job.scalars.items()),
+        job.data,
+        job.is_verified,
     )
     if _workload is None or _workload[0] != key:
         forget()  # Frees the memory before more is taken.
-        made = Workload(template, problem, job.arch, job.sizes, job.seed, job.scalars)
-        _workload = (key, made)
+        _workload = (key, Workload(template, problem, job))
     return _workload[1]
 
 
-def _bound_baseline(job: Job, values: list[Any]) -> Launch:
-    kernel = build(load_template(job.folder), shape=job.shape, **job.params)
-    return kernel.bind(*values)
-
-
-def _verify(template: Template, kernel: Kernel, job: Job, workload: Workload) -> float:
+def _verify(
+    template: Template, kernel: Kernel, other: Kernel | None, job: Job, workload: Workload
+) -> float:
     """Return the worst error, as a fraction of what is allowed, or raise :class:`_Disagrees`."""
     if kernel.digest in _verified:
         return _verified[kernel.digest]
@@ -154,13 +181,20 @@ def _verify(template: Template, kernel: Kernel, job: Job, workload: Workload) ->
         if not outcome.ok:
             sizes = ", ".join(f"{name}={n}" for name, n in settings["sizes"].items())
             raise _Disagrees(f"{outcome.message} (with {sizes or 'fixed shapes'})", outcome.worst)
-    workload.reset()
-    kernel(*workload.values())
-    bridge.sync()
-    large, message = workload.judge()
-    worst = max(worst, large)
-    if message:
-        raise _Disagrees(message, worst)
+    for kind in workload.kinds:
+        values = workload.use(kind)
+        if other is not None and not workload.is_judge:
+            # Which is the default schedule, or has agreed with it.
+            other(*values)
+            bridge.sync()
+            workload.judge()
+            values = workload.use(kind)
+        kernel(*values)
+        bridge.sync()
+        large, message = workload.judge()
+        worst = max(worst, large)
+        if message:
+            raise _Disagrees(message, worst)
     _verified[kernel.digest] = worst
     return worst
 

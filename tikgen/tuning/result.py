@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from tikgen.disk import why
 from tikgen.errors import TikgenError
 from tikgen.parameters import canonical
-from tikgen.records import TIMED, Record
+from tikgen.records import OWN, TIMED, TYPICAL, Record
 from tikgen.shapes import shown
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 _SHOWN = 10
 
@@ -33,7 +34,8 @@ class TuneResult:
         sizes: value of each size symbol.
         strategy: the strategy that chose what to try.
         seed: seed of all that was drawn.
-        best: record of the fastest schedule.
+        best: record of the fastest schedule: one that met the default in fresh processes and was
+            faster beyond doubt, else the default.
         default: record of the default schedule.
         records: what is known of each candidate, in the order in which they were first tried,
             those of earlier tunings included.
@@ -41,6 +43,7 @@ class TuneResult:
         measured: number of measurements that were made now.
         seconds: time taken.
         stopped: whether all was tried, or the budget or an interruption ended it before.
+        workload: what it was timed on: ``"typical"`` data of the template, or your ``"own"``.
     """
 
     template: str
@@ -57,6 +60,7 @@ class TuneResult:
     measured: int
     seconds: float
     stopped: Literal["complete", "budget", "interrupted"]
+    workload: str = TYPICAL
 
     @property
     def schedule(self) -> dict[str, Any]:
@@ -69,13 +73,26 @@ class TuneResult:
         return 1 / self.best.ratio if self.default.kind == TIMED and self.best.ratio else None
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of the speedup; None if it has none."""
+        if self.speedup is None or not self.best.is_proven:
+            return None
+        return 1 / self.best.ratio_high, 1 / self.best.ratio_low
+
+    @property
     def kinds(self) -> dict[str, int]:
         """Return how many candidates came out how."""
         return dict(Counter(record.kind for record in self.records))
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one row a candidate, the fastest first: its schedule, then what came of it."""
-        ranked = sorted(self.records, key=lambda r: (r.kind != TIMED, *r.rank))
+        """Return one row a candidate: its schedule, then what came of it.
+
+        The best goes first, then the others by their ratios, which are those of a moment.
+        """
+        ranked = sorted(
+            self.records,
+            key=lambda r: (r.kind != TIMED, r != self.best, r.ratio or math.inf, r.seconds),
+        )
         return [
             {
                 **record.schedule,
@@ -83,6 +100,7 @@ class TuneResult:
                 "seconds": record.seconds or None,
                 "spread": record.spread,
                 "ratio": record.ratio or None,
+                "interval": (record.ratio_low, record.ratio_high) if record.is_proven else None,
                 "message": record.message,
             }
             for record in ranked
@@ -90,10 +108,11 @@ class TuneResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON has it."""
-        return asdict(self) | {"speedup": self.speedup, "kinds": self.kinds}
+        more = {"speedup": self.speedup, "interval": self.interval, "kinds": self.kinds}
+        return asdict(self) | more
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the search: the time of each candidate in order, and the best so far.
+        """Draw the search: the time of each candidate in order, and what was proven in the end.
 
         Args:
             path: picture to write; its ending names the format.
@@ -105,17 +124,18 @@ class TuneResult:
             from matplotlib.figure import Figure
         except ImportError:
             raise TikgenError("Plots need matplotlib: pip install 'tikgen[plot]'.") from None
-        times = [self._shown_seconds(r) for r in self.records]
-        best, so_far = math.inf, []
-        for seconds in times:
-            best = min(best, seconds if seconds == seconds else math.inf)
-            so_far.append(best)
+        times = [1e3 * self._shown_seconds(r) for r in self.records]
+        best = 1e3 * self.best.seconds
         figure = Figure(figsize=(7, 4), layout="constrained")
         axes = figure.add_subplot()
-        axes.plot(range(1, len(times) + 1), [1e3 * t for t in times], "o", ms=4, label="candidate")
-        axes.step(
-            range(1, len(times) + 1), [1e3 * t for t in so_far], where="post", label="best so far"
-        )
+        axes.plot(range(1, len(times) + 1), times, "o", ms=4, label="candidate, briefly")
+        if self.speedup is not None:
+            axes.axhline(best * self.speedup, color="C7", ls="--", label="default schedule")
+        if self.speedup is not None and self.speedup != 1:
+            axes.axhline(best, color="C1", label=textwrap.fill(self.best.gain, 40))
+        if self.speedup is not None and self.interval is not None:
+            low, high = (best * self.speedup / bound for bound in self.interval)
+            axes.axhspan(high, low, color="C1", alpha=0.2)
         axes.set(xlabel="candidate", ylabel="ms a launch", yscale="log", title=self.title)
         axes.yaxis.set_major_formatter("{x:g}")
         # Nine labels a decade would overlap.
@@ -144,8 +164,10 @@ class TuneResult:
     @property
     def summary(self) -> list[str]:
         """Return what was found, in a few lines."""
-        gain = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as the default"
+        gain = f", {self.best.gain}" if self.speedup is not None else ""
         lines = [f"best: {1e3 * self.best.seconds:.4g} ms{gain}", f"  {_changes(self)}"]
+        if self.workload == OWN:
+            lines.append("timed on your own data")
         if self.best.sizes != self.sizes:
             measured = f"measured at {shown(self.best.sizes)} (shapes that round alike)"
             lines.append(f"  {measured}; --fresh, or fresh=True, measures this one")
@@ -158,31 +180,37 @@ class TuneResult:
         )
         return lines
 
+    @property
+    def lines(self) -> list[str]:
+        """Return what was tuned, where, and what was found, in lines that fit a terminal."""
+        head = _wrapped(f"{self.title}: {self.device}", "")
+        return [*head, *(part for line in self.summary for part in _wrapped(line, "  "))]
+
     def __str__(self) -> str:
-        return "\n".join([f"{self.title}: {self.device}", *(f"  {s}" for s in self.summary)])
+        return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
         from tikgen.tuning import html
 
         return html.of_tuning(self)
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Group:
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
-        caption = "\n".join(self.summary)
-        table = Table(title=self.title, title_justify="left", caption=Text(caption))
-        table.caption_justify = "left"
+        table = Table(box=None, pad_edge=False)
         rows = self.table()[:_SHOWN]
         names = [n for n in self.best.schedule if len({canonical(r[n]) for r in rows}) > 1]
-        for column in ("ms", "spread", "of default", *names):
-            table.add_column(column, justify="right")
+        for column in ("ms", "spread", "of default"):
+            table.add_column(column, justify="right", header_style="bold cyan")
+        table.add_column("schedule", header_style="bold cyan")
         for row in rows:
             if row["seconds"] is not None:
                 times = [f"{1e3 * row['seconds']:.4g}", f"{row['spread']:.0%}"]
                 times.append(f"{row['ratio']:.3f}" if row["ratio"] else "")
-                table.add_row(*times, *(str(row[name]) for name in names))
-        return table
+                table.add_row(*times, Text(", ".join(f"{n}={row[n]!r}" for n in names)))
+        return Group(table, Text("\n".join(self.lines)))
 
 
 _ENDS = {
@@ -190,6 +218,12 @@ _ENDS = {
     "budget": "ended by the budget; tune again to continue",
     "interrupted": "interrupted; tune again to continue",
 }
+
+
+def _wrapped(line: str, indent: str) -> list[str]:
+    """Return a line as lines that fit 80 columns."""
+    inner = indent + " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(line.strip(), 80, initial_indent=inner, subsequent_indent=f"{inner}  ")
 
 
 def _changes(result: TuneResult) -> str:

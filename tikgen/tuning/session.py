@@ -6,14 +6,26 @@ import dataclasses
 import datetime
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from tikgen import records
 from tikgen.device import device_name
 from tikgen.errors import ParameterError, UnsupportedOnArch
 from tikgen.records import TIMED, Record
 from tikgen.shapes import bucket
+from tikgen.tuning.candidate import Candidate, best_of
+from tikgen.tuning.data import DataFolder
+from tikgen.tuning.final import (
+    LEAST_PROCESSES,
+    LEAST_ROUNDS,
+    MOST_PROCESSES,
+    PROCESSES,
+    ROUNDS,
+    Verdict,
+    judge,
+    pooled,
+)
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.space import Point, Space
@@ -22,8 +34,10 @@ from tikgen.version import __version__
 
 CONTENDERS = 6
 PLAYOFF_ROUNDS = 41
+# So many of them may meet the default, one after the other, until one is faster.
+FINALISTS = 3
 # After an interruption somebody waits.
-_DUELS, _DUEL_ROUNDS = 3, 15
+_HASTY_ROUNDS = 15
 # The default schedule has to work out, so that it gets more time than other candidates.
 _DEFAULT_SECONDS = 180.0
 # A measurement launches the candidate up to six times and the baseline five times at least, all of
@@ -38,29 +52,6 @@ class Spent(Exception):
     """The time for trying is over."""
 
 
-@dataclass(eq=False)
-class Candidate:
-    """What is known of a candidate.
-
-    Attributes:
-        point: its schedule.
-        record: its latest record.
-        score: its time as a fraction of the default's, or where the default has none of that of
-            the first candidate that has one; infinite where it has no time itself.
-        rounds: for how many rounds it was asked.
-    """
-
-    point: Point
-    record: Record
-    score: float
-    rounds: float = math.inf
-
-    def set_ratio(self, ratio: float) -> None:
-        """Change the time as a fraction of the default's."""
-        self.score = ratio
-        self.record = dataclasses.replace(self.record, ratio=ratio)
-
-
 class Session:
     """One tuning: what was measured before, what is measured now, and the incumbent.
 
@@ -73,6 +64,7 @@ class Session:
         end: when the comparison of the best ends.
         fresh: whether earlier records do not count, and go once the default was measured.
         on_record: told of each record as it is kept.
+        data: where a user's own data is, if there is any.
     """
 
     def __init__(
@@ -85,12 +77,14 @@ class Session:
         end: float,
         fresh: bool,
         on_record: Callable[[Record], None],
+        data: DataFolder | None = None,
     ) -> None:
         self.space, self.sizes, self.seed = space, dict(sizes), seed
         self.measured = 0
         self._process, self._on_record = process, on_record
         self._limit = process.timeout
         self._until, self._end, self._fresh = until, end, fresh
+        self._data = data or DataFolder()
         # What the longest timing took, and another one may take as well.
         self._longest = 0.0
         # By digest: points that render the same code are one candidate.
@@ -108,9 +102,20 @@ class Session:
         return tuple(self._candidates.values())
 
     @property
-    def best(self) -> Candidate | None:
-        """Return the fastest candidate so far, if any has a time."""
+    def leader(self) -> Candidate | None:
+        """Return what seems to be the fastest candidate so far, if any has a time."""
         return self._incumbent
+
+    @property
+    def best(self) -> Candidate | None:
+        """Return the candidate that was proven to be faster than the default, else that.
+
+        Where the default has no time, it is what seems to be the fastest, if any has one.
+        """
+        default, leader = self.default, self._incumbent
+        if default is None or default.score == math.inf or leader is None:
+            return leader
+        return leader if leader.record.is_proven else default
 
     @property
     def default(self) -> Candidate | None:
@@ -120,16 +125,19 @@ class Session:
     def try_default(self) -> None:
         """Measure the default schedule, unless that was done before.
 
-        Where an earlier search ended before its playoff, its best one meets the default anew: a
-        lucky moment may have made it the best, and others would be held against it.
+        Where an earlier search ended before its best one was proven, that one is measured anew
+        beside the default: a lucky moment may have made it the best, and others would be held
+        against it.
 
         Raises:
             ParameterError: if the process refuses it, as where a GPU cannot hold the arrays.
         """
         if self.default is None or self.default.score == math.inf:
-            self._measure(self.space.default, PLAYOFF_ROUNDS, self._incumbent)
-            if self._fresh:
-                self._forget_earlier()
+            default = self._measure(self.space.default, PLAYOFF_ROUNDS, self._incumbent)
+            if default.score == 1.0:
+                default.set_ratio(1.0, 1.0, 1.0)
+                records.keep(default.record)
+            self._forget_outdated()
         elif self._incumbent not in (None, self.default) and not self._is_settled():
             self._measure(self._incumbent.point, PLAYOFF_ROUNDS, self.default)
 
@@ -137,74 +145,136 @@ class Session:
         """Return the time of a point over that of the default, infinite where it has none.
 
         It is measured unless it was before, for as many rounds and in turn with the best so far.
+        What then seems to be better has to show it a second time, for only that counts: a lucky
+        moment would make it what all later ones are held against.
 
         Raises:
             Spent: if the time for trying is over.
         """
         known = self._candidates.get(self.space.digest(point))
+        best = self._incumbent
         if known is not None and (
-            known.rounds >= rounds or known is self._incumbent or known.score == math.inf
+            known.rounds >= rounds or known is best or known.score == math.inf
         ):
             return known.score
-        if time.monotonic() + self._longest >= self._until:
+        if not self._has_time(1, self._until):
             raise Spent
-        return self._measure(point, rounds, self._incumbent).score
+        found = self._measure(point, rounds, best)
+        if best is not None and found is not best and found is self._incumbent:
+            if not self._has_time(1, self._end):
+                raise Spent
+            self._measure(point, 2 * rounds + 1, best)
+        return found.score
 
     def playoff(self) -> None:
-        """Measure the best few candidates again, for longer, each against the winner so far.
+        """Measure the best few candidates again, and prove that the winner beats the default.
 
-        The winner then meets the default schedule, and every ratio is scaled by what comes of it:
-        until then they came by way of whichever candidate was the best at the time. Does nothing
-        where that was done and nothing was measured since; leaves out the last ones where there
-        is no time for them.
+        They are measured for longer, each against the winner so far, which then meets the default
+        schedule. Every ratio is scaled by what comes of it: until then they came by way of
+        whichever candidate was the best at the time. Does nothing where that was done and nothing
+        was measured since; leaves out the last ones where there is no time for them.
         """
         ranked = sorted(self._candidates.values(), key=lambda c: c.score)
         contenders = [c for c in ranked[:CONTENDERS] if c.score < math.inf]
         if not contenders or (not self.measured and self._is_settled()):
             return
         champion, *others = contenders
+        met = [champion]
         for other in others:
-            if time.monotonic() + 2 * self._longest >= self._end:
-                break  # The last measurement below needs its time as well.
-            self._measure(other.point, PLAYOFF_ROUNDS, champion)
+            if not self._has_time(1 + LEAST_PROCESSES, self._end):
+                break  # The last measurements below need their time as well.
+            met.append(self._measure(other.point, PLAYOFF_ROUNDS, champion))
             champion = min(champion, other, key=lambda c: c.score)
-        default = self.default
-        if default is not None and default.score < math.inf:
-            before = champion.score
-            default.set_ratio(1.0)
-            if champion is not default:
-                found = self._measure(champion.point, PLAYOFF_ROUNDS, default)
-                if found.score < math.inf:
-                    seconds = found.record.seconds / found.score
-                    default.record = dataclasses.replace(default.record, seconds=seconds)
-            self._scale(champion.score / before, (champion, default))
-        self._incumbent = min(self._candidates.values(), key=lambda c: c.score)
+        self._prove(met, PROCESSES, ROUNDS, champion)
 
     def settle(self) -> None:
-        """Let the best candidate meet the default, where a search ended before its playoff.
+        """Let the best candidates meet the default in haste, where a search was interrupted."""
+        if not self._is_settled():
+            self._prove(self.candidates, 1, _HASTY_ROUNDS)
 
-        What else claims to be faster than what then is the best, did so beside a candidate that
-        may have had a lucky moment: until it is measured again it counts as no faster.
+    def _prove(
+        self,
+        candidates: Sequence[Candidate],
+        processes: int,
+        rounds: int,
+        champion: Candidate | None = None,
+    ) -> None:
+        """Let candidates meet the default, the best first, while one may be better than another.
+
+        The best of those that are faster beyond doubt, else the default, is the best from then
+        on. Its ratio is the one that is told, with its interval; no other candidate has one.
+
+        Args:
+            candidates: who may meet the default.
+            processes: in how many processes each meets it.
+            rounds: for how many rounds in each.
+            champion: the best of them, if the others were measured beside it: what comes of it
+                holds for them.
         """
         default = self.default
-        if default is None or default.score == math.inf or self._is_settled():
+        if default is None or default.score == math.inf:
             return
-        met = [default]
-        while self._incumbent is not None and self._incumbent not in met and len(met) <= _DUELS:
-            met.append(self._measure(self._incumbent.point, _DUEL_ROUNDS, default))
-        proven = min(met, key=lambda c: c.score)
-        for candidate in self._candidates.values():
-            if candidate.score < proven.score:
-                candidate.set_ratio(math.nextafter(proven.score, math.inf))
-        self._incumbent = proven
+        ranked = sorted(candidates, key=lambda c: c.score)
+        finalists = [c for c in ranked if c.score < default.score][:FINALISTS]
+        default.set_ratio(1.0, 1.0, 1.0)
+        winner = default
+        for number, candidate in enumerate(finalists):
+            before = candidate.score
+            if before >= winner.score or (number and not self._has_time(1, self._end)):
+                break
+            verdict = self._final(candidate, default, processes, rounds)
+            if candidate is champion and candidate.score < math.inf:
+                self._scale(candidate.score / before, (candidate, default))
+            if verdict is not None and verdict.is_faster and verdict.ratio < winner.score:
+                winner, proven = candidate, verdict
+        for candidate in (c for c in self.candidates if c is not default):
+            if candidate.score < winner.score:  # By a lucky moment, until it shows it again.
+                candidate.set_ratio(math.nextafter(winner.score, math.inf))
+            elif candidate.score < math.inf:
+                candidate.set_ratio(candidate.score)
+        if winner is not default:
+            winner.set_ratio(proven.ratio, proven.low, proven.high)
+            seconds = winner.record.seconds / winner.score
+            default.record = dataclasses.replace(default.record, seconds=seconds)
+        self._incumbent = winner
         records.keep_all(c.record for c in self._candidates.values())
 
-    def _scale(self, factor: float, but: tuple[Candidate, ...]) -> None:
+    def _final(
+        self, candidate: Candidate, default: Candidate, processes: int, rounds: int
+    ) -> Verdict | None:
+        """Measure a candidate beside the default in fresh processes; None if it fails there.
+
+        There are more of them than ``processes`` where the interval is wide, and less where there
+        is no time, though two in any case, unless one was asked for.
+        """
+        found: list[Measurement] = []
+        least = min(processes, LEAST_PROCESSES)
+        most = processes if processes == 1 else MOST_PROCESSES
+        while len(found) < least or (len(found) < most and self._has_time(1, self._end)):
+            began = time.monotonic()
+            self._process.stop()
+            found.append(
+                self._run(candidate.point, rounds, default, least=LEAST_ROUNDS, is_verified=True)
+            )
+            if not found[-1].ok:
+                self._keep(candidate.point, rounds, found[-1], math.inf, 0.0)
+                return None
+            self._longest = max(self._longest, time.monotonic() - began)
+            if len(found) >= processes and not judge(found).is_wide:
+                break
+        verdict = judge(found)
+        self._keep(candidate.point, math.inf, pooled(found), verdict.ratio, verdict.ratio)
+        return verdict
+
+    def _has_time(self, measurements: int, until: float) -> bool:
+        """Tell whether so many measurements more are likely to end in time."""
+        return time.monotonic() + measurements * self._longest < until
+
+    def _scale(self, factor: float, but: Sequence[Candidate]) -> None:
         """Scale the ratios of all candidates but these."""
         for candidate in self._candidates.values():
-            if candidate.score < math.inf and candidate not in but and factor < math.inf:
+            if candidate.score < math.inf and candidate not in but:
                 candidate.set_ratio(candidate.score * factor)
-        records.keep_all(c.record for c in self._candidates.values())
 
     def _measure(self, point: Point, rounds: int, baseline: Candidate | None) -> Candidate:
         """Measure a point in turn with another one, and keep what came of it.
@@ -213,16 +283,31 @@ class Session:
             UnsupportedOnArch: if the arch does not work here.
             ParameterError: if it is the default, measured first, and the process refuses it.
         """
+        found = self._run(point, rounds, baseline)
+        score = math.inf
+        if found.ok:
+            score = found.ratio * (baseline.score if baseline is not None else 1.0)
+        # A ratio refers to the default, by way of the baseline, or there is none.
+        is_default = self.space.digest(point) == self.space.digest(self.space.default)
+        has_ratio = is_default if baseline is None else baseline.record.ratio > 0
+        return self._keep(point, rounds, found, score, score if found.ok and has_ratio else 0.0)
+
+    def _run(
+        self, point: Point, rounds: int, baseline: Candidate | None, **more: Any
+    ) -> Measurement:
+        """Measure a point in turn with another one; ``more`` are attributes of the job."""
         space = self.space
         absent = "" if self._process.is_running else self._process.start()
         if absent:
             problem = f"it does not work on this machine: {absent}"
             raise UnsupportedOnArch(space.template.name, space.arch, problem)
-        job = Job.of(space.variant(point), space.arch, self.sizes, seed=self.seed, rounds=rounds)
+        settings = {"seed": self.seed, "data": self._data.path, "same": self._data.same}
+        job = Job.of(
+            space.variant(point), space.arch, self.sizes, rounds=rounds, **settings, **more
+        )
         beside = None
         if baseline is not None:
-            variant = space.variant(baseline.point)
-            beside = Job.of(variant, space.arch, self.sizes, seed=self.seed)
+            beside = Job.of(space.variant(baseline.point), space.arch, self.sizes, **settings)
         is_default = space.digest(point) == space.digest(space.default)
         slowest = baseline.record.seconds if baseline is not None else 0.0
         limit = max(self._limit, _DEFAULT_SECONDS) if is_default else self._limit
@@ -235,14 +320,15 @@ class Session:
         if found.ok and self.measured:  # The first one makes the data, too.
             timing = time.monotonic() - began - found.compile_seconds - found.verify_seconds
             self._longest = max(self._longest, timing)
-        score = math.inf
-        if found.ok:
-            score = found.ratio * (baseline.score if baseline is not None else 1.0)
-        # A ratio refers to the default, by way of the baseline, or there is none.
-        has_ratio = is_default if baseline is None else baseline.record.ratio > 0
-        record = self._record(point, found, score if found.ok and has_ratio else 0.0)
-        candidate = self._note(Candidate(point, record, score, rounds))
         self.measured += 1
+        return found
+
+    def _keep(
+        self, point: Point, rounds: float, found: Measurement, score: float, ratio: float
+    ) -> Candidate:
+        """Keep what came of a point, and return it as the candidate that it is."""
+        record = self._record(point, found, ratio)
+        candidate = self._note(Candidate(point, record, score, rounds))
         records.keep(record)
         self._on_record(record)
         return candidate
@@ -254,20 +340,16 @@ class Session:
         known.record, known.rounds = candidate.record, candidate.rounds
         known.score = candidate.score
         best = self._incumbent
-        self._incumbent = _best_of(self._candidates.values() if known is best else (best, known))
+        self._incumbent = best_of(self._candidates.values() if known is best else (best, known))
         return known
 
     def _is_settled(self) -> bool:
-        """Tell whether the best candidate and the default come from one playoff.
-
-        That leaves them with times in the very proportion of their ratios, which medians of other
-        measurements never have.
-        """
+        """Tell whether it was proven, and not in haste, what is the best beside this default."""
         best, default = self._incumbent, self.default
-        if best is None or default is None:
+        if best is None or default is None or default.score != 1.0:
             return False
-        expected = best.score * default.record.seconds
-        return default.score == 1.0 and math.isclose(best.record.seconds, expected)
+        is_thorough = best is default or best.record.rounds > _HASTY_ROUNDS
+        return best.record.is_proven and default.record.is_proven and is_thorough
 
     def _record(self, point: Point, found: Measurement, ratio: float) -> Record:
         space = self.space
@@ -287,6 +369,8 @@ class Session:
             spread=found.spread,
             rounds=found.rounds,
             ratio=ratio,
+            workload=self._data.kind,
+            data=self._data.digest,
             message=found.message,
             when=now.isoformat(timespec="seconds"),
         )
@@ -296,25 +380,34 @@ class Session:
 
         A time without a ratio, which a person may have written, says nothing beside the others.
         """
+        return [
+            r
+            for r in self._alike()
+            if r.data == self._data.digest
+            and r.kind in _LASTING
+            and (r.ratio > 0 or r.kind != TIMED)
+        ]
+
+    def _alike(self) -> Iterable[Record]:
+        """Return the records of such sizes and such a workload, whatever a user's data was."""
         space = self.space
         found = records.records_for(space.template, space.problem, space.arch)
         return [
             r
             for r in found
-            if bucket(r.sizes) == bucket(self.sizes)
-            and r.kind in _LASTING
-            and (r.ratio > 0 or r.kind != TIMED)
+            if bucket(r.sizes) == bucket(self.sizes) and r.workload == self._data.kind
         ]
 
-    def _forget_earlier(self) -> None:
-        """Remove earlier records from the store, whose ratios are of another day."""
-        if self.default is None or self.default.score == math.inf:
+    def _forget_outdated(self) -> None:
+        """Remove records whose ratios are of another day, or of other data, from the store."""
+        default = self.default
+        if default is None or default.score == math.inf:
             return
         problem, arch = records.problem_text(self.space.problem), self.space.arch
-        outdated = {r.candidate for r in self._earlier()} - {self.default.record.candidate}
-        records.forget(lambda r: r.candidate in outdated and (r.problem, r.arch) == (problem, arch))
-
-
-def _best_of(candidates: Iterable[Candidate | None]) -> Candidate | None:
-    timed = [c for c in candidates if c is not None and c.score < math.inf]
-    return min(timed, key=lambda c: c.score, default=None)
+        outdated = {
+            r.candidate for r in self._alike() if self._fresh or r.data != self._data.digest
+        } - {default.record.candidate}
+        if outdated:
+            records.forget(
+                lambda r: r.candidate in outdated and (r.problem, r.arch) == (problem, arch)
+            )

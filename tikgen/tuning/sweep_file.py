@@ -26,6 +26,10 @@ from tikgen.version import __version__
 _MARK = "tikgen_sweep"
 # These tell of the moment, such as a busy machine, as much as of the kernel.
 _TRIED_AGAIN = ("timeout", "crash", "refused")
+# Rises where kernels are timed on other data: lines of before do not count.
+_WORKLOAD = "2"
+# What a sweep, which has no baseline, does not keep.
+_ROUNDS = "ratios"
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class ResultsFile:
     ) -> None:
         self._path = None if path is None else Path(path).expanduser()
         self._fingerprints = dict(fingerprints)
-        self._versions = {"tikgen": __version__, "taichi": taichi_version()}
+        versions = {"tikgen": __version__, "taichi": taichi_version()}
+        self._versions = versions | {"workload": _WORKLOAD}
         # Behind a last line that was cut off, the next one begins anew.
         self._needs_newline = False
         self._has_warned = False
@@ -87,7 +92,8 @@ class ResultsFile:
         if stale:
             _warn(
                 f"{self._path}: {stale} of its measurements were made on another device, or with "
-                "another version of the template, tikgen or Taichi; they are measured again"
+                "another version of the template, tikgen or Taichi, or on data of another kind; "
+                "they are measured again"
             )
         return found
 
@@ -103,7 +109,7 @@ class ResultsFile:
             "device": done.device,
             "versions": self._versions,
             "job": json.loads(job.line),
-            "measurement": asdict(done.measurement),
+            "measurement": _numbers_of(done.measurement),
         }
         text = "\n" * self._needs_newline + json.dumps(document) + "\n"
         try:
@@ -145,7 +151,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = untrusted.from_json(line)
         texts = [found[name] for name in ("work", "template", "fingerprint", "device")]
-        names = {f.name for f in dataclasses.fields(Measurement)}
+        names = {f.name for f in dataclasses.fields(Measurement)} - {_ROUNDS}
         told = {k: v for k, v in found["measurement"].items() if k in names}
         measured = untrusted.as_type(told, Measurement)
         measured = replace(measured, message=untrusted.printable(measured.message))
@@ -160,6 +166,10 @@ def _parsed(line: str) -> dict[str, Any] | None:
 def _is_sound(measured: Measurement) -> bool:
     """Tell whether a time is one."""
     return not measured.ok or 0 < measured.seconds < math.inf
+
+
+def _numbers_of(measured: Measurement) -> dict[str, Any]:
+    return {name: value for name, value in asdict(measured).items() if name != _ROUNDS}
 
 
 def _warn(message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _SHOWN = ("seconds", "spread", "gb_per_s", "gflop_per_s", "share")
 _ROWS_SHOWN = 10
+_WIDTH = 80
+# Left out first where a text would be too wide.
+_SPARE = ("gflop_per_s", "spread", "gb_per_s")
+_FAILURES = ("error", "mismatch", "crash", "timeout")
 
 
 class SweepResult:
@@ -101,6 +106,11 @@ class SweepResult:
         return tuple(row for row in self.rows if row["kind"] == "timed")
 
     @property
+    def failed(self) -> tuple[Row, ...]:
+        """Return the rows whose kernel did not build, was wrong, crashed or did not answer."""
+        return tuple(row for row in self.rows if row["kind"] in _FAILURES)
+
+    @property
     def ranked(self) -> list[Row]:
         """Return the rows that have a time, the fastest first."""
         return sorted(self.timed, key=lambda row: row.get("seconds") or 0.0)
@@ -137,13 +147,7 @@ class SweepResult:
             columns: columns to show; None shows those that vary, and the main ones measured.
             rows: how many rows; None shows all.
         """
-        header, cells = self.cells(columns, rows)
-        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-        lines = [
-            "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True))
-            for line in (header, *cells)
-        ]
-        return "\n".join(lines)
+        return _aligned(*self.cells(columns, rows))
 
     def cells(
         self, columns: Sequence[str] | None = None, rows: int | None = None
@@ -235,12 +239,17 @@ class SweepResult:
         return sweep_save.document(self.rows, self.about)
 
     def __str__(self) -> str:
-        lines = [self.summary]
+        lines = textwrap.wrap(self.summary, _WIDTH)
         if self.timed:
-            lines.append(self.table(rows=_ROWS_SHOWN))
+            lines.append(_aligned(*_narrowed(*self.cells(rows=_ROWS_SHOWN))))
             if len(self.timed) > _ROWS_SHOWN:
                 lines.append(f"... and {len(self.timed) - _ROWS_SHOWN} more")
-        return "\n".join([*lines, *self.reasons])
+        for reason in self.reasons:
+            lines += textwrap.wrap(reason, _WIDTH, subsequent_indent="  ")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<SweepResult of {self.summary}>"
 
     def _repr_html_(self) -> str:
         from tikgen.tuning import html
@@ -293,6 +302,38 @@ def _saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
                 f"Cannot write the picture {os.fspath(path)}: {why(error)}."
             ) from None
     return figure
+
+
+def _aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    return "\n".join(
+        "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True))
+        for line in (header, *cells)
+    )
+
+
+def _narrowed(
+    header: Sequence[str], cells: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Return a table that fits a terminal: less columns, then shorter texts."""
+    columns = list(zip(header, *cells, strict=True))
+    for name in _SPARE:
+        if _width(columns, _WIDTH) > _WIDTH:
+            columns = [column for column in columns if column[0] != name]
+    most = next((m for m in range(_WIDTH, 8, -1) if _width(columns, m) <= _WIDTH), 8)
+    kept, *lines = zip(*columns, strict=True)
+    return list(kept), [[_cut(cell, most) for cell in line] for line in lines]
+
+
+def _width(columns: Sequence[Sequence[str]], most: int) -> int:
+    """Return how wide a table is whose cells are cut."""
+    header = [len(column[0]) for column in columns]
+    widths = [max(len(_cut(cell, most)) for cell in column[1:]) for column in columns]
+    return sum(max(pair) + 2 for pair in zip(header, widths, strict=True)) - 2
+
+
+def _cut(cell: str, most: int) -> str:
+    return cell if len(cell) <= most else f"{cell[: most - 3]}..."
 
 
 def _shown(name: str, value: Any) -> str:

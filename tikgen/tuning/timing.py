@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,45 +48,84 @@ class Timing:
         low, high = np.percentile(self.rounds, (25, 75))
         return float(high - low) / self.seconds
 
-    def ratio_to(self, other: Timing) -> float:
-        """Return the median of the ratios of both in each round, in which they were neighbours.
+    def ratios_to(self, other: Timing) -> tuple[float, ...]:
+        """Return the ratio of both in each round, in which they were neighbours.
 
         Where the machine is slower in some rounds than in others, that tells more than the ratio
         of the medians.
         """
-        return float(np.median(np.divide(self.rounds, other.rounds)))
+        return tuple(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
 
-def time_in_turn(launches: Sequence[Launch], rounds: int) -> list[Timing]:
+def time_in_turn(
+    launches: Sequence[Launch],
+    rounds: int,
+    *,
+    least: int | None = None,
+    seed: int = 0,
+    prepare: Launch | None = None,
+) -> list[Timing]:
     """Return the timing of each launch, measured in rounds in which each has its turn.
 
     A round times one batch of each: as many launches as take 2 ms, 40 ms on a GPU, and the wait
-    for the device behind them. Which comes first alternates.
+    for the device behind them. Which comes first is drawn for every other round, and the other
+    way round in the next.
 
     Args:
         launches: what to time; each was compiled.
         rounds: rounds to take, less where they would take more than some seconds.
+        least: rounds to take however long they take: three unless said, or one where one of
+            the launches is far slower than another.
+        seed: seed of the order.
+        prepare: is called before each batch, outside the time taken.
     """
-    found = [_launches_a_batch(launch) for launch in launches]
+    found = [_launches_a_batch(launch, prepare) for launch in launches]
     counts = [count for count, _ in found]
     affordable = int(MOST_SECONDS / max(sum(batch for _, batch in found), 1e-9))
     single = [batch / count for count, batch in found]
-    least = 1 if max(single) > HOPELESS * min(single) else min(3, rounds)
-    rounds = max(least, min(rounds, affordable))
+    if least is None:
+        least = 1 if max(single) > HOPELESS * min(single) else 3
+    rounds = max(min(least, rounds), min(rounds, affordable))
+    rng = random.Random(seed)
+    order = list(range(len(launches)))
     seconds: list[list[float]] = [[] for _ in launches]
     for number in range(rounds):
-        order = range(len(launches)) if number % 2 == 0 else range(len(launches) - 1, -1, -1)
+        if number % 2 == 0:
+            rng.shuffle(order)
+        else:
+            order.reverse()
         for index in order:
-            seconds[index].append(_batch(launches[index], counts[index]) / counts[index])
+            batch = _batch(launches[index], counts[index], prepare)
+            seconds[index].append(batch / counts[index])
     return [Timing(tuple(each)) for each in seconds]
 
 
-def _launches_a_batch(launch: Launch) -> tuple[int, float]:
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return an interval that holds the median of what was sampled with a chance of 95 %.
+
+    Two order statistics bound it, whatever the distribution (Conover 1999, section 3.2). Of less
+    than six values it is all that they span, which says less.
+    """
+    ranked, count = sorted(values), len(values)
+    rank, chance = 0, 0.5**count
+    while chance <= 0.025:  # That so many values or less lie below the median.
+        rank += 1
+        chance += math.comb(count, rank) * 0.5**count
+    rank = max(rank - 1, 0)
+    return ranked[rank], ranked[-1 - rank]
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the n-th root of the product of n values."""
+    return statistics.geometric_mean(values)
+
+
+def _launches_a_batch(launch: Launch, prepare: Launch | None) -> tuple[int, float]:
     """Return how many launches make a batch, and its seconds; finding it out warms up."""
     launch()
     bridge.sync()
     count, wanted = 1, _batch_seconds()
-    while (seconds := _batch(launch, count)) < wanted and count < _MOST_LAUNCHES:
+    while (seconds := _batch(launch, count, prepare)) < wanted and count < _MOST_LAUNCHES:
         growth = 1.2 * wanted / max(seconds, 1e-9)
         count = min(_MOST_LAUNCHES, max(count + 1, math.ceil(count * min(growth, 10.0))))
     return count, seconds
@@ -96,7 +137,10 @@ def _batch_seconds() -> float:
     return BATCH_SECONDS if is_cpu else GPU_BATCH_SECONDS
 
 
-def _batch(launch: Launch, count: int) -> float:
+def _batch(launch: Launch, count: int, prepare: Launch | None) -> float:
+    if prepare is not None:
+        prepare()
+        bridge.sync()
     began = time.perf_counter()
     for _ in range(count):
         launch()

@@ -15,12 +15,13 @@ import numpy as np
 import taichi as ti
 
 from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Array, Scalar, concrete_shape
+from tikgen.arguments import Array, concrete_shape
 from tikgen.comparison import errors, fractions
 from tikgen.template import NDArray, Template
+from tikgen.tuning.data import Values, load, typical_values
+from tikgen.tuning.job import Job
 from tikgen.tuning.memory import array_bytes, check_room, free_host_bytes, no_room
 from tikgen.verification.blame import blamed
-from tikgen.verification.data import poison, random_values
 
 # A reference that would take longer is not run at the sizes that are timed.
 MOST_REFERENCE_SECONDS = 10.0
@@ -30,100 +31,132 @@ _CHUNK = 2**20
 class Workload:
     """Arguments at the sizes that are timed, and the results expected of them.
 
+    There may be several kinds of data: one at a time is in the arrays.
+
     Attributes:
         problem: what is computed.
+        kinds: names of the kinds of data.
         has_reference: whether the reference says what is expected; else the first kernel does.
 
     Args:
         template: the template.
         problem: what is computed.
-        arch: arch on which kernels run.
-        sizes: value of each size symbol.
-        seed: seed of the random data.
-        scalars: values of scalar arguments, in place of random ones.
+        job: says the arch, the sizes, and where the data is from.
 
     Raises:
         ParameterError: if the arrays do not fit the memory.
-        TemplateError: if ``inputs``, ``reference`` or ``tolerance`` of the template fails.
+        TemplateError: if ``workload``, ``reference`` or ``tolerance`` of the template fails.
     """
 
-    def __init__(
-        self,
-        template: Template,
-        problem: Any,
-        arch: str,
-        sizes: Mapping[str, int],
-        seed: int,
-        scalars: Mapping[str, float],
-    ) -> None:
+    def __init__(self, template: Template, problem: Any, job: Job) -> None:
         self.problem = problem
-        self._template, self._arch, self._sizes = template, arch, sizes
+        self._template, self._arch, self._sizes = template, job.arch, job.sizes
+        self._same = dict(job.same)
         self.arguments = template.arguments(problem)
-        check_room(template.name, arch, self.arguments, sizes)
-        self._start = starting_values(template, problem, sizes, seed) | dict(scalars)
+        check_room(template.name, job.arch, self.arguments, job.sizes)
+        self._starts: Mapping[str, Values] = (
+            load(job.data, self.arguments)
+            if job.data
+            else typical_values(template, problem, job.sizes, job.seed)
+        )
+        self.kinds = tuple(self._starts)
+        self._kind = self.kinds[0]
         self._outputs = [a for a in self.arguments if isinstance(a, Array) and a.written]
-        # What the outputs must hold, and how far off each element may be.
-        self._expected: dict[str, tuple[NDArray, NDArray]] = {}
-        # The worst error of outputs that were judged before, by their SHA-256.
-        self._judged: dict[bytes, float] = {}
-        self._values: list[Any] = []
+        # What launches change and read, so that it has to be restored.
+        self._updated = {
+            name
+            for a in self._outputs
+            for name in (a.name, self._same.get(a.name, a.name))
+            if a.role == "inout" or a.name in self._same
+        }
+        # By kind: what the outputs must hold, and how far off each element may be.
+        self._expected: dict[str, dict[str, tuple[NDArray, NDArray]]] = {}
+        # The worst error of outputs that were judged before, by their SHA-256 and kind.
+        self._judged: dict[tuple[str, bytes], float] = {}
+        self._arrays: dict[str, Any] = {}
+        self._spare: dict[str, Any] = {}
         self._epoch: Any = None
-        self.has_reference = self._reference_is_affordable(seed)
+        self.has_reference = not job.is_verified and self._reference_is_affordable(job.seed)
         if self.has_reference:
-            self._take_reference()
+            for kind in self.kinds:
+                self._take_reference(kind)
 
-    def values(self) -> list[Any]:
-        """Return the arguments for a launch; the arrays are the same in each call."""
-        if self._epoch is not bridge.epoch():
-            self._epoch = bridge.epoch()
-            try:
-                self._values = [self._held(a) for a in self.arguments]
-            except RuntimeError as error:
-                self._epoch = None
-                needs = f"needs {array_bytes(self.arguments, self._sizes) / 1e9:.3g} GB"
-                problem = f"{needs}, and {self._arch} says: {' '.join(str(error).split())}"
-                raise no_room(self._template.name, self._sizes, problem) from None
-        return self._values
+    @property
+    def is_updated(self) -> bool:
+        """Tell whether launches change what they read."""
+        return bool(self._updated)
 
-    def reset(self) -> None:
-        """Let inputs hold their first values again, and outputs poison."""
-        for argument, value in zip(self.arguments, self.values(), strict=True):
-            if isinstance(argument, Array):
-                start = self._start[argument.name]
-                if isinstance(value, np.ndarray):
-                    value[...] = start
-                else:
-                    value.from_numpy(start)
+    @property
+    def is_judge(self) -> bool:
+        """Tell whether it is known what the outputs must be for the data in the arrays."""
+        return self._kind in self._expected
+
+    def use(self, kind: str) -> list[Any]:
+        """Fill the arrays with a kind of data; return the arguments for a launch.
+
+        Inputs hold their first values, outputs poison. The arrays are the same in each call.
+        """
+        self._allocate()
+        self._kind, start = kind, self._starts[kind]
+        for name, array in self._arrays.items():
+            if name not in self._same:
+                _fill(array, start[name])
+        for name, spare in self._spare.items():
+            _fill(spare, start[name])
+        holders = [self._same.get(a.name, a.name) for a in self.arguments]
+        return [self._arrays.get(name, start[name]) for name in holders]
+
+    def restore(self) -> None:
+        """Let arrays that are read and written hold their first values again."""
+        for name, spare in self._spare.items():
+            array = self._arrays[name]
+            if isinstance(array, np.ndarray):
+                array[...] = spare
+            else:
+                array.copy_from(spare)
 
     def judge(self) -> tuple[float, str]:
         """Return the greatest error of the outputs as a fraction, and what is wrong with them.
 
         Without a reference the outputs that come first are what later ones have to agree with.
         """
-        found = {}
-        for argument, value in zip(self.arguments, self.values(), strict=True):
-            if argument in self._outputs:
-                found[argument.name] = bridge.to_host(value)
+        found = {
+            a.name: bridge.to_host(self._arrays[self._same.get(a.name, a.name)])
+            for a in self._outputs
+        }
         digest = hashlib.sha256()
         for output in found.values():
             digest.update(np.ascontiguousarray(output).data)
-        known = digest.digest()
+        known = self._kind, digest.digest()
         if known not in self._judged:
-            if not self._expected:
-                self._expected = {name: self._as_expected(v) for name, v in found.items()}
+            if not self.is_judge:
+                self._expected[self._kind] = {n: self._as_expected(v) for n, v in found.items()}
             worst = 0.0
             for name, output in found.items():
-                fraction, message = worst_of(name, output, *self._expected[name])
+                fraction, message = worst_of(name, output, *self._expected[self._kind][name])
                 worst = max(worst, fraction)
                 if message:
                     return worst, message
             self._judged[known] = worst
         return self._judged[known], ""
 
+    def _allocate(self) -> None:
+        """Make the arrays, unless they are there."""
+        if self._epoch is bridge.epoch():
+            return
+        arrays = [a for a in self.arguments if isinstance(a, Array) and a.name not in self._same]
+        try:
+            self._arrays = {a.name: self._held(a) for a in arrays}
+            self._spare = {a.name: self._held(a) for a in arrays if a.name in self._updated}
+        except RuntimeError as error:
+            self._epoch = None
+            needs = f"needs {array_bytes(self.arguments, self._sizes) / 1e9:.3g} GB"
+            problem = f"{needs}, and {self._arch} says: {' '.join(str(error).split())}"
+            raise no_room(self._template.name, self._sizes, problem) from None
+        self._epoch = bridge.epoch()
+
     def _held(self, argument: Any) -> Any:
-        """Return what holds an argument where kernels of the arch find it at once."""
-        if isinstance(argument, Scalar):
-            return self._start[argument.name]
+        """Return an array for an argument where kernels of the arch find it at once."""
         dtype, shape = argument.dtype.value, concrete_shape(argument, self._sizes)
         if argument.storage == "field":
             return ti.field(getattr(ti, dtype), shape)
@@ -145,7 +178,7 @@ class Workload:
         work = _work(self._template, self.problem, self._sizes)
         for part in (64, 16, 4):
             sizes = {name: max(1, size // part) for name, size in self._sizes.items()}
-            start = starting_values(self._template, self.problem, sizes, seed)
+            start = next(iter(typical_values(self._template, self.problem, sizes, seed).values()))
             began = time.perf_counter()
             self._reference(start)
             seconds = time.perf_counter() - began
@@ -156,16 +189,16 @@ class Workload:
                 return False
         return False
 
-    def _take_reference(self) -> None:
-        expected = self._reference(self._start)
-        given = {a.name: self._start[a.name] for a in self.arguments}
+    def _take_reference(self, kind: str) -> None:
+        given = dict(self._starts[kind])
+        expected = self._reference(given)
         with blamed(self._template, "tolerance()"), np.errstate(all="ignore"):
             allowed = dict(self._template.tolerance(self.problem, given, dict(expected)))
         for name, value in expected.items():
             limit = np.broadcast_to(np.asarray(allowed.get(name, 0)), value.shape)
-            self._expected[name] = (value, limit)
+            self._expected.setdefault(kind, {})[name] = (value, limit)
 
-    def _reference(self, start: Mapping[str, Any]) -> dict[str, NDArray]:
+    def _reference(self, start: Values) -> dict[str, NDArray]:
         with blamed(self._template, "reference()"), np.errstate(all="ignore"):
             found = self._template.reference(self.problem, *(start[a.name] for a in self.arguments))
             results = [np.asarray(r) for r in (found if isinstance(found, tuple) else (found,))]
@@ -186,33 +219,11 @@ class Workload:
         return expected, np.broadcast_to(np.asarray(limit), expected.shape)
 
 
-def starting_values(
-    template: Template, problem: Any, sizes: Mapping[str, int], seed: int
-) -> dict[str, Any]:
-    """Return what each argument holds before a launch; what is only written holds poison."""
-    rng = np.random.default_rng(seed)
-    with blamed(template, "inputs()"):
-        special = dict(template.inputs(problem, sizes, rng))
-    values = {}
-    for argument in template.arguments(problem):
-        assert isinstance(argument, Array | Scalar)
-        dtype = argument.dtype
-        if isinstance(argument, Scalar):
-            made = special.get(argument.name)
-            values[argument.name] = (
-                random_values(dtype, (1,), "uniform", rng).item()
-                if made is None
-                else np.asarray(made, dtype.numpy).item()
-            )
-        elif argument.name in special:
-            values[argument.name] = np.ascontiguousarray(special[argument.name], dtype.numpy)
-        elif argument.role == "out":
-            shape = concrete_shape(argument, sizes)
-            values[argument.name] = np.full(shape, poison(dtype), dtype.numpy)
-        else:
-            shape = concrete_shape(argument, sizes)
-            values[argument.name] = random_values(dtype, shape, "uniform", rng)
-    return values
+def _fill(array: Any, values: NDArray) -> None:
+    if isinstance(array, np.ndarray):
+        array[...] = values
+    else:
+        array.from_numpy(values)
 
 
 def worst_of(name: str, actual: NDArray, expected: NDArray, allowed: NDArray) -> tuple[float, str]:
