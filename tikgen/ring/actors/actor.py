@@ -148,9 +148,9 @@ class RingKernel(Queues):
                 if self._reason == "terminated" and task is not None and not task.done():
                     self._reason = "terminated; cut short"
                     task.cancel()
-                self._end(is_stopped=task is None or task.done())
+                self._end()
         if task is None or not task.done():
-            await self._close_engine()
+            await self._close_engine(is_over=task is None)
         assert self.termination is not None
         return self.termination
 
@@ -184,11 +184,17 @@ class RingKernel(Queues):
             self._end()
             await self._close_engine()
 
-    async def _close_engine(self) -> None:
+    async def _close_engine(self, is_over: bool = True) -> None:
+        """Close the engine, then note whether the actor has stopped; its body may not be over."""
         try:
             await self.engine.close()
         except Exception as error:
             log.error("Actor %r: its engine cannot be closed: %s", self.kernel_id, text_of(error))
+        finally:
+            before = self.termination
+            if before is not None and is_over and self.engine.is_stopped:
+                self.termination = replace(before, stopped=True)
+                self.system.ended(self, before)
 
     async def _run_once(self) -> bool:
         """Run the body until it is over; tell whether it is to be begun anew."""
@@ -270,7 +276,7 @@ class RingKernel(Queues):
         ctx.held.clear()
         ctx.in_hand = None
 
-    def _end(self, is_stopped: bool = True) -> None:
+    def _end(self) -> None:
         """Take note of the end, and tell everybody who waits."""
         if self.termination is not None:
             return
@@ -292,7 +298,6 @@ class RingKernel(Queues):
             tuple(self._dropped),
             unreceived,
             self._reason,
-            is_stopped,
         )
         if self._dropped:
             count = sum(getattr(item, "count", 1) for item in self._dropped)

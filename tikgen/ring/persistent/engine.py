@@ -93,6 +93,11 @@ class PersistentEngine(Engine):
         """Return the ring, whose state can be asked."""
         return self._ring
 
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether the kernel has ended, which may be busy for long."""
+        return self._ring.is_over
+
     def _new_ring(self) -> PersistentRing:
         return PersistentRing(self._kernel_id, self._inputs, self._outputs, **self._options)
 

@@ -210,6 +210,11 @@ class RingLife:
         return self._words[STATE] in (RUNNING, PAUSED)
 
     @property
+    def is_over(self) -> bool:
+        """Tell whether no kernel of it runs, be it that none was started."""
+        return self._launch is None or self._launch.is_over
+
+    @property
     def state(self) -> dict[str, int | float]:
         """Return the state variables, as they were after some batch; exact while it is paused."""
         if self._launch is None:
