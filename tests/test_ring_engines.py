@@ -88,7 +88,6 @@ TWICE = RingBody(
 
 @pytest.fixture(autouse=True)
 def _brief_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "EXAMPLES", 1)
     monkeypatch.setattr(making, "PROOFS", 2)
 
 
@@ -698,7 +697,7 @@ import asyncio
 from tikgen.ring import RingBody, RingKernelRuntime, message
 from tikgen.ring.persistent import launch, making
 
-making.EXAMPLES, making.PROOFS = 1, 2
+making.PROOFS = 2
 launch._LAST_SECONDS = 0.2
 
 @message

@@ -54,7 +54,6 @@ def make_ring(kernel_id: str = "sum", **settings: Any) -> PersistentRing:
 @pytest.fixture(autouse=True)
 def _brief_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the tests most of the verification, which test_template_ring.py does."""
-    monkeypatch.setattr(making, "EXAMPLES", 5)
     monkeypatch.setattr(making, "PROOFS", 5)
 
 
@@ -141,7 +140,12 @@ def test_columns_of_many_dtypes(rng: Any) -> None:
         assert ring.call(2**32 - 1, 0.5, 0.25, 3.0, -7) == (-5.5, 2**32 - 1, 5, 0.125)
         assert ring.call(0, np.float32(1e30), 1, 1e300, 1) == (np.inf, 0, 2**15 - 1, 0.5)
         assert ring.call(0, np.inf, 1, 1, 0)[0] == np.inf
-        for value in (1e39, -1e39, float("nan"), np.float64("nan")):
+        for value in (float("nan"), np.float64("nan"), np.float32("nan")):
+            assert np.isnan(ring.call(0, value, 1, 1, 1)[0])
+            assert ring.push(0, 1, value, value, 0) and ring.flush(SECONDS) is None
+            (found,) = ring.take()["z"]
+            assert np.isnan(found)
+        for value in (1e39, -1e39):
             with pytest.raises(ColumnError, match="column 'x' takes a number that f32 holds"):
                 ring.call(0, value, 1, 1, 1)
         count = 3
@@ -479,6 +483,16 @@ def test_values_that_do_not_fit(ring: PersistentRing) -> None:
         ring.take(-1)
     assert ring.done == ring.pending == 0
     assert ring.call(1) == 3
+
+
+@stays
+def test_a_wrong_time_out_is_refused_at_once(ring: PersistentRing) -> None:
+    for wrong in (-1, float("nan"), "1", True):
+        for use in (ring.pause, ring.resume, ring.stop, ring.drain, ring.flush):
+            with pytest.raises(InvalidConfigurationError, match="takes seconds from 0, or None"):
+                use(wrong)
+    assert ring.call(1) == 3
+    ring.flush(float("inf"))
 
 
 def test_a_ring_that_was_not_started_says_so() -> None:

@@ -23,6 +23,7 @@ from tikgen.ring.errors import (
     KernelStateError,
     KernelTerminated,
     QueueTimeoutError,
+    WrongLoop,
 )
 from tikgen.ring.telemetry import spans
 from tikgen.ring.telemetry.kernel_telemetry import text_of
@@ -42,6 +43,7 @@ class RingKernel(Queues):
         self._context: KernelContext | None = None
         self._reason = "its body returned"
         self._resting = Waiters()  # For the next restart.
+        self._loop = asyncio.get_running_loop()
 
     def _enter(self, state: KernelState, started: float | None = None) -> None:
         self._state = state
@@ -118,6 +120,7 @@ class RingKernel(Queues):
             How it ended, with every message that was dropped.
         """
         time_left = clock(timeout)
+        self._check_loop("be terminated")
         if self.termination is not None:
             return self.forsake()
         if self.is_current():
@@ -170,7 +173,12 @@ class RingKernel(Queues):
         """Tell whether it is the body of this actor that is running."""
         return self._task is not None and self._task is asyncio.current_task()
 
+    def _check_loop(self, operation: str) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop(self.kernel_id, operation)
+
     def _require(self, operation: str, state: KernelState, hint: str = "") -> None:
+        self._check_loop(operation)
         if self._state is not state:
             raise KernelStateError(self.kernel_id, self._state.name, operation, hint)
 
@@ -212,6 +220,9 @@ class RingKernel(Queues):
             self._give_up(ctx, self._without_answer(), "cancelled")
             return False
         except QueueTimeoutError as error:
+            if error is ctx.last_timeout and self.is_ending:
+                self._give_up(ctx, self._without_answer(), "unanswered")
+                return True
             if error is ctx.last_timeout and not ctx.open and ctx.in_hand is None:
                 await asyncio.sleep(0)  # Nothing came for a while: that is no failure.
                 return True

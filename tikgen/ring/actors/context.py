@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tikgen.ring.actors.channels import Inbox, NoInbox
 from tikgen.ring.actors.engine import unanswered
 from tikgen.ring.actors.envelope import EXPIRED, Envelope, settle
 from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
-from tikgen.ring.errors import InvalidConfigurationError, QueueTimeoutError, ReplyError
+from tikgen.ring.errors import (
+    InvalidConfigurationError,
+    QueueTimeoutError,
+    ReplyError,
+    RingError,
+)
 
 if TYPE_CHECKING:
     from tikgen.ring.actors.actor import RingKernel
 
 _now = time.perf_counter_ns
+# So often a body whose time to wait is cut short may come back for more before it is ended.
+_MOST_LEFT = 100
 
 
 class KernelContext:
@@ -39,6 +46,9 @@ class KernelContext:
         # What an engine took and has not answered yet.
         self.held: list[Envelope] = []
         self._is_nudged = False
+        # Whether the body looks for its end by itself, and how often that was left to it.
+        self._looks_for_end = False
+        self._times_left = _MOST_LEFT
         self.open: dict[int, Envelope | list[Envelope]] = {}
         self._most_open = 1024
         self.last_timeout: QueueTimeoutError | None = None
@@ -50,7 +60,9 @@ class KernelContext:
     @property
     def should_terminate(self) -> bool:
         """Tell whether the body is to return: the actor ends, and no message is left for it."""
-        return (self._actor.is_ending or self._is_over) and not self._inbox.size
+        is_so = (self._actor.is_ending or self._is_over) and not self._inbox.size
+        self._looks_for_end = not is_so  # Whoever was told does not look again.
+        return is_so
 
     @property
     def is_active(self) -> bool:
@@ -64,6 +76,9 @@ class KernelContext:
 
     async def receive(self, timeout: float | None = None) -> Any:
         """Return the next message; the one before counts as handled.
+
+        When the actor ends, and no message is left, the body ends here. Where there is a time-out,
+        and the body looks at :attr:`should_terminate`, time is up at once instead.
 
         Args:
             timeout: seconds; None for as long as it takes.
@@ -105,6 +120,19 @@ class KernelContext:
                 inbox.takers.leave(future)
                 raise
 
+    def __aiter__(self) -> KernelContext:
+        """Return what gives every message in turn: ``async for message in ctx:``."""
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next message; the loop is over when the actor ends and none is left."""
+        try:
+            return await self.receive()
+        except ActorStop:
+            if self._is_over:  # It is a task that an earlier run of the body has left.
+                raise
+            raise StopAsyncIteration from None
+
     async def receive_many(self, most: int = 4096, timeout: float | None = None) -> list[Any]:
         """Return the messages that are there, ``most`` at most; wait for the first one.
 
@@ -131,9 +159,9 @@ class KernelContext:
 
     async def _take(self, most: int, timeout: float | None) -> list[Envelope]:
         """Take what is there as envelopes; wait for the first one, or for a nudge."""
+        time_left = clock(timeout)
         if self.in_hand is not None:
             self.finish_in_hand()
-        time_left = clock(timeout)
         while True:
             found = self._take_now(most)
             if found or self._is_nudged:
@@ -164,15 +192,24 @@ class KernelContext:
             message: the reply.
             to: the message that it answers.
 
+        What it raises in a task that the body has begun also goes to those whose requests it may
+        have answered: nobody else might hear of it.
+
         Raises:
             ReplyError: if several requests are without a reply and it names none of them.
             TypeValidationError: if it is no message of the actor's output type.
         """
         actor = self._actor
-        check = actor.output_checkers.get(message.__class__)
-        if check is None or check(message) is not None:
-            actor.check_reply(message)
-        if self.open and (envelope := self._request_of(message, to)) is not None:
+        try:
+            check = actor.output_checkers.get(message.__class__)
+            if check is None or check(message) is not None:
+                actor.check_reply(message)
+            envelope = self._request_of(message, to) if self.open else None
+        except RingError as error:
+            if not actor.is_current():
+                self._fail_requests(message, to, error)
+            raise
+        if envelope is not None:
             self.answer(envelope, message)
             return
         if actor.closed and self._is_late(message, to):
@@ -216,7 +253,13 @@ class KernelContext:
         return _key_of(message) in self.open
 
     async def tell(self, kernel_id: str, message: Any, **options: Any) -> bool:
-        """Send a message to another actor; takes and returns what ``runtime.send`` does."""
+        """Send a message to another actor; takes and returns what ``runtime.send`` does.
+
+        Raises:
+            QueueFullError: if an actor tells itself and has no room: it would wait for ever.
+        """
+        if kernel_id == self.kernel_id:
+            self._actor.check_room()
         self._actor.note_target(kernel_id)
         return await self._actor.system.send(kernel_id, message, **options)
 
@@ -266,8 +309,7 @@ class KernelContext:
         closed = self._actor.closed
         if to is not None:
             return _key_of(to) in closed
-        correlation = getattr(message, "correlation_id", None)
-        return correlation is not None and correlation.int in closed
+        return _correlation_of(message) in closed
 
     # For engines, which take many messages and answer them together.
 
@@ -331,9 +373,9 @@ class KernelContext:
         """Take the request that a reply answers; None if it answers none that waits."""
         if to is not None:
             return self._pop(_key_of(to))
-        correlation = getattr(message, "correlation_id", None)
+        correlation = _correlation_of(message)
         if correlation is not None:
-            return self._pop(correlation.int)
+            return self._pop(correlation)
         (key, found), *others = self.open.items()
         in_hand = self.in_hand
         is_other = in_hand is not None and in_hand.reply is None
@@ -345,6 +387,13 @@ class KernelContext:
                 self._actor.state.name,
             )
         return self._pop(key)
+
+    def _fail_requests(self, message: Any, to: Any, error: RingError) -> None:
+        """Give an error to whoever waits for the reply that could not be sent."""
+        named = _key_of(to) if to is not None else _correlation_of(message)
+        for key in [*self.open] if named is None else [named]:
+            while (envelope := self._pop(key)) is not None:
+                self.fail(envelope, error)
 
     def _pop(self, key: int) -> Envelope | None:
         found = self.open.pop(key, None)
@@ -392,8 +441,7 @@ class KernelContext:
         """End the tasks that its body has left behind: they would take messages of the next run."""
         takers = self._inbox.takers
         self._inbox, self._is_over = NoInbox(), True
-        while takers.futures:
-            takers.futures.popleft().cancel()
+        takers.cancel_all()
 
     def finish_in_hand(self) -> None:
         """Count what is in hand as handled: the body has returned, or asks for more."""
@@ -409,21 +457,33 @@ class KernelContext:
 
     async def _wait(self, timeout: Clock | None) -> None:
         """Wait until there may be a message."""
-        actor = self._actor
-        if actor.is_ending and not self._inbox.size:
+        if self._actor.is_ending and not self._inbox.size:
             await asyncio.sleep(0)  # A body that catches everything shall not stop the loop.
+            if timeout is not None and self._looks_for_end and self._times_left:
+                self._times_left -= 1
+                self._time_out(timeout)
             raise ActorStop
         if not await self._inbox.takers.wait(left_of(timeout)):
             assert timeout is not None
             if self._inbox.size and not self._inbox.paused:
                 return
-            self.last_timeout = QueueTimeoutError(
-                self.kernel_id, timeout.seconds, "waiting for a message", actor.state.name
-            )
-            raise self.last_timeout
+            self._time_out(timeout)
+
+    def _time_out(self, timeout: Clock) -> NoReturn:
+        state = self._actor.state.name
+        self.last_timeout = QueueTimeoutError(
+            self.kernel_id, timeout.seconds, "waiting for a message", state
+        )
+        raise self.last_timeout
 
     def __repr__(self) -> str:
         return f"<context of {self._actor!r}>"
+
+
+def _correlation_of(message: Any) -> int | None:
+    """Return the number of the request that a reply names, if it names one."""
+    found = getattr(message, "correlation_id", None)
+    return found.int if found is not None else None
 
 
 def _key_of(message: Any) -> int:

@@ -102,7 +102,7 @@ class PersistentEngine(Engine):
         return PersistentRing(self._kernel_id, self._inputs, self._outputs, **self._options)
 
     async def prepare(self) -> None:
-        """Have the kernel made and started; that it is verified and exported takes a while once."""
+        """Have the kernel made and started; that it is compiled and proved takes a while once."""
         await asyncio.to_thread(self._start, self._ring)
 
     def _start(self, ring: PersistentRing) -> None:
