@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tikgen.ring.actors.channels import Inbox, NoInbox
 from tikgen.ring.actors.engine import unanswered
-from tikgen.ring.actors.envelope import EXPIRED, Envelope, settle
+from tikgen.ring.actors.envelope import Envelope, settle
+from tikgen.ring.actors.handling import Handling, key_of
 from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
@@ -26,7 +27,7 @@ _now = time.perf_counter_ns
 _MOST_LEFT = 100
 
 
-class KernelContext:
+class KernelContext(Handling):
     """The context of one run of an actor's body.
 
     Attributes:
@@ -35,22 +36,13 @@ class KernelContext:
     """
 
     def __init__(self, actor: RingKernel) -> None:
-        self.kernel_id = actor.kernel_id
-        self._actor = actor
+        super().__init__(actor)
         self._inbox: Inbox = actor.inbox
         self._is_over = False
-        self.telemetry = actor.telemetry
-        self._record = actor.telemetry.latencies.record
-        # What was received last and is not done with, and the requests without a reply.
-        self.in_hand: Envelope | None = None
-        # What an engine took and has not answered yet.
-        self.held: list[Envelope] = []
         self._is_nudged = False
         # Whether the body looks for its end by itself, and how often that was left to it.
         self._looks_for_end = False
         self._times_left = _MOST_LEFT
-        self.open: dict[int, Envelope | list[Envelope]] = {}
-        self._most_open = 1024
         self.last_timeout: QueueTimeoutError | None = None
 
     async def put_out_block(self, block: Any, count: int) -> None:
@@ -243,14 +235,14 @@ class KernelContext:
 
     def decline(self, message: Any) -> None:
         """Leave a request without a reply; whoever waits for it gets :class:`ReplyError`."""
-        envelope = self._pop(_key_of(message))
+        envelope = self._pop(key_of(message))
         if envelope is not None and envelope.reply is not None:
             settle(envelope.reply, unanswered(self.kernel_id))
             self._finish(envelope)
 
     def is_request(self, message: Any) -> bool:
         """Tell whether somebody waits for a reply to a message."""
-        return _key_of(message) in self.open
+        return key_of(message) in self.open
 
     async def tell(self, kernel_id: str, message: Any, **options: Any) -> bool:
         """Send a message to another actor; takes and returns what ``runtime.send`` does.
@@ -290,26 +282,6 @@ class KernelContext:
             BarrierBroken: if another one gave up or ended.
         """
         return await self._actor.wait_at(name, parties, timeout)
-
-    def answer(self, envelope: Envelope, message: Any) -> None:
-        """Hand a reply to whoever waits for it."""
-        reply = envelope.reply
-        assert reply is not None
-        if reply.done():
-            self.telemetry.late_replies += 1
-        else:
-            reply.set_result(message)
-        self.telemetry.messages_processed += 1
-        self._record(_now() - envelope.sent)
-        if self.in_hand is envelope:
-            self.in_hand = None
-
-    def _is_late(self, message: Any, to: Any) -> bool:
-        """Tell whether a reply is to a request that was answered or given up before."""
-        closed = self._actor.closed
-        if to is not None:
-            return _key_of(to) in closed
-        return _correlation_of(message) in closed
 
     # For engines, which take many messages and answer them together.
 
@@ -354,106 +326,11 @@ class KernelContext:
         self._forget(envelope)
         self.answer(envelope, message)
 
-    def fail(self, envelope: Envelope, error: Exception) -> None:
-        """Give an error to whoever waits for the reply to a request that is held."""
-        self._forget(envelope)
-        assert envelope.reply is not None
-        settle(envelope.reply, error)
-        self.telemetry.record_error(error)
-        self._finish(envelope)
-
-    def _forget(self, envelope: Envelope) -> None:
-        found = self.open.get(envelope.key)
-        if isinstance(found, list):
-            found[:] = [other for other in found if other is not envelope]
-        if found is envelope or found == []:
-            del self.open[envelope.key]
-
-    def _request_of(self, message: Any, to: Any) -> Envelope | None:
-        """Take the request that a reply answers; None if it answers none that waits."""
-        if to is not None:
-            return self._pop(_key_of(to))
-        correlation = _correlation_of(message)
-        if correlation is not None:
-            return self._pop(correlation)
-        (key, found), *others = self.open.items()
-        in_hand = self.in_hand
-        is_other = in_hand is not None and in_hand.reply is None
-        if others or isinstance(found, list) or is_other:
-            raise ReplyError(
-                self.kernel_id,
-                "sent a reply that fits several messages; name the one that it answers: "
-                "ctx.send(reply, to=message), or message.reply(...)",
-                self._actor.state.name,
-            )
-        return self._pop(key)
-
-    def _fail_requests(self, message: Any, to: Any, error: RingError) -> None:
-        """Give an error to whoever waits for the reply that could not be sent."""
-        named = _key_of(to) if to is not None else _correlation_of(message)
-        for key in [*self.open] if named is None else [named]:
-            while (envelope := self._pop(key)) is not None:
-                self.fail(envelope, error)
-
-    def _pop(self, key: int) -> Envelope | None:
-        found = self.open.pop(key, None)
-        if found is not None:
-            self._actor.close_request(key)
-        if isinstance(found, list):  # One message, sent as several requests.
-            first = found.pop(0)
-            if found:
-                self.open[key] = found
-            return first
-        return found
-
-    def _is_wanted(self, envelope: Envelope) -> bool:
-        """Tell whether a message is still to be handled; a request is noted as such."""
-        reply = envelope.reply
-        if envelope.deadline == EXPIRED:
-            return False
-        if reply is not None and reply.done():
-            self.telemetry.record_drop("given up", envelope.count)
-            return False
-        if envelope.deadline and _now() > envelope.deadline:
-            self._actor.expire(envelope)
-            return False
-        if reply is not None:
-            if len(self.open) >= self._most_open:
-                self._forget_given_up()
-            key = envelope.key = _key_of(envelope.message)
-            before = self.open.get(key)
-            if before is None:
-                self.open[key] = envelope
-            else:
-                self.open[key] = [*(before if isinstance(before, list) else [before]), envelope]
-        return True
-
-    def _forget_given_up(self) -> None:
-        """Forget requests that were never answered, and for which nobody waits any more."""
-        for key, found in list(self.open.items()):
-            if not isinstance(found, list) and found.reply is not None and found.reply.done():
-                del self.open[key]
-                self._actor.close_request(key)
-                self._finish(found)
-        self._most_open = max(1024, 2 * len(self.open))
-
     def retire(self) -> None:
         """End the tasks that its body has left behind: they would take messages of the next run."""
         takers = self._inbox.takers
         self._inbox, self._is_over = NoInbox(), True
         takers.cancel_all()
-
-    def finish_in_hand(self) -> None:
-        """Count what is in hand as handled: the body has returned, or asks for more."""
-        envelope, self.in_hand = self.in_hand, None
-        if envelope is not None and envelope.reply is None:
-            self._finish(envelope)
-
-    def _finish(self, envelope: Envelope) -> None:
-        if envelope.count == 1:
-            self.telemetry.record_message(_now() - envelope.sent)
-        elif envelope.count:
-            self.telemetry.record_messages(_now() - envelope.sent, envelope.count)
 
     async def _wait(self, timeout: Clock | None) -> None:
         """Wait until there may be a message."""
@@ -478,15 +355,3 @@ class KernelContext:
 
     def __repr__(self) -> str:
         return f"<context of {self._actor!r}>"
-
-
-def _correlation_of(message: Any) -> int | None:
-    """Return the number of the request that a reply names, if it names one."""
-    found = getattr(message, "correlation_id", None)
-    return found.int if found is not None else None
-
-
-def _key_of(message: Any) -> int:
-    """Return under which number a request finds its reply."""
-    found = getattr(message, "message_id", None)
-    return found.int if found is not None else id(message)
