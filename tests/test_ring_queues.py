@@ -130,7 +130,7 @@ def test_a_wake_up_is_never_lost_when_waiters_are_cancelled(moves: list[tuple[in
         await turns(3)
         assert all(task.done() for task in tasks) and not waiters.futures
 
-    asyncio.run(asyncio.wait_for(main(), 5))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 counted: Counter[str] = Counter()
@@ -238,4 +238,4 @@ def test_a_line_wakes_by_number_also_those_who_come_back(moves: list[tuple[int, 
         await turns(3)
         assert not line.futures and all(task.done() for task in tasks.values())
 
-    asyncio.run(asyncio.wait_for(main(), 15))
+    asyncio.run(asyncio.wait_for(main(), 60))
