@@ -39,7 +39,7 @@ async def fail(ctx: KernelContext, note: Note) -> None:
     raise ValueError(f"bad {note.n}")
 
 
-def play(main: Callable[[], Awaitable[Any]], limit: float = 20.0) -> Any:
+def play(main: Callable[[], Awaitable[Any]], limit: float = 120.0) -> Any:
     """Run a coroutine for ``limit`` seconds at most.
 
     Fails if a task is left over, or if an exception was never retrieved.
@@ -71,7 +71,7 @@ async def turns(count: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-async def until(is_true: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(is_true: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait until something is true."""
 
     async def poll() -> None:

@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 
 from ring_samples import Note, check_sums, echo, error_of, play, started, swallow, turns, until
-from tikgen.ring import KernelContext, RingKernelRuntime
+from tikgen.ring import KernelContext, RingKernelRuntime, message
 from tikgen.ring.actors.envelope import Envelope
-from tikgen.ring.errors import QueueTimeoutError
+from tikgen.ring.errors import QueueFullError, QueueTimeoutError
+
+
+@message
+class Row:
+    """A number of a kernel."""
+
+    n: int = 0
+
 
 POLICIES = ("block", "reject", "drop_oldest", "drop_newest")
 MANY = 200_000
@@ -37,7 +45,11 @@ def test_200_000_messages_against_a_slow_consumer(policy: str, rng: np.random.Ge
                 notes = [Note(n) for n in range(sent, sent + count)]
                 sent += count
                 if rng.random() < 0.8:
-                    refused += count - await runtime.send_many("a", notes)
+                    try:
+                        refused += count - await runtime.send_many("a", notes)
+                    except QueueFullError as error:
+                        assert policy == "reject"
+                        refused += count - error.taken  # type: ignore[attr-defined]
                 else:
                     for note in notes:
                         error = await error_of(runtime.send("a", note))
@@ -96,6 +108,43 @@ def test_a_body_that_waits_for_room_for_a_reply_goes_on_as_soon_as_there_is_some
                 assert [(await runtime.receive("a")).n for _ in range(size)] == [
                     *range(1, size + 1)
                 ]
+
+    play(main)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("how", ["a list", "repeated ids", "columns"])
+def test_messages_sent_together_meet_a_full_queue_as_the_table_says(policy: str, how: str) -> None:
+    """A queue of two; five come: two fit, one after another or together."""
+
+    def same(columns: Any) -> Any:
+        return columns
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            settings: dict[str, Any] = {"input_queue_size": 2, "backpressure": policy}
+            if how == "repeated ids":
+                settings["deduplicate"] = 100
+            if how == "columns":
+                settings |= {"engine": "batch", "input_type": Row, "output_type": Row}
+            actor = await started(runtime, "a", same if how == "columns" else echo, **settings)
+            await runtime.deactivate("a")
+            many: Any = {"n": list(range(5))} if how == "columns" else [Note(n) for n in range(5)]
+            sending = runtime.send_many("a", many, timeout=0.05 if policy == "block" else None)
+            found: Any = await error_of(sending)
+            told = actor.telemetry
+            if policy == "block":
+                assert isinstance(found, QueueTimeoutError) and found.taken == 2
+            elif policy == "reject":
+                assert isinstance(found, QueueFullError) and found.taken == 2
+                assert (found.kernel_id, found.queue_size) == ("a", 2)
+            else:
+                assert found is None and told.dropped == {policy: 3}
+            assert actor.inbox.size == 2
+            if how != "repeated ids":  # There the first one that is refused is the last one sent.
+                assert told.messages_rejected == (3 if policy in ("block", "reject") else 0)
+            await runtime.terminate("a", drain=False)
+            check_sums(actor)
 
     play(main)
 

@@ -88,7 +88,7 @@ def test_a_message_that_does_not_fit_spoils_no_other(ti_arch, seed, rng):
     bad = {
         "text": lambda: Pair("1", 0.0),  # type: ignore[arg-type]
         "too large": lambda: Pair(0.0, 1e39),
-        "nan": lambda: Pair(float("nan"), 0.0),
+        "too small": lambda: Pair(-1e39, 0.0),
         "other": lambda: Sum(1.0),
         "none": lambda: None,
     }
@@ -106,7 +106,7 @@ def test_a_message_that_does_not_fit_spoils_no_other(ti_arch, seed, rng):
             assert reply.kernel_id == "add" and reply.column == (
                 "y" if kind == "too large" else "x"
             )
-    nothing_good = add().run([None, bad["nan"]()])
+    nothing_good = add().run([None, bad["too small"]()])
     assert [type(one) for one in nothing_good] == [TypeValidationError, ColumnError]
 
 
@@ -271,6 +271,13 @@ class X:
 
 
 @message
+class Scaled:
+    a: float
+    x: float
+    y: float
+
+
+@message
 class Y:
     y: float
 
@@ -285,6 +292,7 @@ class Y:
         (Pair, Sum, {"a": 1, "x": 2}, "constant 'x' is a field of a message too"),
         (Wide, Sum, {"a": 1}, "field 'x' is f64 and the array is f32; annotate the field with f32"),
         (Vectors, Sum, {"a": 1}, "field 'x' is a vector and the array has 1 axes"),
+        (Scaled, Sum, {}, "field 'a' is a scalar of the kernel; with scalars=() the kernel takes"),
         (Extra, Sum, {"a": 1}, "field 'w' is no array of the kernel"),
         (X, Sum, {"a": 1}, "array 'y' is neither a field nor one of the constants"),
         (Pair, Count, {"a": 1}, "field 'n' is no array of the kernel"),

@@ -126,7 +126,7 @@ def test_a_terminal_is_drawn_anew_until_it_is_over() -> None:
         row = KernelRow("ticker", "async", "active", messages_processed=views * 10)
         return Snapshot((row,), (), float(views))
 
-    asyncio.run(asyncio.wait_for(show(snapshot, 0.001, lambda: views >= 4, console), 20))
+    asyncio.run(asyncio.wait_for(show(snapshot, 0.001, lambda: views >= 4, console), 120))
     assert views == 4
     text = written.getvalue()
     assert text.count("ticker") >= 4 and " 40 " in text.rpartition("ticker")[2]
@@ -143,7 +143,7 @@ def test_the_last_actors_stay_in_sight() -> None:
         seen.append(next(shown))
         return seen[-1]
 
-    asyncio.run(asyncio.wait_for(show(snapshot, 0.001, lambda: len(seen) == 2, console), 20))
+    asyncio.run(asyncio.wait_for(show(snapshot, 0.001, lambda: len(seen) == 2, console), 120))
     assert "doubler" in written.getvalue() and "No actor" not in written.getvalue()
 
 
@@ -159,7 +159,7 @@ def test_where_output_is_piped_lines_tell_what_changed() -> None:
         return Snapshot(rows[: 2 + (views == 5)], (), views / 10)
 
     asyncio.run(
-        asyncio.wait_for(show(snapshot, 0.001, lambda: views >= 7, Console(file=written)), 20)
+        asyncio.wait_for(show(snapshot, 0.001, lambda: views >= 7, Console(file=written)), 120)
     )
     lines = written.getvalue().splitlines()
     assert [text.split()[2] for text in lines] == ["still", "moving", "moving", "数据", "moving"]
@@ -175,7 +175,7 @@ def test_a_dashboard_can_be_cancelled_and_checks_its_period() -> None:
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 20)
+            await asyncio.wait_for(task, 120)
 
     asyncio.run(cancelled())
     for wrong in (0, -1.0, float("nan"), float("inf"), "fast", None):

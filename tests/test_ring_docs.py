@@ -169,7 +169,7 @@ def test_the_block_of_ring_kernels_waits_for_messages_again_and_again() -> None:
             assert telemetry is not None
             assert (telemetry.messages_processed, telemetry.error_count) == (2, 0)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_the_block_of_the_life_cycle_goes_through_its_phases() -> None:

@@ -31,18 +31,17 @@ from tikgen.ring.errors import (
     TypeValidationError,
 )
 from tikgen.ring.messages.base import message
-from tikgen.ring.persistent import heartbeat, launch, life, making
+from tikgen.ring.persistent import heartbeat, life, making, words
 from tikgen.ring.persistent.engine import PersistentEngine
 from tikgen.ring.persistent.handler import RingBody
 from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.ring.runtime import RingKernelRuntime
 
-SECONDS = 60.0
-# What keeps the kernel of `TWICE` busy for some tenths of a second.
-LONG = 300_000_000
-FIRST_LONG = 1_000_000
-# What keeps it busy for ever.
-ENDLESS = 77_777
+# A limit for what should never come to it, also on a machine that is busy.
+SECONDS = 300.0
+# What keeps the kernel of `TWICE` busy until a word of its control, used by nobody else, is not 0.
+HELD = 77_777
+GATE = words.COMMAND + 8
 
 stays = pytest.mark.skipif(ARCH == "vulkan", reason="no kernel stays on vulkan")
 both = pytest.mark.parametrize("engine", ["batch", pytest.param("persistent", marks=stays)])
@@ -73,19 +72,22 @@ class Flagged:
 TWICE = RingBody(
     """
     y = 2 * x + 1
-    k = 0
-    while k < x - {{ first_long }} or x == {{ endless }}:
-        k += 1
-        y = y * 1664525 + 1013904223
+    is_let_go = 0
+    while x == {{ held }} and is_let_go == 0:
+        #% if is_atomic
+        is_let_go = ti.atomic_add(control[{{ gate }}], control[{{ zero }}])
+        #% else
+        ti.simt.grid.memfence()
+        is_let_go = control[{{ gate }}]
+        #% endif
     count = count + 1
     """,
-    params={"first_long": FIRST_LONG, "endless": ENDLESS},
+    params={"held": HELD, "gate": GATE, "zero": words.ZERO, "is_atomic": ARCH != "cuda"},
 )
 
 
 @pytest.fixture(autouse=True)
 def _brief_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "EXAMPLES", 1)
     monkeypatch.setattr(making, "PROOFS", 2)
 
 
@@ -94,7 +96,11 @@ def run(main: Callable[[RingKernelRuntime], Coroutine[Any, Any, None]]) -> None:
 
     async def limited() -> None:
         async with RingKernelRuntime() as runtime:
-            await asyncio.wait_for(main(runtime), SECONDS)
+            try:
+                await asyncio.wait_for(main(runtime), SECONDS)
+            finally:
+                for ring in [*life._rings]:
+                    ring._words[GATE] = 1
 
     asyncio.run(limited())
     end = time.monotonic() + SECONDS
@@ -119,6 +125,11 @@ async def begin(
     actor = await runtime.launch(kernel_id, function, **settings)
     await runtime.activate(kernel_id)
     return actor
+
+
+def let_go(actor: Any) -> None:
+    """Have the kernel go on that was sent ``HELD``."""
+    actor.engine.ring._words[GATE] = 1
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -426,12 +437,13 @@ def test_a_kernel_that_has_ended_is_started_anew(how: str, monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             if how == "watchdog":
                 patch.setattr(heartbeat.Heart, "beat", lambda self: None)
-            # Long enough for heartbeats of a machine that is busy.
-            actor = await begin(runtime, "a", **twice("persistent", watchdog=1.5))
+            actor = await begin(runtime, "a", **twice("persistent", watchdog=SECONDS))
             first = actor.engine.ring
             assert (await runtime.send_and_receive("a", In(x=0))).y == 1
-            if how == "device":
-                first._words[launch.COMMAND] = launch.END
+            if how == "watchdog":
+                first._words[words.LIMIT] = 2  # So many looks, and it has waited long enough.
+            else:
+                first._words[words.COMMAND] = words.END
             await until(lambda: not first.is_alive)
         problem = "no sign of life" if how == "watchdog" else "was stopped"
         with pytest.raises(KernelFailed, match=problem):
@@ -456,10 +468,19 @@ def test_replies_of_a_body_that_failed_reach_nobody_else() -> None:
         runtime.connect("a", "b")
         await runtime.deactivate("b")
         await runtime.terminate("b")
+        push = actor.engine.ring.push
+
+        def one_by_one(x: int) -> None:
+            number = push(x)
+            while x != HELD and actor.engine.ring.done <= number:
+                time.sleep(0)
+
+        actor.engine.ring.push = one_by_one  # The kernel is to take them in two batches.
         await runtime.send("a", In(x=1))  # Its reply finds nobody, which is the end of the body
-        await runtime.send("a", In(x=LONG))  # while the kernel has this one.
+        await runtime.send("a", In(x=HELD))  # while the kernel has this one.
         await until(lambda: actor.telemetry.restarts == 1)
         runtime.connect("a", None)
+        let_go(actor)
         asked = [runtime.send_and_receive("a", In(x=x)) for x in (5, 6)]
         assert [reply.y for reply in await asyncio.gather(*asked)] == [11, 13]
         assert (await runtime.send_and_receive("a", In(x=7))).y == 15
@@ -498,14 +519,18 @@ def test_a_busy_kernel_blocks_nobody_and_its_late_replies_reach_nobody() -> None
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("persistent"))
         with pytest.raises(QueueTimeoutError):
-            await runtime.send_and_receive("a", In(x=LONG), timeout=0.01)
-        given_up = asyncio.ensure_future(runtime.send_and_receive("a", In(x=LONG)))
+            await runtime.send_and_receive("a", In(x=HELD), timeout=0.01)
+        given_up = asyncio.ensure_future(runtime.send_and_receive("a", In(x=HELD)))
         await asyncio.sleep(0.01)
         await runtime.deactivate("a")
         assert actor.engine.ring.done == 0  # It is busy still, and nobody waited for it.
         await runtime.reactivate("a")
         given_up.cancel()
-        assert (await runtime.send_and_receive("a", In(x=3))).y == 7
+        last = asyncio.ensure_future(runtime.send_and_receive("a", In(x=3)))
+        await asyncio.sleep(0.01)
+        assert not last.done()
+        let_go(actor)
+        assert (await last).y == 7
         told = actor.telemetry
         assert told.late_replies == 1 + (not told.dropped.get("given up"))
         assert told.messages_received == told.messages_processed + told.messages_dropped
@@ -516,8 +541,8 @@ def test_a_busy_kernel_blocks_nobody_and_its_late_replies_reach_nobody() -> None
 @stays
 def test_a_termination_waits_for_no_busy_kernel_and_tells_its_callers() -> None:
     async def main(runtime: RingKernelRuntime) -> None:
-        await begin(runtime, "a", **twice("persistent"))
-        straight = asyncio.ensure_future(runtime.send_and_receive("a", In(x=7 * LONG)))
+        actor = await begin(runtime, "a", **twice("persistent"))
+        straight = asyncio.ensure_future(runtime.send_and_receive("a", In(x=HELD)))
         await asyncio.sleep(0)
         queued = asyncio.ensure_future(runtime.send_and_receive("a", In(x=1)))
         await asyncio.sleep(0.01)
@@ -526,6 +551,8 @@ def test_a_termination_waits_for_no_busy_kernel_and_tells_its_callers() -> None:
         for asked in (straight, queued):
             with pytest.raises(KernelTerminated, match="ended without an answer"):
                 await asked
+        assert not ended.stopped  # Its body has ended, and its kernel is busy still.
+        let_go(actor)
 
     run(main)
 
@@ -592,7 +619,7 @@ def test_the_first_message_waits_for_others(ti_arch: str) -> None:
         assert [(await task).y for task in asked] == [3, 5]
         assert (actor.telemetry.batch_sizes.count, actor.telemetry.batch_sizes.max) == (1, 3)
         # Nobody waits beyond a deadline, nor when the actor is to end.
-        early = await runtime.send_and_receive("a", In(x=5), deadline=0.02)
+        early = await runtime.send_and_receive("a", In(x=5), deadline=0.5)
         assert early.y == 11
         last = asyncio.ensure_future(runtime.send_and_receive("a", In(x=4)))
         await asyncio.sleep(0.01)
@@ -604,11 +631,11 @@ def test_the_first_message_waits_for_others(ti_arch: str) -> None:
 
 def test_what_waits_for_others_is_paused_with_them(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
-        actor = await begin(runtime, "a", **twice("batch", max_delay=0.03))
+        actor = await begin(runtime, "a", **twice("batch", max_delay=0.5))
         asked = asyncio.ensure_future(runtime.send_and_receive("a", In(x=1)))
         await until(lambda: actor._context is not None and bool(actor._context.held))
         await runtime.deactivate("a")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         assert not asked.done() and not actor.telemetry.batch_sizes.count
         await runtime.reactivate("a")
         assert (await asked).y == 3
@@ -668,10 +695,9 @@ def test_batches_and_states_are_in_the_trace(ti_arch: str) -> None:
 CHILD = """
 import asyncio
 from tikgen.ring import RingBody, RingKernelRuntime, message
-from tikgen.ring.errors import QueueTimeoutError
 from tikgen.ring.persistent import launch, making
 
-making.EXAMPLES, making.PROOFS = 1, 2
+making.PROOFS = 2
 launch._LAST_SECONDS = 0.2
 
 @message
@@ -684,17 +710,21 @@ class Out:
 
 async def main():
     async with RingKernelRuntime() as runtime:
-        await runtime.launch(
+        actor = await runtime.launch(
             "a", engine="persistent", handler=RingBody({text!r}, params={params!r}),
             state={{"count": 0}}, input_type=In, output_type=Out, arch={arch!r}, capacity=64,
         )
         await runtime.activate("a")
         assert (await runtime.send_and_receive("a", In(x=1))).y == 3
-        print("started", flush=True)
-        try:
-            await runtime.send_and_receive("a", In(x={x}), timeout={timeout})
-        except QueueTimeoutError:
+        asked = asyncio.ensure_future(runtime.send_and_receive("a", In(x={held})))
+        while not actor.engine.ring.pending:
+            await asyncio.sleep(0)
+        print("busy", flush=True)
+        if {is_interrupted}:
+            await asked
+        else:
             print(await runtime.terminate("a", timeout=0.01), flush=True)
+            print(type(asked.exception()).__name__, flush=True)
 
 asyncio.run(main())
 """
@@ -706,14 +736,16 @@ asyncio.run(main())
 def test_a_process_ends_whatever_its_kernel_does(is_interrupted: bool) -> None:
     if ARCH != "cpu" and not is_interrupted:
         pytest.skip("the driver waits for what runs on a GPU")
-    x, timeout = (LONG, SECONDS) if is_interrupted else (ENDLESS, 0.01)
-    text = CHILD.format(text=TWICE.text, params=TWICE.params, arch=ARCH, x=x, timeout=timeout)
+    params = TWICE.params | ({} if ARCH == "cpu" else {"gate": words.COMMAND})
+    text = CHILD.format(
+        text=TWICE.text, params=params, arch=ARCH, held=HELD, is_interrupted=is_interrupted
+    )
     child = subprocess.Popen(
         [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         assert child.stdout is not None
-        while "started" not in (line := child.stdout.readline()):
+        while "busy" not in (line := child.stdout.readline()):
             assert line, "it ended by itself"
         if is_interrupted:
             child.send_signal(signal.SIGINT)
@@ -724,6 +756,7 @@ def test_a_process_ends_whatever_its_kernel_does(is_interrupted: bool) -> None:
         assert child.returncode != 0 and "KeyboardInterrupt" in errors, errors
     else:
         assert child.returncode == 0 and "not done within 0.01 s" in out, errors
+        assert out.endswith("KernelTerminated\n")
 
 
 def test_without_taichi_a_batch_says_what_to_call() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ring_samples import turns
+from ring_samples import Note, error_of, started, swallow, turns, until
+from tikgen.ring import RingKernelRuntime
 from tikgen.ring.actors.channels import Inbox, Outbox
 from tikgen.ring.actors.envelope import Envelope
-from tikgen.ring.actors.waiting import Waiters
+from tikgen.ring.actors.waiting import Line, Waiters
 
 MOVES = st.lists(
     st.one_of(
@@ -127,4 +130,112 @@ def test_a_wake_up_is_never_lost_when_waiters_are_cancelled(moves: list[tuple[in
         await turns(3)
         assert all(task.done() for task in tasks) and not waiters.futures
 
-    asyncio.run(asyncio.wait_for(main(), 5))
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+counted: Counter[str] = Counter()
+
+
+class CountedFuture(asyncio.Future[Any]):
+    """Counts how often somebody looks for it among others."""
+
+    def __hash__(self) -> int:
+        counted["looks"] += 1
+        return object.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        counted["looks"] += 1
+        return self is other
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Makes futures that count."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of this loop."""
+        return CountedFuture(loop=self)
+
+
+def looks_of(waiting: int, how: str) -> int:
+    """Return how often futures were looked at while so many senders waited, and went on."""
+
+    async def main() -> int:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", swallow, input_queue_size=3)
+            await runtime.deactivate("a")
+            counted.clear()
+            senders = [
+                asyncio.ensure_future(runtime.send("a", Note(n))) for n in range(waiting + 3)
+            ]
+            await turns(3)
+            assert len(actor.inbox.senders.futures) == waiting
+            if how == "give up":
+                for sender in reversed(senders):
+                    sender.cancel()
+            elif how == "the actor ends":
+                await runtime.terminate("a", drain=False)
+            else:
+                await runtime.reactivate("a")
+            await asyncio.wait(senders)
+            found = counted["looks"]
+            if how == "are let in":
+                await until(lambda: actor.telemetry.messages_processed == waiting + 3)
+            for sender in senders:
+                assert sender.cancelled() or await error_of(sender) is None or how != "are let in"
+            return found
+
+    loop = CountingLoop()
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("how", ["are let in", "give up", "the actor ends"])
+def test_senders_that_wait_cost_what_their_number_says(how: str) -> None:
+    few, many = (looks_of(count, how) / count for count in (200, 1600))
+    assert many < 1.5 * few + 1, f"each of 1,600 costs {many:g} looks, each of 200 costs {few:g}"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("ewwcr")), max_size=60))
+def test_a_line_wakes_by_number_also_those_who_come_back(moves: list[tuple[int, str]]) -> None:
+    """Enter, wake the first, cancel, come back: a model has the numbers of those who wait."""
+
+    async def main() -> None:
+        line, tasks, woken = Line(), dict[int, asyncio.Task[None]](), list[int]()
+        waiting, back = set[int](), set[int]()
+
+        async def one(number: int) -> None:
+            assert await line.wait_at(number)
+            woken.append(number)
+
+        async def enter(number: int) -> None:
+            tasks[number] = asyncio.ensure_future(one(number))
+            waiting.add(number)
+            await turns(2)
+
+        for n, move in moves:
+            if move == "e":
+                await enter(line.number())
+            elif move == "w" and waiting:
+                line.wake()
+                await turns(2)
+                assert woken[-1] == min(waiting)
+                waiting.remove(woken[-1])
+                back.add(woken[-1])
+            elif move == "c" and waiting:
+                number = sorted(waiting)[n % len(waiting)]
+                tasks[number].cancel()
+                waiting.remove(number)
+                await turns(2)
+            elif move == "r" and back:
+                number = sorted(back)[n % len(back)]
+                back.remove(number)
+                await enter(number)
+            assert len(line.futures) == len(waiting)
+        line.wake_all()
+        await turns(3)
+        assert not line.futures and all(task.done() for task in tasks.values())
+
+    asyncio.run(asyncio.wait_for(main(), 60))

@@ -264,7 +264,7 @@ def test_whoever_waits_at_a_barrier_that_breaks_is_told(how: str) -> None:
         await started(runtime, "y", body)
         await turns()
         barrier = runtime.barrier("b", 3)
-        assert barrier.waiting == 2
+        assert barrier.waiting == 2 or how == "time out"  # Time may be up already.
         if how == "cancel":
             assert actor._task is not None
             actor._task.cancel()

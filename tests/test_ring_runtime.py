@@ -165,7 +165,9 @@ def test_a_closed_runtime_refuses_everything(when: str) -> None:
 def test_another_loop_or_thread_is_refused_and_shown_the_way() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
-            await started(runtime, "a", echo)
+            actor = await started(runtime, "a", echo)
+            barrier = runtime.barrier("here", 1)
+            await barrier.wait()
             errors: list[Any] = []
 
             def elsewhere() -> None:
@@ -182,6 +184,15 @@ def test_another_loop_or_thread_is_refused_and_shown_the_way() -> None:
                     lambda *_: runtime.start(),
                     lambda _, note: runtime.broadcast(note),
                     lambda _, note: runtime.publish("nobody.listens", note),
+                    lambda name, _: runtime.deactivate(name),
+                    lambda name, _: runtime.reactivate(name),
+                    lambda *_: actor.deactivate(),
+                    lambda *_: actor.terminate(),
+                    lambda *_: barrier.wait(),
+                    lambda *_: asyncio.to_thread(barrier.reset),
+                    lambda *_: asyncio.to_thread(runtime.subscribe, "topic", "a"),
+                    lambda *_: asyncio.to_thread(runtime.unsubscribe, "topic", "a"),
+                    lambda *_: asyncio.to_thread(runtime.connect, "a", "nobody"),
                     lambda *_: asyncio.to_thread(runtime.connect, "a", None),
                     lambda *_: asyncio.to_thread(runtime.barrier, "b", 2),
                 ):
@@ -195,11 +206,24 @@ def test_another_loop_or_thread_is_refused_and_shown_the_way() -> None:
 
             await asyncio.get_running_loop().run_in_executor(None, elsewhere)
             *refused, reply = errors
-            assert {type(error) for error in refused} == {WrongLoop} and len(refused) == 14
+            assert {type(error) for error in refused} == {WrongLoop} and len(refused) == 23
             assert "run_coroutine_threadsafe" in str(refused[0])
             assert reply.n == 5 and runtime.is_active
 
     play(main)
+
+
+async def _in_a_body(runtime: RingKernelRuntime, call: Any) -> None:
+    async def body(ctx: KernelContext, note: Note) -> Note:
+        await call(ctx)
+        return note
+
+    async with runtime.kernel_scope("body", body):
+        try:
+            await runtime.send_and_receive("body", Note(), timeout=5)
+        except KernelFailed as failure:
+            assert failure.__cause__ is not None
+            raise failure.__cause__ from None
 
 
 async def _send_columns(runtime: RingKernelRuntime) -> None:
@@ -207,6 +231,21 @@ async def _send_columns(runtime: RingKernelRuntime) -> None:
         await runtime.send_many("once", {"n": [1]})
 
 
+TIMED_CALLS: dict[str, Any] = {
+    "send": lambda r, t: r.send("a", Note(), timeout=t),
+    "a request": lambda r, t: r.send_and_receive("a", Note(), timeout=t),
+    "send many": lambda r, t: r.send_many("a", [Note()], timeout=t),
+    "receive": lambda r, t: r.receive("a", timeout=t),
+    "receive many": lambda r, t: r.receive_many("a", timeout=t),
+    "terminate": lambda r, t: r.terminate("a", timeout=t),
+    "shutdown": lambda r, t: r.shutdown(timeout=t),
+    "a barrier": lambda r, t: r.barrier("b", 1).wait(timeout=t),
+    "tell": lambda r, t: _in_a_body(r, lambda ctx: ctx.tell("a", Note(), timeout=t)),
+    "ask": lambda r, t: _in_a_body(r, lambda ctx: ctx.ask("a", Note(), timeout=t)),
+    "receive in a body": lambda r, t: _in_a_body(r, lambda ctx: ctx.receive(timeout=t)),
+    "receive many in a body": lambda r, t: _in_a_body(r, lambda ctx: ctx.receive_many(3, t)),
+    "a barrier in a body": lambda r, t: _in_a_body(r, lambda ctx: ctx.barrier("b", 1, t)),
+}
 BAD_CALLS: dict[str, Any] = {
     "send to a list": lambda r: r.send(["a"], Note()),
     "receive from a list": lambda r: r.receive(["a"]),
@@ -237,6 +276,11 @@ BAD_CALLS: dict[str, Any] = {
     "a deadline that is no number": lambda r: r.send("a", Note(), deadline=math.nan),
     "receive with a time-out of text": lambda r: r.receive("a", timeout="1"),
     "terminate with a time-out of text": lambda r: r.terminate("a", timeout="1"),
+    **{
+        f"{how} with a time-out of {wrong!r}": (lambda r, f=call, t=wrong: f(r, t))
+        for wrong in (-1, -0.5, math.nan, -math.inf, "1", True, [1])
+        for how, call in TIMED_CALLS.items()
+    },
     "send many of a number": lambda r: r.send_many("a", 5),
     "send many of columns": lambda r: r.send_many("a", {"n": [1]}),
     "receive none": lambda r: r.receive_many("a", 0),
@@ -255,7 +299,7 @@ def test_bad_input_gets_an_error_of_ours_and_changes_nothing(what: str) -> None:
             async def call() -> Any:
                 return await BAD_CALLS[what](runtime)
 
-            error = await error_of(asyncio.wait_for(call(), 2))
+            error = await error_of(asyncio.wait_for(call(), 15))
             assert isinstance(error, RingError), repr(error)
             assert len(str(error)) > 20
             assert actor.state is KernelState.ACTIVE and runtime.kernel_ids == ["a"]
@@ -269,7 +313,7 @@ def test_a_request_may_wait_for_ever_for_a_deadline_without_end() -> None:
         async with RingKernelRuntime() as runtime:
             await started(runtime, "a", echo)
             reply = runtime.send_and_receive("a", Note(1), deadline=math.inf, timeout=math.inf)
-            found = await error_of(asyncio.wait_for(reply, 2))
+            found = await error_of(asyncio.wait_for(reply, 15))
             assert found is None or isinstance(found, RingError)
 
     play(main)

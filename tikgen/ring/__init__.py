@@ -2,4 +2,14 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_own, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    try:
+        return _own(name)
+    except AttributeError:
+        from tikgen.ring.elsewhere import check_elsewhere
+
+        check_elsewhere(name)
+        raise

@@ -22,6 +22,13 @@ ENGINE_OPTIONS: Mapping[str, frozenset[str]] = {
     ),
 }
 
+# Settings of PyDotCompute's that are none of an actor here.
+_ELSEWHERE = dict.fromkeys(
+    ("grid_size", "block_size"),
+    "is no setting of an actor: how many threads run is decided by the schedule of the kernel that "
+    "is its body, as in body=tikgen.build(..., schedule={...})",
+)
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -73,6 +80,8 @@ class RingKernelConfig:
             raise InvalidConfigurationError("ageing", ageing, "takes seconds above 0, or None")
         known = ENGINE_OPTIONS[self.engine]
         for name, value in self.options.items():
+            if name in _ELSEWHERE:
+                raise InvalidConfigurationError(name, value, _ELSEWHERE[name])
             if name not in known:
                 common = {*self.__dataclass_fields__, "queue_size"} - {"options"}
                 takes = ", ".join(sorted(known | common))
@@ -82,6 +91,15 @@ class RingKernelConfig:
                     f"is no setting of engine={self.engine!r}, which takes {takes}."
                     f"{near(name, known | common)}",
                 )
+
+
+def _is_generator(function: Any) -> bool:
+    """Tell whether calling a body makes a generator, which nobody would run."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004
+    return any(
+        inspect.isasyncgenfunction(found) or inspect.isgeneratorfunction(found)
+        for found in (function, called)
+    )
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -113,6 +131,13 @@ class Definition:
                 raise InvalidConfigurationError(name, value, "takes a class, or None for any")
         if self.function is not None and not callable(self.function):
             raise InvalidConfigurationError("kernel_func", self.function, "takes a function")
+        if _is_generator(self.function):
+            raise InvalidConfigurationError(
+                "kernel_func",
+                self.function,
+                "has a `yield` in it, so that calling it runs nothing; give a reply with "
+                "`await ctx.send(...)`, or by `return` from a function of (ctx, message)",
+            )
         engine = self.config.engine
         if engine == "host" and self.function is None:
             raise InvalidConfigurationError("kernel_func", None, "engine='host' takes a function")

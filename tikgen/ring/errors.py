@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tikgen.errors import TikgenError, near
+from tikgen.errors import KernelCompileError, TikgenError, near
 
 
 class RingError(TikgenError):
@@ -80,9 +80,11 @@ class WrongLoop(RingError):
 
     def __init__(self, kernel_id: str, operation: str) -> None:
         self.kernel_id = kernel_id
+        begin = f"{self._actor(kernel_id)}cannot" if kernel_id else "Cannot"
         super().__init__(
-            f"{self._actor(kernel_id)}cannot {operation} from another event loop or thread than "
-            "that of the runtime; use asyncio.run_coroutine_threadsafe(..., runtime.loop)"
+            f"{begin} {operation} from another event loop or thread than that of the runtime; use "
+            "asyncio.run_coroutine_threadsafe(..., runtime.loop), or for what is no coroutine "
+            "runtime.loop.call_soon_threadsafe(...)"
         )
 
 
@@ -94,7 +96,11 @@ class MessageError(RingError):
     """A message is of the wrong type, does not fit, or cannot be read."""
 
 
-class TypeValidationError(MessageError):
+class ValidationError(RingError):
+    """A setting or a message is not what it should be."""
+
+
+class TypeValidationError(MessageError, ValidationError):
     """A message, or one of its fields, is of another type than the actor takes."""
 
     def __init__(
@@ -142,15 +148,18 @@ class QueueError(RingError):
 
 
 class QueueFullError(QueueError):
-    """A queue is full, and its policy is to reject."""
+    """A queue is full, and its policy is to reject; or its own actor would wait for room in it."""
 
-    def __init__(self, kernel_id: str, queue_size: int, state: str = "", queue: str = "") -> None:
+    def __init__(
+        self, kernel_id: str, queue_size: int, state: str = "", *, by_itself: bool = False
+    ) -> None:
         self.kernel_id = kernel_id
         self.queue_size = queue_size
         self.state = state
+        why = "; it sends to itself, and would wait for ever" if by_itself else ""
         super().__init__(
-            f"{self._actor(kernel_id, state)}its {queue or 'input'} queue is full with "
-            f"{queue_size} messages"
+            f"{self._actor(kernel_id, state)}its input queue is full with {queue_size} messages"
+            f"{why}"
         )
 
 
@@ -220,7 +229,11 @@ class PoolExhausted(BufferError):
         )
 
 
-class BackendNotAvailableError(RingError):
+class BackendError(RingError):
+    """Concerns a device or an arch."""
+
+
+class BackendNotAvailableError(BackendError):
     """A device or an arch is not there, does not work, or vanished."""
 
     def __init__(self, backend_name: str, reason: str) -> None:
@@ -229,7 +242,7 @@ class BackendNotAvailableError(RingError):
         super().__init__(f"{backend_name} is not available: {reason}")
 
 
-class InvalidConfigurationError(RingError):
+class InvalidConfigurationError(ValidationError):
     """A setting is of no use."""
 
     def __init__(self, parameter: str, value: object, reason: str) -> None:
@@ -245,3 +258,9 @@ class TaskFailed(RingError):
     def __init__(self, problems: Mapping[str, Any]) -> None:
         self.problems = dict(problems)
         super().__init__("; ".join(f"{name}: {what}" for name, what in problems.items()))
+
+
+# Names of PyDotCompute for what is one error here.
+PyDotComputeError = TikgenError
+CUDAError = MetalError = BackendError
+CompilationError = KernelCompilationError = MSLCompilationError = KernelCompileError

@@ -50,11 +50,15 @@ class Life(Observing):
         self._is_over = False
         self._collapse: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        # The task inside of `async with`, and whether its wait was cut short.
+        self._user: asyncio.Task[Any] | None = None
+        self._is_cut_short = False
 
     # Its life.
 
     async def __aenter__(self: _Runtime) -> _Runtime:
         await self.start()
+        self._user = asyncio.current_task()
         return self
 
     async def __aexit__(
@@ -63,9 +67,15 @@ class Life(Observing):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        user, self._user = self._user, None
         # What goes wrong shall show at once: then nothing more is handled.
         is_good = error is None and self.failure is None
         await self.shutdown(10.0 if is_good else 1.0, drain=is_good)
+        if self._is_cut_short:
+            # Python 3.10 does not count; another one who cancelled it comes first.
+            is_ours = not getattr(user, "uncancel", lambda: 0)()
+            if is_ours and isinstance(error, asyncio.CancelledError):
+                error = None
         if self.failure is not None and (error is None or isinstance(error, Exception)):
             raise raised(self.failure) from (error or self.failure.__cause__)
 
@@ -91,12 +101,12 @@ class Life(Observing):
             drain: whether they are to handle it.
         """
         time_left = clock(timeout)
+        if self.loop is None:
+            self._is_over = True
+            return
+        if get_running_loop() is not self.loop:
+            raise WrongLoop("", "shut the runtime down")
         if self._closing is None:
-            if self.loop is None:
-                self._is_over = True
-                return
-            if get_running_loop() is not self.loop:
-                raise WrongLoop("", "shut the runtime down")
             for actor in self._actors.values():
                 if actor.is_current():
                     raise KernelStateError(
@@ -136,6 +146,10 @@ class Life(Observing):
     async def _end_all(self) -> None:
         actors = [actor for actor in self._actors.values() if actor.termination is None]
         await asyncio.gather(*(a.terminate(1.0, drain=False) for a in actors))
+        # Whoever waits for an actor was told. What else the `async with` waits for ends now.
+        if self._user is not None and not self._is_over:
+            self._is_cut_short = True
+            self._user.cancel()
 
     def ended(self, actor: RingKernel, before: Termination | None = None) -> None:
         """Take note that an actor has ended, or what more is known than ``before``; for actors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from tikgen.ring.actors.actor import RingKernel
@@ -53,8 +53,13 @@ class Routing:
             raise InvalidConfigurationError("kernel_ids", kernel_ids, "takes several names")
         if kernel_ids is None:
             kernel_ids = [name for name, actor in self._actors.items() if actor.is_taking]
-        sending = (self.send(name, message) for name in kernel_ids)
-        results = await asyncio.gather(*sending, return_exceptions=True)
+        names = list(kernel_ids)
+        # An actor that sends to itself does so in its own task, where it is seen that it does.
+        own = [name for name in names if self._is_current(name)]
+        others = [name for name in names if name not in own]
+        results = [await _result_of(self.send(name, message)) for name in own]
+        sending = (self.send(name, message) for name in others)
+        results += await asyncio.gather(*sending, return_exceptions=True)
         taken = sum(result for result in results if isinstance(result, bool))
         for result in results:
             if isinstance(result, BaseException):
@@ -73,8 +78,8 @@ class Routing:
             KernelNotFoundError: if there is no such actor.
             InvalidConfigurationError: if they would go round in a circle.
         """
-        actor, at = self._known(source), target
         self._check_loop(source, "connect it")
+        actor, at = self._known(source), target
         while at is not None:
             if at == source:
                 raise InvalidConfigurationError("target", target, "replies would go in a circle")
@@ -84,11 +89,13 @@ class Routing:
 
     def subscribe(self, pattern: str, kernel_id: str) -> None:
         """Have an actor get the messages of topics: ``"sensors.*.wind"``, ``"log.**"``."""
+        self._check_loop(kernel_id, "subscribe it")
         self._known(kernel_id)
         self._topics.subscribe(pattern, kernel_id)
 
     def unsubscribe(self, pattern: str, kernel_id: str) -> None:
         """Undo a subscription."""
+        self._check_loop(kernel_id, "unsubscribe it")
         if not isinstance(pattern, str):
             raise InvalidConfigurationError("pattern", pattern, "takes what was subscribed to")
         self._topics.unsubscribe(pattern, kernel_id)
@@ -118,11 +125,22 @@ class Routing:
             )
         return found
 
+    def _is_current(self, kernel_id: str) -> bool:
+        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
+        return actor is not None and actor.is_current()
+
     def _known(self, kernel_id: str) -> RingKernel:
         actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
         if actor is None:
             raise KernelNotFoundError(kernel_id, self._actors)
         return actor
+
+
+async def _result_of(sending: Awaitable[bool]) -> bool | BaseException:
+    try:
+        return await sending
+    except Exception as error:
+        return error
 
 
 def in_order(actors: Iterable[RingKernel]) -> list[list[RingKernel]]:

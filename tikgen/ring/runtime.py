@@ -10,7 +10,7 @@ from typing import Any
 
 from tikgen.ring.actors.engine import NOT_NOW
 from tikgen.ring.actors.envelope import Envelope, Failure
-from tikgen.ring.actors.waiting import clock, left_of
+from tikgen.ring.actors.waiting import clock, left_of, seconds_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
     TypeValidationError,
@@ -62,6 +62,8 @@ class RingKernelRuntime(Life):
             TypeValidationError: if it takes messages of another type.
             WrongLoop: if the runtime belongs to another event loop.
         """
+        if timeout is not None:
+            seconds_of(timeout)
         try:
             actor = self._actors.get(kernel_id)
         except TypeError:  # It is a list, or the like.
@@ -188,11 +190,13 @@ class RingKernelRuntime(Life):
             deadline: seconds after which they are not to be handled any more.
 
         Raises:
-            QueueTimeoutError: if there was no room for all of them in time; ``taken`` says for how
-                many there was. Otherwise as :meth:`send`.
+            QueueFullError: if there was no room for all of them, and its policy is to reject;
+                ``taken`` says for how many there was.
+            QueueTimeoutError: if there was no room for all of them in time; ``taken`` likewise.
+                Otherwise as :meth:`send`.
         """
-        actor = self._actor(kernel_id, "send messages")
         time_left = clock(timeout)
+        actor = self._actor(kernel_id, "send messages")
         if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
             raise TypeValidationError(
                 "a list of messages, or a dict of columns",

@@ -31,6 +31,7 @@ def plan_kernel(
     schedules: Mapping[str, Mapping[str, Any]],
     verify_now: bool,
     max_examples: int,
+    needs_evidence: bool = True,
 ) -> KernelPlan:
     """Return the plan for a kernel that :func:`tikgen.build` returned.
 
@@ -40,6 +41,7 @@ def plan_kernel(
         schedules: schedule parameters that are given, by arch.
         verify_now: whether to verify what has no evidence.
         max_examples: examples of such a verification.
+        needs_evidence: whether what has none is refused, or its proof is enough.
 
     Raises:
         ExportError: if its arrays are fields.
@@ -62,7 +64,7 @@ def plan_kernel(
             if verify_now and not (found is not None and found.passed):
                 _verify(source.variant, core_arch(arch), max_examples)
                 found = evidence_on(source, core_arch(arch))
-            if found is None or not found.passed:
+            if needs_evidence if found is None else not found.passed:
                 raise ExportError(kernel.name, _without_evidence(source, arch, found))
         except (UnsupportedOnArch, ParameterError, ExportError) as error:
             failures[arch] = str(error)
@@ -141,7 +143,7 @@ def _was_given(kernel: Kernel) -> bool:
     return True
 
 
-def _code(source: Source, function: str, found: evidence.Evidence) -> Code:
+def _code(source: Source, function: str, found: evidence.Evidence | None) -> Code:
     variant = source.variant
     return Code(
         text=source.text,
@@ -150,7 +152,9 @@ def _code(source: Source, function: str, found: evidence.Evidence) -> Code:
         literals=repr(_literals(variant)),
         schedule={name: canonical(value) for name, value in variant.schedule},
         workspace=tuple(told(a) for a in variant.workspace),
-        evidence=m.Evidence(
+        evidence=None
+        if found is None
+        else m.Evidence(
             examples=found.examples, seed=found.seed, worst=found.worst, when=found.when
         ),
     )

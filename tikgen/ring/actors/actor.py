@@ -23,6 +23,7 @@ from tikgen.ring.errors import (
     KernelStateError,
     KernelTerminated,
     QueueTimeoutError,
+    WrongLoop,
 )
 from tikgen.ring.telemetry import spans
 from tikgen.ring.telemetry.kernel_telemetry import text_of
@@ -42,6 +43,7 @@ class RingKernel(Queues):
         self._context: KernelContext | None = None
         self._reason = "its body returned"
         self._resting = Waiters()  # For the next restart.
+        self._loop = asyncio.get_running_loop()
 
     def _enter(self, state: KernelState, started: float | None = None) -> None:
         self._state = state
@@ -118,6 +120,7 @@ class RingKernel(Queues):
             How it ended, with every message that was dropped.
         """
         time_left = clock(timeout)
+        self._check_loop("be terminated")
         if self.termination is not None:
             return self.forsake()
         if self.is_current():
@@ -148,9 +151,9 @@ class RingKernel(Queues):
                 if self._reason == "terminated" and task is not None and not task.done():
                     self._reason = "terminated; cut short"
                     task.cancel()
-                self._end(is_stopped=task is None or task.done())
+                self._end()
         if task is None or not task.done():
-            await self._close_engine()
+            await self._close_engine(is_over=task is None)
         assert self.termination is not None
         return self.termination
 
@@ -170,7 +173,12 @@ class RingKernel(Queues):
         """Tell whether it is the body of this actor that is running."""
         return self._task is not None and self._task is asyncio.current_task()
 
+    def _check_loop(self, operation: str) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop(self.kernel_id, operation)
+
     def _require(self, operation: str, state: KernelState, hint: str = "") -> None:
+        self._check_loop(operation)
         if self._state is not state:
             raise KernelStateError(self.kernel_id, self._state.name, operation, hint)
 
@@ -184,11 +192,17 @@ class RingKernel(Queues):
             self._end()
             await self._close_engine()
 
-    async def _close_engine(self) -> None:
+    async def _close_engine(self, is_over: bool = True) -> None:
+        """Close the engine, then note whether the actor has stopped; its body may not be over."""
         try:
             await self.engine.close()
         except Exception as error:
             log.error("Actor %r: its engine cannot be closed: %s", self.kernel_id, text_of(error))
+        finally:
+            before = self.termination
+            if before is not None and is_over and self.engine.is_stopped:
+                self.termination = replace(before, stopped=True)
+                self.system.ended(self, before)
 
     async def _run_once(self) -> bool:
         """Run the body until it is over; tell whether it is to be begun anew."""
@@ -206,6 +220,9 @@ class RingKernel(Queues):
             self._give_up(ctx, self._without_answer(), "cancelled")
             return False
         except QueueTimeoutError as error:
+            if error is ctx.last_timeout and self.is_ending:
+                self._give_up(ctx, self._without_answer(), "unanswered")
+                return True
             if error is ctx.last_timeout and not ctx.open and ctx.in_hand is None:
                 await asyncio.sleep(0)  # Nothing came for a while: that is no failure.
                 return True
@@ -270,7 +287,7 @@ class RingKernel(Queues):
         ctx.held.clear()
         ctx.in_hand = None
 
-    def _end(self, is_stopped: bool = True) -> None:
+    def _end(self) -> None:
         """Take note of the end, and tell everybody who waits."""
         if self.termination is not None:
             return
@@ -292,7 +309,6 @@ class RingKernel(Queues):
             tuple(self._dropped),
             unreceived,
             self._reason,
-            is_stopped,
         )
         if self._dropped:
             count = sum(getattr(item, "count", 1) for item in self._dropped)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tikgen.ring.actors.waiting import Waiters, clock, left_of
-from tikgen.ring.errors import BarrierBroken, InvalidConfigurationError
+from tikgen.ring.errors import BarrierBroken, InvalidConfigurationError, WrongLoop
 
 
 class Barrier:
     """A place where ``parties`` of actors wait until all of them are there; then it begins anew.
 
     It breaks when one of them gives up waiting, or an actor ends that has waited at it; those who
-    wait are told, and whoever comes later, until :meth:`reset`.
+    wait are told, and whoever comes later, until :meth:`reset`. It belongs to the event loop in
+    which it is first used.
     """
 
     def __init__(self, name: str, parties: int) -> None:
@@ -18,6 +21,7 @@ class Barrier:
             raise InvalidConfigurationError("parties", parties, "takes a whole number from 1")
         self.name = name
         self.parties = parties
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters = Waiters()
         self._arrived = self._round = 0
         self._broken = ""
@@ -43,8 +47,10 @@ class Barrier:
 
         Raises:
             BarrierBroken: if it is broken, or breaks.
+            WrongLoop: if it belongs to another event loop.
         """
         time_left = clock(timeout)
+        self._check_loop("wait at")
         if self._broken:
             raise BarrierBroken(self.name, self._broken)
         if member:
@@ -68,6 +74,7 @@ class Barrier:
 
     def abort(self, reason: str) -> None:
         """Break it: whoever waits gets :class:`BarrierBroken`."""
+        self._check_loop("break")
         self._broken = reason
         self._arrived = 0
         self._aborted = self._round
@@ -75,6 +82,7 @@ class Barrier:
 
     def reset(self) -> None:
         """Mend it, once it is broken; whoever waits is told that it broke."""
+        self._check_loop("reset")
         if self._arrived:
             self.abort("it was reset")
         self._round += 1
@@ -85,6 +93,15 @@ class Barrier:
         """Break it if an actor that ends has waited at it."""
         if member in self._members and not self._broken:
             self.abort(f"actor {member!r} ended")
+
+    def _check_loop(self, operation: str) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:  # None runs in this thread.
+            running = None
+        self._loop = self._loop or running
+        if self._loop is not running:
+            raise WrongLoop("", f"{operation} the barrier {self.name!r}")
 
     def _begin_round(self) -> None:
         self._round += 1

@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tikgen.ring.actors.channels import Inbox, NoInbox
 from tikgen.ring.actors.engine import unanswered
-from tikgen.ring.actors.envelope import EXPIRED, Envelope, settle
+from tikgen.ring.actors.envelope import Envelope, settle
+from tikgen.ring.actors.handling import Handling, key_of
 from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
-from tikgen.ring.errors import InvalidConfigurationError, QueueTimeoutError, ReplyError
+from tikgen.ring.errors import (
+    InvalidConfigurationError,
+    QueueTimeoutError,
+    ReplyError,
+    RingError,
+)
 
 if TYPE_CHECKING:
     from tikgen.ring.actors.actor import RingKernel
 
 _now = time.perf_counter_ns
+# So often a body whose time to wait is cut short may come back for more before it is ended.
+_MOST_LEFT = 100
 
 
-class KernelContext:
+class KernelContext(Handling):
     """The context of one run of an actor's body.
 
     Attributes:
@@ -28,19 +36,13 @@ class KernelContext:
     """
 
     def __init__(self, actor: RingKernel) -> None:
-        self.kernel_id = actor.kernel_id
-        self._actor = actor
+        super().__init__(actor)
         self._inbox: Inbox = actor.inbox
         self._is_over = False
-        self.telemetry = actor.telemetry
-        self._record = actor.telemetry.latencies.record
-        # What was received last and is not done with, and the requests without a reply.
-        self.in_hand: Envelope | None = None
-        # What an engine took and has not answered yet.
-        self.held: list[Envelope] = []
         self._is_nudged = False
-        self.open: dict[int, Envelope | list[Envelope]] = {}
-        self._most_open = 1024
+        # Whether the body looks for its end by itself, and how often that was left to it.
+        self._looks_for_end = False
+        self._times_left = _MOST_LEFT
         self.last_timeout: QueueTimeoutError | None = None
 
     async def put_out_block(self, block: Any, count: int) -> None:
@@ -50,7 +52,9 @@ class KernelContext:
     @property
     def should_terminate(self) -> bool:
         """Tell whether the body is to return: the actor ends, and no message is left for it."""
-        return (self._actor.is_ending or self._is_over) and not self._inbox.size
+        is_so = (self._actor.is_ending or self._is_over) and not self._inbox.size
+        self._looks_for_end = not is_so  # Whoever was told does not look again.
+        return is_so
 
     @property
     def is_active(self) -> bool:
@@ -64,6 +68,9 @@ class KernelContext:
 
     async def receive(self, timeout: float | None = None) -> Any:
         """Return the next message; the one before counts as handled.
+
+        When the actor ends, and no message is left, the body ends here. Where there is a time-out,
+        and the body looks at :attr:`should_terminate`, time is up at once instead.
 
         Args:
             timeout: seconds; None for as long as it takes.
@@ -105,6 +112,19 @@ class KernelContext:
                 inbox.takers.leave(future)
                 raise
 
+    def __aiter__(self) -> KernelContext:
+        """Return what gives every message in turn: ``async for message in ctx:``."""
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next message; the loop is over when the actor ends and none is left."""
+        try:
+            return await self.receive()
+        except ActorStop:
+            if self._is_over:  # It is a task that an earlier run of the body has left.
+                raise
+            raise StopAsyncIteration from None
+
     async def receive_many(self, most: int = 4096, timeout: float | None = None) -> list[Any]:
         """Return the messages that are there, ``most`` at most; wait for the first one.
 
@@ -131,9 +151,9 @@ class KernelContext:
 
     async def _take(self, most: int, timeout: float | None) -> list[Envelope]:
         """Take what is there as envelopes; wait for the first one, or for a nudge."""
+        time_left = clock(timeout)
         if self.in_hand is not None:
             self.finish_in_hand()
-        time_left = clock(timeout)
         while True:
             found = self._take_now(most)
             if found or self._is_nudged:
@@ -164,15 +184,24 @@ class KernelContext:
             message: the reply.
             to: the message that it answers.
 
+        What it raises in a task that the body has begun also goes to those whose requests it may
+        have answered: nobody else might hear of it.
+
         Raises:
             ReplyError: if several requests are without a reply and it names none of them.
             TypeValidationError: if it is no message of the actor's output type.
         """
         actor = self._actor
-        check = actor.output_checkers.get(message.__class__)
-        if check is None or check(message) is not None:
-            actor.check_reply(message)
-        if self.open and (envelope := self._request_of(message, to)) is not None:
+        try:
+            check = actor.output_checkers.get(message.__class__)
+            if check is None or check(message) is not None:
+                actor.check_reply(message)
+            envelope = self._request_of(message, to) if self.open else None
+        except RingError as error:
+            if not actor.is_current():
+                self._fail_requests(message, to, error)
+            raise
+        if envelope is not None:
             self.answer(envelope, message)
             return
         if actor.closed and self._is_late(message, to):
@@ -206,17 +235,23 @@ class KernelContext:
 
     def decline(self, message: Any) -> None:
         """Leave a request without a reply; whoever waits for it gets :class:`ReplyError`."""
-        envelope = self._pop(_key_of(message))
+        envelope = self._pop(key_of(message))
         if envelope is not None and envelope.reply is not None:
             settle(envelope.reply, unanswered(self.kernel_id))
             self._finish(envelope)
 
     def is_request(self, message: Any) -> bool:
         """Tell whether somebody waits for a reply to a message."""
-        return _key_of(message) in self.open
+        return key_of(message) in self.open
 
     async def tell(self, kernel_id: str, message: Any, **options: Any) -> bool:
-        """Send a message to another actor; takes and returns what ``runtime.send`` does."""
+        """Send a message to another actor; takes and returns what ``runtime.send`` does.
+
+        Raises:
+            QueueFullError: if an actor tells itself and has no room: it would wait for ever.
+        """
+        if kernel_id == self.kernel_id:
+            self._actor.check_room()
         self._actor.note_target(kernel_id)
         return await self._actor.system.send(kernel_id, message, **options)
 
@@ -247,27 +282,6 @@ class KernelContext:
             BarrierBroken: if another one gave up or ended.
         """
         return await self._actor.wait_at(name, parties, timeout)
-
-    def answer(self, envelope: Envelope, message: Any) -> None:
-        """Hand a reply to whoever waits for it."""
-        reply = envelope.reply
-        assert reply is not None
-        if reply.done():
-            self.telemetry.late_replies += 1
-        else:
-            reply.set_result(message)
-        self.telemetry.messages_processed += 1
-        self._record(_now() - envelope.sent)
-        if self.in_hand is envelope:
-            self.in_hand = None
-
-    def _is_late(self, message: Any, to: Any) -> bool:
-        """Tell whether a reply is to a request that was answered or given up before."""
-        closed = self._actor.closed
-        if to is not None:
-            return _key_of(to) in closed
-        correlation = getattr(message, "correlation_id", None)
-        return correlation is not None and correlation.int in closed
 
     # For engines, which take many messages and answer them together.
 
@@ -312,121 +326,32 @@ class KernelContext:
         self._forget(envelope)
         self.answer(envelope, message)
 
-    def fail(self, envelope: Envelope, error: Exception) -> None:
-        """Give an error to whoever waits for the reply to a request that is held."""
-        self._forget(envelope)
-        assert envelope.reply is not None
-        settle(envelope.reply, error)
-        self.telemetry.record_error(error)
-        self._finish(envelope)
-
-    def _forget(self, envelope: Envelope) -> None:
-        found = self.open.get(envelope.key)
-        if isinstance(found, list):
-            found[:] = [other for other in found if other is not envelope]
-        if found is envelope or found == []:
-            del self.open[envelope.key]
-
-    def _request_of(self, message: Any, to: Any) -> Envelope | None:
-        """Take the request that a reply answers; None if it answers none that waits."""
-        if to is not None:
-            return self._pop(_key_of(to))
-        correlation = getattr(message, "correlation_id", None)
-        if correlation is not None:
-            return self._pop(correlation.int)
-        (key, found), *others = self.open.items()
-        in_hand = self.in_hand
-        is_other = in_hand is not None and in_hand.reply is None
-        if others or isinstance(found, list) or is_other:
-            raise ReplyError(
-                self.kernel_id,
-                "sent a reply that fits several messages; name the one that it answers: "
-                "ctx.send(reply, to=message), or message.reply(...)",
-                self._actor.state.name,
-            )
-        return self._pop(key)
-
-    def _pop(self, key: int) -> Envelope | None:
-        found = self.open.pop(key, None)
-        if found is not None:
-            self._actor.close_request(key)
-        if isinstance(found, list):  # One message, sent as several requests.
-            first = found.pop(0)
-            if found:
-                self.open[key] = found
-            return first
-        return found
-
-    def _is_wanted(self, envelope: Envelope) -> bool:
-        """Tell whether a message is still to be handled; a request is noted as such."""
-        reply = envelope.reply
-        if envelope.deadline == EXPIRED:
-            return False
-        if reply is not None and reply.done():
-            self.telemetry.record_drop("given up", envelope.count)
-            return False
-        if envelope.deadline and _now() > envelope.deadline:
-            self._actor.expire(envelope)
-            return False
-        if reply is not None:
-            if len(self.open) >= self._most_open:
-                self._forget_given_up()
-            key = envelope.key = _key_of(envelope.message)
-            before = self.open.get(key)
-            if before is None:
-                self.open[key] = envelope
-            else:
-                self.open[key] = [*(before if isinstance(before, list) else [before]), envelope]
-        return True
-
-    def _forget_given_up(self) -> None:
-        """Forget requests that were never answered, and for which nobody waits any more."""
-        for key, found in list(self.open.items()):
-            if not isinstance(found, list) and found.reply is not None and found.reply.done():
-                del self.open[key]
-                self._actor.close_request(key)
-                self._finish(found)
-        self._most_open = max(1024, 2 * len(self.open))
-
     def retire(self) -> None:
         """End the tasks that its body has left behind: they would take messages of the next run."""
         takers = self._inbox.takers
         self._inbox, self._is_over = NoInbox(), True
-        while takers.futures:
-            takers.futures.popleft().cancel()
-
-    def finish_in_hand(self) -> None:
-        """Count what is in hand as handled: the body has returned, or asks for more."""
-        envelope, self.in_hand = self.in_hand, None
-        if envelope is not None and envelope.reply is None:
-            self._finish(envelope)
-
-    def _finish(self, envelope: Envelope) -> None:
-        if envelope.count == 1:
-            self.telemetry.record_message(_now() - envelope.sent)
-        elif envelope.count:
-            self.telemetry.record_messages(_now() - envelope.sent, envelope.count)
+        takers.cancel_all()
 
     async def _wait(self, timeout: Clock | None) -> None:
         """Wait until there may be a message."""
-        actor = self._actor
-        if actor.is_ending and not self._inbox.size:
+        if self._actor.is_ending and not self._inbox.size:
             await asyncio.sleep(0)  # A body that catches everything shall not stop the loop.
+            if timeout is not None and self._looks_for_end and self._times_left:
+                self._times_left -= 1
+                self._time_out(timeout)
             raise ActorStop
         if not await self._inbox.takers.wait(left_of(timeout)):
             assert timeout is not None
             if self._inbox.size and not self._inbox.paused:
                 return
-            self.last_timeout = QueueTimeoutError(
-                self.kernel_id, timeout.seconds, "waiting for a message", actor.state.name
-            )
-            raise self.last_timeout
+            self._time_out(timeout)
+
+    def _time_out(self, timeout: Clock) -> NoReturn:
+        state = self._actor.state.name
+        self.last_timeout = QueueTimeoutError(
+            self.kernel_id, timeout.seconds, "waiting for a message", state
+        )
+        raise self.last_timeout
 
     def __repr__(self) -> str:
         return f"<context of {self._actor!r}>"
-
-
-def _key_of(message: Any) -> int:
-    """Return under which number a request finds its reply."""
-    found = getattr(message, "message_id", None)
-    return found.int if found is not None else id(message)

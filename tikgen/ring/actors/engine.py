@@ -32,6 +32,11 @@ class Engine:
         """Return the reply to a message, or a future of it; ``NOT_NOW`` if it has to queue."""
         return NOT_NOW
 
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether nothing of it runs any more, once it was closed."""
+        return True
+
     async def prepare(self) -> None:
         """Get what it needs: memory, kernels. The first phase of a launch."""
 

@@ -156,7 +156,8 @@ class Queues:
         """Put an envelope into the input queue, as the policy says; tell whether it is there.
 
         Raises:
-            QueueFullError: if there is no room, and the policy is to reject.
+            QueueFullError: if there is no room, and the policy is to reject; or it is to block, and
+                the actor itself would wait.
             QueueTimeoutError: if there was no room in time.
         """
         inbox, policy, telemetry = self.inbox, self.config.backpressure, self.telemetry
@@ -165,6 +166,7 @@ class Queues:
             return True
         if policy == "block":
             try:
+                self._check_other()
                 await self._wait_for_room(clock(timeout))
             except BaseException:
                 telemetry.messages_rejected += 1
@@ -193,7 +195,9 @@ class Queues:
         """Put a block into the input queue, as the policy says; return how many were taken.
 
         Raises:
-            QueueTimeoutError: if there was no room in time; ``taken`` says how many were taken.
+            QueueFullError: if there is no room for all, and the policy is to reject; or it is to
+                block, and the actor itself would wait. ``taken`` says how many were taken.
+            QueueTimeoutError: if there was no room in time; ``taken`` likewise.
         """
         inbox, policy, telemetry = self.inbox, self.config.backpressure, self.telemetry
         taken = 0
@@ -221,19 +225,36 @@ class Queues:
                 taken += count
             if not envelope.count:
                 return taken
-            if policy == "reject":
-                telemetry.messages_rejected += envelope.count
-                return taken
             if policy == "drop_newest":
                 self._drop(envelope, "drop_newest")
                 return taken
-            if policy == "block":
+            if policy in ("reject", "block"):
                 try:
+                    if policy == "reject":
+                        raise QueueFullError(self.kernel_id, inbox.maxsize, self._state.name)
+                    self._check_other()
                     await self._wait_for_room(time_left)
                 except BaseException as error:
                     telemetry.messages_rejected += envelope.count
                     error.taken = taken  # type: ignore[attr-defined]
                     raise
+
+    def is_current(self) -> bool:
+        """Tell whether it is the body of this actor that is running."""
+        raise NotImplementedError
+
+    def check_room(self) -> None:
+        """Raise :class:`QueueFullError` if the actor would wait for room in its own queue."""
+        inbox = self.inbox
+        if self.config.backpressure == "block" and (inbox.is_full or inbox.senders.futures):
+            raise QueueFullError(self.kernel_id, inbox.maxsize, self._state.name, by_itself=True)
+
+    def _check_other(self) -> None:
+        """Raise if it is the actor itself that is about to wait for room in its queue."""
+        if self.is_current():
+            raise QueueFullError(
+                self.kernel_id, self.inbox.maxsize, self._state.name, by_itself=True
+            )
 
     async def _wait_for_room(self, time_left: Clock | None) -> None:
         if not await self.inbox.wait_for_room(self._check_taking, time_left):

@@ -38,7 +38,7 @@ class Termination:
         dropped: messages that it did not handle, in the order in which they would have come.
         unreceived: replies that nobody had received.
         reason: why it ended.
-        stopped: whether its body has returned; False if it went on although it was cancelled.
+        stopped: whether body and kernel have ended; False if one went on although it was told to.
     """
 
     kernel_id: str
@@ -46,4 +46,4 @@ class Termination:
     dropped: tuple[Any, ...] = field(default=(), repr=False)
     unreceived: tuple[Any, ...] = field(default=(), repr=False)
     reason: str = "terminated"
-    stopped: bool = True
+    stopped: bool = False

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import bisect
+import heapq
 import itertools
-import math
 import time
 from asyncio import get_running_loop
-from collections import deque
+from collections import OrderedDict
 
 from tikgen.ring.errors import InvalidConfigurationError
 
 Future = asyncio.Future[bool]
+# More seconds than a machine runs, and than the clocks of some systems can count.
+_FOR_EVER = 1e9
 
 
 class ActorStop(asyncio.CancelledError):
@@ -31,32 +32,39 @@ class Waiters:
     __slots__ = ("futures",)
 
     def __init__(self) -> None:
-        self.futures: deque[Future] = deque()
+        self.futures: OrderedDict[Future, None] = OrderedDict()  # Quick to leave from anywhere.
 
     def wake(self) -> None:
         """Wake the first one, if any."""
-        futures = self.futures
-        while futures:
-            future = futures.popleft()
+        while self.futures:
+            future = self._first()
             if not future.done():
                 future.set_result(True)
                 return
+
+    def _first(self) -> Future:
+        """Take the first one out; there must be one."""
+        return self.futures.popitem(last=False)[0]
 
     def wake_all(self) -> None:
         """Wake all of them."""
         while self.futures:
             self.wake()
 
+    def cancel_all(self) -> None:
+        """Cancel what they wait for."""
+        while self.futures:
+            self._first().cancel()
+
     def enter(self) -> Future:
         """Return what wakes one more, to be awaited at once; :meth:`leave` if that raises."""
         future = get_running_loop().create_future()
-        self.futures.append(future)
+        self.futures[future] = None
         return future
 
     def leave(self, future: Future) -> None:
         """Wait no more, because of an exception."""
-        if future in self.futures:
-            self.futures.remove(future)
+        self.futures.pop(future, None)
         if future.done() and not future.cancelled() and future.result():
             self.wake()  # It was this one's turn.
 
@@ -89,27 +97,37 @@ class Waiters:
 class Line(Waiters):
     """Waiters of whom some come back, and then stand where they stood before."""
 
-    __slots__ = ("_numbers", "_places")
+    __slots__ = ("_numbers", "_queue")
 
     def __init__(self) -> None:
         super().__init__()
         self._numbers = itertools.count()
-        self._places: dict[Future, int] = {}
+        # By number; those that have left are still in it until their turn comes.
+        self._queue: list[tuple[int, int, Future]] = []
 
     def number(self) -> int:
         """Return a place in the line."""
         return next(self._numbers)
 
+    def _first(self) -> Future:
+        while True:
+            _, _, future = heapq.heappop(self._queue)
+            if future in self.futures:
+                del self.futures[future]
+                return future
+
+    def leave(self, future: Future) -> None:
+        """Wait no more, because of an exception."""
+        super().leave(future)
+        if len(self._queue) > 2 * len(self.futures) + 64:
+            self._queue = [entry for entry in self._queue if entry[2] in self.futures]
+            heapq.heapify(self._queue)
+
     async def wait_at(self, number: int, timeout: float | None = None) -> bool:
         """Wait at a place in the line; as :meth:`wait` otherwise."""
-        future = asyncio.get_running_loop().create_future()
-        places = [self._places[other] for other in self.futures]
-        self.futures.insert(bisect.bisect(places, number), future)
-        self._places[future] = number
-        try:
-            return await self._wait(future, timeout)
-        finally:
-            del self._places[future]
+        future = self.enter()
+        heapq.heappush(self._queue, (number, next(self._numbers), future))
+        return await self._wait(future, timeout)
 
 
 def _time_out(future: Future) -> None:
@@ -135,13 +153,20 @@ def clock(timeout: float | None, name: str = "timeout") -> Clock | None:
     """Return what measures a time-out, None where there is none.
 
     Raises:
-        InvalidConfigurationError: if it is no number of seconds.
+        InvalidConfigurationError: if it is no number of seconds, or negative.
     """
-    if timeout is None or timeout == math.inf:
+    seconds = seconds_of(timeout, name)
+    return None if seconds is None else Clock(seconds)
+
+
+def seconds_of(timeout: float | None, name: str = "timeout") -> float | None:
+    """Return a time-out that was given, None where there is none; raises as :func:`clock`."""
+    if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout):
-        raise InvalidConfigurationError(name, timeout, "takes seconds, or None")
-    return Clock(timeout)
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not is_number or not timeout >= 0:
+        raise InvalidConfigurationError(name, timeout, "takes seconds from 0, or None")
+    return None if timeout > _FOR_EVER else timeout
 
 
 def left_of(measured: Clock | None) -> float | None:

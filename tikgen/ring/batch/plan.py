@@ -107,7 +107,11 @@ def plan_of(
             "kernel", kernel, "takes a tikgen.Kernel, a ti.kernel or a function of columns"
         )
     plan = Plan(arguments, inputs, outputs, is_function=False, is_plain=is_plain)
-    problems = [*_problems(plan, constants), *_problems_of_sizes(plan)]
+    problems = [
+        *_problems_of_scalars(plan, kernel),
+        *_problems(plan, constants),
+        *_problems_of_sizes(plan),
+    ]
     if problems:
         raise InvalidConfigurationError("kernel", _Named(kernel), "; ".join(problems) + _all(plan))
     return plan
@@ -153,6 +157,22 @@ def _arguments_of_plain(kernel: Any, columns: Mapping[str, Column]) -> tuple[Arg
     return tuple(found)
 
 
+def _problems_of_scalars(plan: Plan, kernel: Any) -> list[str]:
+    """Return what is wrong with fields that are scalars of the kernel, and what to write."""
+    scalars = [argument.name for argument in plan.arguments if isinstance(argument, Scalar)]
+    fields = [column.name for column in (*plan.inputs, *plan.outputs)]
+    both = [repr(name) for name in scalars if name in fields]
+    if not both:
+        return []
+    hint = ""
+    if hasattr(getattr(getattr(kernel, "variant", None), "problem", None), "scalars"):
+        left = tuple(name for name in scalars if name not in fields)
+        hint = f"; with scalars={left!r} the kernel takes arrays of that name"
+    noun = "field" if len(both) == 1 else "fields"
+    verb = "is a scalar" if len(both) == 1 else "are scalars"
+    return [f"{noun} {', '.join(both)} {verb} of the kernel{hint}"]
+
+
 def _problems(plan: Plan, constants: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with single names."""
     inputs = {column.name: column for column in plan.inputs}
@@ -161,7 +181,7 @@ def _problems(plan: Plan, constants: Mapping[str, Any]) -> list[str]:
     problems = [
         f"field {name!r} is no array of the kernel"
         for name in (*inputs, *(name for name in outputs if name not in inputs))
-        if not isinstance(arguments.get(name), Array)
+        if not isinstance(arguments.get(name), Array | Scalar)
     ]
     problems += [
         f"constant {name!r} is no argument of the kernel"
@@ -174,6 +194,8 @@ def _problems(plan: Plan, constants: Mapping[str, Any]) -> list[str]:
         column = inputs.get(name) or outputs.get(name)
         if isinstance(argument, Array) and column is not None:
             problems += _problems_of_column(argument, column, name in inputs, name in outputs)
+        elif column is not None and isinstance(argument, Scalar):
+            continue  # Told by itself.
         elif name not in constants:
             what = "scalar" if isinstance(argument, Scalar) else "array"
             problems.append(f"{what} {name!r} is neither a field nor one of the constants")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 from uuid import UUID
 
 import msgspec
@@ -21,6 +22,20 @@ else:
     def dataclass_transform(**_options: object) -> Callable[[T], T]:
         """Tell type checkers, and only them, that a decorator makes dataclasses."""
         return lambda decorated: decorated
+
+
+class _NoDataclass:
+    """Tells whoever makes a dataclass of a message what to write; nobody else sees it."""
+
+    def __get__(self, message: object, owner: type) -> NoReturn:
+        code = sys._getframe(1).f_code
+        if (code.co_filename, code.co_name) == (dataclasses.__file__, "_process_class"):
+            raise TypeError(
+                "a class that derives from RingKernelMessage is a message already, with __init__ "
+                "and all: leave out @dataclass; or decorate a class that derives from nothing "
+                "with @message, above @dataclass if there is one"
+            )
+        raise AttributeError("__dataclass_fields__")
 
 
 T = TypeVar("T")
@@ -45,6 +60,8 @@ class RingKernelMessage(
     Raises:
         ValueError: if the priority is not in 0 to 255.
     """
+
+    __dataclass_fields__ = _NoDataclass()  # What `dataclass` asks the bases of a class for.
 
     message_id: UUID = msgspec.field(default_factory=new_message_id)
     priority: int = 128

@@ -170,7 +170,7 @@ def pack(
     for column in columns:
         values = list(map(attrgetter(column.name), messages))
         numbers = _vectors(column, values) if column.length else _numbers(column, values)
-        arrays[column.name][start : start + count] = _fitting(column, numbers, takes_nan=False)
+        arrays[column.name][start : start + count] = _fitting(column, numbers)
 
 
 def _numbers(column: Column, values: list[Any]) -> np.ndarray[Any, Any]:
@@ -218,9 +218,7 @@ def _vectors(column: Column, values: list[Any]) -> np.ndarray[Any, Any]:
     return stacked.reshape(len(values), column.length)
 
 
-def _fitting(
-    column: Column, numbers: np.ndarray[Any, Any], takes_nan: bool
-) -> np.ndarray[Any, Any]:
+def _fitting(column: Column, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return numbers in the column's dtype, after a look at whether they fit."""
     dtype = column.dtype
     if not dtype.is_float:
@@ -235,8 +233,6 @@ def _fitting(
         overflown = np.isinf(fitting) & ~np.isinf(numbers)
         if overflown.any():
             raise _too_large(column, numbers[overflown][0])
-        if not takes_nan and np.isnan(fitting).any():
-            raise ColumnError(column.name, f"takes {dtype} numbers; got nan")
     return fitting
 
 
@@ -352,5 +348,5 @@ def _own_array(column: Column, given: Any) -> np.ndarray[Any, Any]:
     if array.dtype == np.bool_ or not array.size:
         array = array.astype(column.dtype.numpy)
     if array.dtype != column.dtype.numpy:
-        array = _fitting(column, array, takes_nan=True)
+        array = _fitting(column, array)
     return np.require(array, column.dtype.numpy, ["C", "A"])

@@ -93,11 +93,16 @@ class PersistentEngine(Engine):
         """Return the ring, whose state can be asked."""
         return self._ring
 
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether the kernel has ended, which may be busy for long."""
+        return self._ring.is_over
+
     def _new_ring(self) -> PersistentRing:
         return PersistentRing(self._kernel_id, self._inputs, self._outputs, **self._options)
 
     async def prepare(self) -> None:
-        """Have the kernel made and started; that it is verified and exported takes a while once."""
+        """Have the kernel made and started; that it is compiled and proved takes a while once."""
         await asyncio.to_thread(self._start, self._ring)
 
     def _start(self, ring: PersistentRing) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import LibraryError
+from tikgen.ring.actors.waiting import seconds_of
 from tikgen.ring.errors import (
     BackendNotAvailableError,
     InvalidConfigurationError,
@@ -101,7 +102,7 @@ class RingLife:
         _rings.add(self)
 
     def start(self) -> None:
-        """Start the kernel; the first time it is verified, exported and proved.
+        """Start the kernel; the first time it is compiled and proved.
 
         Raises:
             BackendNotAvailableError: if the machine lacks the arch, or its memory.
@@ -210,6 +211,11 @@ class RingLife:
         return self._words[STATE] in (RUNNING, PAUSED)
 
     @property
+    def is_over(self) -> bool:
+        """Tell whether no kernel of it runs, be it that none was started."""
+        return self._launch is None or self._launch.is_over
+
+    @property
     def state(self) -> dict[str, int | float]:
         """Return the state variables, as they were after some batch; exact while it is paused."""
         if self._launch is None:
@@ -225,6 +231,7 @@ class RingLife:
 
     def _command(self, command: int, awaited: int, operation: str, timeout: float | None) -> None:
         """Give a command, and wait until the kernel says that it obeys."""
+        timeout = seconds_of(timeout)
         self._require(operation)
         words = self._words
         self._is_open = False
@@ -237,6 +244,7 @@ class RingLife:
             raise QueueTimeoutError(self.kernel_id, timeout or 0, operation, self.status)
 
     def _end(self, command: int, operation: str, timeout: float | None) -> tuple[int, int]:
+        timeout = seconds_of(timeout)
         launch = self._launch
         if launch is None:
             if self._words[STATE] == NOT_BEGUN:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tikgen.errors import BundleError, UnsupportedOnArch
 from tikgen.ring.errors import BackendNotAvailableError
@@ -20,17 +24,17 @@ from tikgen.store import default_store
 if TYPE_CHECKING:
     from tikgen.aot.running.runtime import Runtime
 
+log = logging.getLogger("tikgen.ring")
 FOLDER = "ring"
-# How often a kernel is verified, and its artefact proved.
-EXAMPLES = 10
-PROOFS = 6
+# With how many launches a kernel is proved.
+PROOFS = 16
 _LOCK_SECONDS = 600
 
 
 def load_ring(handler: object, layout: Layout, arch: str, device: int) -> Runtime:
     """Return a runtime that has the persistent kernel of a handler, under the name ``ring``.
 
-    The first time it is verified, exported and proved, which takes some seconds.
+    The first time it is compiled and proved, which takes some seconds, and is told.
 
     Args:
         handler: a text of assignments, a ``Program``, or a ``RingBody``.
@@ -63,25 +67,46 @@ def load_ring(handler: object, layout: Layout, arch: str, device: int) -> Runtim
         with contextlib.suppress(BundleError):
             return aot.load(path, arch, device=device)
         shutil.rmtree(folder, ignore_errors=True)
+        _tell()
         make(handler, layout, arch, path)
         return aot.load(path, arch, device=device)
 
 
 def make(handler: object, layout: Layout, arch: str, path: Path) -> None:
-    """Verify, export and prove the kernel of a handler; raises what :func:`load_ring` raises."""
+    """Compile and prove the kernel of a handler; raises what :func:`load_ring` raises."""
+    from tikgen.aot.making.plan import Plan
+    from tikgen.aot.making.template_kernels import plan_kernel
+    from tikgen.aot.making.writing import write
     from tikgen.aot.module import Module
     from tikgen.ring.persistent.proof import examples_of, reference_of
 
-    module = Module((arch,), verify=True, max_examples=EXAMPLES)
+    module = Module((arch,))
     kernel = kernel_of(handler, layout, arch)
     if isinstance(handler, RingBody):
         reference = reference_of(handler.reference, layout) if handler.reference else None
-        module.add_kernel(
-            kernel, name=NAME, reference=reference, examples=examples_of(layout, PROOFS)
-        )
-    else:
-        module.add_kernel(kernel, name=NAME)
-    module.save(path, examples=PROOFS)
+        examples = examples_of(layout, PROOFS)
+        module.add_kernel(kernel, name=NAME, reference=reference, examples=examples)
+        plan = module.plan()
+    else:  # The template has a reference: the proof of the artefact says more than a verification.
+        made = plan_kernel(kernel, module.archs, {}, False, 0, needs_evidence=False)
+        entry = msgspec.structs.replace(made.entry, name=NAME)
+        plan = Plan({NAME: replace(made, entry=entry)}, {}, module.archs, ())
+    write(plan, path, examples=PROOFS, seed=None)
+
+
+@functools.cache
+def _tell() -> None:
+    """Say once, where somebody looks on, what it is that takes a while."""
+    from rich.console import Console
+
+    why = (
+        "tikgen.ring compiles a kernel that stays, and proves it against NumPy. That takes some "
+        "seconds, once for each handler; from then on the kernel is taken from the store."
+    )
+    log.info(why)
+    console = Console(stderr=True)
+    if console.is_terminal or console.is_jupyter:
+        console.print(why, style="dim", highlight=False)
 
 
 def _root() -> Path:

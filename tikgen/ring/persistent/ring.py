@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tikgen.ring.actors.waiting import seconds_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
     KernelStateError,
@@ -199,6 +200,7 @@ class PersistentRing(RingLife):
             KernelTerminated: if the kernel has ended before.
             QueueTimeoutError: if that takes longer.
         """
+        timeout = seconds_of(timeout)
         with self._lock:
             if not self._is_handled() or self._words[STATE] == NOT_BEGUN:
                 self._require("flush")

@@ -28,7 +28,8 @@ class Slots:
         self.dtypes = tuple(dtypes.values())
         # Beyond these, floats would become infinite in silence.
         self.limits = tuple(
-            float(np.finfo(d.numpy).max) if d.is_float else float("inf") for d in self.dtypes
+            float(np.finfo(d.numpy).max) if d.is_float and d.bits < 64 else float("inf")
+            for d in self.dtypes
         )
         self._kernel_id = kernel_id
         self.move_to(arrays)
@@ -76,7 +77,7 @@ class Slots:
             raise ColumnError(self.names[place], problem, self._kernel_id)
         with np.errstate(over="ignore"):
             array[slot] = found
-        if dtype.is_float and not np.isfinite(array[slot]) and not np.isinf(found):
+        if dtype.is_float and np.isinf(array[slot]) and not np.isinf(found):
             problem = f"takes a number that {dtype} holds; got {value!r:.60}"
             raise ColumnError(self.names[place], problem, self._kernel_id)
 
