@@ -12,19 +12,20 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from tikgen.cli import aot, kernels, life, live, machine, sweeps, templates, trace, tuning
-from tikgen.errors import (
-    ExportError,
-    KernelCompileError,
-    LibraryError,
-    RenderError,
-    TikgenError,
-    VerificationError,
+from tikgen.cli import (
+    aot,
+    exit_codes,
+    kernels,
+    life,
+    live,
+    machine,
+    sweeps,
+    templates,
+    trace,
+    tuning,
 )
+from tikgen.errors import TikgenError
 from tikgen.version import __version__
-
-FAILED, MISUSED = 1, 2
-_FAILURES = (ExportError, KernelCompileError, LibraryError, RenderError, VerificationError)
 
 
 class _Commands(TyperGroup):
@@ -36,13 +37,13 @@ class _Commands(TyperGroup):
         except TikgenError as error:
             console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
             console.print(f"[bold red]error:[/] {escape(str(error))}")
-            raise typer.Exit(FAILED if isinstance(error, _FAILURES) else MISUSED) from None
+            raise typer.Exit(exit_codes.of_error(error)) from None
         except OSError as error:
             if error.errno == errno.EPIPE:  # Whoever read the output has seen enough.
                 raise
             where = f": {error.filename}" if error.filename else ""
             print(f"error: {error.strerror or error}{where}", file=sys.stderr)
-            raise typer.Exit(FAILED) from None
+            raise typer.Exit(exit_codes.of_error(error)) from None
 
 
 app = typer.Typer(
@@ -51,8 +52,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    epilog="Exit codes: 0 all is well; 1 a kernel failed to render, to compile, to run or to agree "
-    "with its reference; 2 wrong usage, an unknown template, a bad parameter, an arch that cannot.",
+    epilog=exit_codes.MEANING,
 )
 
 

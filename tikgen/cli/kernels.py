@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tikgen.cli import exit_codes
 from tikgen.cli.options import (
     Arch,
     Json,
@@ -108,7 +109,7 @@ def build_command(
     else:
         say(f"{kernel.name} disagrees with its reference on {arch.value}", style="bold red")
     if not outcome.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FAILED)
 
 
 def verify_command(
@@ -133,8 +134,8 @@ def verify_command(
     given = {k: v for k, v in options.items() if v is not None}
     report = verify(name, **given, **parse_params(name, param))
     print_result(report, json)
-    if not report.ok:
-        raise typer.Exit(1)
+    if code := exit_codes.of_report(report, every_arch=bool(arch)):
+        raise typer.Exit(code)
 
 
 def eject_command(

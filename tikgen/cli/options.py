@@ -14,8 +14,6 @@ from tikgen.errors import ParameterError, TemplateError
 from tikgen.template import TEXT_NAME
 from tikgen.typed_params import parse_literal
 
-# What a shell makes of Ctrl-C.
-INTERRUPTED = 130
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 
 

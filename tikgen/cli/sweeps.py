@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED
 from tikgen.cli.options import (
-    INTERRUPTED,
     Arch,
     Json,
     Name,
@@ -113,7 +113,7 @@ def sweep_command(
     if not result.about["complete"]:
         raise typer.Exit(INTERRUPTED)
     if not result.timed:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def parse_axes(template: str, given: Sequence[str] | None) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
 from tikgen.cli.options import (
-    INTERRUPTED,
     Arch,
     Json,
     Name,
@@ -148,10 +148,10 @@ def import_command(file: File) -> None:
         print(f"ignored: {line}", file=sys.stderr)
     if found.kept and not are_on_disk():
         print(_NOT_KEPT, file=sys.stderr)
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
     say(f"imported {_count(found.kept)} from {file}")
     if found.ignored and not found.kept:
-        raise typer.Exit(2)
+        raise typer.Exit(MISUSED)
 
 
 def clear_command(name: OneTemplate = None) -> None:
