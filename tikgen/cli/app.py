@@ -8,8 +8,6 @@ import warnings
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from typer.core import TyperGroup
 
 from tikgen.cli import (
@@ -24,6 +22,7 @@ from tikgen.cli import (
     trace,
     tuning,
 )
+from tikgen.cli.output import say_error
 from tikgen.errors import TikgenError
 from tikgen.version import __version__
 
@@ -35,14 +34,13 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TikgenError as error:
-            console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-            console.print(f"[bold red]error:[/] {escape(str(error))}")
+            say_error(str(error))
             raise typer.Exit(exit_codes.of_error(error)) from None
         except OSError as error:
             if error.errno == errno.EPIPE:  # Whoever read the output has seen enough.
                 raise
             where = f": {error.filename}" if error.filename else ""
-            print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+            say_error(f"{error.strerror or error}{where}")
             raise typer.Exit(exit_codes.of_error(error)) from None
 
 
