@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tikgen.cli import bundle_run
+from tikgen.cli import bundle_run, completion
 from tikgen.cli.exit_codes import FAILED
 from tikgen.cli.options import Json, one_or_all, template_name
 from tikgen.cli.output import print_json, print_table, say
@@ -59,6 +59,7 @@ def export_command(
             metavar="TEMPLATE [NAME=VALUE]",
             help="Templates, each with its parameters: stencil dim=2,3 dtype=f32,f64 reduce. "
             "Several values are an axis; every combination is exported.",
+            autocompletion=completion.words,
         ),
     ] = None,
     param: Annotated[
@@ -68,6 +69,7 @@ def export_command(
             "--param",
             metavar="NAME=VALUE",
             help="A parameter, or an axis, of every template that is named.",
+            autocompletion=completion.words,
         ),
     ] = None,
     arch: Annotated[

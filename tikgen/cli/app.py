@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from tikgen.cli import (
     aot,
+    completion,
     exit_codes,
     kernels,
     life,
@@ -77,7 +78,7 @@ for group in (templates, kernels, life, live, tuning, sweeps, aot, trace, machin
 def main() -> None:
     """Run the command line."""
     warnings.showwarning = _show_warning
-    app()
+    completion.run_app(app)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

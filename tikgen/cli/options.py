@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tikgen import catalogue
+from tikgen.cli import completion
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.template import TEXT_NAME
 from tikgen.typed_params import parse_literal
@@ -27,7 +28,10 @@ class Arch(str, Enum):
 
 Name = Annotated[
     str,
-    typer.Argument(help="Name of a template, or path of a template folder such as ./mine."),
+    typer.Argument(
+        help="Name of a template, or path of a template folder such as ./mine.",
+        autocompletion=completion.templates,
+    ),
 ]
 Params = Annotated[
     list[str] | None,
@@ -37,6 +41,7 @@ Params = Annotated[
         metavar="NAME=VALUE",
         help="A parameter, such as -p dim=3 -p dtype=f32 -p 'points={(0, 0, 1): 0.5}'; "
         "give the option once for each.",
+        autocompletion=completion.parameters,
     ),
 ]
 Shape = Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tikgen.cli import completion
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED
 from tikgen.cli.options import (
     Arch,
@@ -27,6 +28,7 @@ Axes = Annotated[
         "--param",
         metavar="NAME=VALUE",
         help="A parameter, or an axis in brackets: -p dim=3 -p 'dtype=[f32,f64]'.",
+        autocompletion=completion.parameters,
     ),
 ]
 Shapes = Annotated[

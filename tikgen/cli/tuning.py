@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tikgen.cli import completion
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
 from tikgen.cli.options import (
     Arch,
@@ -33,7 +34,10 @@ Shape = Annotated[
     ),
 ]
 Budget = Annotated[str, typer.Option(help="quick (a minute), full (everything), or seconds.")]
-OneTemplate = Annotated[str | None, typer.Argument(help="Name of a template; all without it.")]
+OneTemplate = Annotated[
+    str | None,
+    typer.Argument(help="Name of a template; all without it.", autocompletion=completion.templates),
+]
 File = Annotated[Path, typer.Argument(help="A TOML file.")]
 
 
