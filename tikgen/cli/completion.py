@@ -71,12 +71,16 @@ def _values(template: Template, info: ParameterInfo) -> tuple[str, ...]:
     field = model.model_fields[info.name]
     if field.annotation is DType:
         return tuple(map(str, DType))
-    low, high = (
-        next((getattr(limit, end) for limit in field.metadata if hasattr(limit, end)), None)
+    bounds = {
+        end: getattr(limit, end)
+        for limit in field.metadata
         for end in ("ge", "le")
-    )
-    if field.annotation is int and None not in (low, high) and high - low < _MOST_VALUES:
-        return tuple(map(str, range(low, high + 1)))
+        if hasattr(limit, end)
+    }
+    if field.annotation is int and len(bounds) == 2:
+        values = range(bounds["ge"], bounds["le"] + 1)
+        if len(values) <= _MOST_VALUES:
+            return tuple(map(str, values))
     return ("",) if info.default in ("required", "None") else (info.default,)
 
 
