@@ -126,13 +126,15 @@ def verify_command(
 ) -> None:
     """Compare random variants of a template with its NumPy reference on every arch."""
     from tikgen.verification import verify
+    from tikgen.verification.run import quiet
 
     name = template_name(name)
     options: dict[str, Any] = {"max_examples": max_examples, "seed": seed}
     if arch:
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}
-    report = verify(name, **given, **parse_params(name, param))
+    with quiet():
+        report = verify(name, **given, **parse_params(name, param))
     print_result(report, json)
     if code := exit_codes.of_report(report, every_arch=bool(arch)):
         raise typer.Exit(code)
