@@ -127,7 +127,7 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
     ]
     columns = ("template", "problem", "shape", "device", "ms", "gain", "schedule", "")
     print_table(columns, rows)
-    say(f"{len(every)} records")
+    say(_count(len(every)))
 
 
 def export_command(
