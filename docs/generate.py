@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import graphlib
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 from tikgen import describe
+from tikgen.builder import resolve
 from tikgen.catalogue import find_template
-from tikgen.parameters import ParameterInfo
+from tikgen.description import Description
+from tikgen.parameters import ParameterInfo, canonical
 from tikgen.template import BUILTIN_FOLDER, TEXT_NAME
 
 DOCS = Path(__file__).parent
@@ -26,8 +29,10 @@ HEAD = """\
 This page is written from the templates themselves by `make docs`. Every template is a folder of
 two files under [`templates/`](../templates). A *problem* parameter decides what is computed; a
 *schedule* parameter decides how fast, and never changes the result beyond the tolerance of the
-verification. Where an arch wants another schedule, the template chooses it; the table shows what
-holds otherwise. `tikgen describe NAME` prints the same, `tikgen render NAME` the kernel's text.
+verification. The default of a schedule parameter follows from problem, shape and arch; the tables
+show those of the default problem, where there is one. `tikgen describe NAME` prints the same, with
+what was tuned on your machine, and takes `-p` and `--shape`; `tikgen render NAME` prints the
+kernel's text.
 """
 
 
@@ -50,14 +55,14 @@ def templates_page() -> str:
 
 
 def _section(name: str) -> str:
-    description = describe(name)
+    description = _described(name)
     head, _, rest = description.doc.partition("\n")
     parts = [f"## {name}\n", _plain("\n".join([head, textwrap.dedent(rest)]).strip()), ""]
     for kind in ("problem", "schedule"):
         infos = [info for info in description.parameters if info.kind == kind]
         if infos:
             parts.append(f"| {kind} parameter | default | takes | meaning |\n|{' --- |' * 4}")
-            parts += [_row(info) for info in infos]
+            parts += [_row(info, description.default_of(info)) for info in infos]
             parts.append("")
     if description.sizes:
         sizes = ", ".join(f"`{size}`" for size in description.sizes)
@@ -66,8 +71,22 @@ def _section(name: str) -> str:
     return "\n".join(parts)
 
 
-def _row(info: ParameterInfo) -> str:
-    default = info.default if info.default == "required" else f"`{info.default}`"
+def _described(name: str) -> Description:
+    """Return the description of a template, with the schedules that hold where nothing is tuned."""
+    description = describe(name)
+    if description.missing:
+        return description
+    variants = {arch: resolve(name, schedule={}, arch=arch) for arch in description.schedules}
+    schedules = {
+        arch: {key: canonical(value) for key, value in variant.schedule}
+        for arch, variant in variants.items()
+    }
+    return dataclasses.replace(description, schedules=schedules)
+
+
+def _row(info: ParameterInfo, default: str) -> str:
+    if default and default != "required":
+        default = f"`{default}`"
     cells = (f"`{info.name}`", default, _plain(info.type), _plain(info.meaning))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
+# Some shells export it; what is piped has whole lines without.
+os.environ.pop("COLUMNS", None)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -627,13 +626,20 @@ def test_an_interrupt_during_launches_leaves_the_runtime_whole(
     x, y = (runtime.zeros(50_021, "f32") for _ in range(2))
     # Shells start what runs in the background with interrupts ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    is_launching = threading.Event()
+
+    def interrupt() -> None:
+        is_launching.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
     try:
+        thread.start()
         with pytest.raises(KeyboardInterrupt):
-            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-            started = time.monotonic()
-            while time.monotonic() < started + 20:
+            while True:  # Until the interrupt comes.
                 runtime.axpy_f32(1.0, x, y)
                 runtime.sync()
+                is_launching.set()
     finally:
         signal.signal(signal.SIGINT, before)
     x, y = values(rng, 7), np.zeros(7, "f4")

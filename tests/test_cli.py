@@ -287,3 +287,13 @@ def test_a_warning_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     _, errors = run_process("build", "scan")
     assert errors.startswith("warning: Store ")
     assert len(errors.splitlines()) == 1
+
+
+def test_a_failed_verification_is_told_once(tmp_path: Path, ti_arch: str) -> None:
+    run("new", "mine", "--path", str(tmp_path))
+    text = tmp_path / "mine" / "kernel.py.j2"
+    text.write_text(text.read_text().replace("= scale *", "= scale +"))
+    arguments = ("verify", "./mine", "--arch", ti_arch, "--max-examples", "3", "--seed", "1")
+    output, errors = run_process(*arguments, exit_code=1, cwd=tmp_path)
+    assert (output + errors).count("mismatch: ") == 1
+    assert (output + errors).count("reproduce it with") == 1

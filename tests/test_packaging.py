@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -11,6 +12,8 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+
+import tikgen
 
 ROOT = Path(__file__).parent.parent
 TEMPLATE_FILES = sorted(
@@ -86,6 +89,7 @@ def test_metadata(wheel: Path) -> None:
         "dev",
         "all",
     }
+    assert metadata["Version"] == tikgen.__version__
     assert extras == set(metadata.get_all("Provides-Extra", []))
     assert "tikgen = tikgen.cli:main" in entry_points
     assert any(r.startswith("taichi<1.8,>=1.7.4") for r in metadata.get_all("Requires-Dist", []))
@@ -103,6 +107,26 @@ def test_installed_wheel_finds_and_builds_its_templates(wheel: Path, tmp_path: P
     assert printed[0] == str(target / "tikgen" / "__init__.py")
     assert printed[1:-1] == template_names()
     assert len(printed[-1]) == 64
+
+
+def test_a_tree_that_was_never_installed_knows_its_version(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "tikgen", tmp_path / "tikgen")
+    shutil.copytree(ROOT / "templates", tmp_path / "templates")
+    program = (
+        "import importlib.metadata as metadata\n"
+        "real = metadata.distribution\n"
+        "def distribution(name):\n"
+        "    if name == 'tikgen':\n"
+        "        raise metadata.PackageNotFoundError(name)\n"
+        "    return real(name)\n"
+        "metadata.distribution = distribution\n"
+        "import tikgen\n"
+        "print(tikgen.__file__, tikgen.__version__, sep='\\n')\n"
+        "tikgen.build('stencil', dim=2)\n"
+    )
+    printed = run(sys.executable, "-c", program, PYTHONPATH=str(tmp_path), cwd=str(tmp_path))
+    told = [str(tmp_path / "tikgen" / "__init__.py"), tikgen.__version__]
+    assert printed.splitlines()[-2:] == told
 
 
 def template_names() -> list[str]:

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import socket
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tikgen.errors import TikgenError
 from tikgen.tuning import cluster
+from tikgen.tuning.job import Job
+from tikgen.tuning.sweep_file import Done, ResultsFile
 from tikgen.tuning.sweeping import sweep
 
 pytest.importorskip("distributed")
 
 
-def _await_lines(results: Path, count: int) -> None:
-    while not results.exists() or results.read_text().count("\n") < count:
-        time.sleep(0.02)
+def _after_results(
+    monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], object]
+) -> None:
+    """Do something once so many results are kept, before the sweep asks for further ones."""
+    add, kept = ResultsFile.add, itertools.count(1)
 
+    def acting(self: ResultsFile, job: Job, done: Done) -> None:
+        add(self, job, done)
+        if next(kept) == count:
+            action()
 
-def _kill_once_something_is_measured(pid: int, results: Path) -> None:
-    _await_lines(results, 3)
-    os.kill(pid, signal.SIGKILL)
+    monkeypatch.setattr(ResultsFile, "add", acting)
 
 
 def _kept_processes() -> int:
     return len(cluster._processes)
 
 
-def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from distributed import Client, LocalCluster
 
     results = tmp_path / "results.jsonl"
@@ -44,10 +53,13 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         Client(workers) as client,
     ):
         victim, *_ = client.run(os.getpid).values()
-        killer = threading.Thread(
-            target=_kill_once_something_is_measured, args=(victim, results), daemon=True
-        )
-        killer.start()
+        killed: list[int] = []
+
+        def kill() -> None:
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+
+        _after_results(monkeypatch, 3, kill)
         result = sweep(
             "stencil",
             dim=1,
@@ -60,9 +72,8 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
             client=client,
             results=results,
         )
-        killer.join(1.0)
-        assert not killer.is_alive(), "no worker was killed"
-        until = time.monotonic() + 10
+        assert killed
+        until = time.monotonic() + 120
         while any(client.run(_kept_processes).values()):
             assert time.monotonic() < until, "a worker keeps a process, and its arrays"
             time.sleep(0.1)
@@ -85,7 +96,9 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     assert again.rows == result.rows
 
 
-def test_a_scheduler_is_named_by_its_address_and_may_go(tmp_path: Path) -> None:
+def test_a_scheduler_is_named_by_its_address_and_may_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from distributed import LocalCluster
 
     results = tmp_path / "results.jsonl"
@@ -97,15 +110,9 @@ def test_a_scheduler_is_named_by_its_address_and_may_go(tmp_path: Path) -> None:
         (row,) = sweep("stencil", **given, scheduler=address).rows
         assert row["kind"] == "timed"
 
-        def close() -> None:
-            _await_lines(results, 4)
-            workers.close()
-
-        closer = threading.Thread(target=close, daemon=True)
-        closer.start()
+        _after_results(monkeypatch, 1, workers.close)
         with pytest.raises(TikgenError, match="scheduler is gone"):
             sweep("stencil", **given | {"unroll": [1, 2, 4, 8, 16, 32]}, scheduler=address)
-        closer.join()
     cluster._stop_processes()  # The worker was a thread of this process.
 
 

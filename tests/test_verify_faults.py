@@ -27,12 +27,12 @@ def test_evidence_of_a_kernel_is_withdrawn_when_it_crashes_hangs_or_raises(
         BEFORE, f"if os.path.exists({str(switch)!r}): {statement}\n        {BEFORE}"
     )
     template = make_template(tmp_path, "sometimes", TWICE_TEXT, code)
-    settings = {"max_examples": 2, "shrink_seconds": 0, "timeout": 5, "dtype": "i32"}
+    settings = {"max_examples": 2, "shrink_seconds": 0, "dtype": "i32"}
     assert check(template, **settings).ok
     kernel = tikgen.build(template, dtype="i32")
     assert evidence_for(kernel)[0].passed
     switch.touch()
-    assert not check(template, **settings).ok
+    assert not check(template, timeout=3, **settings).ok
     assert not evidence_for(kernel)[0].passed
 
 

@@ -17,8 +17,9 @@ from tikgen import safe_path
 from tikgen.device import device_name
 from tikgen.stages import ARCHS
 from tikgen.store import default_store
+from tikgen.version import __version__
 
-PACKAGES = ("tikgen", "taichi", "numpy", "jinja2", "pydantic", "hypothesis", "matplotlib", "torch")
+PACKAGES = ("taichi", "numpy", "jinja2", "pydantic", "hypothesis", "matplotlib", "torch")
 _PROBE_SECONDS = 120
 _WORKS = "tikgen: the probe works, offline cache at "
 
@@ -172,7 +173,7 @@ def _output_of(*command: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "tikgen": __version__}
     for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)

@@ -314,7 +314,7 @@ def of_description(description: Description) -> str:
         rows = [
             (
                 tag("span", info.name, class_="strong whole"),
-                tag("span", info.default, class_="mono whole"),
+                tag("span", description.default_of(info), class_="mono whole"),
                 info.type,
                 join(_prose(info.meaning)),
             )
@@ -325,7 +325,8 @@ def of_description(description: Description) -> str:
             header = ("parameter", "default", "takes", "meaning")
             parts.append(section(f"{kind} parameters: {meaning}", table(header, rows)))
     if description.sizes:
-        parts.append(section("shape, by default", tag("code", ", ".join(description.sizes))))
+        parts.append(section("shape", tag("code", ", ".join(description.sizes))))
+    parts += [tag("p", note) for note in description.notes]
     return card(description.name, *parts)
 
 

@@ -1,11 +1,11 @@
-from .bundle import Bundle
-from .exporting import export
-from .module import Module
-from .recordings.recorded_graph import export_recording
-from .recordings.recording import record
-from .running.device_array import DeviceArray
-from .running.loading import load
-from .running.runtime import Runtime
+from .bundle import Bundle as Bundle
+from .exporting import export as export
+from .module import Module as Module
+from .recordings.recorded_graph import export_recording as export_recording
+from .recordings.recording import record as record
+from .running.device_array import DeviceArray as DeviceArray
+from .running.loading import load as load
+from .running.runtime import Runtime as Runtime
 
 __all__ = [
     "Bundle",

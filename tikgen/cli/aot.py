@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tikgen.cli import bundle_run
+from tikgen.cli import bundle_run, completion
+from tikgen.cli.exit_codes import FAILED
 from tikgen.cli.options import Json, one_or_all, template_name
 from tikgen.cli.output import print_json, print_table, say
 from tikgen.cli.sweeps import parse_axes, split_values
@@ -58,6 +59,7 @@ def export_command(
             metavar="TEMPLATE [NAME=VALUE]",
             help="Templates, each with its parameters: stencil dim=2,3 dtype=f32,f64 reduce. "
             "Several values are an axis; every combination is exported.",
+            autocompletion=completion.words,
         ),
     ] = None,
     param: Annotated[
@@ -67,6 +69,7 @@ def export_command(
             "--param",
             metavar="NAME=VALUE",
             help="A parameter, or an axis, of every template that is named.",
+            autocompletion=completion.words,
         ),
     ] = None,
     arch: Annotated[
@@ -132,6 +135,7 @@ def export_command(
     }
     if arch:
         settings["archs"] = tuple(a.value for a in arch)
+        _check_archs(settings["archs"])
     before = _held_by(to)
     refused: list[Failure] = []
     if recording is not None:
@@ -156,7 +160,7 @@ def export_command(
     )
     _report(bundle, refused, dropped, json)
     if refused or bundle.failures:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def show_command(path: BundlePath, json: Json = False) -> None:
@@ -217,7 +221,7 @@ def verify_command(
             done = f"proved again on {', '.join(proved)}" if proved else "not proved again"
             say(f"{path} is whole: {len(bundle.manifest.files)} files, {done}", style="bold green")
     if problems:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def parse_words(words: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -269,6 +273,15 @@ def _check_sources(
         raise typer.BadParameter("--graph is the name for a --recording")
     if details and not words:
         raise typer.BadParameter("--param and --shape are for templates that are named")
+
+
+def _check_archs(archs: Sequence[str]) -> None:
+    """Raise :class:`UnsupportedOnArch` for an arch that was named and does not work here."""
+    from tikgen.aot.running.devices import arch_named, problem_with
+
+    for name in archs:
+        if problem := problem_with(arch_named(name)):
+            raise UnsupportedOnArch("The export", name, problem)
 
 
 def _built(

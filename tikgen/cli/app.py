@@ -8,33 +8,26 @@ import warnings
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from typer.core import TyperGroup
 
-from tikgen.cli import aot, kernels, life, live, machine, sweeps, templates, trace, tuning
+from tikgen.cli import (
+    aot,
+    completion,
+    exit_codes,
+    kernels,
+    life,
+    live,
+    machine,
+    sweeps,
+    templates,
+    trace,
+    tuning,
+)
 from tikgen.cli.interrupts import heard, hush
+from tikgen.cli.output import say_error
 from tikgen.disk import why
-from tikgen.errors import (
-    ExportError,
-    KernelCompileError,
-    LibraryError,
-    RenderError,
-    TikgenError,
-    TuningError,
-    VerificationError,
-)
+from tikgen.errors import TikgenError
 from tikgen.version import __version__
-
-FAILED, MISUSED = 1, 2
-_FAILURES = (
-    ExportError,
-    KernelCompileError,
-    LibraryError,
-    RenderError,
-    TuningError,
-    VerificationError,
-)
 
 
 class _Commands(TyperGroup):
@@ -45,15 +38,14 @@ class _Commands(TyperGroup):
             with heard():
                 return super().invoke(ctx)
         except TikgenError as error:
-            console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-            console.print(f"[bold red]error:[/] {escape(str(error))}")
-            raise typer.Exit(FAILED if isinstance(error, _FAILURES) else MISUSED) from None
+            say_error(str(error))
+            raise typer.Exit(exit_codes.of_error(error)) from None
         except OSError as error:
             if error.errno == errno.EPIPE:  # Whoever read the output has seen enough.
                 raise
             where = f": {error.filename}" if error.filename else ""
-            print(f"error: {why(error)}{where}", file=sys.stderr)
-            raise typer.Exit(FAILED) from None
+            say_error(f"{why(error)}{where}")
+            raise typer.Exit(exit_codes.of_error(error)) from None
 
 
 app = typer.Typer(
@@ -62,8 +54,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    epilog="Exit codes: 0 all is well; 1 a kernel failed to render, to compile, to run or to agree "
-    "with its reference; 2 wrong usage, an unknown template, a bad parameter, an arch that cannot.",
+    epilog=exit_codes.MEANING,
 )
 
 
@@ -91,7 +82,7 @@ def main() -> None:
     """Run the command line."""
     hush()
     warnings.showwarning = _show_warning
-    app()
+    completion.run_app(app)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tikgen.cli import exit_codes
 from tikgen.cli.options import (
     Arch,
     Json,
@@ -17,7 +18,15 @@ from tikgen.cli.options import (
     parse_shape,
     template_name,
 )
-from tikgen.cli.output import plain, print_code, print_json, print_result, print_stage, say
+from tikgen.cli.output import (
+    plain,
+    print_code,
+    print_json,
+    print_result,
+    print_stage,
+    say,
+    say_error,
+)
 from tikgen.disk import why
 from tikgen.typed_params import parse_params
 
@@ -109,7 +118,7 @@ def build_command(
     else:
         say(f"{kernel.name} disagrees with its reference on {arch.value}", style="bold red")
     if not outcome.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_codes.FAILED)
 
 
 def verify_command(
@@ -142,6 +151,7 @@ def verify_command(
     that was named does not work here.
     """
     from tikgen.verification import verify
+    from tikgen.verification.run import quiet
 
     if min_score is not None and not mutants:
         raise typer.BadParameter("--min-score needs --mutants, which measures the score")
@@ -150,17 +160,15 @@ def verify_command(
     if arch:
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}
-    report = verify(name, **given, **parse_params(name, param))
+    with quiet():
+        report = verify(name, **given, **parse_params(name, param))
     print_result(report, json)
-    found = {arch.status for arch in report.archs}
-    if "failed" in found:
-        raise typer.Exit(1)
-    if not report.ok or (arch and "absent" in found):
-        raise typer.Exit(2)
+    if code := exit_codes.of_report(report, every_arch=bool(arch)):
+        raise typer.Exit(code)
     if min_score is not None and (report.score is None or report.score < min_score):
         measured = "none" if report.score is None else f"{report.score:.1%}"
-        typer.echo(f"error: the mutation score is {measured}, below {min_score:.1%}", err=True)
-        raise typer.Exit(1)
+        say_error(f"the mutation score is {measured}, below {min_score:.1%}")
+        raise typer.Exit(exit_codes.FAILED)
 
 
 def eject_command(

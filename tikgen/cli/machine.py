@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tikgen.cli.exit_codes import FAILED
 from tikgen.cli.options import Arch, Json, check_picture
 from tikgen.cli.output import print_json, print_stage, print_table, say
 from tikgen.store import default_store
@@ -37,7 +38,7 @@ def demo_command(
     check_picture(output)
     result = run_demo(arch.value, n, steps, output, print_stage, say)
     if not result.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def doctor_command(json: Json = False) -> None:

@@ -11,12 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from tikgen import catalogue
+from tikgen.cli import completion
 from tikgen.errors import ParameterError, TemplateError, TikgenError, UnknownTemplate
 from tikgen.template import TEXT_NAME
 from tikgen.typed_params import parse_literal
 
-# What a shell makes of Ctrl-C.
-INTERRUPTED = 130
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 
 
@@ -30,7 +29,10 @@ class Arch(str, Enum):
 
 Name = Annotated[
     str,
-    typer.Argument(help="Name of a template, or path of a template folder such as ./mine."),
+    typer.Argument(
+        help="Name of a template, or path of a template folder such as ./mine.",
+        autocompletion=completion.templates,
+    ),
 ]
 Params = Annotated[
     list[str] | None,
@@ -40,6 +42,7 @@ Params = Annotated[
         metavar="NAME=VALUE",
         help="A parameter, such as -p dim=3 -p dtype=f32 -p 'points={(0, 0, 1): 0.5}'; "
         "give the option once for each.",
+        autocompletion=completion.parameters,
     ),
 ]
 Shape = Annotated[

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
-from rich.table import Table
 
+from tikgen.cli import layout
 from tikgen.parameters import canonical
 from tikgen.units import duration
 from tikgen.untrusted import printable
@@ -21,13 +21,26 @@ if TYPE_CHECKING:
 
 
 def console() -> Console:
-    """Return a console on the current standard output."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Return a console on the current standard output, which leaves lines as they are."""
+    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
-def say(text: str, style: str = "") -> None:
-    """Print one line; ``style`` shows on a terminal only."""
-    console().print(escape(printable(text)), style=style or None)
+def width() -> int | None:
+    """Return how many columns the standard output has, or None where it has no end."""
+    return layout.width_of(sys.stdout)
+
+
+def say(text: str, style: str = "", hang: int = 2) -> None:
+    """Print a text, its long lines continued below; ``style`` shows on a terminal only."""
+    console().print(escape(layout.fit(printable(text), width(), hang)), style=style or None)
+
+
+def say_error(text: str, kind: str = "error") -> None:
+    """Print what went wrong to the error stream, behind the word for its ``kind``."""
+    width = layout.width_of(sys.stderr)
+    rest = layout.fit(f"{kind}: {printable(text)}", width).removeprefix(f"{kind}:")
+    shown = f"[bold red]{kind}:[/]{escape(rest)}"
+    Console(file=sys.stderr, highlight=False, soft_wrap=True).print(shown)
 
 
 def print_json(data: Any) -> None:
@@ -40,9 +53,9 @@ def print_result(result: Any, as_json: bool) -> None:
     if as_json:
         print_json(result.to_dict())
     elif sys.stdout.isatty():
-        console().print(result)
+        Console(file=sys.stdout, highlight=False).print(result)
     else:
-        print(printable(str(result)))
+        print(layout.fit(printable(str(result)), width(), hang=4))
 
 
 def print_code(text: str) -> None:
@@ -54,30 +67,21 @@ def print_code(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Print a table: with rules on a terminal, as aligned columns when piped."""
-    title, rows = printable(title), [[printable(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        table = Table(
-            title=escape(printable(title)) or None, title_justify="left", box=None, pad_edge=False
-        )
-        for column in columns:
-            table.add_column(column, overflow="fold", header_style="bold cyan")
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console().print(table)
-        return
+    """Print a table as aligned columns, or as blocks of lines where it is too wide for that."""
+    head, body = layout.table(columns, [[*map(printable, row)] for row in rows], width())
+    out = console()
     if title:
-        print(title)
-    widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
-    for row in (columns, *rows):
-        print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+        say(title, style="italic")
+    for lines, style in ((head, "bold cyan"), (body, None)):
+        for line in lines:
+            out.print(escape(line), style=style)
 
 
 def print_stage(stage: Stage) -> None:
     """Print one stage of the pipeline."""
-    console().print(
-        f"[bold green]{stage.name:<8}[/] {duration(stage.seconds):>9}  {escape(stage.result)}"
-    )
+    head = f"{stage.name:<8} {duration(stage.seconds):>9}  "
+    shown = layout.fit(head + stage.result, width(), hang=len(head))
+    console().print(f"[bold green]{stage.name}[/]{escape(shown.removeprefix(stage.name))}")
 
 
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:

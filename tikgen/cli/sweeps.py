@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tikgen.cli import completion
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED
 from tikgen.cli.options import (
-    INTERRUPTED,
     Arch,
     Json,
     Name,
@@ -27,6 +28,7 @@ Axes = Annotated[
         "--param",
         metavar="NAME=VALUE",
         help="A parameter, or an axis in brackets: -p dim=3 -p 'dtype=[f32,f64]'.",
+        autocompletion=completion.parameters,
     ),
 ]
 Shapes = Annotated[
@@ -113,7 +115,7 @@ def sweep_command(
     if not result.about["complete"]:
         raise typer.Exit(INTERRUPTED)
     if result.failed or not result.timed:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def parse_axes(template: str, given: Sequence[str] | None) -> dict[str, Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tikgen import catalogue
-from tikgen.cli.options import Json, Name, template_name
-from tikgen.cli.output import console, print_json, print_table, say
+from tikgen.cli.layout import reflow
+from tikgen.cli.options import Json, Name, Params, Shape, parse_shape, template_name
+from tikgen.cli.output import print_json, print_table, say, width
 from tikgen.description import describe
 from tikgen.errors import TikgenError
+from tikgen.typed_params import parse_params
 
 
 def register(app: typer.Typer) -> None:
@@ -30,32 +33,39 @@ def list_command(json: Json = False) -> None:
         print_table(("template", "what it computes"), [tuple(f.values()) for f in found])
 
 
-def describe_command(name: Name, json: Json = False) -> None:
-    """Describe a template: what it computes and every parameter it takes."""
-    description = describe(template_name(name))
+def describe_command(
+    name: Name, param: Params = None, shape: Shape = None, json: Json = False
+) -> None:
+    """Describe a template: what it computes, its parameters, and its schedule on each arch."""
+    name = template_name(name)
+    description = describe(name, shape=parse_shape(name, shape), **parse_params(name, param))
     if json:
         print_json(description.to_dict())
         return
     say(description.name, style="bold")
-    say(description.doc.replace("\n    ", "\n"))
+    say(reflow(cleandoc(description.doc), width()))
     for kind, meaning in (
         ("problem", "decide what is computed"),
         ("schedule", "decide how fast, never what"),
     ):
         rows = [
-            (info.name, info.default, info.type, info.meaning)
+            (info.name, description.default_of(info), info.type, info.meaning)
             for info in description.parameters
             if info.kind == kind
         ]
         if rows:
-            console().print()
+            say("")
             print_table(
                 ("parameter", "default", "takes", "meaning"),
                 rows,
                 title=f"{kind} parameters: {meaning}",
             )
+    if description.notes or description.sizes:
+        say("")
+    for note in description.notes:
+        say(note)
     if description.sizes:
-        say(f"\nshape takes, by default: {', '.join(description.sizes)}")
+        say(f"shape takes: {', '.join(description.sizes)}")
 
 
 def new_command(

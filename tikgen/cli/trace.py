@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from tikgen.cli.options import INTERRUPTED
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED
 from tikgen.errors import TraceError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def trace_command(
     if sys.stdout is not None:
         sys.stdout.flush()
     is_written = _report(traced, *targets)
-    raise typer.Exit(code if is_written else code or 1)
+    raise typer.Exit(code if is_written else code or FAILED)
 
 
 def _check_script(script: Path) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 
+from tikgen.cli import completion
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
 from tikgen.cli.options import (
-    INTERRUPTED,
     Arch,
     Json,
     Name,
@@ -20,7 +20,7 @@ from tikgen.cli.options import (
     one_or_all,
     template_name,
 )
-from tikgen.cli.output import print_json, print_result, say
+from tikgen.cli.output import print_json, print_result, say, say_error
 from tikgen.typed_params import parse_params
 
 _NOT_KEPT = "not kept: the store cannot be written; what was found goes with this process"
@@ -34,7 +34,10 @@ Shape = Annotated[
     ),
 ]
 Budget = Annotated[str, typer.Option(help="quick (a minute), full (everything), or seconds.")]
-OneTemplate = Annotated[str | None, typer.Argument(help="Name of a template; all without it.")]
+OneTemplate = Annotated[
+    str | None,
+    typer.Argument(help="Name of a template; all without it.", autocompletion=completion.templates),
+]
 File = Annotated[Path, typer.Argument(help="A TOML file.")]
 
 
@@ -114,11 +117,11 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
         head = (
             f"{record.template}{note}: {_changed(record)}; {shown(record.sizes) or 'fixed shapes'}"
         )
-        print_wrapped(f"{head}; {record.arch}: {record.device}")
+        say(f"{head}; {record.arch}: {record.device}", hang=4)
         gain = f", {record.gain}" if record.gain else ""
         data = "your own" if record.workload == records.OWN else record.workload
-        print_wrapped(f"{1e3 * record.seconds:.4g} ms on {data} data{gain}", "  ")
-        print_wrapped(", ".join(f"{k}={v}" for k, v in record.schedule.items()), "  ")
+        say(f"  {1e3 * record.seconds:.4g} ms on {data} data{gain}", hang=4)
+        say("  " + ", ".join(f"{k}={v}" for k, v in record.schedule.items()), hang=4)
     say(_count(len(every)))
 
 
@@ -141,13 +144,13 @@ def import_command(file: File) -> None:
 
     found = import_records(file)
     for line in found.ignored:
-        print_wrapped(f"ignored: {line}", file=sys.stderr)
+        say_error(line, "ignored")
     if found.kept and not are_on_disk():
         print(_NOT_KEPT, file=sys.stderr)
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
     say(f"imported {_count(found.kept)} from {file}")
     if found.ignored and not found.kept:
-        raise typer.Exit(2)
+        raise typer.Exit(MISUSED)
 
 
 def clear_command(name: OneTemplate = None) -> None:
@@ -156,17 +159,6 @@ def clear_command(name: OneTemplate = None) -> None:
 
     name = _named(name)
     say(f"removed {_count(records.forget(lambda r: name is None or r.template == name))}")
-
-
-def print_wrapped(text: str, indent: str = "", file: TextIO | None = None) -> None:
-    """Print a text in lines that fit 80 columns; those behind the first are indented further.
-
-    It may come from a foreign file: what would steer the terminal is shown as a question mark.
-    """
-    plain = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    wrapper = textwrap.TextWrapper(80, break_on_hyphens=False)
-    wrapper.initial_indent, wrapper.subsequent_indent = indent, f"{indent}    "
-    print(wrapper.fill(plain), file=file)
 
 
 def parse_budget(text: str) -> str | float:

@@ -1,6 +1,7 @@
-from .loader import Loader
-from .meta_kernel_loader import MetaKernelLoader
-from .versions import Version
-from .watching import Watcher, watch
+from .loader import Loader as Loader
+from .meta_kernel_loader import MetaKernelLoader as MetaKernelLoader
+from .versions import Version as Version
+from .watching import Watcher as Watcher
+from .watching import watch as watch
 
 __all__ = ["Loader", "MetaKernelLoader", "Version", "Watcher", "watch"]

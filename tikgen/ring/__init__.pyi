@@ -1,41 +1,99 @@
-from . import errors
-from .actors.actor import RingKernel
-from .actors.barriers import Barrier
-from .actors.context import KernelContext
-from .actors.states import KernelState, Termination
-from .actors.supervision import Supervision
-from .buffers.accelerator import Accelerator, get_accelerator
-from .buffers.buffer_state import BufferState
-from .buffers.devices import DeviceProperties, DeviceType
-from .buffers.executions import KernelExecution, KernelLaunchConfig
-from .buffers.memory_pool import MemoryPool, configure_memory_pool, get_memory_pool
-from .buffers.orchestrator import ComputeOrchestrator
-from .buffers.pool_statistics import PoolStatistics
-from .buffers.unified_buffer import UnifiedBuffer
-from .compute_kernel import kernel
-from .definition import Definition, RingKernelConfig, ring_kernel
-from .messages.base import RingKernelMessage, deserialize_message, message
-from .messages.columns import (
-    Column,
-    columns_of,
-    f16,
-    f32,
-    f64,
-    i8,
-    i16,
-    i32,
-    i64,
-    u8,
-    u16,
-    u32,
-    u64,
-    vector,
+from . import errors as errors
+from .actors.actor import RingKernel as RingKernel
+from .actors.barriers import Barrier as Barrier
+from .actors.context import KernelContext as KernelContext
+from .actors.states import KernelState as KernelState
+from .actors.states import Termination as Termination
+from .actors.supervision import Supervision as Supervision
+from .buffers.accelerator import Accelerator as Accelerator
+from .buffers.accelerator import get_accelerator as get_accelerator
+from .buffers.buffer_state import BufferState as BufferState
+from .buffers.devices import DeviceProperties as DeviceProperties
+from .buffers.devices import DeviceType as DeviceType
+from .buffers.executions import (
+    KernelExecution as KernelExecution,
 )
-from .persistent.handler import RingBody
-from .persistent.ring import PersistentRing
-from .runtime import RingKernelRuntime
-from .telemetry.gpu_monitor import GPUMonitor
-from .telemetry.kernel_telemetry import RingKernelTelemetry
+from .buffers.executions import (
+    KernelLaunchConfig as KernelLaunchConfig,
+)
+from .buffers.memory_pool import (
+    MemoryPool as MemoryPool,
+)
+from .buffers.memory_pool import (
+    configure_memory_pool as configure_memory_pool,
+)
+from .buffers.memory_pool import (
+    get_memory_pool as get_memory_pool,
+)
+from .buffers.orchestrator import ComputeOrchestrator as ComputeOrchestrator
+from .buffers.pool_statistics import PoolStatistics as PoolStatistics
+from .buffers.unified_buffer import UnifiedBuffer as UnifiedBuffer
+from .compute_kernel import kernel as kernel
+from .definition import (
+    Definition as Definition,
+)
+from .definition import (
+    RingKernelConfig as RingKernelConfig,
+)
+from .definition import (
+    ring_kernel as ring_kernel,
+)
+from .messages.base import (
+    RingKernelMessage as RingKernelMessage,
+)
+from .messages.base import (
+    deserialize_message as deserialize_message,
+)
+from .messages.base import (
+    message as message,
+)
+from .messages.columns import (
+    Column as Column,
+)
+from .messages.columns import (
+    columns_of as columns_of,
+)
+from .messages.columns import (
+    f16 as f16,
+)
+from .messages.columns import (
+    f32 as f32,
+)
+from .messages.columns import (
+    f64 as f64,
+)
+from .messages.columns import (
+    i8 as i8,
+)
+from .messages.columns import (
+    i16 as i16,
+)
+from .messages.columns import (
+    i32 as i32,
+)
+from .messages.columns import (
+    i64 as i64,
+)
+from .messages.columns import (
+    u8 as u8,
+)
+from .messages.columns import (
+    u16 as u16,
+)
+from .messages.columns import (
+    u32 as u32,
+)
+from .messages.columns import (
+    u64 as u64,
+)
+from .messages.columns import (
+    vector as vector,
+)
+from .persistent.handler import RingBody as RingBody
+from .persistent.ring import PersistentRing as PersistentRing
+from .runtime import RingKernelRuntime as RingKernelRuntime
+from .telemetry.gpu_monitor import GPUMonitor as GPUMonitor
+from .telemetry.kernel_telemetry import RingKernelTelemetry as RingKernelTelemetry
 
 __all__ = [
     "Accelerator",

@@ -301,10 +301,7 @@ class ClusterRunner:
             except (*_TIMEOUTS, concurrent.futures.CancelledError):
                 pass  # All are cancelled where the scheduler is gone.
             if self._client.status != "running":
-                raise TikgenError(
-                    "The scheduler is gone. What was measured stands in the results file, if "
-                    "one was named: start the sweep again to go on."
-                )
+                raise _scheduler_is_gone()
             done = [future for future in running if future.done()]
             if done:
                 return done
@@ -330,7 +327,10 @@ class ClusterRunner:
         return Done(task.work, Measurement("error", message), device), False
 
     def _addresses(self) -> list[str]:
-        return list(self._client.nthreads())
+        try:
+            return list(self._client.nthreads())
+        except (OSError, asyncio.TimeoutError):
+            raise _scheduler_is_gone() from None
 
     def _wait_for_workers(self) -> None:
         try:
@@ -341,6 +341,13 @@ class ClusterRunner:
                 "`dask worker ADDRESS`. What was measured stands in the results file, if one was "
                 "named."
             ) from None
+
+
+def _scheduler_is_gone() -> TikgenError:
+    return TikgenError(
+        "The scheduler is gone. What was measured stands in the results file, if one was named: "
+        "start the sweep again to go on."
+    )
 
 
 def _is_killed(future: Future) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,18 @@ from tikgen.verification.script import write_script
 from tikgen.verification.search import Limits, Search
 
 SCRIPTS = "tikgen-failures"
+
+_is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Print no failure meanwhile: for those who print the report, which holds them as well."""
+    token = _is_quiet.set(True)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(token)
 
 
 def verify(
@@ -145,6 +159,7 @@ def _verify_on(
     # No case by itself repeats that all of them together compared nothing.
     script = None if outcome.kind == "uncompared" else write_script(scripts, case, outcome)
     failure = replace(found.failure, script=script)
-    console.print(f"{template.name} failed on {arch}", style="bold red")
-    console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
+    if not _is_quiet.get():
+        console.print(f"{template.name} failed on {arch}", style="bold red")
+        console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
     return replace(found, failure=failure)
