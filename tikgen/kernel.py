@@ -28,9 +28,9 @@ from tikgen.signature import Signature
 from tikgen.template import Template
 
 if TYPE_CHECKING:
+    from tikgen import TuneResult
     from tikgen.bound import BoundKernel
     from tikgen.lifecycle.trace import Trace
-    from tikgen.tuning.result import TuneResult
 
 
 @dataclass
