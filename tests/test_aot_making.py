@@ -170,6 +170,10 @@ def test_somebody_elses_files_are_left_alone(tmp_path: Path) -> None:
     (extension / "sources" / "k.x64.py").touch()
     staging.check_target(extension)
     (extension / "code.js").touch()
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(BundleError, match="the folder holds something else"):
+        staging.check_target(tmp_path / "deep")
     with pytest.raises(BundleError, match=r"files that are not the bundle's \(code.js\)"):
         staging.check_target(extension)
 

@@ -301,7 +301,7 @@ def test_run_leaves_no_half_of_a_file(
     path = tmp_path / "out.npz"
     arguments = (F32, "a=1", "x=zeros:3", "y=zeros:3", "--repeat", 1, "--save", path)
     told = run("bundle", "run", shared[0], *arguments, code=1)
-    assert f"error: No space left on device: {path}" in told
+    assert f"error: the disk is full: {path}" in told
     assert not path.exists()
 
 

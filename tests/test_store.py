@@ -121,7 +121,7 @@ def test_an_error_while_writing_leaves_the_old_entry_and_no_litter(
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", full)
-        with pytest.warns(StoreWarning, match="No space left on device") as caught:
+        with pytest.warns(StoreWarning, match="the disk is full") as caught:
             store.write("sources", "k", {"n": 2})
             store.write("sources", "l", {"n": 3})
         assert len(caught) == 1

@@ -251,7 +251,7 @@ def test_a_full_disk_does_not_end_a_sweep(
         return opened(path, mode, **named)
 
     monkeypatch.setattr(Path, "open", full)
-    with pytest.warns(StoreWarning, match="No space left") as told:
+    with pytest.warns(StoreWarning, match="the disk is full") as told:
         result = sweep("stencil", order=[2, 4], shape=16, results=tmp_path / "results.jsonl")
     assert len(told) == 1
     assert len(result.timed) == 2

@@ -6,7 +6,6 @@ the reference. It reads the name of a kernel or graph, and how to judge it, one 
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -23,6 +22,7 @@ from tikgen.aot.running.runtime import Runtime
 from tikgen.catalogue import load_template
 from tikgen.child_work import one_line, serve, start
 from tikgen.template import Template
+from tikgen.untrusted import from_literal
 from tikgen.verification.check import Trial
 
 _DATA = ("whole", "uniform", "sparse")
@@ -54,7 +54,7 @@ def _answer(runtime: Runtime, job: dict[str, Any]) -> str:
 def _by_template(runtime: Runtime, job: dict[str, Any]) -> float:
     """Return the worst error of trials against the template's reference."""
     template = load_template(job["folder"])
-    params = ast.literal_eval(job["params"])
+    params = from_literal(job["params"])
     kernel = runtime.kernels[job["name"]]
     rng = np.random.default_rng(job["seed"])
     worst = 0.0
@@ -276,7 +276,7 @@ def _special_inputs(
             outer = taken.get(step.arguments[argument.name])
             if outer is not None:
                 inner |= sizes_of(argument, shape_of(outer, sizes))
-        problem = _problem_of(load_template(said["folder"]), ast.literal_eval(said["params"]))
+        problem = _problem_of(load_template(said["folder"]), from_literal(said["params"]))
         inputs = load_template(said["folder"]).inputs(problem, inner, rng)
         for name, value in inputs.items():
             found.setdefault(step.arguments[name], value)
