@@ -112,12 +112,12 @@ class Expression:
             return TaichiCode(values, dtype).number(node)
         if node.op in LITERALS:
             return dtype.literal(float(dtype.numpy.type(literal_value(node))))
-        wide = {name: f"ti.cast({code}, {dtype.computed.taichi})" for name, code in values.items()}
+        wide = {name: f"widened({code})" for name, code in values.items()}
         return f"ti.cast({TaichiCode(wide, dtype.computed).number(node)}, {dtype.taichi})"
 
     def helpers(self, dtype: DType) -> str:
         """Return the ``ti.func`` definitions that the code of :meth:`taichi` calls, or nothing."""
-        return helper_functions([self.folded(dtype).node], dtype.computed)
+        return helper_functions([self.folded(dtype).node], dtype)
 
     def numpy_code(self) -> str:
         """Return NumPy code for the value, over its names, ``np`` and ``dtype``.
@@ -265,7 +265,7 @@ class Program:
     def helpers(self, dtype: DType) -> str:
         """Return the ``ti.func`` definitions that the generated code calls, or nothing."""
         nodes = [expression.node for _, expression in self.folded(dtype).assignments]
-        return helper_functions(nodes, dtype.computed)
+        return helper_functions(nodes, dtype)
 
     def numpy_code(self) -> str:
         """Return NumPy statements over the names, ``np`` and ``dtype``, one a line."""
