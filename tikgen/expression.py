@@ -44,8 +44,11 @@ class Expression:
     It may hold ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the constants
     ``pi`` and ``e``, and the functions ``abs acos asin atan2 ceil cos exp floor isnan log max min
     pow round sign sin sqrt tan tanh where``. ``min`` and ``max`` ignore NaN, ``round`` takes
-    halves to the even neighbour, integers wrap around, and integer ``//`` and ``%`` by zero
-    give 0, all as NumPy does. Equal expressions compare equal however they were spaced.
+    halves to the even neighbour, integers wrap around, the least integer is its own ``abs``,
+    integer ``//`` and ``%`` by zero give 0, and those of floats are exact, all as NumPy does. What
+    is computed from literals alone is computed in the dtype of the kernel as well, and what is
+    f16 in f32. Lines may break within parentheses. Equal expressions compare equal however they
+    were spaced.
     """
 
     __slots__ = ("__weakref__", "names", "node", "text")
