@@ -205,7 +205,7 @@ def test_taichi_code_guards_integers() -> None:
     assert Expression.parse("-x").taichi(values, DType.u32) == "ti.u32(0) - x[i]"
     # Taichi aborts on an f16 divided by a constant.
     half = Expression.parse("x / 3").taichi(values, DType.f16)
-    assert half == "ti.cast(ti.cast(x[i], ti.f32) / ti.f32(3.0), ti.f16)"
+    assert half == "ti.cast(widened(x[i]) / ti.f32(3.0), ti.f16)"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import tikgen
 from tikgen import DType, Expression
-from tikgen.dtypes import INTS
+from tikgen.comparison import worst_error
+from tikgen.dtypes import FLOATS, INTS
 
 LOOPS = {"cpu": ("rows", "points", "flat", "blocks"), "vulkan": ("rows", "points", "blocks")}
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -217,3 +218,168 @@ def test_integers_are_those_of_numpy(ti_arch: str, dtype: str, data: Any) -> Non
     for name, array in zip(kernel.signature.names, arrays, strict=True):
         if name in expected:
             np.testing.assert_array_equal(array, expected[name], err_msg=f"{name} of {program}")
+
+
+def test_constants_of_an_epilogue_are_those_of_numpy(ti_arch: str) -> None:
+    kernel = tikgen.build("gemm", dtype="i32", epilogue="v + (-7)//2 + (-7) % 3 + 2147483646**2")
+    a, b, c = np.ones((3, 2), np.int32), np.ones((2, 4), np.int32), np.zeros((3, 4), np.int32)
+    kernel(a, b, c, 1, 0)
+    assert (c == 2 - 4 + 2 + 4).all()
+    assert (kernel.reference(a, b, c, 1, 0) == c).all()
+
+
+def test_constants_of_a_ring_are_folded(ti_arch: str) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("no ring stays on a Vulkan device")
+    kernel = tikgen.build(
+        "ring",
+        arch="cpu",
+        handler="w = -7; y = x + w % 3 + 2**4",
+        inputs={"x": "i32"},
+        outputs={"y": "i32"},
+        dtype="i32",
+    )
+    assert "y = x + ti.i32(2) + ti.i32(16)" in kernel.source.text
+
+
+def test_an_ejected_file_has_the_folded_constants() -> None:
+    text = tikgen.elementwise("w = -7; z = x + w % 3", "i32").eject()
+    assert "z = x + dtype(2)" in text
+    assert "x[i] + ti.i32(2)" in text
+
+
+def float_trees() -> st.SearchStrategy[str]:
+    leaves = st.sampled_from(
+        ("0.1", "0.2", "0.3", "1", "2", "3", "-7", "1e4", "1e-3", "x", "y", "(1/3)", "-0.5")
+    ).map("({})".format)
+
+    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        two = ("+", "-", "*", "/", "//", "%")
+        return st.one_of(
+            st.builds("({} {} {})".format, inner, st.sampled_from(two), inner),
+            st.builds("({} ** {})".format, inner, st.sampled_from((-1, 0, 2, 3))),
+            st.builds("{}({})".format, st.sampled_from(("abs", "floor", "round", "sign")), inner),
+            st.builds("{}({}, {})".format, st.sampled_from(("min", "max")), inner, inner),
+            st.builds("where({} < {}, {}, {})".format, inner, inner, inner, inner),
+        )
+
+    return st.recursive(leaves, grow, max_leaves=6)
+
+
+@settings(
+    max_examples=5,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.data())
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_floats_are_those_of_numpy(ti_arch: str, dtype: str, data: Any) -> None:
+    kind = DType(dtype)
+    texts = [data.draw(float_trees()) for _ in range(6)]
+    program = "; ".join(f"z{n} = {text}" for n, text in enumerate(texts))
+    kernel = tikgen.elementwise(program, dtype, unroll=1)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    given = {n: rng.uniform(-9, 9, 32).astype(kind.numpy) for n in kernel.problem.expr.inputs}
+    names = kernel.signature.names
+    arrays = [given[n].copy() if n in given else np.full(32, 77, kind.numpy) for n in names]
+    before = dict(zip(names, [a.copy() for a in arrays], strict=True))
+    kernel(*arrays)
+    references = kernel.reference(*before.values())
+    outputs = [n for n in names if n in kernel.problem.expr.outputs]
+    wanted = dict(zip(outputs, references, strict=True))
+    allowed = kernel.template.tolerance(kernel.problem, before, wanted)
+    for name, array in zip(names, arrays, strict=True):
+        if name in wanted:
+            worst = worst_error(array, wanted[name], allowed[name])
+            assert worst <= 1, (program, name, array, wanted[name], allowed[name])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_float_remainders_are_those_of_numpy(ti_arch: str, dtype: str) -> None:
+    kind = DType(dtype).numpy
+    info = np.finfo(kind)
+    edges = [0.1, 1, 3, 7.5, 1e4, 2.5e-3, info.max, info.tiny, info.max / 3, 1000.1, 2 * np.pi]
+    edges = np.array([*edges, *(-n for n in edges), 0, np.inf], kind)
+    rng = np.random.default_rng(1)
+    x, y = (grid.ravel().copy() for grid in np.meshgrid(edges, edges))
+    x = np.concatenate([x, rng.uniform(-100, 100, 500).astype(kind)])
+    y = np.concatenate([y, rng.uniform(-2, 2, 500).astype(kind)])
+    rest, low = np.zeros_like(x), np.zeros_like(x)
+    tikgen.elementwise("r = x % y; q = x // y", dtype)(x, y, rest, low)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(rest, x % y)
+        wanted = x // y
+    # A quotient of many digits is rounded as any other.
+    np.testing.assert_allclose(low, wanted, rtol=4 * float(info.eps))
+    small = np.abs(wanted) < 0.1 / float(info.eps)
+    np.testing.assert_array_equal(low[small], wanted[small])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_angles_at_the_origin_and_at_infinity_are_those_of_numpy(ti_arch: str, dtype: str) -> None:
+    if (ti_arch, dtype) == ("vulkan", "f64"):
+        pytest.skip("atan2 of f64 is refused there")
+    edges = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan], dtype.replace("f", "float"))
+    y, x = (grid.ravel().copy() for grid in np.meshgrid(edges, edges))
+    out = np.full_like(x, 77)
+    tikgen.elementwise("atan2(y, x)", dtype)(y, x, out)
+    np.testing.assert_allclose(out, np.arctan2(y, x), rtol=1e-5)
+
+
+HALF_PROGRAMS = (
+    "max(x, 0)",
+    "max(x, y)",
+    "where(x < y, x, y)",
+    "abs(min(x, y)) // 3",
+    "z = x*y; w = z - x; z = max(z, w)",
+    "1e4 % x",
+)
+
+
+def test_halves_are_computed_in_single_precision(ti_arch: str) -> None:
+    rng = np.random.default_rng(2)
+    for text in HALF_PROGRAMS:
+        kernel = tikgen.elementwise(text, "f16")
+        names = kernel.signature.names
+        arrays = [rng.uniform(-4, 4, 5000).astype(np.float16) for _ in names]
+        before = dict(zip(names, [a.copy() for a in arrays], strict=True))
+        kernel(*arrays)
+        found = kernel.reference(*before.values())
+        outputs = [n for n in names if n in kernel.problem.expr.outputs]
+        wanted = dict(zip(outputs, found if len(outputs) > 1 else [found], strict=True))
+        allowed = kernel.template.tolerance(kernel.problem, before, wanted)
+        for name in outputs:
+            worst = worst_error(arrays[names.index(name)], wanted[name], allowed[name])
+            assert worst <= 1, (text, name, worst)
+    # One rounding of an exact product: as good as NumPy's own.
+    x, y, z = (rng.uniform(-4, 4, 5000).astype(np.float16) for _ in range(3))
+    tikgen.elementwise("z = x*y", "f16")(x, y, z)
+    np.testing.assert_array_equal(z, x * y)
+
+
+def test_a_name_of_an_f16_holds_what_its_array_holds(ti_arch: str) -> None:
+    x, z, w = np.float16([1 / 3]), np.zeros(1, np.float16), np.zeros(1, np.float16)
+    tikgen.elementwise("z = x*x; w = z - 0.111", "f16")(x, z, w)
+    assert w == np.float16(np.float32(z) - np.float32(0.111))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64"])
+def test_the_least_integer_has_no_magnitude(ti_arch: str, dtype: str) -> None:
+    kind = DType(dtype).numpy
+    x = np.array([np.iinfo(kind).min, -7, 7] * 50, kind)
+    for loop in LOOPS[ti_arch]:
+        block = {"block_dim": 32} if loop == "blocks" else {}
+        a, b, c, d = (np.zeros_like(x) for _ in range(4))
+        tikgen.elementwise(
+            "p = abs(x)//3; q = abs(x) < 0; r = max(abs(x), -5); s = abs(x) % 5",
+            dtype,
+            loop=loop,
+            unroll=1,
+            **block,
+        )(x, a, b, c, d)
+        with np.errstate(all="ignore"):
+            size = np.abs(x)
+            for found, wanted in ((a, size // 3), (b, size < 0), (c, np.maximum(size, -5))):
+                np.testing.assert_array_equal(found, wanted, err_msg=loop)
+            np.testing.assert_array_equal(d, size % kind.type(5))

@@ -293,3 +293,24 @@ def test_powers_of_negative_numbers_are_those_of_numpy(ti_arch: str, dtype: str)
     kernel(x, y, z)
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(z, x**y, rtol=2e-3 if dtype == "f16" else 1e-5)
+
+
+def test_order_of_arguments_and_of_assignments_is_as_documented(ti_arch: str) -> None:
+    assert elementwise("z = a*x + y").signature.names == ("a", "x", "y", "z")
+    assert elementwise("z = y + a*x").signature.names == ("y", "a", "x", "z")
+    x, y, u = np.float32([1, 2]), np.float32([3, 4]), np.zeros(2, np.float32)
+    elementwise("x = y; y = x")(x=x, y=y)
+    assert (x.tolist(), y.tolist()) == ([3, 4], [3, 4])
+    x[:] = 1, 2
+    elementwise("u = y\ny = x\nx = u")(u=u, x=x, y=y)
+    assert (x.tolist(), y.tolist()) == ([3, 4], [1, 2])
+
+
+def test_floats_that_divide_in_a_loop_take_no_real_function(ti_arch: str) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("real functions are for cpu only")
+    assert ("loop", "rows") in elementwise("x % 3").source.variant.schedule
+    with pytest.raises(ParameterError, match="cannot be 'flat' where expr divides floats"):
+        elementwise("x // y", loop="flat", unroll=1)
+    binary = elementwise("x % 2", loop="flat", unroll=1)
+    assert "x[i] % ti.f32(2.0)" in binary.source.text

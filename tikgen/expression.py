@@ -44,8 +44,11 @@ class Expression:
     It may hold ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the constants
     ``pi`` and ``e``, and the functions ``abs acos asin atan2 ceil cos exp floor isnan log max min
     pow round sign sin sqrt tan tanh where``. ``min`` and ``max`` ignore NaN, ``round`` takes
-    halves to the even neighbour, integers wrap around, and integer ``//`` and ``%`` by zero
-    give 0, all as NumPy does. Equal expressions compare equal however they were spaced.
+    halves to the even neighbour, integers wrap around, the least integer is its own ``abs``,
+    integer ``//`` and ``%`` by zero give 0, and those of floats are exact, all as NumPy does. What
+    is computed from literals alone is computed in the dtype of the kernel as well, and what is
+    f16 in f32. Lines may break within parentheses. Equal expressions compare equal however they
+    were spaced.
     """
 
     __slots__ = ("__weakref__", "names", "node", "text")
@@ -112,12 +115,12 @@ class Expression:
             return TaichiCode(values, dtype).number(node)
         if node.op in LITERALS:
             return dtype.literal(float(dtype.numpy.type(literal_value(node))))
-        wide = {name: f"ti.cast({code}, {dtype.computed.taichi})" for name, code in values.items()}
+        wide = {name: f"widened({code})" for name, code in values.items()}
         return f"ti.cast({TaichiCode(wide, dtype.computed).number(node)}, {dtype.taichi})"
 
     def helpers(self, dtype: DType) -> str:
         """Return the ``ti.func`` definitions that the code of :meth:`taichi` calls, or nothing."""
-        return helper_functions([self.folded(dtype).node], dtype.computed)
+        return helper_functions([self.folded(dtype).node], dtype)
 
     def numpy_code(self) -> str:
         """Return NumPy code for the value, over its names, ``np`` and ``dtype``.
@@ -265,7 +268,7 @@ class Program:
     def helpers(self, dtype: DType) -> str:
         """Return the ``ti.func`` definitions that the generated code calls, or nothing."""
         nodes = [expression.node for _, expression in self.folded(dtype).assignments]
-        return helper_functions(nodes, dtype.computed)
+        return helper_functions(nodes, dtype)
 
     def numpy_code(self) -> str:
         """Return NumPy statements over the names, ``np`` and ``dtype``, one a line."""

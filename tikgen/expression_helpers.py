@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -40,7 +41,11 @@ def is_power_of_two(node: Node, dtype: DType) -> bool:
 
 def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
     """Return the ``ti.func`` definitions that the Taichi code of ``nodes`` calls, or nothing."""
+    nodes = list(nodes)
+    is_widened = dtype.computed is not dtype and any(node.args and node.names for node in nodes)
+    dtype = dtype.computed
     needed = {helper_of(part, dtype) for node in nodes for part in node.walk()} - {""}
+    needed |= {"widened"} if is_widened else set()
     if dtype.is_float and needed & {"floor_divide", "remainder"}:
         needed.add("truncated_remainder")
     replaced = _float_words(dtype) if dtype.is_float else _integer_words(dtype)
@@ -90,6 +95,7 @@ def _float_words(dtype: DType) -> dict[str, str]:
         "TINY": dtype.literal(2.0 ** (1 - bias)),
         "NO_BITS": signed.literal(0),
         "ONE_BIT": signed.literal(1),
+        "PI": dtype.literal(math.pi),
         "HALF": dtype.literal(0.5),
         "ZERO": dtype.literal(0),
         "ONE": dtype.literal(1),
@@ -222,7 +228,15 @@ def floor_divide(x, y):
     low += ti.select(quotient - low > HALF, ONE, ZERO)
     return ti.select(y == ZERO, x / y, low)
 ''',
-    # On vulkan ti.pow gives NaN for a base below 0, and for 0 to the power 0.
+    # LLVM would compare halves, which ends the process where a processor has AVX-512 and no
+    # arithmetic of halves.
+    "widened": '''
+@ti.func
+def widened(x):
+    """Return an f16 as an f32, whose last 13 bits are 0, in a way that the compiler keeps."""
+    return ti.bit_cast(ti.bit_cast(ti.cast(x, ti.f32), ti.i32) & ti.i32(-8192), ti.f32)
+''',
+    # On vulkan ti.pow gives NaN for a base below 0, and for 0 to the power 0; 0 for powers below.
     "power": '''
 @ti.func
 def power(base, exponent):
@@ -233,6 +247,7 @@ def power(base, exponent):
     is_even = ti.floor(half) == half
     result = ti.select(is_odd, -size, ti.select(is_even, size, ti.sqrt(base)))
     result = ti.select(base < ZERO, result, size)
+    result = ti.select((base == ZERO) & (exponent < ZERO), ONE / ti.abs(base), result)
     return ti.select(exponent == ZERO, ONE, result)
 ''',
     # Taichi rounds halves to even on some archs and away from zero on others.
@@ -245,12 +260,15 @@ def round_half_even(x):
     is_odd = low - TWO * ti.floor(low * HALF) == ONE
     return ti.select(rest > HALF or (rest == HALF and is_odd), low + ONE, low)
 ''',
-    # Vulkan has no angle of the origin.
+    # Vulkan has its own ideas of the angle of the origin, and of NaN and infinity.
     "angle_of": '''
 @ti.func
 def angle_of(y, x):
-    """Return the angle of a point; that of the origin is 0."""
+    """Return the angle of a point, that of the origin by the signs of its zeros, as in NumPy."""
     is_origin = (x == ZERO) & (y == ZERO)
-    return ti.select(is_origin, ZERO, ti.atan2(y, ti.select(is_origin, ONE, x)))
+    size = ti.select(ti.bit_cast(x, SIGNED) < NO_BITS, PI, ZERO)
+    at_origin = ti.select(ti.bit_cast(y, SIGNED) < NO_BITS, -size, size)
+    angle = ti.select(is_origin, at_origin, ti.atan2(y, ti.select(is_origin, ONE, x)))
+    return ti.select(ti.math.isnan(x) | ti.math.isnan(y), x + y, angle)
 ''',
 }

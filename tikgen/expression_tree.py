@@ -26,6 +26,7 @@ RESERVED = frozenset(
         "remainder",
         "truncated_remainder",
         "whole_power",
+        "widened",
         "power",
         "round_half_even",
         "sign_of",
@@ -145,8 +146,10 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
 
 def _node_problem(node: Node, dtype: DType) -> str | None:
     if dtype.is_float:
-        if node.op == "number" and abs(node.value) > float(np.finfo(dtype.numpy).max):  # type: ignore[arg-type]
-            return f"{node.value!r} does not fit {dtype}"
+        # Infinity is what folding made of literals that fit.
+        if node.op == "number" and np.isfinite(value := float(node.value)):
+            most = float(np.finfo(dtype.computed.numpy).max)
+            return f"{node.value!r} does not fit {dtype.computed}" if abs(value) > most else None
         return None
     if node.op == "/":
         return f"/ needs a float dtype, and this one is {dtype}; use // to round down"

@@ -38,6 +38,9 @@ COST = {
 # Vulkan computes these in f32 by polynomials that are off by up to 4e-4.
 COST_F32 = {"asin": (4, 5000), "acos": (4, 5000), "atan2": (4, 64)}
 
+# Vulkan loses all digits of the sine, cosine and tangent of larger numbers.
+LARGEST_ANGLE_F32 = 2.0**22
+
 _MONOTONE = {
     "sqrt": np.sqrt,
     "asin": np.arcsin,
@@ -87,7 +90,7 @@ def stored(result: Bounded, dtype: DType) -> Bounded:
     with np.errstate(all="ignore"):
         value, error = result.value, result.error
         kept = value.astype(dtype.numpy).astype(value.dtype)
-        rounding = dtype.eps * (np.abs(value) + dtype.tiny)
+        rounding = np.where(np.isfinite(value), dtype.eps * (np.abs(value) + dtype.tiny), 0)
         error = np.where((kept == value) & (error == 0), 0, error + rounding)
         beyond = np.abs(value) + error > float(np.finfo(dtype.numpy).max)
         error = np.where(beyond & np.isfinite(value), np.inf, error)
@@ -197,7 +200,8 @@ class _Analysis:
         jump = np.where((a.error == 0) & (b.error == 0), 0, self._jump(a, b))
         # From a whole number of some size on, a quotient is rounded as any other.
         rounding = 4 * self._dtype.eps * np.abs(value)
-        return Bounded(value, jump + np.where(rounding < 0.25, 0, rounding))
+        is_exact = (rounding < 0.25) | np.isinf(value)
+        return Bounded(value, jump + np.where(is_exact, 0, rounding))
 
     def _jump(self, a: Bounded, b: Bounded) -> NDArray:
         return _steps(np.floor, self._quotient(a, b)).error
@@ -232,7 +236,9 @@ class _Analysis:
         # A power of a negative number is one only where the exponent is exactly whole.
         is_known = (np.abs(a.value) > a.error) & ((a.value > 0) | (b.error == 0))
         passed_on = np.where(is_known, np.maximum.reduce(corners), np.inf)
-        passed_on = np.where(is_known & (a.error == 0) & (b.error == 0), 0, passed_on)
+        is_exact = is_known & (a.error == 0) & (b.error == 0)
+        is_exact &= np.isfinite(a.value) & np.isfinite(b.value)
+        passed_on = np.where(is_exact, 0, passed_on)
         magnitude = np.abs(b.value * np.log(np.abs(a.value)))
         return self._round("exp", value, passed_on, 4 + 4 * np.abs(b.value) + 4 * magnitude)
 
@@ -244,21 +250,28 @@ class _Analysis:
         return self._round(op, value, np.where(a.error == 0, 0, spread), extra)
 
     def _wave(self, op: str, function: Any, a: Bounded) -> Bounded:
-        return self._round(op, function(a.value), np.minimum(a.error, 2))
+        passed_on = np.where(self._is_reduced(a), np.minimum(a.error, 2), 2)
+        return self._round(op, function(a.value), passed_on)
+
+    def _is_reduced(self, a: Bounded) -> NDArray:
+        """Tell where an angle is small enough for every arch to find its place in a turn."""
+        return np.asarray((np.abs(a.value) <= LARGEST_ANGLE_F32) | (self._dtype is not DType.f32))
 
     def _tan(self, a: Bounded) -> Bounded:
         to_pole = np.abs(np.cos(a.value)) - a.error
         passed_on = np.where(to_pole > 0, a.error / to_pole**2, np.inf)
+        passed_on = np.where(a.error == 0, 0, passed_on)
+        passed_on = np.where(self._is_reduced(a), passed_on, np.inf)
         value = np.tan(a.value)
         # Computed as sin / cos, whose divisor is off absolutely.
-        return self._round("tan", value, np.where(a.error == 0, 0, passed_on), 2 * np.abs(value))
+        return self._round("tan", value, passed_on, 2 * np.abs(value))
 
     def _atan2(self, y: Bounded, x: Bounded) -> Bounded:
         total = y.error + x.error
         radius = np.hypot(y.value, x.value) - total
         at_cut = (np.abs(y.value) <= y.error) & (y.error > 0) & (x.value - x.error < 0)
         turned = np.where((radius > 0) & ~at_cut, total / radius, 2 * np.pi)
-        passed_on = np.where((y.value == 0) & (x.value == 0), np.inf, turned)
+        passed_on = np.where(total == 0, 0, turned)
         return self._round("atan2", np.arctan2(y.value, x.value), passed_on)
 
     def _logic(self, op: str, args: list[Bounded]) -> Bounded:

@@ -48,15 +48,30 @@ OF_ONE_LOOP = {
 class Map(Template):
     """Arithmetic at every element, such as `z = a*x + y`.
 
-    `expr` holds one expression, whose value goes to `out`, or assignments parted by semicolons,
-    each to an array. The kernel takes the names that are read, in order of first use, and then
-    the arrays that are only written. Without `scalars` the names a, b, c, alpha, beta, gamma and
-    scale are scalars and all others arrays. An output may be the very array that is an input.
+    `expr` holds one expression, whose value goes to `out`, or assignments, each to an array, with
+    a semicolon or a line break between them. Within parentheses lines may break anywhere. Without
+    `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all others arrays.
+
+    The kernel takes the names that are read, in order of first use, and then the arrays that are
+    only written: `z = a*x + y` takes a, x, y, z, and `z = y + a*x` takes y, a, x, z. Pass them by
+    name, as in `kernel(a=2, x=x, y=y, z=z)`, and the order does not matter.
+
+    At every element the assignments are done in order, and a name that was assigned stands for
+    its new value from there on. All inputs of an element are read before its first output is
+    written, and all its outputs are written together at the end. So an output may be the very
+    array that is an input, `x = y; y = x` makes both arrays what y was, and `u = y; y = x; x = u`
+    swaps them. No element sees what was computed for another one.
+
+    An f16 is stored as such and computed in f32: every assignment is rounded to f16 once. What
+    is computed from literals alone is computed once, in the same dtype. Integers wrap around.
+    Floats have NumPy's `//` and `%`, exactly, whatever the size of the quotient; unless they divide
+    by a power of two, they take a loop at every element, and `loop='flat'` is not to be had.
 
     Taichi's fast math assumes that there is neither NaN nor infinity: with one of them as an
-    operand, comparisons, `sign` and what cancels, such as `x - x` or `x/x`, may differ from NumPy.
-    `isnan(x)` is right always, so that `where(isnan(x), 0, x)` is; `min` and `max` of a NaN and a
-    number give the number, as np.fmin and np.fmax do.
+    operand, comparisons, `sign` and what cancels, such as `x - x` or `x/x`, may differ from NumPy,
+    and so may the sign of a zero. `isnan(x)` is right always, so that `where(isnan(x), 0, x)` is;
+    `min` and `max` of a NaN and a number give the number, as np.fmin and np.fmax do. On Vulkan
+    `sin`, `cos` and `tan` of an f32 beyond 2**22 have no right digits.
     """
 
     class Problem(ProblemModel):
