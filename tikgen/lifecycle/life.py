@@ -131,13 +131,13 @@ def _launch_stage(launches: Launches) -> Stage:
     count, timed = launches.count, launches.timed
     typical, first, lines = launches.typical, launches.first, []
     if typical is not None and first is not None and count > 1:
-        longest, before = launches.longest, ""
+        longest = launches.longest
         if first == longest and timed > 1:
             longest = sorted(span[1] for span in launches.spans)[-2:][0]
-            before = f"first {duration(first)}, then "
+            lines.append(f"first {duration(first)}, then")
         span = f"{duration(launches.shortest)} to {duration(longest)}"
         some = f", {timed:,} timed" if timed < count else ""
-        lines.append(f"{before}median {duration(typical)} ({span}{some})")
+        lines.append(f"median {duration(typical)} ({span}{some})")
     if launches.device_seconds is not None and launches.device_count:
         each = launches.device_seconds / launches.device_count
         lines.append(f"device {duration(launches.device_seconds)}, {duration(each)} each")
