@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import linecache
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -13,8 +14,11 @@ import weakref
 import numpy as np
 import pytest
 import taichi as ti
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tikgen
+from tikgen import builder
 from tikgen.errors import ArgumentError, ParameterError
 
 
@@ -182,3 +186,28 @@ def test_the_store_keeps_the_text_by_digest() -> None:
     assert kept is not None
     assert kept["text"] == kernel.source.text
     assert kept["template"] == "stencil"
+
+
+@given(
+    st.lists(st.sampled_from(["x*2.5", "abs(y)", "z", "x / y", "1e-300", "-x"]), min_size=1),
+    st.integers(1, 4),
+)
+def test_names_of_kernels_are_short_stable_and_told_apart(terms: list[str], dim: int) -> None:
+    def label(*terms: str) -> str:
+        return builder.resolve("map", expr="q = " + " + ".join(terms), dim=dim).label
+
+    name = label(*terms)
+    assert len(name) <= 70
+    assert re.fullmatch(r"map_q_[a-z0-9_]+_dim\d_f32", name)
+    assert "__" not in name
+    assert name == label(*terms)
+    more = (*terms, *["x"] * 20)  # What stands behind the cut still counts, signs too.
+    assert label(*more, "x*y") != label(*more, "x/y")
+    assert len(label(*more)) <= 70
+
+
+def test_short_parameters_stay_whole_in_names() -> None:
+    label = builder.resolve("map", expr="z = a*x + y", dim=2).label
+    assert label == "map_z_a_x_y_dim2_f32"
+    points = {(i, j, k): 0.1234567891 * (i + 1) for i in range(3) for j in (0, 1) for k in (0, 1)}
+    assert len(builder.resolve("stencil", points=points).label) <= 80

@@ -270,3 +270,27 @@ def test_is_compiled_follows_the_kinds_of_arguments(ti_arch) -> None:
     assert not kernel.is_compiled(np.ones(3, "i4"))
     init_taichi()
     assert not kernel.is_compiled()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+def test_what_taichi_logs_in_colours_does_not_leak_to_a_terminal(ti_arch) -> None:
+    program = f"""
+import numpy as np, taichi as ti, tikgen
+ti.init(ti.{ti_arch}, log_level=ti.ERROR, enable_fallback=False, offline_cache=False)
+kernel = tikgen.elementwise("x + 1", dtype="f32")
+kernel(np.ones(3, "f4"), np.empty(3, "f4"))
+print([e.details["cache"] for e in kernel.events if e.stage == "compile"])
+"""
+    ours, theirs = os.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=theirs, timeout=100
+    )
+    os.write(theirs, b"the end\n")
+    told = b""
+    while b"the end" not in told:
+        told += os.read(ours, 4096)
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 0, told.decode()
+    assert told.strip() == b"the end"
+    assert b"['compiled']" in done.stdout

@@ -343,3 +343,74 @@ def test_cleaning_up_leaves_nothing(loader: MetaKernelLoader, ti_arch: str) -> N
     loader.cleanup_all()
     gc.collect()
     assert [each() for each in gone] == [None, None]
+
+
+LIB = """
+@ti.func
+def sq(v):
+    return v * {factor}
+
+@ti.real_func
+def real(v: ti.f32) -> ti.f32:
+    return v * {factor}
+"""
+USER = """
+{imports}
+
+@ti.kernel
+def run(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in range(x.shape[0]):
+        x[i] = {call}(x[i])
+"""
+
+
+def made_of_one(module) -> float:
+    x = np.ones(3, np.float32)
+    module.run(x)
+    return float(x[0])
+
+
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [("from lib import sq", "sq"), ("import lib", "lib.sq"), ("from lib import sq as f", "f")],
+)
+def test_modules_import_each_other_by_id(ti_arch, imports, call) -> None:
+    known = set(sys.modules)
+    with MetaKernelLoader() as loader:
+        loader.compile_and_load(LIB.format(factor=3), "lib")
+        user = loader.compile_and_load(USER.format(imports=imports, call=call), "user")
+        assert made_of_one(user) == 3
+        loader.compile_and_load(LIB.format(factor=5), "lib")
+        assert made_of_one(user) == 3  # As it was imported.
+        again = loader.compile_and_load(USER.format(imports=imports, call=call), "again")
+        assert made_of_one(again) == 5
+        assert "lib" not in sys.modules
+        with pytest.raises(ModuleNotFoundError):
+            __import__("lib")
+        with MetaKernelLoader() as other, pytest.raises(errors.RenderError, match="No module"):
+            other.compile_and_load("import lib", "x")
+        with pytest.raises(errors.RenderError, match="cannot import name 'cube'"):
+            loader.compile_and_load("from lib import cube", "x")
+        del user, again
+    gc.collect()
+    assert not [name for name in set(sys.modules) - known if name.startswith("tikgen_rendered")]
+
+
+def test_real_functions_of_an_imported_module_are_told_apart(ti_arch) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("Taichi has real functions on archs that run through LLVM only")
+    with MetaKernelLoader() as loader:
+        for factor in (2, 3, 5):
+            loader.compile_and_load(LIB.format(factor=factor), "lib")
+            user = USER.format(imports="from lib import real", call="real")
+            assert made_of_one(loader.compile_and_load(user, f"user{factor}")) == factor
+
+
+def test_no_id_hides_the_standard_library() -> None:
+    with MetaKernelLoader() as loader:
+        with pytest.raises(errors.InvalidId):
+            loader.compile_and_load("dumps = 1", "json")
+        loader.compile_and_load("dumps = 1", "json_kernel")
+        module = loader.compile_and_load("import json, os.path\nfrom xml import dom", "user")
+        assert module.json is __import__("json")
+        assert module.os is __import__("os")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import taichi as ti
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tikgen
 from conftest import init_taichi
@@ -86,6 +88,48 @@ def test_bound_launches_are_counted(kernel: tikgen.Kernel, pair: Any) -> None:
     (launches,) = t.launches
     assert launches.count == 300
     assert 0 < launches.timed <= 300
+
+
+def test_the_first_launch_counts_by_itself(ti_arch: str, pair: Any) -> None:
+    with tikgen.trace() as t:
+        kernel = tikgen.elementwise(f"y = x + {secrets.randbits(40)}", dtype="f32")
+        bound = kernel.bind(*pair)
+        for _ in range(100):
+            bound()
+    (launches,) = t.launches
+    assert launches.count == 100
+    assert 1 < launches.timed < 100
+    for life in (only(t), only(kernel.lifecycle)):
+        stage = life.stages[-1]
+        assert stage.name == "launch"
+        assert stage.is_estimate
+        assert 0 < (stage.seconds or 0) < t.seconds
+        assert life.launches is not None
+        assert (life.launches.typical or 0) <= (life.launches.first or 0)
+
+
+spans_of_a_trace = st.lists(
+    st.tuples(st.floats(1e-7, 1.0), st.floats(1e-7, 1.0)), min_size=1, max_size=30
+)
+
+
+@given(spans_of_a_trace, st.integers(0, 10**6))
+def test_launches_take_no_longer_than_their_trace(
+    pauses: list[tuple[float, float]], untimed: int
+) -> None:
+    launches, now = Launches(events.Subject("k", "f", 1, "tikgen")), 100.0
+    for pause, seconds in pauses:
+        launches.add_times([(now + pause, now + pause + seconds, 1)])
+        now += pause + seconds
+    launches.count = launches.timed + untimed
+    launches.window = now - 100.0
+    assert launches.first == pytest.approx(pauses[0][1])
+    rest = [seconds for _, seconds in pauses[1:]] or [pauses[0][1]]
+    assert min(rest) * 0.999 <= (launches.typical or 0) <= max(rest) * 1.001
+    assert launches.seconds * 0.999 <= (launches.total or 0) <= launches.window * 1.001
+    assert (launches.total or 0) <= launches.window
+    if not untimed:
+        assert launches.total == min(launches.seconds, launches.window)
 
 
 def test_a_trace_can_be_looked_at_while_it_goes_on(kernel: tikgen.Kernel, pair: Any) -> None:

@@ -65,7 +65,7 @@ def test_a_script_runs_and_its_kernels_are_told(script: Path) -> None:
     printed, told = run(script, "--save", "-x", before=(*written, "--device-time"))
     assert printed.splitlines()[-1] == "sum 336 --save -x"
     lines = squeezed(told)
-    assert f"add [your own] {script}:5" in lines
+    assert f"add [your own] {script}:5" in " ".join(lines)
     assert any(line.startswith("tensor_to_ext_arr [Taichi's own]") for line in lines)
     assert any(line.startswith("launch 2 ") for line in lines)
     assert any(line.startswith("device ") for line in lines)

@@ -133,6 +133,9 @@ def test_a_save_rebuilds_the_kernels_of_its_template_and_no_others(
     change = next_change(watcher)
     assert change.ok
     assert set(change.rebuilt) == {one, two}
+    # Nothing was compiled so far.
+    assert "rebuilt" not in str(change)
+    assert "compiled by the next call" in str(change)
     assert change.files == (root / "adder/kernel.py.j2",)
     assert [added(k) for k in (one, two, plain)] == [10, 20, 1]
     assert plain.source is code

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 
 # The death of some processes is read off their error stream, which must not be redirected then.
 may_redirect = True
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Redirected by two threads at a time, the stream would be lost.
 _redirecting = threading.Lock()
 
@@ -39,7 +41,8 @@ def reading(is_ours: Callable[[str], bool]) -> Iterator[list[str] | None]:
             os.dup2(saved, 2)
             file.seek(0)
             written = file.read().splitlines(keepends=True)
-            lines += [line.decode(errors="replace") for line in written]
+            # A terminal gets colours, which say nothing.
+            lines += [_COLOUR.sub("", line.decode(errors="replace")) for line in written]
             rest = b"".join(w for w, li in zip(written, lines, strict=True) if not is_ours(li))
             with contextlib.suppress(OSError):  # Nobody may listen any more.
                 while rest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import threading
 import time
 import weakref
@@ -44,6 +45,8 @@ _MOST_SPANS = 2000
 # Of launches over a cached context, which take microseconds, so few are timed: under a recording,
 # and without one.
 _TIMED_EVERY, _SELDOM_TIMED_EVERY = 64, 1024
+# And the first few of them, since the very first is like no other.
+_FIRST_TIMED = 4
 
 Sink = Callable[["Event"], None]
 Result = TypeVar("Result")
@@ -112,6 +115,7 @@ class Launches:
         spans: start, seconds and thread of the timed ones; of many, every so many.
         device_seconds: what Taichi's profiler measured, None where it is off or saw none.
         device_count: how many launches that profiler saw.
+        window: how long the recording took, None where that is not known.
         messages: how many messages there were in the batches of an actor.
     """
 
@@ -124,6 +128,7 @@ class Launches:
     spans: list[tuple[float, float, int]] = field(default_factory=list, repr=False)
     device_seconds: float | None = None
     device_count: int = 0
+    window: float | None = None
     messages: int = 0
     _stride: int = field(default=1, init=False, repr=False)
 
@@ -131,6 +136,34 @@ class Launches:
     def stage(self) -> str:
         """Return what one of them is called: ``launch``, or ``batch``."""
         return "batch" if self.subject.is_actor else "launch"
+
+    @property
+    def first(self) -> float | None:
+        """Return the host seconds of the first launch that was timed; it may link and load."""
+        return min(self.spans)[1] if self.spans else None
+
+    @property
+    def typical(self) -> float | None:
+        """Return the median of the launches that were timed, less the first where there are more.
+
+        The first may take a thousand times longer than any other.
+        """
+        if not self.spans:
+            return None
+        first = min(self.spans)
+        others = [span[1] for span in self.spans if span is not first]
+        return statistics.median(others or [first[1]])
+
+    @property
+    def total(self) -> float | None:
+        """Return the host time of all launches, never more than the recording took.
+
+        Where some were not timed, each of them counts as a typical one.
+        """
+        if self.typical is None:
+            return None
+        found = self.seconds + max(0, self.count - self.timed) * self.typical
+        return found if self.window is None else min(found, self.window)
 
     def add(self, count: int, spans: list[bridge.Span]) -> None:
         """Count launches; ``spans`` are when those of them that were timed began and ended."""
@@ -196,7 +229,10 @@ class Recording:
             _launch_hook.tell()
         self._count_bound()
         # Copied, since other threads go on launching.
-        return [launches for launches in list(self._launches.values()) if launches.count]
+        found = [launches for launches in list(self._launches.values()) if launches.count]
+        for launches in found:
+            launches.window = (self.stopped or time.perf_counter()) - self.started
+        return found
 
     def wants(self, subject: Subject) -> bool:
         """Tell whether what happens to ``subject`` is recorded."""
@@ -215,12 +251,16 @@ class Recording:
             self._launches[subject] = Launches(subject)
         return self._launches[subject]
 
-    def take_bound(self, living: Living, start: float, stop: float) -> None:
-        """Take in how long a bound launch took; all of them are counted at the end."""
+    def take_bound(self, living: Living, start: float, stop: float) -> int:
+        """Take in how long a bound launch took; all of them are counted at the end.
+
+        Returns how many launches of the kernel were timed so far.
+        """
+        launches = self.tally(living.subject, living.profiled_name())
         if self.wants(living.subject):
             self._bound.add(living)
-            span = (start, stop, threading.get_ident())
-            self.tally(living.subject, living.profiled_name()).add_times([span])
+            launches.add_times([(start, stop, threading.get_ident())])
+        return launches.timed
 
     def _count_bound(self) -> None:
         if self.stopped is not None:
@@ -368,11 +408,10 @@ def recording(all_kernels: bool = False) -> Iterator[Recording]:
 
 def tell_bound_launch(living: Living, start: float, stop: float) -> None:
     """Take in the time of a launch over a cached context, and say which one to time next."""
-    for each in _recordings:
-        each.take_bound(living, start, stop)
-    living.next_timed = living.bound_launches + (
-        _TIMED_EVERY if _recordings else _SELDOM_TIMED_EVERY
-    )
+    timed = [each.take_bound(living, start, stop) for each in _recordings]
+    every = _TIMED_EVERY if timed else _SELDOM_TIMED_EVERY
+    few = min(timed, default=living.bound_launches) < _FIRST_TIMED
+    living.next_timed = living.bound_launches + (1 if few else every)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,24 @@ from tikgen.parameters import ParameterModel, canonical
 from tikgen.template import Template
 from tikgen.version import __version__
 
+# A part of a name, such as an expression, and a whole name.
+_LONGEST_PART, _LONGEST = 32, 60
+_DIGITS = 6
+
+
+def short_name(text: str, longest: int = _LONGEST_PART) -> str:
+    """Return letters, digits and underscores for a text; of a long one its beginning and a digest.
+
+    Args:
+        text: what to name.
+        longest: how many characters the name may have.
+    """
+    name = re.sub(r"[\W_]+", "_", text).strip("_")
+    if len(name) <= longest:
+        return name
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return f"{name[: longest - _DIGITS - 1].rstrip('_')}_{digest}"
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -42,16 +60,17 @@ class Variant:
     @functools.cached_property
     def label(self) -> str:
         """Return a readable name such as ``stencil_dim3_f32_order2_interior``."""
-        parts = [self.template.name]
+        parts = []
         for name, value in self.problem:
             if value is None or value is False:
                 continue
             is_number = isinstance(value, int | float) and value is not True
             text = f"{name}{value}" if is_number else name if value is True else str(value)
-            parts.append("".join(c if c.isalnum() else "_" for c in text).strip("_"))
+            parts.append(short_name(text))
         if self.sizes:
             parts.append("x".join(str(size) for _, size in self.sizes))
-        return "_".join(parts)
+        # The name of a template stays as it is.
+        return "_".join(filter(None, [self.template.name, short_name("_".join(parts), _LONGEST)]))
 
     @functools.cached_property
     def arguments(self) -> tuple[Argument, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -130,9 +129,13 @@ def _stage(name: str, events: Sequence[Event], numbers: Mapping[Any, Any]) -> St
 
 def _launch_stage(launches: Launches) -> Stage:
     count, timed = launches.count, launches.timed
-    typical, lines = typical_launch(launches), []
-    if typical is not None and count > 1:
-        span = f"{duration(launches.shortest)} to {duration(launches.longest)}"
+    typical, first, lines = launches.typical, launches.first, []
+    if typical is not None and first is not None and count > 1:
+        longest = launches.longest
+        if first == longest and timed > 1:
+            longest = sorted(span[1] for span in launches.spans)[-2:][0]
+            lines.append(f"first {duration(first)}, then")
+        span = f"{duration(launches.shortest)} to {duration(longest)}"
         some = f", {timed:,} timed" if timed < count else ""
         lines.append(f"median {duration(typical)} ({span}{some})")
     if launches.device_seconds is not None and launches.device_count:
@@ -140,22 +143,7 @@ def _launch_stage(launches: Launches) -> Stage:
         lines.append(f"device {duration(launches.device_seconds)}, {duration(each)} each")
     if launches.messages:
         lines.append(f"{launches.messages:,} messages, {launches.messages / count:.3g} each")
-    return Stage(
-        launches.stage,
-        count,
-        None if typical is None else launches.seconds + (count - timed) * typical,
-        timed < count,
-        tuple(lines),
-        False,
-    )
-
-
-def typical_launch(launches: Launches) -> float | None:
-    """Return the median time of the launches that were timed, None if there are none.
-
-    The mean would not do: a first launch may take a thousand times longer.
-    """
-    return statistics.median(s for _, s, _ in launches.spans) if launches.spans else None
+    return Stage(launches.stage, count, launches.total, timed < count, tuple(lines), False)
 
 
 def describe(event: Event) -> str:

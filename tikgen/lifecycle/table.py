@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tikgen.units import counted, duration
 
 if TYPE_CHECKING:
-    from tikgen.lifecycle.life import Life, Stage
+    from tikgen.lifecycle.life import Life
     from tikgen.lifecycle.trace import Trace
 
-_WIDTH = 96
+_WIDTH = 80
 _ORIGINS = {
     "tikgen": "tikgen",
     "live": "loaded live",
@@ -55,19 +55,22 @@ def origin_of(life: Life) -> str:
 
 
 def _block(life: Life) -> str:
-    rows = [(stage.name, f"{stage.count:,}", stage.time, _wrapped(stage)) for stage in life.stages]
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
-    lines = [f"{life.name}  [{origin_of(life)}]  {life.place}".rstrip()]
-    for name, count, time, (first, *more) in rows:
+    rows = [((stage.name, f"{stage.count:,}", stage.time), stage.lines) for stage in life.stages]
+    widths = [max((len(cells[i]) for cells, _ in rows), default=0) for i in range(3)]
+    lines = _wrapped(f"{life.name}  [{origin_of(life)}]  {life.place}".rstrip(), _WIDTH)
+    for (name, count, time), told in rows:
         cells = f"  {name:<{widths[0]}}  {count:>{widths[1]}}  {time:>{widths[2]}}  "
+        about = [part for line in told for part in _wrapped(line, _WIDTH - len(cells))]
+        first, *more = about or [""]
         lines.append((cells + first).rstrip())
         lines += [" " * len(cells) + line for line in more]
     return "\n".join(lines)
 
 
-def _wrapped(stage: Stage) -> list[str]:
-    """Return the lines about a stage, none too long; one empty line if there are none."""
-    found = []
-    for line in stage.lines:
-        found += textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_long_words=False)
-    return found or [""]
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return a line as several, none longer than ``width``, unless a path is."""
+    if len(line) <= width:
+        return [line]
+    return textwrap.wrap(
+        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )

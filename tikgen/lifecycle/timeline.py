@@ -10,7 +10,6 @@ from matplotlib.patches import Patch, Rectangle
 
 from tikgen.events import ACTOR_STAGES, STAGES
 from tikgen.lifecycle.layout import Block, Lane, Layout
-from tikgen.lifecycle.life import typical_launch
 from tikgen.lifecycle.look import COLOURS
 from tikgen.lifecycle.table import headline
 from tikgen.units import counted, duration
@@ -145,7 +144,7 @@ def _launches(lane: Lane) -> str:
     launches = lane.life.launches
     if launches is None:
         return "" if lane.life.subject.is_actor else "no launch"
-    typical = typical_launch(launches)
+    typical = launches.typical
     if typical is None:
         return counted(launches.count, launches.stage)
     return f"{launches.count:,} × {duration(typical)}"

@@ -232,7 +232,9 @@ def of_kernel(kernel: Kernel) -> Trace:
     """Return the life of one kernel so far, as it keeps it itself."""
     events, launched = kernel.events, kernel.loaded.launched
     now = time.perf_counter()
-    started = min((event.start for event in events), default=now)
+    begun = [event.start for event in events] + [span[0] for span in launched.spans]
+    started = min(begun, default=now)
+    launched.window = now - started
     return Trace(_Kept(events, (launched,) if launched.count else (), started, now))
 
 

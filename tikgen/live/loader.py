@@ -20,6 +20,7 @@ from tikgen import events
 from tikgen.errors import CheckFailed, InvalidText, NoEarlierVersion, TikgenError, UnknownId
 from tikgen.live.blame import compile_error, with_note
 from tikgen.live.ids import check_id
+from tikgen.live.imports import builtins_with
 from tikgen.live.texts import prepare
 from tikgen.live.versions import Record, State, Version, Versions, given
 from tikgen.loader import load_text
@@ -67,8 +68,9 @@ class Loader:
 
         The text is plain Python with kernels, ``ti.func``, data-oriented classes and whatever else
         a module may hold, or Jinja2 that renders to it. It finds ``ti``, ``np`` and ``tm``
-        (``taichi.math``) in scope. Its common indentation is taken out; its lines keep their
-        numbers. A text that is identical to the one in force, parameters included, is looked up.
+        (``taichi.math``) in scope, and imports what is loaded by its id. Its common indentation is
+        taken out; its lines keep their numbers. A text that is identical to the one in force,
+        parameters included, is looked up.
 
         Args:
             text: what to load.
@@ -229,7 +231,8 @@ class Loader:
         source = prepare(record.text, record.params, record.id, filename)
         record.digest = source.digest
         explain = functools.partial(_explain, weakref.ref(self), record, source, filename)
-        names = {"ti": ti, "np": np, "tm": ti.math}
+        find = functools.partial(_in_force, weakref.ref(self))
+        names = {"ti": ti, "np": np, "tm": ti.math, "__builtins__": builtins_with(find)}
         start = time.perf_counter()
         module = load_text(source.text, filename, source, names, explain)
         if events.is_on():
@@ -314,6 +317,13 @@ class Loader:
         if self._garbage >= _MOST_GARBAGE:
             self._garbage = 0
             gc.collect()
+
+
+def _in_force(loader: weakref.ref[Loader], id: str) -> types.ModuleType | None:
+    """Return the module under ``id``, None where there is none or the loader is gone."""
+    owner = loader()
+    versions = owner._loaded.get(id) if owner is not None else None
+    return versions.current.module if versions is not None else None
 
 
 def _run_check(

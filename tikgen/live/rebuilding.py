@@ -54,7 +54,7 @@ class Change:
         told = []
         if self.rebuilt:
             took = f"{1e3 * self.seconds:.0f} ms"
-            told.append(f"rebuilt {_listed(self.rebuilt)} in {took}")
+            told.append(f"loaded {_listed(self.rebuilt)} in {took}, compiled by the next call")
         if self.unchanged:
             told.append(f"the code of {_listed(self.unchanged)} is the same")
         if self.kept:
