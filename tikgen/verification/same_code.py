@@ -26,7 +26,8 @@ def normal_form(text: str) -> str:
     """Return one text for modules whose code differs in nothing that counts.
 
     Arithmetic of whole literals is done, sums with 0, products with 1, ``pass`` and names that
-    nobody reads go, and the index of a loop of one turn is 0. Modules that differ here may still do the same.
+    nobody reads go, and the index of a loop of one turn is 0. Modules that differ here may still
+    do the same.
 
     Raises:
         SyntaxError: if ``text`` is not Python.
