@@ -190,6 +190,29 @@ def test_a_survivor_is_shown_as_a_diff_with_its_template_line(tmp_path: Path) ->
     assert again.survivors == mutation.survivors, "one seed gives one result"
 
 
+def test_a_survivor_is_explained_by_the_line_above_it(tmp_path: Path) -> None:
+    folder = scaffold("noted", tmp_path)
+    code = (folder / "template.py").read_text()
+    (folder / "template.py").write_text(code.replace("p.power * p.dtype.eps", "5"))
+    text = (folder / "kernel.py.j2").read_text()
+    note = "    {# survives sign, operator: all is allowed here #}\n"
+    (folder / "kernel.py.j2").write_text(
+        text.replace("    y[{{ i }}]", f"{note}    y[{{{{ i }}}}]")
+    )
+    template = tikgen.load_template(folder)
+    mark = "    y[i] = scale * x[i] * x[i]\n"
+    assert f":\n    {mark}" in tikgen.render(template, unroll=1, arch="cpu").text
+    settings = {"mutants": 15, "scripts": tmp_path, "unroll": 1, "max_examples": 2}
+    mutation = brief(template, **settings).archs[0].mutation
+    assert mutation is not None
+    assert mutation.explained
+    for survivor in mutation.explained:
+        assert survivor.kind in ("sign", "operator")
+        assert survivor.reason == "all is allowed here"
+    assert not {"sign", "operator"} & {survivor.kind for survivor in mutation.survivors}
+    assert "because all is allowed here" in str(mutation)
+
+
 def test_mutants_never_reach_the_store_or_the_memo(tmp_path: Path) -> None:
     template = tikgen.load_template(scaffold("pure", tmp_path))
     from tikgen.store import default_store

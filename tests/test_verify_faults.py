@@ -150,3 +150,40 @@ def test_a_method_that_fails_while_drawing_is_named(check, tmp_path, name, body,
     template = make_template(tmp_path, "failing", TWICE_TEXT, TWICE_CODE + method(name, body))
     with pytest.raises(TemplateError, match=found):
         check(template, max_examples=3)
+
+
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_a_fault_with_or_without_an_offline_cache_is_found(check, tmp_path, has_cache):
+    wrong = f"(ti.lang.impl.current_cfg().offline_cache == {has_cache})"
+    code = "import taichi as ti\n" + TWICE_CODE.replace(BEFORE, f"return {wrong} + 2 *")
+    template = make_template(tmp_path, f"cached{has_cache}", TWICE_TEXT, code)
+    failure = failure_of(check(template, max_examples=4, shrink_seconds=0))
+    assert failure.case.offline_cache is has_cache
+    assert f"offline_cache={has_cache}" in failure.script.read_text()
+    assert ("offline cache" in str(failure)) is has_cache
+
+
+def test_parameters_that_are_not_varied_are_told(check, tmp_path):
+    code = TWICE_CODE.replace("import Array,", "import Array, Expression, Identifier,").replace(
+        "dtype: DType",
+        'label: dict[Identifier, int] = parameter("a name", {})\n'
+        '        shift: float = parameter("a number", 1.0)\n        dtype: DType',
+    )
+    template = make_template(tmp_path, "partly", TWICE_TEXT, code)
+    report = check(template, max_examples=6, dtype="i32")
+    assert report.ok, str(report)
+    (found,) = report.archs
+    assert found.never_varied == ("label",)
+    assert "NEVER VARIED: label\n" in str(report) + "\n"
+    assert "NEVER VARIED: label" in report._repr_html_()
+    assert report.to_dict()["archs"][0]["never_varied"] == ["label"]
+    (evidence,) = evidence_for(tikgen.build(template, dtype="i32"))
+    assert list(evidence.never_varied) == ["label"]
+
+
+def test_a_schedule_parameter_with_one_value_on_the_arch_is_no_alarm(check):
+    report = check("transpose", max_examples=4, perm=(1, 0), dtype="f32", loop="rows")
+    (found,) = report.archs
+    assert "tile" in found.pinned
+    assert "tile" not in found.never_varied
+    assert f"one value only on {found.arch}: " in str(report)

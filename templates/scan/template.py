@@ -163,8 +163,12 @@ class Scan(Template):
 
     @staticmethod
     def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
-        if p.op != "prod" or not p.dtype.is_float:
+        if p.op != "prod":
             return {}
+        if not p.dtype.is_float:
+            # Odd numbers, whose product wraps and never vanishes.
+            odd = (-3, -1, 1, 3) if p.dtype.is_signed else (1, 3, 5, 7)
+            return {"x": rng.choice(odd, sizes["n0"]).astype(p.dtype.numpy)}
         # Near 1, so that long products neither overflow nor vanish.
         spread = 0.05 if p.dtype.value == "f16" else 0.5
         n = sizes["n0"]

@@ -16,17 +16,20 @@ class Survivor:
         template_line: ``file:line`` of the template from which the line was rendered.
         diff: the line as it was and as it was changed.
         params: the variant, each parameter as a Python literal.
+        reason: why no launch can show it, as the template says above its line, if it does.
     """
 
     kind: str
     template_line: str
     diff: str
     params: Mapping[str, Any]
+    reason: str = ""
 
     def __str__(self) -> str:
         params = ", ".join(f"{k}={v!r}" for k, v in self.params.items())
         head = f"survived: {self.kind}, {self.template_line or 'a line of no template'}"
-        return "\n".join([head, *(f"  {li}" for li in self.diff.split("\n")), f"  in {params}"])
+        tail = f"  because {self.reason}" if self.reason else f"  in {params}"
+        return "\n".join([head, *(f"  {li}" for li in self.diff.split("\n")), tail])
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Mutation:
         killed: how many mutants were noticed, by what showed it: ``"mismatch"``, ``"crash"``,
             ``"timeout"`` or ``"error"``.
         survivors: those that were not.
+        explained: those that were not either, for a reason that the template gives; they count
+            neither way.
         invalid: mutants that Taichi does not compile; they count neither way.
         equal: changes that left the code as it was; they were not run.
         variants: how many variants were mutated.
@@ -48,6 +53,7 @@ class Mutation:
     seed: int
     killed: Mapping[str, int] = field(default_factory=dict)
     survivors: tuple[Survivor, ...] = ()
+    explained: tuple[Survivor, ...] = ()
     invalid: int = 0
     equal: int = 0
     variants: int = 0
@@ -71,13 +77,13 @@ class Mutation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON has it."""
-        survivors = [
-            asdict(s) | {"params": {k: repr(v) for k, v in s.params.items()}}
-            for s in self.survivors
-        ]
+        survivors, explained = (
+            [asdict(s) | {"params": {k: repr(v) for k, v in s.params.items()}} for s in each]
+            for each in (self.survivors, self.explained)
+        )
         kinds = {kind: list(counts) for kind, counts in self.kinds.items()}
         found = {"score": self.score, **vars(self), "killed": dict(self.killed)}
-        return found | {"kinds": kinds, "survivors": survivors}
+        return found | {"kinds": kinds, "survivors": survivors, "explained": explained}
 
     def __str__(self) -> str:
         if self.score is None:
@@ -86,8 +92,9 @@ class Mutation:
         lines = [
             f"mutants: {sum(self.killed.values())} of {self.counted} killed, score "
             f"{self.score:.0%} ({noticed}), of {self.variants} variants in {self.seconds:.1f} s; "
-            f"not counted: {self.invalid} that do not compile, {self.equal} of equal code"
+            f"not counted: {self.invalid} that do not compile, {self.equal} of equal code, "
+            f"{len(self.explained)} that survive for a reason"
         ]
-        for survivor in self.survivors:
+        for survivor in self.survivors + self.explained:
             lines += str(survivor).split("\n")
         return "\n".join(lines)

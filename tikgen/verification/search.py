@@ -226,11 +226,12 @@ class Search:
 
     def _never_varied(self) -> list[str]:
         """Return the parameters that nobody held fixed, and that had one value in all launches."""
+        single = [info.name for info in self.template.parameters if len(info.choices) == 1]
         seen: dict[str, set[str]] = {
             name: set()
             for model in (self.template.Problem, self.template.Schedule)
             for name in model.model_fields
-            if name not in self.fixed
+            if name not in self.fixed and name not in single
         }
         for line, outcome in self._outcomes.items():
             if outcome.digest:

@@ -30,6 +30,9 @@ MOST_STRETCHED = 20_000
 MOST_TRIALS = 3
 _DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "large")
 
+# After ten values hypothesis mostly alters those that it has drawn.
+_RUN = 9
+
 T = TypeVar("T")
 
 
@@ -115,7 +118,14 @@ def launches(template: Template, variant: Variant) -> SearchStrategy[dict[str, A
 
 
 def drawn(strategy: SearchStrategy[T], count: int, seed: int) -> list[T]:
-    """Return values that ``strategy`` draws, the simplest first: ``count`` of them, or all."""
+    """Return values that ``strategy`` draws: the simplest one, and others unlike each other."""
+    found: list[T] = []
+    for run in range(-(-count // _RUN)):
+        found += _one_run(strategy, f"{seed}-{run}")[min(run, 1) :]
+    return found[:count]
+
+
+def _one_run(strategy: SearchStrategy[T], seed: str) -> list[T]:
     import hypothesis
     from hypothesis import HealthCheck, Phase
 
@@ -123,7 +133,7 @@ def drawn(strategy: SearchStrategy[T], count: int, seed: int) -> list[T]:
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
-        max_examples=count,
+        max_examples=_RUN + 1,
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
         database=None,
