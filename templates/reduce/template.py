@@ -6,8 +6,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
+from tikgen import (
+    Array,
+    Cost,
+    DType,
+    Invalid,
+    ProblemModel,
+    ScheduleModel,
+    Template,
+    parameter,
+)
 from tikgen.loop_steps import looped, parallel, stepped
+from tikgen.parameters import require_defaults
 
 AXES = ("i", "j", "k")
 COMPENSABLE = ("sum", "mean", "norm2", "dot")
@@ -174,6 +184,14 @@ class Reduce(Template):
             raise Invalid("columns", "must be 0 but along an axis that is not the last")
         if s.spread > 1 and (arch != "cpu" or is_whole(p)):
             raise Invalid("spread", "must be 1 but for lines along an axis, on cpu")
+        if s.spread > 1:
+            require_defaults(s, ["block_dim"], "where spread exceeds 1")
+        if not is_whole(p):
+            require_defaults(s, ["chunks", "grain"], f"where axis={p.axis} is reduced")
+        elif s.chunks == 1:
+            require_defaults(s, ["grain"], "where there is one part")
+            if s.team == 1:
+                require_defaults(s, ["block_dim"], "where one thread does it all")
         if s.team == 1:
             if s.columns and (arch != "cpu" or p.accuracy != "fast"):
                 raise Invalid("columns", "needs a team, or cpu and accuracy='fast'")
@@ -388,9 +406,13 @@ def adjust_schedule(drawn: Mapping[str, Any], arch: str) -> dict[str, Any]:
     spread = drawn.get("spread", 1) if arch == "cpu" and not whole else 1
     block_dim = drawn.get("block_dim", 0) if team == 1 else 0
     fitting = {"linear": linear, "team": team, "columns": columns, "spread": spread}
+    chunks = drawn.get("chunks", 1) if whole else 64
     if drawn["accuracy"] == "pairwise":
-        fitting["chunks"] = min(drawn.get("chunks", 1), TEAM_PARTIALS * 64)
-    return {**fitting, "block_dim": block_dim}
+        chunks = min(chunks, TEAM_PARTIALS * 64)
+    if (whole and chunks == team == 1) or spread > 1:
+        block_dim = 0
+    grain = drawn.get("grain", 1) if whole and chunks > 1 else 1
+    return {**fitting, "chunks": chunks, "grain": grain, "block_dim": block_dim}
 
 
 def walked(p: Any, s: Any, length: int) -> int:
