@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from tikgen.verification.strategies import parameter_strategies
 
 # Other values of parameters whose types list none.
 SOME = {"chunks": (1, 2, 64, 1024), "grain": (1, 3, 64), "bins": (1, 3, 64)}
+# Constants of bounds that should have been added up.
+CHAIN = re.compile(r" [+-] \d+ [+-] \d+(?![\w.]| [*/%])")
 BUILT_IN = (
     "gemm",
     "histogram",
@@ -62,6 +65,7 @@ def test_every_parameter_matters_or_is_refused(name: str, data: Any, arch: str) 
         variant = resolve(template, arch=arch, **template.adjust(drawn, arch))
     except ParameterError:
         return
+    assert not CHAIN.search(render_variant(variant).text)
     known = kernel_of(variant)
     for parameter in variant.params:
         for value in () if means_the_same(variant, parameter) else others(variant, parameter):

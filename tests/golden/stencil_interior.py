@@ -84,7 +84,7 @@ def stencil(
     x: ti.types.ndarray(dtype=ti.f32, ndim=3),
     y: ti.types.ndarray(dtype=ti.f32, ndim=3),
 ):
-    for i, strip in ti.ndrange((2, x.shape[0] - 2), (x.shape[1] - 2 - 2 - 1) // 4 + 1):
+    for i, strip in ti.ndrange((2, x.shape[0] - 2), (x.shape[1] - 5) // 4 + 1):
         first = 2 + strip * 4
         # Without an offline cache Taichi takes kernels for one whose functions alone differ.
         variant = 1975263912
