@@ -32,6 +32,7 @@ TEAM_PARTIALS = 32
 SMALL = 65536
 # Where each chunk leaves what it knows; the place of what it found is its own number.
 PARTIAL = {"best": "partial", "found": "partial", "total": "partial", "lost": "partial_lost"}
+PARTIAL |= {"least": "partial_least", "greatest": "partial_greatest"}
 PLACE = {"argmin": {"at": "chunk"}, "argmax": {"at": "chunk"}}
 
 
@@ -47,7 +48,9 @@ class Reduce(Template):
     The order of operations depends on shapes and schedule only, so that equal launches give
     equal bits. NaN propagates as in NumPy: it wins `min`, `max`, `argmin` and `argmax`, and
     counts as true. The first of equals gives the index; `axis=None` gives it into the flattened
-    array. `norm2` does not scale: it overflows where the squares do.
+    array. `norm2` does not scale: it overflows where the squares do. A `prod` of finite factors
+    with a 0 among them is 0; without a 0, where some of the factors overflow or vanish by
+    themselves, it may be infinite, 0 or NaN, for their order is free.
 
     `accuracy` is for sums in floats. With eps the accumulator's, the error of a sum of n terms t
     is at most about `n eps sum|t|` for fast, `(64 + log2 n) eps sum|t|` for pairwise, and
@@ -264,7 +267,11 @@ class Reduce(Template):
                 return np.asarray(found, out.dtype).reshape(out.shape)
             wide = wide_numpy(p)
             if p.op == "prod":
-                return np.asarray(np.prod(x.astype(wide), axis=axis, dtype=wide)).reshape(out.shape)
+                found = np.asarray(np.prod(x.astype(wide), axis=axis, dtype=wide))
+                if wide.kind == "f":
+                    is_zero = np.any(x == 0, axis=axis) & np.all(np.isfinite(x), axis=axis)
+                    found = np.where(is_zero, 0, found)
+                return found.reshape(out.shape)
             terms = summands(p, [a.astype(wide) for a in arguments])
             if wide.kind == "f":
                 total = exact_sum(terms, axis)
@@ -288,7 +295,11 @@ class Reduce(Template):
         exact = np.abs(expected["out"])
         tiny = n * float(np.finfo(work).tiny)
         if p.op == "prod":
-            return {"out": n * eps * exact + tiny}
+            return {
+                "out": np.where(
+                    leaves_range(inputs["x"], axis, work), np.inf, n * eps * exact + tiny
+                )
+            }
         # Higham 2002, chapter 4. A term may also be rounded twice before it is added.
         factor = {"fast": n + 2.0, "pairwise": BLOCK + np.log2(n) + 4, "kahan": 4 * n * eps}
         is_rounded = p.op in ("dot", "norm2") or p.dtype.numpy != work
@@ -314,6 +325,10 @@ class Reduce(Template):
         if p.op == "prod" and p.dtype.is_float:
             # Near 1, so that long products neither overflow nor vanish.
             x = rng.choice((-1.0, 1.0), shape) * 2.0 ** rng.uniform(-0.5, 0.5, shape)
+            if rng.random() < 0.25:
+                # But now and then they do, beside a 0.
+                x = x * float(np.finfo(p.dtype.numpy).max) / 2
+                x[tuple(rng.integers(0, shape))] = 0
             return {"x": x.astype(p.dtype.numpy)}
         if p.accuracy == "kahan" and p.op in ("sum", "mean") and p.dtype.value in ("f32", "f64"):
             # Ill-conditioned: two great numbers cancel, the small ones in between count.
@@ -449,8 +464,13 @@ def work_dtype(p: Any) -> DType:
 def known_dtypes(p: Any, places: bool = False) -> dict[str, DType]:
     """Return the variables, with their dtypes, that hold what a reduction knows."""
     if family(p) == "total":
-        lost = {"lost": work_dtype(p)} if p.accuracy == "kahan" else {}
-        return {"total": work_dtype(p), **lost}
+        work = work_dtype(p)
+        more = {"lost": work} if p.accuracy == "kahan" else {}
+        if p.op == "prod" and work.is_float:
+            # The bits of the least and the greatest factor: a 0 beside finite ones gives 0, even
+            # where others make up an infinity before they meet it.
+            more = dict.fromkeys(("least", "greatest"), DType(f"i{work.bits}"))
+        return {"total": work, **more}
     if family(p) == "truth":
         return {"found": DType.i32}
     work = work_dtype(p)
@@ -468,6 +488,8 @@ def neutral(p: Any) -> dict[str, int]:
         "found": int(p.op == "all"),
         "total": int(p.op == "prod"),
         "lost": 0,
+        "least": int(DType(f"i{work_dtype(p).bits}").highest),
+        "greatest": 0,
     }
 
 
@@ -502,6 +524,18 @@ def summands(p: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
     return inputs[0] * inputs[0] if p.op == "norm2" else inputs[0]
 
 
+def leaves_range(x: np.ndarray, axis: int | None, work: np.dtype) -> np.ndarray:
+    """Tell where a product may be infinite, 0 or NaN, as the order of its factors decides."""
+    with np.errstate(all="ignore"):
+        size = np.log2(np.abs(x.astype(np.float64)))
+        size = np.where(np.isfinite(size), size, 0)
+        info = np.finfo(work)
+        above = np.sum(np.maximum(size, 0), axis=axis) >= np.log2(float(info.max))
+        below = np.sum(np.minimum(size, 0), axis=axis) <= np.log2(float(info.tiny))
+    decided = np.any(x == 0, axis=axis) | ~np.all(np.isfinite(x), axis=axis)
+    return np.atleast_1d((above | below) & ~decided)
+
+
 def exact_sum(terms: np.ndarray, axis: int | None) -> np.ndarray:
     """Return a sum in twice the precision of its terms: pairwise, with what every step loses."""
     total = terms.reshape(-1) if axis is None else np.moveaxis(terms, axis, 0)
@@ -533,5 +567,10 @@ def result_form(p: Any) -> str:
         return best if p.dtype is work else f"ti.cast({best}, {p.dtype.taichi})"
     if p.op == "mean":
         return f"total{{}} / ti.cast({{count}}, {work.taichi})"
+    if p.op == "prod" and work.is_float:
+        infinity = 0x7F800000 if work.bits == 32 else 0x7FF0000000000000
+        bits = DType(f"i{work.bits}")
+        is_zero = f"least{{}} == {bits.literal(0)} and greatest{{}} < {bits.literal(infinity)}"
+        return f"ti.select({is_zero}, {work.literal(0)}, total{{}})"
     total = "ti.sqrt(total{})" if p.op == "norm2" else "total{}"
     return {"place": "at{}", "truth": "found{}"}.get(family(p), total)
