@@ -5,7 +5,7 @@ from __future__ import annotations
 import jinja2
 import pytest
 
-from tikgen.jinja_text import make_environment, reindent, split_marks
+from tikgen.jinja_text import folded, make_environment, reindent, split_marks
 
 LOOPS = """\
 #% macro nest(n)
@@ -100,3 +100,19 @@ def test_control_characters_of_the_marks_are_refused() -> None:
 def test_reindent_drops_blank_ends_and_keeps_inner_structure() -> None:
     assert reindent("\n      a\n        b\n\n      c\n\n", 2) == "  a\n    b\n\n  c\n"
     assert reindent("", 4) == ""
+
+
+@pytest.mark.parametrize(
+    "code, less",
+    [
+        ("x.shape[1] - 1 - 1 - 1", "x.shape[1] - 3"),
+        ("n - 0 - 1", "n - 1"),
+        ("n - 3 + 3", "n"),
+        ("n + 1 + 2", "n + 3"),
+        ("n - 1 - 2 * m", "n - 1 - 2 * m"),
+        ("n - 1 - 2 // 3", "n - 1 - 2 // 3"),
+        ("n - 1 - 1.5", "n - 1 - 1.5"),
+    ],
+)
+def test_constants_of_an_index_are_added_up(code: str, less: str) -> None:
+    assert folded(code) == less

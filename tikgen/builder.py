@@ -252,7 +252,7 @@ def clear() -> None:
 def _explicit_schedule(
     template: Template, schedule: Mapping[str, Any] | str | None, flat: Mapping[str, Any]
 ) -> dict[str, Any]:
-    if schedule is None or schedule in ("auto", "tuned"):
+    if schedule is None or (isinstance(schedule, str) and schedule in ("auto", "tuned")):
         return {}
     if not isinstance(schedule, Mapping):
         raise ParameterError(

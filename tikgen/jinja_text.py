@@ -29,6 +29,8 @@ _ENDS = {
     "endcall": "{% endcall %}{% endfilter %}",
     "endmacro": "{% endfilter %}{% endmacro %}",
 }
+# Two whole numbers that are added or taken away one after the other.
+_CONSTANTS = re.compile(r" ([+-]) (\d+) ([+-]) (\d+)(?![\w.]| [*/%])")
 _HEAD = re.compile(r"\s*#%-?\s*(?P<word>\w+)")
 
 
@@ -46,6 +48,7 @@ def make_environment(loader: BaseLoader) -> Environment:
     )
     environment.filters["reindent"] = reindent
     environment.filters["lines_at"] = _lines_at
+    environment.filters["folded"] = folded
     return environment
 
 
@@ -139,6 +142,15 @@ def reindent(text: str, indent: int) -> str:
     if lines and lines[0][0].isspace():
         margin = min(len(li) - len(li.lstrip()) for li in lines if li.strip())
     return "".join(f"{' ' * indent}{li[margin:]}\n" if li.strip() else "\n" for li in lines)
+
+
+def folded(text: str) -> str:
+    """Return the code of an index with its constants added up: ``n - 1 - 1`` is ``n - 2``."""
+    while found := _CONSTANTS.search(text):
+        total = int(found[1] + found[2]) + int(found[3] + found[4])
+        sum_of_both = f" {'+' if total > 0 else '-'} {abs(total)}" if total else ""
+        text = text[: found.start()] + sum_of_both + text[found.end() :]
+    return text
 
 
 def _lines_at(value: object, indent: int, place: str) -> str:

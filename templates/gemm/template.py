@@ -96,7 +96,7 @@ class Gemm(Template):
             "neighbours among the rows and columns of a thread, with via='shared'", 1
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice", 0
+            "threads in a block, 0 for Taichi's own choice; 0 with via='shared'", 0
         )
 
     def default_schedule(

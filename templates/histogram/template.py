@@ -18,6 +18,7 @@ from tikgen import (
 )
 from tikgen.dtypes import INTS
 from tikgen.loop_steps import looped, stepped
+from tikgen.parameters import require_defaults
 
 LARGEST_WORKSPACE = 2**22
 # Compiling takes 1 s for 1024 bins in a local vector, and grows with their square.
@@ -51,6 +52,12 @@ class Histogram(Template):
             choices=("f32", "f64", "i32", "i64"),
         )
 
+        def check(self) -> None:
+            if self.weighted:
+                require_defaults(self, ["count_dtype"], "where weights are summed, by weight_dtype")
+            else:
+                require_defaults(self, ["weight_dtype"], "where weighted=False")
+
     class Schedule(ScheduleModel):
         bins_in: Literal["workspace", "local", "shared"] = parameter(
             "where a chunk is counted: by one thread into a workspace or, on cpu, into a local "
@@ -70,7 +77,7 @@ class Histogram(Template):
             "with bins_in='shared': sets of bins in a block, which its warps share out", 1
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice", 0
+            "threads in a block; 0 for Taichi's own choice, but not with bins_in='shared'", 0
         )
 
     def default_schedule(
@@ -145,6 +152,9 @@ class Histogram(Template):
             raise Invalid("unroll", "must be 8 or less where bins_in is not 'shared'")
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> Mapping[str, Any]:
+        drawn["count_dtype" if drawn["weighted"] else "weight_dtype"] = (
+            "i32" if drawn["weighted"] else "f32"
+        )
         if drawn["bins_in"] == "shared" and arch == "cpu":
             drawn["bins_in"] = "local"
         if drawn["weighted"] and drawn["weight_dtype"] != "i32" and arch != "cpu":

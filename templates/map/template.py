@@ -24,6 +24,7 @@ from tikgen import (
 from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
 from tikgen.loop_steps import box, looped, parallel
+from tikgen.parameters import require_defaults
 
 # Names that are scalars unless `scalars` says otherwise.
 USUAL_SCALARS = ("a", "b", "c", "alpha", "beta", "gamma", "scale")
@@ -121,7 +122,7 @@ class Map(Template):
             "blocks that take turns, for loop='blocks'; 0 for as many as there is work for", 0
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice", 0
+            "threads in a block; 0 for Taichi's own choice, but not with loop='blocks'", 0
         )
 
     def default_schedule(
@@ -184,6 +185,8 @@ class Map(Template):
             raise Invalid("unroll", f"must be 1 where loop={s.loop!r}, which does not unroll")
         if s.serial and s.chunk != OF_ONE_LOOP["chunk"][1]:
             raise Invalid("chunk", f"must be {OF_ONE_LOOP['chunk'][1]} with serial, which has none")
+        if s.loop == "flat":
+            require_defaults(s, ["block_dim"], "where loop='flat'")
         if s.loop == "blocks" and not s.block_dim:
             raise Invalid("block_dim", "must not be 0 where loop='blocks'")
         for name in ("unroll", "items"):
@@ -203,6 +206,8 @@ class Map(Template):
                 drawn[name] = neutral
         if drawn["loop"] != "rows":
             drawn["unroll"] = 1
+        if drawn["loop"] == "flat":
+            drawn["block_dim"] = 0
         if drawn["loop"] == "blocks":
             drawn["block_dim"] = drawn["block_dim"] or 64
         if drawn.get("scalars"):

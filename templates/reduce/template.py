@@ -6,8 +6,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
+from tikgen import (
+    Array,
+    Cost,
+    DType,
+    Invalid,
+    ProblemModel,
+    ScheduleModel,
+    Template,
+    parameter,
+)
 from tikgen.loop_steps import looped, parallel, stepped
+from tikgen.parameters import require_defaults
 
 AXES = ("i", "j", "k")
 COMPENSABLE = ("sum", "mean", "norm2", "dot")
@@ -22,6 +32,7 @@ TEAM_PARTIALS = 32
 SMALL = 65536
 # Where each chunk leaves what it knows; the place of what it found is its own number.
 PARTIAL = {"best": "partial", "found": "partial", "total": "partial", "lost": "partial_lost"}
+PARTIAL |= {"least": "partial_least", "greatest": "partial_greatest"}
 PLACE = {"argmin": {"at": "chunk"}, "argmax": {"at": "chunk"}}
 
 
@@ -37,7 +48,9 @@ class Reduce(Template):
     The order of operations depends on shapes and schedule only, so that equal launches give
     equal bits. NaN propagates as in NumPy: it wins `min`, `max`, `argmin` and `argmax`, and
     counts as true. The first of equals gives the index; `axis=None` gives it into the flattened
-    array. `norm2` does not scale: it overflows where the squares do.
+    array. `norm2` does not scale: it overflows where the squares do. A `prod` of finite factors
+    with a 0 among them is 0; without a 0, where some of the factors overflow or vanish by
+    themselves, it may be infinite, 0 or NaN, for their order is free.
 
     `accuracy` is for sums in floats. With eps the accumulator's, the error of a sum of n terms t
     is at most about `n eps sum|t|` for fast, `(64 + log2 n) eps sum|t|` for pairwise, and
@@ -174,6 +187,14 @@ class Reduce(Template):
             raise Invalid("columns", "must be 0 but along an axis that is not the last")
         if s.spread > 1 and (arch != "cpu" or is_whole(p)):
             raise Invalid("spread", "must be 1 but for lines along an axis, on cpu")
+        if s.spread > 1:
+            require_defaults(s, ["block_dim"], "where spread exceeds 1")
+        if not is_whole(p):
+            require_defaults(s, ["chunks", "grain"], f"where axis={p.axis} is reduced")
+        elif s.chunks == 1:
+            require_defaults(s, ["grain"], "where there is one part")
+            if s.team == 1:
+                require_defaults(s, ["block_dim"], "where one thread does it all")
         if s.team == 1:
             if s.columns and (arch != "cpu" or p.accuracy != "fast"):
                 raise Invalid("columns", "needs a team, or cpu and accuracy='fast'")
@@ -246,7 +267,11 @@ class Reduce(Template):
                 return np.asarray(found, out.dtype).reshape(out.shape)
             wide = wide_numpy(p)
             if p.op == "prod":
-                return np.asarray(np.prod(x.astype(wide), axis=axis, dtype=wide)).reshape(out.shape)
+                found = np.asarray(np.prod(x.astype(wide), axis=axis, dtype=wide))
+                if wide.kind == "f":
+                    is_zero = np.any(x == 0, axis=axis) & np.all(np.isfinite(x), axis=axis)
+                    found = np.where(is_zero, 0, found)
+                return found.reshape(out.shape)
             terms = summands(p, [a.astype(wide) for a in arguments])
             if wide.kind == "f":
                 total = exact_sum(terms, axis)
@@ -270,7 +295,11 @@ class Reduce(Template):
         exact = np.abs(expected["out"])
         tiny = n * float(np.finfo(work).tiny)
         if p.op == "prod":
-            return {"out": n * eps * exact + tiny}
+            return {
+                "out": np.where(
+                    leaves_range(inputs["x"], axis, work), np.inf, n * eps * exact + tiny
+                )
+            }
         # Higham 2002, chapter 4. A term may also be rounded twice before it is added.
         factor = {"fast": n + 2.0, "pairwise": BLOCK + np.log2(n) + 4, "kahan": 4 * n * eps}
         is_rounded = p.op in ("dot", "norm2") or p.dtype.numpy != work
@@ -296,6 +325,10 @@ class Reduce(Template):
         if p.op == "prod" and p.dtype.is_float:
             # Near 1, so that long products neither overflow nor vanish.
             x = rng.choice((-1.0, 1.0), shape) * 2.0 ** rng.uniform(-0.5, 0.5, shape)
+            if rng.random() < 0.25:
+                # But now and then they do, beside a 0.
+                x = x * float(np.finfo(p.dtype.numpy).max) / 2
+                x[tuple(rng.integers(0, shape))] = 0
             return {"x": x.astype(p.dtype.numpy)}
         if p.op == "prod" and str(p.accumulator)[0] != "f":
             # Odd numbers, whose product wraps and never vanishes.
@@ -404,9 +437,13 @@ def adjust_schedule(drawn: Mapping[str, Any], arch: str) -> dict[str, Any]:
     spread = drawn.get("spread", 1) if arch == "cpu" and not whole else 1
     block_dim = drawn.get("block_dim", 0) if team == 1 else 0
     fitting = {"linear": linear, "team": team, "columns": columns, "spread": spread}
+    chunks = drawn.get("chunks", 1) if whole else 64
     if drawn["accuracy"] == "pairwise":
-        fitting["chunks"] = min(drawn.get("chunks", 1), TEAM_PARTIALS * 64)
-    return {**fitting, "block_dim": block_dim}
+        chunks = min(chunks, TEAM_PARTIALS * 64)
+    if (whole and chunks == team == 1) or spread > 1:
+        block_dim = 0
+    grain = drawn.get("grain", 1) if whole and chunks > 1 else 1
+    return {**fitting, "chunks": chunks, "grain": grain, "block_dim": block_dim}
 
 
 def walked(p: Any, s: Any, length: int) -> int:
@@ -443,8 +480,13 @@ def work_dtype(p: Any) -> DType:
 def known_dtypes(p: Any, places: bool = False) -> dict[str, DType]:
     """Return the variables, with their dtypes, that hold what a reduction knows."""
     if family(p) == "total":
-        lost = {"lost": work_dtype(p)} if p.accuracy == "kahan" else {}
-        return {"total": work_dtype(p), **lost}
+        work = work_dtype(p)
+        more = {"lost": work} if p.accuracy == "kahan" else {}
+        if p.op == "prod" and work.is_float:
+            # The bits of the least and the greatest factor: a 0 beside finite ones gives 0, even
+            # where others make up an infinity before they meet it.
+            more = dict.fromkeys(("least", "greatest"), DType(f"i{work.bits}"))
+        return {"total": work, **more}
     if family(p) == "truth":
         return {"found": DType.i32}
     work = work_dtype(p)
@@ -462,6 +504,8 @@ def neutral(p: Any) -> dict[str, int]:
         "found": int(p.op == "all"),
         "total": int(p.op == "prod"),
         "lost": 0,
+        "least": int(DType(f"i{work_dtype(p).bits}").highest),
+        "greatest": 0,
     }
 
 
@@ -496,6 +540,18 @@ def summands(p: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
     return inputs[0] * inputs[0] if p.op == "norm2" else inputs[0]
 
 
+def leaves_range(x: np.ndarray, axis: int | None, work: np.dtype) -> np.ndarray:
+    """Tell where a product may be infinite, 0 or NaN, as the order of its factors decides."""
+    with np.errstate(all="ignore"):
+        size = np.log2(np.abs(x.astype(np.float64)))
+        size = np.where(np.isfinite(size), size, 0)
+        info = np.finfo(work)
+        above = np.sum(np.maximum(size, 0), axis=axis) >= np.log2(float(info.max))
+        below = np.sum(np.minimum(size, 0), axis=axis) <= np.log2(float(info.tiny))
+    decided = np.any(x == 0, axis=axis) | ~np.all(np.isfinite(x), axis=axis)
+    return np.atleast_1d((above | below) & ~decided)
+
+
 def exact_sum(terms: np.ndarray, axis: int | None) -> np.ndarray:
     """Return a sum in twice the precision of its terms: pairwise, with what every step loses."""
     total = terms.reshape(-1) if axis is None else np.moveaxis(terms, axis, 0)
@@ -527,5 +583,10 @@ def result_form(p: Any) -> str:
         return best if p.dtype is work else f"ti.cast({best}, {p.dtype.taichi})"
     if p.op == "mean":
         return f"total{{}} / ti.cast({{count}}, {work.taichi})"
+    if p.op == "prod" and work.is_float:
+        infinity = 0x7F800000 if work.bits == 32 else 0x7FF0000000000000
+        bits = DType(f"i{work.bits}")
+        is_zero = f"least{{}} == {bits.literal(0)} and greatest{{}} < {bits.literal(infinity)}"
+        return f"ti.select({is_zero}, {work.literal(0)}, total{{}})"
     total = "ti.sqrt(total{})" if p.op == "norm2" else "total{}"
     return {"place": "at{}", "truth": "found{}"}.get(family(p), total)

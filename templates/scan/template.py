@@ -5,8 +5,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
+from tikgen import (
+    Array,
+    Cost,
+    DType,
+    Invalid,
+    ProblemModel,
+    ScheduleModel,
+    Template,
+    parameter,
+)
 from tikgen.loop_steps import looped, stepped
+from tikgen.parameters import require_defaults
 
 COMBINED = {"sum": "{} + {}", "prod": "{} * {}", "min": "ti.min({}, {})", "max": "ti.max({}, {})"}
 # What a block can share on every arch: cuda allows 48 KiB, lavapipe 32.
@@ -96,6 +106,8 @@ class Scan(Template):
         if s.team == 1:
             if s.items:
                 raise Invalid("items", "must be 0 with team=1, which has no tiles")
+            if s.chunks == 1:
+                require_defaults(s, ["grain", "block_dim"], "where one thread does it all")
             return
         if arch == "cpu":
             raise Invalid("team", "must be 1 on cpu, where threads share no block")
@@ -216,6 +228,8 @@ class Scan(Template):
         team = 1 if arch == "cpu" else drawn.get("team", 1)
         if team == 1:
             fitting = {"team": 1, "items": 0, "join": "shared"}
+            if drawn.get("chunks") == 1:
+                fitting |= {"grain": 1, "block_dim": 0}
         else:
             items = drawn.get("items", 0) or 4
             dtype = DType.parse(drawn["dtype"])

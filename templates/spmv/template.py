@@ -50,7 +50,7 @@ class Spmv(Template):
             "blocks of a GPU that take turns; 0 for as many as there is work for", 0
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512, 1024] = parameter(
-            "threads in a block, 0 for Taichi's own choice", 0
+            "threads in a block; 0 for Taichi's own choice, but not with lanes or blocks", 0
         )
 
     def default_schedule(

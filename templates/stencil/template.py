@@ -18,6 +18,7 @@ from tikgen import (
     parameter,
 )
 from tikgen.loop_steps import box, looped, parallel
+from tikgen.parameters import require_defaults
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
@@ -61,7 +62,8 @@ class Stencil(Template):
 
         def check(self) -> None:
             spacing = self.spacing if isinstance(self.spacing, tuple) else (self.spacing,)
-            if len(spacing) not in (1, self.dim) or min(spacing) <= 0:
+            fitting = (self.dim,) if isinstance(self.spacing, tuple) else (1,)
+            if len(spacing) not in fitting or min(spacing) <= 0:
                 raise Invalid(
                     "spacing", f"takes one positive number, or {self.dim}; got {self.spacing}"
                 )
@@ -118,7 +120,7 @@ class Stencil(Template):
             "points of a row where there is one axis, with row_buffer", 4096
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice", 0
+            "threads in a block, 0 for Taichi's own choice; 0 with loop='function' or 'sweep'", 0
         )
         block_x: Literal[32, 64, 128, 256] = parameter(
             "threads along the last axis, with loop='sweep'", 64
@@ -144,8 +146,8 @@ class Stencil(Template):
             # 2 cores, f32, against rows with row_buffer=32: 1.5 times as fast at 200^3 and
             # 2D 4096^2, 2.5 times at 100^3. Strips of 4 or 8 rows beat single ones at 100^3 by 1.2.
             # Taichi gives a thread 512 iterations at least, so longer strips idle some threads.
-            rows = 4 if p.dim == 3 else 1
-            return {"loop": "function", "unroll": 1, "row_buffer": 32, "rows": rows, "chunk": 1024}
+            strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 4}}[p.dim]
+            return {"loop": "function", "unroll": 1, "row_buffer": 32, **strips}
         if fast and p.boundary == "interior" and p.dim > 1:
             # H200, 512^3 f32: 356 us on cuda, 349 with sizes baked in (torch.compile 362 to 371),
             # and 384 on Vulkan. Without reading ahead 385 and 396, on Vulkan without turns 606;
@@ -202,14 +204,8 @@ class Stencil(Template):
             raise Invalid("unroll", "must be 1 but where loop='rows' without row_buffer")
         if s.block_x * s.block_y > 1024:
             raise Invalid("block_y", "times block_x must not exceed 1024 threads")
-        neutral = {"rows": 1} if s.loop != "function" or p.dim == 1 else {}
-        if s.loop != "sweep":
-            neutral |= {"block_x": 64, "block_y": 1, "sweep": 32, "ahead": 0, "blocks": 0}
-        elif p.dim == 2:
-            neutral |= {"block_y": 1}
-        for name, value in neutral.items():
-            if getattr(s, name) != value:
-                raise Invalid(name, f"must be {value} where loop={s.loop!r} and dim={p.dim}")
+        unused = unused_parameters(p.dim, s.loop, s.row_buffer)
+        require_defaults(s, unused, f"where loop={s.loop!r} and dim={p.dim}")
         if s.unroll * len(weights(p)) > 1024:
             raise Invalid(
                 "unroll",
@@ -282,8 +278,9 @@ class Stencil(Template):
         bound = (len(w) + 4) * stencil_sum(p, x, w)
         if p.update:
             bound = x + abs(float(inputs["scale"])) * bound
+        eps = float(np.finfo(np.result_type(p.dtype.numpy, np.float32)).eps)
         allowed = np.zeros(x.shape)
-        allowed[interior(p, x.shape)] = p.dtype.working.eps * bound[interior(p, x.shape)]
+        allowed[interior(p, x.shape)] = eps * bound[interior(p, x.shape)]
         return {"y": allowed}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
@@ -346,17 +343,27 @@ class Stencil(Template):
             drawn["row_buffer"] = 0
         if loop != "rows" or drawn["row_buffer"]:
             drawn["unroll"] = 1
-        if loop != "function" or drawn["dim"] == 1:
-            drawn["rows"] = 1
         if loop == "sweep":
             drawn["block_dim"] = 0
-        else:
-            drawn |= {"block_x": 64, "block_y": 1, "sweep": 32, "ahead": 0, "blocks": 0}
-        if drawn["dim"] < 3:
-            drawn["block_y"] = 1
-        elif drawn["block_x"] == 256:
+        for name in unused_parameters(drawn["dim"], loop, drawn["row_buffer"]):
+            drawn[name] = self.Schedule.model_fields[name].default
+        if drawn["block_x"] == 256:
             drawn["block_y"] = min(drawn["block_y"], 4)
         return drawn
+
+
+def unused_parameters(dim: int, loop: str, row_buffer: int) -> list[str]:
+    """Return the schedule parameters that mean nothing in a loop."""
+    unused = [] if loop == "function" and dim > 1 else ["rows"]
+    if dim > 1 or not row_buffer:
+        unused.append("chunk")
+    if loop == "function":
+        unused.append("block_dim")
+    if loop != "sweep":
+        unused += ["block_x", "block_y", "sweep", "ahead", "blocks"]
+    elif dim == 2:
+        unused.append("block_y")
+    return unused
 
 
 def weights(p: Any) -> dict[tuple[int, ...], float]:

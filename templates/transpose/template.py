@@ -47,7 +47,7 @@ class Transpose(Template):
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step along a row of y", 1)
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice", 0
+            "threads in a block; 0 for Taichi's own choice, but not with loop='tiles'", 0
         )
 
     def default_schedule(

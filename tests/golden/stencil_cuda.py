@@ -12,9 +12,9 @@ def stencil(
 ):
     ti.loop_config(block_dim=256)
     for slab, tile_j, tile_k, lane in ti.ndrange(
-        (x.shape[0] - 1 - 1 - 1) // 64 + 1,
-        (x.shape[1] - 1 - 1 - 1) // 2 + 1,
-        (x.shape[2] - 1 - 1) // 128 + 1,
+        (x.shape[0] - 3) // 64 + 1,
+        (x.shape[1] - 3) // 2 + 1,
+        (x.shape[2] - 2) // 128 + 1,
         256,
     ):
         j = 1 + tile_j * 2 + lane // 128

@@ -11,7 +11,7 @@ def stencil(
     y: ti.template(),
 ):
     for i, j in ti.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1)):
-        for k_step in range(ti.max(x.shape[2] - 1 - 1, 0) // 2):
+        for k_step in range(ti.max(x.shape[2] - 2, 0) // 2):
             k = 1 + k_step * 2
             y[i, j, k] = (
                 (
@@ -36,8 +36,8 @@ def stencil(
                 )
                 + ti.f32(-6.0) * x[i, j, k1]
             )
-        for k_rest in range(ti.max(x.shape[2] - 1 - 1, 0) % 2):
-            k = x.shape[2] - 1 - ti.max(x.shape[2] - 1 - 1, 0) % 2 + k_rest
+        for k_rest in range(ti.max(x.shape[2] - 2, 0) % 2):
+            k = x.shape[2] - 1 - ti.max(x.shape[2] - 2, 0) % 2 + k_rest
             y[i, j, k] = (
                 (
                     x[i - 1, j, k]

@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=3, dtype=f32, order=4, spacing=1.0, points=None, boundary='interior', storage='ndarray', update=False
-# schedule: loop='function', unroll=1, row_buffer=32, rows=4, chunk=1024, block_dim=0, block_x=64, block_y=1, sweep=32, ahead=0, blocks=0
+# schedule: loop='function', unroll=1, row_buffer=32, rows=4, chunk=4096, block_dim=0, block_x=64, block_y=1, sweep=32, ahead=0, blocks=0
 # Rendered by tikgen 0.1.0.
 import taichi as ti
 
@@ -84,7 +84,7 @@ def stencil(
     x: ti.types.ndarray(dtype=ti.f32, ndim=3),
     y: ti.types.ndarray(dtype=ti.f32, ndim=3),
 ):
-    for i, strip in ti.ndrange((2, x.shape[0] - 2), (x.shape[1] - 2 - 2 - 1) // 4 + 1):
+    for i, strip in ti.ndrange((2, x.shape[0] - 2), (x.shape[1] - 5) // 4 + 1):
         first = 2 + strip * 4
         row = x.shape[2]
         rows(x, y, row, i, first, ti.min(first + 4, x.shape[1] - 2))
