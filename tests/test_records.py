@@ -137,6 +137,16 @@ def test_the_latest_record_of_a_candidate_is_kept() -> None:
     assert found.ratio == 0.7
 
 
+def test_the_order_of_sizes_tells_no_candidates_apart() -> None:
+    # The store sorts names, so that sizes come back in another order than a template has.
+    sizes = {"n1": 63, "n0": 65}
+    records.keep(record(0.1, unroll=2, sizes=sizes))
+    records.keep(record(0.7, unroll=2, sizes=sizes))
+    (found,) = records.all_records()
+    assert found.ratio == 0.7
+    assert records.forget(lambda r: r.candidate == record(0.7, unroll=2).candidate) == 1
+
+
 def test_failures_are_kept_and_never_chosen() -> None:
     crash = record(0.0, unroll=16, kind="crash", message="SIGFPE", seconds=0.0)
     records.keep_all([crash, record(1.0, unroll=8)])

@@ -84,8 +84,10 @@ class Record:
     @property
     def candidate(self) -> str:
         """Return one text for records of the same candidate, of which the latest is kept."""
-        same = (self.fingerprint, self.device, self.taichi, shapes.bucket(self.sizes))
-        return repr((*map(str, same), self.workload, canonical(plain(self.schedule))))
+        same = (self.fingerprint, self.device, self.taichi, self.workload)
+        # In one order: templates and the store have sizes in orders of their own.
+        alike = canonical(dict(shapes.bucket(self.sizes)))
+        return repr((*same, alike, canonical(plain(self.schedule))))
 
     @property
     def is_proven(self) -> bool:
