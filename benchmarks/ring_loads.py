@@ -108,7 +108,8 @@ def flooding(policy: str) -> Callable[[Soak, str], Awaitable[None]]:
             jobs = [Job(sent + place) for place in range(count)]
             sent += count
             if soak.rng.random() < 0.5:
-                await soak.runtime.send_many(name, jobs)
+                with contextlib.suppress(QueueFullError):
+                    await soak.runtime.send_many(name, jobs)
             else:
                 for job in jobs:
                     with contextlib.suppress(QueueFullError):

@@ -400,6 +400,8 @@ def test_a_launch_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"watchdog": -1}, InvalidConfigurationError, "takes seconds up to 3600"),
         ({"state": {"total": "0"}}, InvalidConfigurationError, "takes a number"),
         ({"state": {"total": 0.5}}, InvalidConfigurationError, "whole numbers that i32 holds"),
+        ({"state": {"total": float("nan")}}, InvalidConfigurationError, "that i32 holds"),
+        ({"state": {"total": float("inf")}}, InvalidConfigurationError, "that i32 holds"),
         ({"state": ["total"]}, InvalidConfigurationError, "takes a dict of numbers by name"),
         ({"dtype": "complex"}, InvalidConfigurationError, "complex"),
         ({"kernel_id": ""}, InvalidConfigurationError, "takes a name"),

@@ -117,4 +117,5 @@ def _dtype_for(dtypes: Sequence[DType], given: object) -> DType:
 
 
 def _is_held(value: int | float, dtype: DType) -> bool:
-    return value == int(value) and dtype.lowest <= value <= dtype.highest
+    # In this order: NaN and infinity have no int.
+    return dtype.lowest <= value <= dtype.highest and value == int(value)
