@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
-# Some shells export it; what is piped has whole lines without.
+# What is piped has whole lines without it. Some shells export it; readline, which pytest imports,
+# sets it for child processes where os.environ does not show it.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 
 @pytest.hookimpl(tryfirst=True)

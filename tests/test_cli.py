@@ -196,6 +196,10 @@ def test_cache_show_and_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert default_store().keys("sources") == ("cd",)
     assert run("cache", "clear") == "removed 1 entries\n"
     assert default_store().keys("sources") == ()
+    default_store().write("evidence", "ab", {"n": 1})
+    text = run("cache", "clear", "--kind", "evidenc")
+    assert text.startswith("removed 0 entries\n")
+    assert "nothing of the kind 'evidenc'. Did you mean 'evidence'?" in text
     assert "cannot be a kind" in run("cache", "clear", "--kind", "../..", exit_code=2)
 
 

@@ -15,6 +15,7 @@ from tikgen.cli import (
     completion,
     exit_codes,
     kernels,
+    layout,
     life,
     live,
     machine,
@@ -87,4 +88,4 @@ def main() -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as a sentence, not as a line of source."""
-    print(f"warning: {message}", file=sys.stderr)
+    print(layout.fit(f"warning: {message}", layout.width_of(sys.stderr)), file=sys.stderr)

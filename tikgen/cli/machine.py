@@ -10,6 +10,7 @@ import typer
 from tikgen.cli.exit_codes import FAILED
 from tikgen.cli.options import Arch, Json, check_picture
 from tikgen.cli.output import print_json, print_stage, print_table, say
+from tikgen.errors import near
 from tikgen.store import default_store
 from tikgen.units import size
 
@@ -89,4 +90,8 @@ def cache_clear_command(
     ] = None,
 ) -> None:
     """Remove what the store holds."""
-    say(f"removed {default_store().clear(kind)} entries")
+    store = default_store()
+    held = store.sizes()
+    say(f"removed {store.clear(kind)} entries")
+    if kind is not None and kind not in held:
+        say(f"There was nothing of the kind {kind!r}.{near(kind, held)}")
