@@ -181,7 +181,7 @@ class _Changes:
             yield self._dropped(node)
         for target in targets:
             yield from self._expression(target)
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.Assign) and all(isinstance(t, ast.Name) for t in targets):
             yield from self._accumulator(node.value)
         yield from self._signed(node.value)
         yield from self._expression(node.value)

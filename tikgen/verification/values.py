@@ -36,7 +36,7 @@ _NUMBERS = (
     -3.141592653589793,
     9876.5,
 )
-_FEW = 100
+_FEW, _LEAST = 100, 1e-4
 _MOST_ITEMS = 3
 # What is done to the default of an expression, whose names nothing else tells.
 _EXPRESSIONS = ("{}", "-({})", "2*({})", "({}) + 1", "({})*({})")
@@ -163,7 +163,10 @@ def _numbers(limits: _Limits) -> SearchStrategy[float]:
         low if low is not None else from_limit - _FEW,
         high if high is not None else from_limit + _FEW,
     )
-    return st.sampled_from(special) | few.filter(limits.allow)
+    # Next to others a number that rounds to 0 only hides what is multiplied by it.
+    return st.sampled_from(special) | few.filter(
+        lambda n: limits.allow(n) and (n == 0 or abs(n) >= _LEAST)
+    )
 
 
 def _special(values: Sequence[Any], limit: Any, allow: Callable[[Any], bool]) -> list[Any]:
