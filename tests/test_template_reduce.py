@@ -346,3 +346,20 @@ def test_drawn_parameters_are_repaired() -> None:
     fixed = template.adjust({**drawn, "accuracy": "kahan"}, "cpu")
     assert fixed == {**drawn, "axis": 0, "accumulator": None, "accuracy": "fast"}
     tikgen.build("reduce", **fixed)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_a_product_with_a_0_is_0_in_whatever_order(
+    dtype: str, axis: int | None, ti_arch: str
+) -> None:
+    numpy = np.dtype(dtype.replace("f", "float"))
+    x = np.full((70, 70), np.finfo(numpy).max / 2, numpy)
+    np.fill_diagonal(x, 0)
+    kernel = tikgen.build("reduce", op="prod", dim=2, axis=axis, dtype=dtype)
+    out = np.zeros((1,) if axis is None else (70,), np.result_type(numpy, np.float32))
+    kernel(x, out)
+    assert (out == 0).all()
+    x[3, 4] = np.inf
+    kernel(x, out)
+    assert np.isnan(out).any()

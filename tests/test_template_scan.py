@@ -180,3 +180,20 @@ def test_only_what_taichi_shuffles_is_joined_by_shuffles(dtype: str) -> None:
         tikgen.render(
             "scan", dtype=dtype, arch="cuda", schedule={"team": 128, "items": 4, "join": "shuffle"}
         )
+
+
+@pytest.mark.parametrize("mode", ["inclusive", "exclusive"])
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_a_product_stays_0_once_it_met_a_0(dtype: str, mode: Any, ti_arch: str) -> None:
+    numpy = np.dtype(dtype.replace("f", "float"))
+    x = np.full(3000, np.finfo(numpy).max / 2, numpy)
+    x[[5, 1000]] = 0
+    kernel = tikgen.build("scan", op="prod", mode=mode, dtype=dtype)
+    out = np.zeros_like(x)
+    kernel(x, out)
+    after = 5 if mode == "inclusive" else 6
+    assert (out[after:] == 0).all()
+    x[2000] = np.nan
+    kernel(x, out)
+    assert (out[after:2000] == 0).all()
+    assert np.isnan(out[2001:]).all()

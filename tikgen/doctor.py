@@ -35,7 +35,7 @@ _LIMITS = {
     ),
     "lavapipe": (
         "lavapipe (Vulkan on the CPU): a kernel stops silently after 65,535 loop iterations in "
-        "one invocation, nested loops counted together; keep arrays small there",
+        "one invocation, nested loops counted together; templates refuse launches that need more",
     ),
     "any": (
         "every arch: 64 arguments a kernel at most; 32 arrays on vulkan",

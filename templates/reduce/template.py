@@ -327,7 +327,7 @@ class Reduce(Template):
             x = rng.choice((-1.0, 1.0), shape) * 2.0 ** rng.uniform(-0.5, 0.5, shape)
             if rng.random() < 0.25:
                 # But now and then they do, beside a 0.
-                x = x * float(np.finfo(p.dtype.numpy).max) / 2
+                x = x * (float(np.finfo(p.dtype.numpy).max) / 2)
                 x[tuple(rng.integers(0, shape))] = 0
             return {"x": x.astype(p.dtype.numpy)}
         if p.op == "prod" and str(p.accumulator)[0] != "f":

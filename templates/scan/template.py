@@ -34,7 +34,9 @@ class Scan(Template):
     the greatest and the least value of the dtype, infinite for floats. `out` may be `x` itself.
 
     Integers wrap around. Floats are combined in their own dtype, f16 in f32, with an error of at
-    most `n eps sum|x|`; NaN propagates as in NumPy. The order of operations depends on length and
+    most `n eps sum|x|`; NaN propagates as in NumPy. From its first 0 on a product is 0,
+    of infinities too; before, where some of the factors overflow or vanish by themselves, it may be
+    infinite, 0 or NaN, for their order is free. The order of operations depends on length and
     schedule only, so that equal launches give equal bits. Method: chunks are reduced, their totals
     scanned, and then every chunk is scanned from the total before it (Blelloch 1990); within a
     block of a GPU, the totals of its threads by doubling steps (Hillis and Steele 1986).
@@ -136,6 +138,9 @@ class Scan(Template):
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         work = p.dtype.working
+        combined = COMBINED[p.op]
+        if p.op == "prod" and work.is_float:
+            combined = "times({}, {})"
         if is_ranked(p):
             infinity = 0x7F800000 if work.bits == 32 else 0x7FF0000000000000
             first = state_dtype(p).literal(infinity if p.op == "min" else -infinity)
@@ -145,7 +150,7 @@ class Scan(Template):
             "work": state_dtype(p),
             "is_ranked": is_ranked(p),
             "identity": first,
-            "combine": lambda a, b: COMBINED[p.op].format(a, b),
+            "combine": lambda a, b: combined.format(a, b),
             "element": lambda i: _element(p, i),
             "result": lambda value: _result(p, value),
         }
@@ -155,6 +160,10 @@ class Scan(Template):
         # Integers wrap around: modulo 2**64 first, and then modulo what their dtype holds.
         with np.errstate(all="ignore"):
             running = getattr(np, UFUNCS[p.op]).accumulate(x.astype(p.dtype.wide))
+        if p.op == "prod" and p.dtype.is_float:
+            has_nan = np.logical_or.accumulate(np.isnan(x))
+            running = np.where(np.logical_or.accumulate(x == 0), 0, running)
+            running[has_nan] = np.nan
         if p.mode == "exclusive":
             running[1:] = running[:-1].copy()
             running[0] = identity(p)
@@ -171,7 +180,12 @@ class Scan(Template):
         if p.mode == "exclusive":
             x = np.concatenate([np.zeros_like(x[:1]), x[:-1]])
         size = np.cumsum(x) if p.op == "sum" else np.abs(expected["out"])
-        return {"out": terms * (eps * size + tiny)}
+        allowed = terms * (eps * size + tiny)
+        if p.op == "prod":
+            if p.mode == "exclusive":
+                x[:1] = 1
+            allowed = np.where(leaves_range(x, work), np.inf, allowed)
+        return {"out": allowed}
 
     @staticmethod
     def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
@@ -244,6 +258,18 @@ class Scan(Template):
 def identity(p: Any) -> int | float:
     """Return what leaves every value as it is."""
     return {"sum": 0, "prod": 1, "min": p.dtype.highest, "max": p.dtype.lowest}[p.op]
+
+
+def leaves_range(x: np.ndarray, work: np.dtype) -> np.ndarray:
+    """Tell where a product may be infinite, 0 or NaN, as the order of its factors decides."""
+    with np.errstate(all="ignore"):
+        size = np.log2(np.abs(x.astype(np.float64)))
+    size = np.where(np.isfinite(size), size, 0)
+    info = np.finfo(work)
+    above = np.cumsum(np.maximum(size, 0)) >= np.log2(float(info.max))
+    below = np.cumsum(np.minimum(size, 0)) <= np.log2(float(info.tiny))
+    decided = np.logical_or.accumulate((x == 0) | np.isnan(x))
+    return (above | below) & ~decided
 
 
 def has_shuffles(dtype: DType) -> bool:
