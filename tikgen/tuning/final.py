@@ -14,6 +14,9 @@ from tikgen.tuning.timing import median_interval
 # are more of them where the interval is wide, as on a busy machine, and less where time is short.
 LEAST_PROCESSES, PROCESSES, MOST_PROCESSES = 2, 3, 7
 WIDE = 1.1
+# An interval whose ends differ by a greater factor says too little for a claim, unless all of it
+# says that the schedule is at least twice as fast.
+WIDEST, AT_LEAST_TWICE = 1.35, 0.5
 ROUNDS = 31
 # Of one process: enough for an interval, however slow the kernels are.
 LEAST_ROUNDS = 6
@@ -48,7 +51,8 @@ class Verdict:
     def is_faster(self) -> bool:
         """Tell whether the schedule is to be kept in the place of the default."""
         gains = self.high < 1 and self.ratio <= 1 / (1 + LEAST_GAIN)
-        return gains and self.worst <= 1 + MOST_LOSS
+        is_known = self.high <= max(WIDEST * self.low, AT_LEAST_TWICE)
+        return gains and is_known and self.worst <= 1 + MOST_LOSS
 
 
 def judge(found: Sequence[Measurement]) -> Verdict:
