@@ -16,7 +16,8 @@ from tikgen import DType, Expression
 from tikgen.comparison import worst_error
 from tikgen.dtypes import FLOATS, INTS
 
-LOOPS = {"cpu": ("rows", "points", "flat", "blocks"), "vulkan": ("rows", "points", "blocks")}
+ON_GPU = ("rows", "points", "blocks")
+LOOPS = {"cpu": (*ON_GPU, "flat"), "vulkan": ON_GPU, "cuda": ON_GPU}
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 

@@ -38,7 +38,7 @@ def error_of(**values: object) -> str:
         np.int64(3), np.float32(0), np.array("f32"), np.zeros(3), 3, 3.5, True, None, b"f4", "d",
         "float16 ", ["f32"], object(), np.floating, np.bool_, bool, str, ti.u1, np.dtype(">f4"),
     ],
-    ids=repr,
+    ids=lambda value: f"{type(value).__name__}-{value!r}".partition(" object at")[0],
 )  # fmt: skip
 def test_what_is_no_dtype_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="is not one of i8, i16"):
