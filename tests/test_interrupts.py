@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-# Stands in for a module that takes long to import.
+# Stands in for a module that takes long to import, and takes an interruption for a failure.
 ENDLESS = """
 import time
 print("importing", flush=True)
-while True:
-    time.sleep(0.01)
+try:
+    while True:
+        time.sleep(0.01)
+except BaseException:
+    raise ImportError("failed") from None
 """
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 
@@ -23,6 +24,16 @@ def hush() -> None:
     _replace(signal.default_int_handler, _end)
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, or end where modules are imported, which may swallow it."""
+    within = frame
+    while within is not None:
+        if within.f_code.co_filename.startswith("<frozen importlib"):
+            _end()
+        within = within.f_back
+    signal.default_int_handler(number, frame)
+
+
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
     """Do as :func:`hush` does for a while."""
@@ -37,12 +48,23 @@ def hushed() -> Iterator[None]:
 @contextlib.contextmanager
 def heard() -> Iterator[None]:
     """Have Ctrl-C raise KeyboardInterrupt again, while a command does its work."""
-    was_replaced = _replace(_end, signal.default_int_handler)
+    was_replaced = _replace(_end, _interrupt)
     try:
         yield
     finally:
         if was_replaced:
-            _replace(signal.default_int_handler, _end)
+            _replace(_interrupt, _end)
+
+
+@contextlib.contextmanager
+def pythons_own() -> Iterator[None]:
+    """Have Ctrl-C do what it does in Python, while a script of the user's runs."""
+    was_replaced = _replace(_interrupt, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if was_replaced:
+            _replace(signal.default_int_handler, _interrupt)
 
 
 def _replace(old: Any, new: Any) -> bool:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED
+from tikgen.cli.interrupts import pythons_own
 from tikgen.errors import TraceError
 
 if TYPE_CHECKING:
@@ -91,8 +92,9 @@ def _run(script: Path, arguments: list[str]) -> int:
     # In place of the folder of the command, which the script has nothing to do with.
     sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(str(script), run_name="__main__")
-        _join_threads()
+        with pythons_own():
+            runpy.run_path(str(script), run_name="__main__")
+            _join_threads()
     except SystemExit as exit_:
         if exit_.code is None or isinstance(exit_.code, int):
             return exit_.code or 0
