@@ -55,7 +55,9 @@ def means_the_same(variant: Variant, name: str) -> bool:
     One axis is a row of points, a default may be named, and a stencil of one point has no edge.
     """
     extent = variant.params.get("dim", len(variant.params.get("perm", ())))
-    return (name == "loop" and extent == 1) or name in ("accumulator", "boundary")
+    if name == "boundary":
+        return not any(map(any, variant.params["points"] or [(1,)]))
+    return (name == "loop" and extent == 1) or name == "accumulator"
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -77,6 +79,25 @@ def test_every_parameter_matters_or_is_refused(name: str, data: Any, arch: str) 
             except ParameterError:
                 continue
             assert kernel_of(other) != known, f"{parameter}={value!r} is ignored in {variant!r}"
+
+
+@settings(max_examples=20, deadline=None, database=None)
+@given(
+    points=st.dictionaries(
+        st.tuples(st.integers(-2, 2), st.integers(-2, 2)), st.sampled_from((0.0, 1.0)), min_size=1
+    ),
+    loop=st.sampled_from(("rows", "points", "function")),
+)
+def test_a_boundary_matters_wherever_a_stencil_reaches(points: Any, loop: str) -> None:
+    params: dict[str, Any] = {"dim": 2, "points": points, "loop": loop, "unroll": 1}
+    params["row_buffer"] = 16 if loop == "function" else 0
+    stencil = find_template("stencil")
+    kernels = {
+        kernel_of(resolve(stencil, arch="cpu", boundary=boundary, **params))
+        for boundary in ("interior", "zero", "clamp", "periodic")
+    }
+    # One point alone: all of them write everything, and only `interior` might not.
+    assert len(kernels) == (4 if any(map(any, points)) else 2)
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -13,6 +13,8 @@ import pytest
 import tikgen
 from tikgen import DType, Kernel, Program
 from tikgen.builder import resolve
+from tikgen.catalogue import find_template
+from tikgen.comparison import worst_error
 from tikgen.errors import ParameterError, UnsupportedOnArch
 from tikgen.template import BUILTIN_FOLDER
 
@@ -112,6 +114,50 @@ def test_every_dtype_in_which_to_compute(arch: str, dtype: str, rng: Any) -> Non
     columns = {"inputs": {"x": dtype}, "outputs": {"y": dtype, "z": dtype, "count": dtype}}
     kernel = tikgen.build("ring", handler=handler, state=("count",), dtype=dtype, **columns)
     launched(kernel, 16, 11, 13, rng)
+
+
+HALF_HANDLERS = (
+    "y = max(a*x, b)",
+    "y = max(x, 0); total = max(total, a - b)",
+    "y = where(x < b, x, b) % 3; total = min(total, a*x) + 1",
+    "y = x; total = abs(total) // 2 - x",
+)
+
+
+@pytest.mark.parametrize("handler", HALF_HANDLERS)
+@pytest.mark.parametrize("reply", ["f16", "f32", "i16"])
+def test_halves_are_computed_in_single_precision(
+    arch: str, handler: str, reply: str, rng: Any
+) -> None:
+    kernel = tikgen.build(
+        "ring",
+        handler=handler,
+        inputs={"x": "f16", "a": "i8", "b": "f16"},
+        outputs={"y": reply, "x": "f16"},
+        state=("total",),
+        dtype="f16",
+    )
+    before = {"control": np.zeros(128, np.int32)}
+    before["control"][[COMMAND, TAIL]] = DRAIN, 60
+    for argument in kernel.variant.arguments[1:]:
+        size = 1 if argument.name == "total_state" else 64
+        before[argument.name] = rng.uniform(-9, 9, size).astype(argument.dtype.numpy)
+    after = {name: array.copy() for name, array in before.items()}
+    kernel(*after.values())
+    written = [a.name for a in kernel.variant.arguments if a.written]
+    wanted = dict(zip(written, kernel.reference(*before.values()), strict=True))
+    allowed = kernel.template.tolerance(kernel.problem, before, wanted)
+    for name in written:
+        worst = worst_error(after[name], wanted[name], allowed[name])
+        assert worst <= 1, (name, after[name], wanted[name], allowed[name])
+
+
+@pytest.mark.parametrize("dtype", ["f16", "i8", "u64"])
+def test_columns_that_are_drawn_fit_the_dtype(dtype: str) -> None:
+    template = find_template("ring")
+    drawn = {"dtype": dtype, "inputs": {"x": "i16", "a": "f32", "b": "u8"}}
+    inputs = template.adjust({**drawn, "outputs": {}, "state": ("total",)}, "cpu")["inputs"]
+    assert resolve(template, arch="cpu", **{**SUM, "inputs": inputs, "dtype": dtype})
 
 
 def test_columns_are_converted(arch: str) -> None:

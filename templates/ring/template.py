@@ -102,6 +102,11 @@ class Ring(Template):
             drawn |= {"handler": STATELESS, "outputs": {"y": "f32"}}
         if arch == "cpu" or drawn.get("state"):
             drawn["lanes"] = 1
+        dtype = DType(drawn["dtype"])
+        drawn["inputs"] = {
+            name: column if holds(dtype, DType(column)) else dtype
+            for name, column in drawn["inputs"].items()
+        }
         return drawn
 
     def unsupported(self, p: Any, arch: str) -> str | None:
@@ -213,7 +218,7 @@ class Ring(Template):
             ),
             "outputs": st.sampled_from(({"y": "f32"}, {"y": "f64", "x": "i16", "total": "f32"})),
             "state": st.sampled_from((("total",), ())),
-            "dtype": st.sampled_from(("f32", "f64")),
+            "dtype": st.sampled_from(("f32", "f64", "f16", "i32", "u8")),
             "batch": st.sampled_from((1, 64, 4096)),
         }
 
@@ -259,8 +264,7 @@ def names_problem(p: Any) -> None:
 def dtypes_problem(p: Any) -> None:
     """Raise where a column does not fit the dtype in which the handler computes."""
     for name, dtype in p.inputs.items():
-        is_exact = np.can_cast(dtype.numpy, p.dtype.numpy, "safe")
-        if not is_exact or (p.dtype.is_float and not dtype.is_float and dtype.bits > 32):
+        if not holds(p.dtype, dtype):
             raise Invalid(
                 "dtype", f"is {p.dtype}, which cannot hold every {dtype}, as the column {name} is"
             )
@@ -269,6 +273,12 @@ def dtypes_problem(p: Any) -> None:
             raise Invalid(
                 "outputs", f"has {name} of {dtype}; a float {p.dtype} is rounded to 32 bits at most"
             )
+
+
+def holds(dtype: DType, column: DType) -> bool:
+    """Tell whether every number of a column is one of ``dtype`` as well."""
+    is_exact = np.can_cast(column.numpy, dtype.numpy, "safe")
+    return is_exact and not (dtype.is_float and not column.is_float and column.bits > 32)
 
 
 def split(p: Any, arrays: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
