@@ -209,8 +209,13 @@ def test_a_survivor_is_explained_by_the_line_above_it(tmp_path: Path) -> None:
     for survivor in mutation.explained:
         assert survivor.kind in ("sign", "operator")
         assert survivor.reason == "all is allowed here"
-    assert not {"sign", "operator"} & {survivor.kind for survivor in mutation.survivors}
+    others = [survivor for survivor in mutation.survivors if not survivor.reason]
+    assert not {"sign", "operator"} & {survivor.kind for survivor in others}
     assert "because all is allowed here" in str(mutation)
+    # A reason is no excuse: the mutant was not noticed.
+    killed = sum(mutation.killed.values())
+    assert mutation.counted == killed + len(others) + len(mutation.explained) == 15
+    assert mutation.score == killed / 15
 
 
 def test_mutants_never_reach_the_store_or_the_memo(tmp_path: Path) -> None:
