@@ -120,8 +120,16 @@ def test_hints_and_what_no_mutant_can_change_are_left_alone() -> None:
         ("n = f(5)\n    y[i] = x[i]", "n = f(7)\n    y[i] = x[i]", False),
         ("for r in range(i % 2): y[3 + r] = 2", "for r in range(i % 2): y[3 - r] = 2", True),
         ("for r in range(i % 3): y[3 + r] = 2", "for r in range(i % 3): y[3 - r] = 2", False),
-        ("for r in range(ti.max(i, 0) // 8): f(r)", "for r in range(ti.max(i, 1) // 8): f(r)", True),
-        ("for r in range(ti.max(i, 0) // 8): f(r)", "for r in range(ti.max(i, 8) // 8): f(r)", False),
+        (
+            "for r in range(ti.max(i, 0) // 8): f(r)",
+            "for r in range(ti.max(i, 1) // 8): f(r)",
+            True,
+        ),
+        (
+            "for r in range(ti.max(i, 0) // 8): f(r)",
+            "for r in range(ti.max(i, 8) // 8): f(r)",
+            False,
+        ),
         ("for r in range(ti.max(i, 0) % 8): f(r)", "for r in range(ti.max(i, 1) % 8): f(r)", False),
         ("y[i] = x[i] + 1 - 1", "y[i] = x[i]", False),
         ("y[i] = x[i] - 0.1", "y[i] = x[i] + -0.1", False),
