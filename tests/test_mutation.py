@@ -120,6 +120,17 @@ def test_hints_and_what_no_mutant_can_change_are_left_alone() -> None:
         ("n = f(5)\n    y[i] = x[i]", "n = f(7)\n    y[i] = x[i]", False),
         ("for r in range(i % 2): y[3 + r] = 2", "for r in range(i % 2): y[3 - r] = 2", True),
         ("for r in range(i % 3): y[3 + r] = 2", "for r in range(i % 3): y[3 - r] = 2", False),
+        (
+            "for r in range(ti.max(i, 0) // 8): f(r)",
+            "for r in range(ti.max(i, 1) // 8): f(r)",
+            True,
+        ),
+        (
+            "for r in range(ti.max(i, 0) // 8): f(r)",
+            "for r in range(ti.max(i, 8) // 8): f(r)",
+            False,
+        ),
+        ("for r in range(ti.max(i, 0) % 8): f(r)", "for r in range(ti.max(i, 1) % 8): f(r)", False),
         ("y[i] = x[i] + 1 - 1", "y[i] = x[i]", False),
         ("y[i] = x[i] - 0.1", "y[i] = x[i] + -0.1", False),
     ],
@@ -209,8 +220,13 @@ def test_a_survivor_is_explained_by_the_line_above_it(tmp_path: Path) -> None:
     for survivor in mutation.explained:
         assert survivor.kind in ("sign", "operator")
         assert survivor.reason == "all is allowed here"
-    assert not {"sign", "operator"} & {survivor.kind for survivor in mutation.survivors}
+    others = [survivor for survivor in mutation.survivors if not survivor.reason]
+    assert not {"sign", "operator"} & {survivor.kind for survivor in others}
     assert "because all is allowed here" in str(mutation)
+    # A reason is no excuse: the mutant was not noticed.
+    killed = sum(mutation.killed.values())
+    assert mutation.counted == killed + len(others) + len(mutation.explained) == 15
+    assert mutation.score == killed / 15
 
 
 def test_mutants_never_reach_the_store_or_the_memo(tmp_path: Path) -> None:

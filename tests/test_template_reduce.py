@@ -140,6 +140,22 @@ def test_kahan_survives_cancellation(dtype: str, great: float, axis: int | None,
     assert errors["fast"] > 10 * errors["kahan"]
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("axis, shape", [(None, (31,)), (0, (31, 2)), (1, (2, 31)), (None, (5, 7))])
+def test_kahan_compensates_where_sizes_are_baked(
+    dtype: str, axis: int | None, shape: tuple[int, ...], rng: Any
+) -> None:
+    great = 2.0 / float(np.finfo(dtype.replace("f", "float")).eps)
+    x = rng.uniform(0, 1, shape).astype(dtype.replace("f", "float"))
+    lines = x.reshape(1, -1) if axis is None else np.moveaxis(x, axis, -1)
+    lines[..., 0], lines[..., -1] = great, -great
+    schedule = {"chunks": 1} if axis is None else {}
+    kernel = tikgen.build(
+        "reduce", dim=x.ndim, axis=axis, dtype=dtype, accuracy="kahan", shape=shape, **schedule
+    )
+    check(kernel, x=x)
+
+
 def test_kahan_carries_what_chunks_lost(rng: Any) -> None:
     # Every chunk loses something of its own, and what the chunks left cancels again.
     x = rng.uniform(0, 1, 1001).astype(np.float32)

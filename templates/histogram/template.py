@@ -187,11 +187,12 @@ class Histogram(Template):
         if s.bins_in == "shared":
             return ()
         slots = p.bins if s.bins_in == "local" else slots_of(p, s)
-        return (Array("partial", result_dtype(p), (s.chunks, slots), role="work"),)
+        return (Array("partial", tally_dtype(p), (s.chunks, slots), role="work"),)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         return {
             "result": result_dtype(p),
+            "tally_dtype": tally_dtype(p),
             "limit": range_dtype(p),
             "widths": usable_widths(p) if p.dtype.is_float else (),
             "slots": slots_of(p, s),
@@ -222,6 +223,14 @@ class Histogram(Template):
             x = rng.uniform(lo - 0.1, hi + 0.1, n)
             special = rng.choice([lo, hi, np.nan, np.inf, -np.inf], n)
             x = np.where(rng.random(n) < 0.1, special, x)
+            if rng.random() < 0.2:
+                # As narrow or wide as a range may be, or one step beyond that.
+                side = int(rng.integers(2))
+                width = p.dtype.numpy.type(usable_widths(p)[side])
+                if rng.random() < 0.5:
+                    width = np.nextafter(width, p.dtype.numpy.type((0, np.inf)[side]))
+                lo, hi = 0.0, float(width)
+                x = rng.uniform(0, 1.1, n) * hi
         else:
             low, high = p.dtype.lowest, p.dtype.highest
             if rng.random() < 0.5:
@@ -235,8 +244,8 @@ class Histogram(Template):
                 for e, d in zip(edges, rng.integers(-1, 2, n), strict=True)
             ]
             x = np.where(rng.random(n) < 1 / 3, np.array(beside, x.dtype), x)
-        if rng.random() < 0.1:
-            lo, hi = hi, lo
+        if rng.random() < 0.15:
+            lo, hi = hi, lo if rng.random() < 0.5 else hi
         return {"x": x.astype(p.dtype.numpy), "lo": lo, "hi": hi}
 
     def workload(
@@ -292,7 +301,7 @@ class Histogram(Template):
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
 
-        return {"bins": st.sampled_from((1, 2, 3, 10, 64, 257, 4096))}
+        return {"bins": st.sampled_from((1, 2, 3, 5, 10, 37, 64, 257, 4096))}
 
 
 def slots_of(p: Any, s: Any) -> int:
@@ -328,6 +337,12 @@ def check_shared(p: Any, s: Any, arch: str) -> None:
 def result_dtype(p: Any) -> DType:
     """Return the dtype of the counts or sums."""
     found: DType = p.weight_dtype if p.weighted else p.count_dtype
+    return found
+
+
+def tally_dtype(p: Any) -> DType:
+    """Return the dtype in which a chunk is counted: no array has 2**31 elements."""
+    found: DType = p.weight_dtype if p.weighted else DType.i32
     return found
 
 

@@ -343,6 +343,14 @@ class Reduce(Template):
             if shape[axis] > 2:
                 lines[..., 0], lines[..., -1] = great, -great
             return {"x": x.astype(p.dtype.numpy)}
+        is_wide = not p.dtype.is_float and p.dtype.bits > 16
+        if p.op in ACCUMULATED and is_wide and rng.random() < 0.5:
+            # Sums that f32 cannot hold exactly, nor 32 bits where they are long.
+            return {"x": rng.integers(0, 2**20, shape).astype(p.dtype.numpy)}
+        if p.op not in ACCUMULATED and p.dtype.is_float and rng.random() < 0.25:
+            special = rng.choice([-np.inf, np.inf, np.nan], shape)
+            x = np.where(rng.random(shape) < rng.choice([0.01, 0.5]), special, 1.0)
+            return {"x": x.astype(p.dtype.numpy)}
         return {}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:

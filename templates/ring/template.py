@@ -185,8 +185,9 @@ class Ring(Template):
         if command == DRAIN and not rng.integers(16):
             count = 0
         control[[COMMAND, STATE, ZERO]] = command, 0, 0
-        # The heartbeat stands still, so that the first look at it ends what has no other end.
-        control[LIMIT] = 1 if command in (RUN, PAUSE) else rng.integers(3)
+        # The heartbeat stands still, which ends what has no other end. Only 0 is no beat at all.
+        control[LIMIT] = rng.integers(1, 4) if command in (RUN, PAUSE) else rng.integers(3)
+        control[BEAT] *= rng.integers(2)
         control[[DONE, TAIL]] = done, done + count
         return {"control": control.astype(np.int32)}
 
@@ -298,7 +299,8 @@ def taken_slots(control: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray
     after[DONE] = wrapped(done + count)
     after[STATE] = {DRAIN: DRAINED, END: STOPPED}.get(command, ABANDONED)
     if command in (RUN, PAUSE):
-        after[POLLS] = wrapped(int(control[POLLS]) + 1)
+        looks = int(control[LIMIT]) + bool(control[BEAT])
+        after[POLLS] = wrapped(int(control[POLLS]) + looks)
     return (done + np.arange(count)) % slots, after
 
 

@@ -9,7 +9,8 @@ import taichi as ti
 def rank(a: ti.f32):
     bits = ti.bit_cast(a, ti.i32)
     size = bits & 0x7FFFFFFF
-    place = ti.select(bits < 0, -size, size)
+    sign = bits >> 31
+    place = (size ^ sign) - sign
     # NaN comes before every number.
     return ti.select(size > 0x7F800000, -0x7FFFFFFF, place)
 

@@ -39,7 +39,7 @@ def reduce(
     for chunk in range(used):
         start = chunk * length
         stop = start + ti.min(length, count - start)
-        zero = x.shape[0] & ti.i32(-2147483648)
+        zero = x.shape[-1] & ti.i32(-2147483648)
         total = ti.f32(0.0)
         lost = ti.f32(0.0)
         for i in range(start, stop):
@@ -49,7 +49,7 @@ def reduce(
     # One thread combines what the chunks left, in order.
     ti.loop_config(serialize=True)
     for _ in range(1):
-        zero = x.shape[0] & ti.i32(-2147483648)
+        zero = x.shape[-1] & ti.i32(-2147483648)
         total = ti.f32(0.0)
         lost = ti.f32(0.0)
         for chunk in range(used):

@@ -27,12 +27,10 @@ def ring(
         ring_zero = control[112]
         ring_mask = n_in.shape[0] - 1
         ring_done = control[32]
-        ring_beat = control[64]
-        ring_looks = control[96]
+        ring_beat = 0
         total = total_state[0]
         ring_polls = 0
         ring_silent = 0
-        ring_quiet = 0
         ring_told = 0
         ring_ended = 0
         while ring_ended == 0:
@@ -42,7 +40,6 @@ def ring(
             if ring_polls == 1024:
                 ring_polls = 0
                 ti.atomic_add(control[96], 1)
-                ring_looks += 1
                 ring_silent += 1
                 ring_latest = ti.atomic_add(control[64], ring_zero)
                 if ring_latest != ring_beat:
@@ -67,10 +64,7 @@ def ring(
                 ti.atomic_add(control[32], ring_count)
                 ring_done += ring_count
             elif ring_command == 2:
-                # What was written before the command may have come after the look at it.
-                ring_quiet += 1
-                if ring_quiet == 2:
-                    ring_ended = 4
+                ring_ended = 4
             elif ring_command == 3:
                 ring_ended = 3
             elif ring_command == 4:

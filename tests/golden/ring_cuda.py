@@ -26,7 +26,7 @@ def ring(
         ring_seen = ti.simt.block.SharedArray((2,), ti.i32)
         ring_mask = n_in.shape[0] - 1
         ring_done = control[32]
-        ring_beat = control[64]
+        ring_beat = 0
         ring_looks = control[96]
         ring_polls = 0
         ring_silent = 0
@@ -75,7 +75,8 @@ def ring(
                     control[32] = ring_done + ring_count
                 ring_done += ring_count
             elif ring_command == 2:
-                # What was written before the command may have come after the look at it.
+                # What was written before the command may have come after the look at it. Atomics keep
+                # the order.
                 ring_quiet += 1
                 if ring_quiet == 2:
                     ring_ended = 4

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Data = Literal["whole", "uniform", "sparse", "sorted", "large"]
+Data = Literal["whole", "uniform", "sparse", "sorted", "records", "large"]
 Container = Literal["numpy", "ndarray"]
 Kind = Literal[
     "passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared", "invalid"
@@ -31,7 +31,8 @@ class Case:
         seed: seed of the random data.
         data: ``"whole"`` draws small whole numbers, ``"uniform"`` numbers from -1 to 1 (small
             ones for integers) with some zeros, ``"sparse"`` mostly zeros, ``"sorted"`` rising
-            or falling numbers, ``"large"`` integers of 64 bits that 32 bits do not hold.
+            or falling numbers, ``"records"`` numbers of which a few are beyond all before,
+            ``"large"`` integers of 64 bits that 32 bits do not hold.
         container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
         inplace: whether outputs share the array of an input, where the kernel allows it.
         baked: whether the kernel is built for these very sizes.

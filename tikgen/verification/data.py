@@ -10,9 +10,12 @@ from tikgen.dtypes import DType
 from tikgen.template import NDArray
 from tikgen.verification.case import Data
 
-_SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "large": 20}
+_SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "records": 3, "large": 20}
 # What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do.
 _LARGE = 2**40
+# How many parts records mark, and how many records there are at most.
+_PARTS = (1, 2, 3, 7, 16, 63, 64, 256, 1024)
+_MOST_RECORDS = 50
 
 
 def random_values(
@@ -29,7 +32,27 @@ def random_values(
     if data == "sorted":
         # Whatever goes on from minimum to minimum shows only where there is always another one.
         values = np.sort(values, axis=None)[:: rng.choice([-1, 1])].reshape(shape)
+    if data == "records":
+        _set_records(values, dtype, rng)
     return values.astype(dtype.numpy)
+
+
+def _set_records(values: NDArray, dtype: DType, rng: np.random.Generator) -> None:
+    """Put few numbers beyond all others, each beyond the last one, where parts begin or end.
+
+    A minimum or maximum that misses a single element shows only where that one decides.
+    """
+    flat = values.ravel()
+    part = -(-flat.size // int(rng.choice(_PARTS)))
+    edges = np.arange(0, flat.size, part) - rng.integers(2)
+    edges = rng.permutation(edges[edges >= 0])[: rng.integers(1, _MOST_RECORDS)]
+    heights = 10 + np.arange(edges.size)
+    is_low = rng.integers(2)
+    if is_low and not dtype.is_signed:
+        flat += 2 * _MOST_RECORDS
+        heights = _MOST_RECORDS + 10 - heights
+    flat[np.sort(edges)] = -heights if is_low and dtype.is_signed else heights
+    values[...] = flat.reshape(values.shape)
 
 
 def poison(dtype: DType) -> Any:

@@ -16,7 +16,7 @@ class Survivor:
         template_line: ``file:line`` of the template from which the line was rendered.
         diff: the line as it was and as it was changed.
         params: the variant, each parameter as a Python literal.
-        reason: why no launch can show it, as the template says above its line, if it does.
+        reason: why no launch shows it, as the template says above its line, if it does.
     """
 
     kind: str
@@ -28,8 +28,8 @@ class Survivor:
     def __str__(self) -> str:
         params = ", ".join(f"{k}={v!r}" for k, v in self.params.items())
         head = f"survived: {self.kind}, {self.template_line or 'a line of no template'}"
-        tail = f"  because {self.reason}" if self.reason else f"  in {params}"
-        return "\n".join([head, *(f"  {li}" for li in self.diff.split("\n")), tail])
+        tail = [f"  in {params}"] + ([f"  because {self.reason}"] if self.reason else [])
+        return "\n".join([head, *(f"  {li}" for li in self.diff.split("\n")), *tail])
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class Mutation:
         seed: seed of what was drawn.
         killed: how many mutants were noticed, by what showed it: ``"mismatch"``, ``"crash"``,
             ``"timeout"`` or ``"error"``.
-        survivors: those that were not.
-        explained: those that were not either, for a reason that the template gives; they count
-            neither way.
+        survivors: those that were not, whether or not the template gives a reason.
         invalid: mutants that Taichi does not compile; they count neither way.
         equal: changes that left the code as it was; they were not run.
         variants: how many variants were mutated.
@@ -53,7 +51,6 @@ class Mutation:
     seed: int
     killed: Mapping[str, int] = field(default_factory=dict)
     survivors: tuple[Survivor, ...] = ()
-    explained: tuple[Survivor, ...] = ()
     invalid: int = 0
     equal: int = 0
     variants: int = 0
@@ -64,6 +61,11 @@ class Mutation:
     def counted(self) -> int:
         """Return how many mutants were noticed or survived."""
         return sum(self.killed.values()) + len(self.survivors)
+
+    @property
+    def explained(self) -> tuple[Survivor, ...]:
+        """Return the survivors for which the template gives a reason; they count all the same."""
+        return tuple(survivor for survivor in self.survivors if survivor.reason)
 
     @property
     def noticed(self) -> tuple[int, int]:
@@ -77,24 +79,25 @@ class Mutation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON has it."""
-        survivors, explained = (
-            [asdict(s) | {"params": {k: repr(v) for k, v in s.params.items()}} for s in each]
-            for each in (self.survivors, self.explained)
-        )
+        survivors = [
+            asdict(s) | {"params": {k: repr(v) for k, v in s.params.items()}}
+            for s in self.survivors
+        ]
         kinds = {kind: list(counts) for kind, counts in self.kinds.items()}
         found = {"score": self.score, **vars(self), "killed": dict(self.killed)}
-        return found | {"kinds": kinds, "survivors": survivors, "explained": explained}
+        return found | {"kinds": kinds, "survivors": survivors}
 
     def __str__(self) -> str:
         if self.score is None:
             return "mutants: none that Taichi compiles"
         noticed = ", ".join(f"{n} by {kind}" for kind, n in sorted(self.killed.items())) or "none"
+        explained = len(self.explained)
         lines = [
             f"mutants: {sum(self.killed.values())} of {self.counted} killed, score "
             f"{self.score:.0%} ({noticed}), of {self.variants} variants in {self.seconds:.1f} s; "
-            f"not counted: {self.invalid} that do not compile, {self.equal} of equal code, "
-            f"{len(self.explained)} that survive for a reason"
+            f"not counted: {self.invalid} that do not compile, {self.equal} of equal code"
+            + (f"; the template gives a reason for {explained} of the survivors" * (explained > 0))
         ]
-        for survivor in self.survivors + self.explained:
+        for survivor in self.survivors:
             lines += str(survivor).split("\n")
         return "\n".join(lines)

@@ -82,7 +82,6 @@ class MutationRun:
         self._kinds: dict[str, tuple[int, int]] = {}
         self._lines: Counter[str] = Counter()
         self._survivors: list[Survivor] = []
-        self._explained: list[Survivor] = []
         self._invalid = self._equal = 0
 
     def run(self) -> Mutation:
@@ -103,7 +102,6 @@ class MutationRun:
             seed=self._seed,
             killed=dict(self._killed),
             survivors=tuple(self._survivors),
-            explained=tuple(self._explained),
             invalid=self._invalid,
             equal=self._equal,
             variants=len(used),
@@ -182,20 +180,16 @@ class MutationRun:
             self._invalid += 1
             return
         killed = outcome.kind != "passed"
-        text = subject.source.text
-        place = subject.source.template_line(mutant.line)
-        params: Mapping[str, Any] = subject.cases[0].params
-        reason = "" if killed else reason_for(self._template, place, mutant.kind)
-        survivor = Survivor(mutant.kind, place, mutant.diff(text), params, reason)
-        if reason:
-            self._explained.append(survivor)
-            return
         before = self._kinds.get(mutant.kind, (0, 0))
         self._kinds[mutant.kind] = (before[0] + killed, before[1] + 1)
         if killed:
             self._killed[outcome.kind] += 1
         else:
-            self._survivors.append(survivor)
+            place = subject.source.template_line(mutant.line)
+            params: Mapping[str, Any] = subject.cases[0].params
+            reason = reason_for(self._template, place, mutant.kind)
+            diff = mutant.diff(subject.source.text)
+            self._survivors.append(Survivor(mutant.kind, place, diff, params, reason))
 
     def _outcome(self, subject: _Subject, mutant: Mutant) -> Outcome:
         """Return what came of the first launch that the mutant does not pass, or of the last."""

@@ -53,6 +53,8 @@ class _Simpler(ast.NodeTransformer):
             left == 1 and isinstance(node.op, ast.Mult)
         ):
             return node.right
+        if isinstance(node.op, ast.FloorDiv) and right is not None:
+            _forget_rest(node.left, right)
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
@@ -69,6 +71,14 @@ class _Simpler(ast.NodeTransformer):
 
     def visit_Pass(self, node: ast.Pass) -> None:
         return None
+
+
+def _forget_rest(node: ast.expr, divisor: int) -> None:
+    """Let ``ti.max(n, 3)``, which is divided by more than 3, be ``ti.max(n, 0)``."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "ti.max" and len(node.args) == 2:
+        least = _whole(node.args[1])
+        if least is not None and 0 < least < divisor:
+            node.args[1] = ast.Constant(0)
 
 
 class _Zero(ast.NodeTransformer):

@@ -28,7 +28,7 @@ MOST_ELEMENTS = 65_535
 # Of arrays with one axis beyond the tiles of the schedule.
 MOST_STRETCHED = 20_000
 MOST_TRIALS = 3
-_DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "large")
+_DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "records", "large")
 
 # After ten values hypothesis mostly alters those that it has drawn.
 _RUN = 9
