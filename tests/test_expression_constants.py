@@ -297,6 +297,18 @@ def test_floats_are_those_of_numpy(ti_arch: str, dtype: str, data: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+def test_powers_of_powers_are_those_of_numpy(ti_arch: str, dtype: str) -> None:
+    x = np.append(np.linspace(-1.5, -0.4), np.linspace(0.4, 1.5)).astype(DType(dtype).numpy)
+    program = "w = (x**2)**3; v = (x**3)**-1; u = (x**0)**-1; d = (x**-2)**2; g = ((x**1)**0)**5"
+    found = [np.full_like(x, 77) for _ in "wvudg"]
+    tikgen.elementwise(program, dtype)(x, *found)
+    wide = x.astype(np.float64)
+    wanted = (wide**6, wide**-3, wide**0, wide**-4, wide**0)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=8 * float(np.finfo(x.dtype).eps))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_float_remainders_are_those_of_numpy(ti_arch: str, dtype: str) -> None:
     kind = DType(dtype).numpy
     info = np.finfo(kind)

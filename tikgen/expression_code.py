@@ -139,7 +139,7 @@ class TaichiCode(Code):
         exponent = node.whole_exponent
         if exponent is None:
             return super().call(helper_of(node, self._dtype) or "ti.pow", node)
-        if not self._dtype.is_float:
+        if exponent >= 0 and helper_of(node, self._dtype) == "whole_power":
             return f"whole_power({self.number(node.args[0])}, {exponent})", _ATOM
         if exponent < 0:  # Vulkan gives NaN for a negative power of 0.
             power = Node("**", (node.args[0], Node("number", value=-exponent)))

@@ -17,9 +17,11 @@ def helper_of(node: Node, dtype: DType) -> str:
             return ""
         return "floor_divide" if node.op == "//" else "remainder"
     if node.op == "**":
+        if dtype.is_float and node.whole_exponent is not None:
+            # Taichi ends the process over a power of a power.
+            return "whole_power" if node.args[0].op == "**" else ""
         if dtype.is_float:
-            is_direct = node.whole_exponent is not None or is_positive(node.args[0])
-            return "" if is_direct else "power"
+            return "" if is_positive(node.args[0]) else "power"
         return "whole_power"
     if node.op == "abs" and dtype.is_signed and not dtype.is_float:
         return "abs_of"
@@ -80,6 +82,7 @@ def _float_words(dtype: DType) -> dict[str, str]:
     infinity = (2 * bias + 1) << stored
     return {
         "DTYPE": dtype.taichi,
+        "WORKING": dtype.taichi,
         "NOTHING": dtype.literal(0),
         "SIGNED": signed.taichi,
         "UNSIGNED": f"ti.u{bits}",
@@ -165,7 +168,7 @@ def sign_of(x):
     "whole_power": '''
 @ti.func
 def whole_power(base, exponent: ti.template()):
-    """Multiply out a power, wrapping around."""
+    """Multiply out a power; integers wrap around."""
     result = ONE
     square = ti.cast(base, WORKING)
     for bit in ti.static(range(7)):
