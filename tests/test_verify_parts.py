@@ -122,6 +122,13 @@ def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
     rising = random_values(dtype, (20, 25), "sorted", rng).ravel()
     assert (np.sort(rising) == rising[:: 1 if rising[0] < rising[-1] else -1]).all()
     assert np.abs(rising.astype(float)).max() <= 100
+    # Each record lies beyond all numbers before it, and there are at most 50.
+    x = np.concatenate([random_values(dtype, (500,), "records", rng).astype(float) for _ in "ab"])
+    for values in x.reshape(2, 500):
+        beyond = values if np.median(values) < values.max() - 5 else -values
+        is_record = beyond > np.median(beyond) + 6
+        assert 1 <= is_record.sum() < 50
+        assert (np.diff(beyond[is_record]) > 0).all()
     most = np.abs(random_values(dtype, (500,), "large", rng).astype(float)).max()
     assert (most > 2**32) == (dtype in (DType.i64, DType.u64))
 
