@@ -68,6 +68,7 @@ def _integer_words(dtype: DType) -> dict[str, str]:
     working = dtype.working
     words = {"DTYPE": dtype.taichi, "WORKING": working.taichi}
     words |= {"MINUS": working.literal(-1)} if working.is_signed else {}
+    words |= {"LEAST": working.literal(int(dtype.lowest))} if dtype.is_signed else {}
     return words | {
         "NOTHING": dtype.literal(0),
         "ZERO": working.literal(0),
@@ -136,7 +137,7 @@ def remainder(a, b):
 def abs_of(x):
     """Return the magnitude; the least integer has none, and stays, as in NumPy."""
     n = ti.cast(x, WORKING)
-    return ti.cast(ti.select(n < ZERO, -n, n), DTYPE)
+    return ti.cast(ti.select((n < ZERO) & (n != LEAST), -n, n), DTYPE)
 ''',
 }
 _UNSIGNED = {
