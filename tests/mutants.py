@@ -71,7 +71,7 @@ SMALL = {"dim": 1, "dtype": "f32", "storage": "ndarray", "points": None}
 SMALL |= {"order": 2, "spacing": 1.0, "loop": "rows", "unroll": 2}
 WHOLE = SMALL | {"boundary": "zero", "row_buffer": 0}
 FUNCTION = SMALL | {"dim": 2, "loop": "function", "unroll": 1, "row_buffer": 8}
-WEIGHT = "{p.dtype.literal(weight)} *"
+WEIGHT = "{p.dtype.working.literal(weight)} *"
 
 STENCILS = (
     Mutant("stencil", "off by one", CODE, "- {high}", "- {high + 1}", "expected", SMALL),
@@ -81,7 +81,7 @@ STENCILS = (
     ),
     Mutant(
         "stencil", "wrong coefficient", CODE, WEIGHT,
-        "{p.dtype.literal(weight * 1.00001)} *", "expected", WHOLE,
+        "{p.dtype.working.literal(weight * 1.00001)} *", "expected", WHOLE,
     ),
     Mutant(
         "stencil", "f32 literal in f64", CODE, WEIGHT, "{weight!r} *", "expected",
@@ -92,16 +92,16 @@ STENCILS = (
         SMALL | {"boundary": "periodic"},
     ),
     Mutant(
-        "stencil", "uninitialised output", TEXT, "{{ target }} = (", "{{ target }} += (", "is nan",
-        WHOLE | {"update": False},
+        "stencil", "uninitialised output", TEXT, "{{ target }} = {{", "{{ target }} += {{",
+        "is nan", WHOLE | {"update": False},
     ),
     Mutant(
         "stencil", "input changed", *appended("x[0] = ti.f32(7.0)"), "input x was changed", WHOLE
     ),
     Mutant("stencil", "write outside", *appended("y[y.shape[0]] = ti.f32(7.0)"), "behind", WHOLE),
     Mutant(
-        "stencil", "schedule changes the result", TEXT, "{{ target }} = (",
-        '{{ target }} = {{ "ti.f32(2.0) * " if s.block_dim == 64 }}(', "block_dim=64", WHOLE,
+        "stencil", "schedule changes the result", TEXT, "{{ target }} = {{",
+        '{{ target }} = {{ "ti.f32(2.0) * " if s.block_dim == 64 }}{{', "block_dim=64", WHOLE,
     ),
     Mutant(
         "stencil", "wrong step in a row", CODE, '("plane", "row", "")', '("plane", "row", "row")',
@@ -125,8 +125,8 @@ STENCILS = (
         "boundary='periodic'", SMALL,
     ),
     Mutant(
-        "stencil", "compile error", TEXT, "scale *", "scalle *", '"scalle" is not defined',
-        WHOLE | {"update": True},
+        "stencil", "compile error", TEXT, ' ~ " + " ~ scale ~', ' ~ " + scalle" ~',
+        '"scalle" is not defined', WHOLE | {"update": True},
     ),
     no_remainder("stencil", **WHOLE),
 )  # fmt: skip
@@ -225,7 +225,7 @@ OTHERS = (
         "histogram", "upper edge missed", TEXT, "value <= hi", "value < hi", params=I32_BINS
     ),
     Mutant(
-        "histogram", "bins not cleared", TEXT, "partial[chunk, b] = {{ result.literal(0) }}",
+        "histogram", "bins not cleared", TEXT, "partial[chunk, b] = {{ tally_dtype.literal(0) }}",
         "partial[chunk, b] = partial[chunk, b]", params=I32_BINS,
     ),
     Mutant(

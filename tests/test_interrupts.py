@@ -36,6 +36,8 @@ def test_a_command_can_be_interrupted_while_it_imports(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell may have it ignored in what runs behind it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as command:
         assert command.stdout is not None
         try:

@@ -693,12 +693,13 @@ def test_batches_and_states_are_in_the_trace(ti_arch: str) -> None:
 
 
 CHILD = """
-import asyncio
+import asyncio, signal
 from tikgen.ring import RingBody, RingKernelRuntime, message
 from tikgen.ring.persistent import launch, making
 
 making.PROOFS = 2
 launch._LAST_SECONDS = 0.2
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell may have had it ignored.
 
 @message
 class In:

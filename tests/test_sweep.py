@@ -22,7 +22,7 @@ from tikgen.tuning.sweep_file import Done
 from tikgen.tuning.sweep_run import Task, absence
 from tikgen.tuning.sweep_space import SweepSpace, space_of
 from tikgen.tuning.sweeping import sweep
-from tuning_templates import SCALED_CODE, SCALED_TEXT, make
+from tuning_templates import SCALED_CODE, SCALED_TEXT, TWICE_CODE, TWICE_TEXT, make
 
 DEVICE = "a device"
 
@@ -63,11 +63,11 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
     return fake
 
 
-def space(**given: Any) -> SweepSpace:
+def space(template: str | Template = "stencil", **given: Any) -> SweepSpace:
     options = {"shape": 32, "archs": ("cpu",), "baked": False, "rounds": 2, "seed": 0}
     params = {k: v for k, v in given.items() if k not in options}
     options |= {k: v for k, v in given.items() if k in options}
-    return space_of(find_template("stencil"), params=params, **options)
+    return space_of(find_template(template), params=params, **options)
 
 
 def test_lists_are_axes_and_all_else_is_one_value() -> None:
@@ -88,12 +88,12 @@ def test_lists_are_axes_and_all_else_is_one_value() -> None:
     assert len({c.work for c in found}) == len(found)
 
 
-def test_equal_code_on_equal_arrays_is_the_same_work() -> None:
-    # Without a row buffer the chunk of it does not reach the text.
-    given = {"loop": "rows", "row_buffer": 0, "unroll": 1, "dim": 2, "chunk": [1024, 4096, 16384]}
-    one, *others = space(**given).combinations()
-    assert {c.work for c in others} == {one.work}
-    larger = next(space(**given, shape=33).combinations())
+def test_equal_code_on_equal_arrays_is_the_same_work(tmp_path: Path) -> None:
+    template = make(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
+    given = {"way": "plain", "idle": [1, 2]}
+    one, other = space(template, **given).combinations()
+    assert other.work == one.work
+    larger = next(space(template, **given, shape=33).combinations())
     assert larger.digest == one.digest
     assert larger.work != one.work
 
@@ -120,17 +120,12 @@ def test_what_is_refused_is_a_row_with_the_reason(runner: FakeRunner) -> None:
     assert "1 refused: " in str(result)
 
 
-def test_kernels_that_are_the_same_share_one_measurement(runner: FakeRunner) -> None:
-    result = sweep(
-        "stencil",
-        dim=2,
-        loop="rows",
-        row_buffer=0,
-        unroll=[1, 2],
-        chunk=[1024, 4096],
-        shape=32,
-    )
-    assert len(runner.stencils) == 2
+def test_kernels_that_are_the_same_share_one_measurement(
+    runner: FakeRunner, tmp_path: Path
+) -> None:
+    template = make(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
+    result = sweep(template, way=["slow", "plain"], idle=[1, 2], shape=32)
+    assert sum(task.job.template == "twice" for task in runner.ran) == 2
     first, second, third, fourth = result.rows
     assert first["seconds"] == second["seconds"] != third["seconds"] == fourth["seconds"]
     assert result.about["counts"]["same"] == 2

@@ -242,6 +242,7 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
 def test_texts_fit_80_columns_and_do_not_steer_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
     device = "\x1b[31mNVIDIA " + "long name of a device " * 4
     long = record(device=device, problem={"expr": " + ".join(["sin(x)"] * 30)})
@@ -255,7 +256,7 @@ def test_texts_fit_80_columns_and_do_not_steer_the_terminal(
         assert "\x1b" not in text
         for line in text.splitlines():
             assert len(line) <= 80 or str(tmp_path) in line, line
-    assert "?[31mNVIDIA" in texts[0]
+    assert "\\x1b[31mNVIDIA" in texts[0]
     assert texts[2].count("ignored: ") == 2
 
 

@@ -325,24 +325,25 @@ class Reduce(Template):
         if p.op == "prod" and p.dtype.is_float:
             # Near 1, so that long products neither overflow nor vanish.
             x = rng.choice((-1.0, 1.0), shape) * 2.0 ** rng.uniform(-0.5, 0.5, shape)
-            if rng.random() < 0.25:
-                # But now and then they do, beside a 0.
-                x = x * (float(np.finfo(p.dtype.numpy).max) / 2)
+            if rng.random() < 0.5:
+                # But now and then they do, beside a 0, and some are infinite.
+                x = x * (_greatest(p.dtype) / 2)
+                x[tuple(rng.integers(0, shape))] = rng.choice((0, np.inf))
                 x[tuple(rng.integers(0, shape))] = 0
             return {"x": x.astype(p.dtype.numpy)}
         if p.op == "prod" and str(p.accumulator)[0] != "f":
             # Odd numbers, whose product wraps and never vanishes.
             odd = (-3, -1, 1, 3) if p.dtype.is_signed else (1, 3, 5, 7)
             return {"x": rng.choice(odd, shape).astype(p.dtype.numpy)}
-        if p.accuracy == "kahan" and p.op in ("sum", "mean") and p.dtype.value in ("f32", "f64"):
+        if p.accuracy == "kahan" and p.op in ("sum", "mean") and p.dtype.is_signed:
             # Ill-conditioned: two great numbers cancel, the small ones in between count.
-            x = rng.uniform(0, 1, shape)
-            great = 2.0 / float(np.finfo(p.dtype.numpy).eps)
+            great = 2.0 / float(np.finfo(total_numpy(p)).eps)
             axis = p.dim - 1 if p.axis is None else p.axis
-            lines = np.moveaxis(x, axis, -1)
-            if shape[axis] > 2:
+            if great < _greatest(p.dtype) and shape[axis] > 2:
+                x = rng.uniform(0, 4, shape)
+                lines = np.moveaxis(x, axis, -1)
                 lines[..., 0], lines[..., -1] = great, -great
-            return {"x": x.astype(p.dtype.numpy)}
+                return {"x": x.astype(p.dtype.numpy)}
         is_wide = not p.dtype.is_float and p.dtype.bits > 16
         if p.op in ACCUMULATED and is_wide and rng.random() < 0.5:
             # Sums that f32 cannot hold exactly, nor 32 bits where they are long.
@@ -515,6 +516,11 @@ def neutral(p: Any) -> dict[str, int]:
         "least": int(DType(f"i{work_dtype(p).bits}").highest),
         "greatest": 0,
     }
+
+
+def _greatest(dtype: DType) -> float:
+    """Return the greatest finite number of a dtype."""
+    return float(np.finfo(dtype.numpy).max if dtype.is_float else dtype.highest)
 
 
 def total_numpy(p: Any) -> np.dtype:

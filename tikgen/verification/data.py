@@ -45,7 +45,7 @@ def _set_records(values: NDArray, dtype: DType, rng: np.random.Generator) -> Non
     flat = values.ravel()
     part = -(-flat.size // int(rng.choice(_PARTS)))
     edges = np.arange(0, flat.size, part) - rng.integers(2)
-    edges = rng.permutation(edges[edges >= 0])[: rng.integers(1, _MOST_RECORDS)]
+    edges = rng.permutation(np.unique(edges.clip(0)))[: rng.integers(1, _MOST_RECORDS)]
     heights = 10 + np.arange(edges.size)
     is_low = rng.integers(2)
     if is_low and not dtype.is_signed:
