@@ -15,6 +15,7 @@ from tikgen import records
 from tikgen.builder import resolve
 from tikgen.catalogue import find_template
 from tikgen.errors import ParameterError, StoreWarning, TikgenError, UnknownTemplate
+from tikgen.template import Template
 from tikgen.tuning import sweep_file, sweeping
 from tikgen.tuning.job import Measurement
 from tikgen.tuning.limits import copy_job
