@@ -115,7 +115,7 @@ def test_it_finds_memory_that_grows(soak: Any) -> None:
     for growth, is_wrong in ((0, False), (10_000, False), (200_000, True)):
         told.problems = []
         told.memory = [5_000_000 + growth * n for n in range(60)]
-        told.check_memory()
+        told.check_memory(600.0)
         assert bool(told.problems) is is_wrong
 
 
