@@ -222,5 +222,5 @@ def test_a_template_finds_the_modules_that_its_user_named(
 
 def test_a_child_imports_what_its_parent_does(here: Path) -> None:
     (here / "json.py").write_text("raise SystemExit(9)\n")
-    with ChildProcess("tikgen.verification.worker", "nonsense") as child:
+    with ChildProcess("tikgen.verification.worker", "nonsense", str(here)) as child:
         assert "nonsense" in child.start()

@@ -221,6 +221,10 @@ def test_escapes_in_a_record_do_not_reach_the_terminal(store: Store) -> None:
         "spread": 0.0,
         "rounds": 5,
         "ratio": 0.5,
+        "ratio_low": 0.4,
+        "ratio_high": 0.6,
+        "workload": "typical",
+        "data": "",
         "message": "",
         "when": "",
     }
