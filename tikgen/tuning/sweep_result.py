@@ -158,7 +158,7 @@ class SweepResult:
         if columns is None:
             back = self.columns[len(self._front) + len(OUTCOME) :]
             columns = [*self.axes, *(n for n in back if n in _SHOWN or n not in METRICS)]
-        return list(columns), [
+        return [printable(name) for name in columns], [
             [_shown(name, row[name]) for name in columns] for row in self.ranked[:rows]
         ]
 

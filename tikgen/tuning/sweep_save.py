@@ -33,6 +33,7 @@ _Row: type[Any] = msgspec.defstruct(
     [
         *((name, str) for name in ("template", "arch", "kind")),
         *((name, str | None, None) for name in ("digest", "message", "device")),
+        ("shape", str | float | None, None),
         *((name, float | None, None) for name in METRICS if name != "device"),
     ],
 )
