@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -34,41 +35,34 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.default_int_handler(number, frame)
 
 
-@contextlib.contextmanager
-def hushed() -> Iterator[None]:
+def hushed() -> AbstractContextManager[None]:
     """Do as :func:`hush` does for a while."""
-    was_replaced = _replace(signal.default_int_handler, _end)
-    try:
-        yield
-    finally:
-        if was_replaced:
-            _replace(_end, signal.default_int_handler)
+    return _replaced(signal.default_int_handler, _end)
 
 
-@contextlib.contextmanager
-def heard() -> Iterator[None]:
+def heard() -> AbstractContextManager[None]:
     """Have Ctrl-C raise KeyboardInterrupt again, while a command does its work."""
-    was_replaced = _replace(_end, _interrupt)
-    try:
-        yield
-    finally:
-        if was_replaced:
-            _replace(_interrupt, _end)
+    return _replaced(_end, _interrupt)
+
+
+def pythons_own() -> AbstractContextManager[None]:
+    """Have Ctrl-C do what it does in Python, while a script of the user's runs."""
+    return _replaced(_interrupt, signal.default_int_handler)
 
 
 @contextlib.contextmanager
-def pythons_own() -> Iterator[None]:
-    """Have Ctrl-C do what it does in Python, while a script of the user's runs."""
-    was_replaced = _replace(_interrupt, signal.default_int_handler)
+def _replaced(old: Any, new: Any) -> Iterator[None]:
+    """Exchange one handler for another one for a while."""
+    was_replaced = _replace(old, new)
     try:
         yield
     finally:
         if was_replaced:
-            _replace(signal.default_int_handler, _interrupt)
+            _replace(new, old)
 
 
 def _replace(old: Any, new: Any) -> bool:
-    """Put a handler in the place of another one; tell whether it was there."""
+    """Exchange one handler for another one; tell whether it was in place."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not old:
         return False

@@ -1,4 +1,4 @@
-"""The last comparison: what a schedule must show to be kept in the place of the default."""
+"""The last comparison: what a schedule must show to replace the default."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Verdict:
 
     @property
     def is_faster(self) -> bool:
-        """Tell whether the schedule is to be kept in the place of the default."""
+        """Tell whether the schedule is to replace the default."""
         gains = self.high < 1 and self.ratio <= 1 / (1 + LEAST_GAIN)
         is_known = self.high <= max(WIDEST * self.low, AT_LEAST_TWICE)
         return gains and is_known and self.worst <= 1 + MOST_LOSS
