@@ -128,6 +128,21 @@ def test_a_template_with_the_default_tolerance_can_be_ejected(tmp_path: Path) ->
     assert "of what is allowed" in done.stdout
 
 
+def test_an_annotation_that_cannot_be_copied_is_left_out(tmp_path: Path) -> None:
+    from test_render import CODE, folder_with
+
+    code = CODE.replace("from tikgen", "from fractions import Fraction\n\nfrom tikgen") + (
+        "\n    @staticmethod\n"
+        "    def reference(\n        p: Fraction, x: dict[\n            str, Fraction] | None\n"
+        "    ) -> list[Fraction]:\n        return x\n"
+    )
+    template = tikgen.load_template(folder_with(tmp_path, code=code, name="annotated"))
+    text = tikgen.build(template).eject()
+    assert "p: object, x: object" in text
+    assert ") -> object:" in text
+    assert "Fraction" not in text
+
+
 def test_ejected_kernels_are_told_apart_without_tikgen_and_without_a_cache(tmp_path: Path) -> None:
     for number in (2, 3):
         text = tikgen.elementwise(f"x * {number}", dtype="f32", arch="cpu").eject()

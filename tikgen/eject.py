@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import pprint
 import re
@@ -75,8 +76,9 @@ class _Collected:
         tree = ast.parse(text)
         definition = tree.body[0]
         assert isinstance(definition, ast.FunctionDef)
+        text = _with_known_annotations(text, definition, function.__globals__)
         self.functions[name] = "\n".join(text.splitlines()[definition.lineno - 1 :]) + "\n"
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
         for used in sorted(names - {"staticmethod", name}):
             if used in function.__globals__:
                 self._add_global(used, function.__globals__[used], function)
@@ -88,7 +90,7 @@ class _Collected:
             )
         elif isinstance(value, types.FunctionType) and value.__module__ == user.__module__:
             self.add(value)
-        elif getattr(value, "__module__", "") in ("typing", "collections.abc"):
+        elif _is_imported(value):
             self.imports[name] = f"from {value.__module__} import {name}"
         elif _is_literal(value):
             self.constants[name] = f"{name} = {pprint.pformat(value, width=90)}"
@@ -98,6 +100,28 @@ class _Collected:
                 f"cannot be ejected: {user.__name__} uses {name}, which is neither a function "
                 "or constant of the template nor a module",
             )
+
+
+def _with_known_annotations(text: str, definition: ast.FunctionDef, known: dict[str, Any]) -> str:
+    """Return ``text`` with ``object`` for each annotation whose names cannot be copied."""
+    lines = text.encode().splitlines(keepends=True)
+    annotated = [node for node in ast.walk(definition.args) if isinstance(node, ast.arg)]
+    annotations = [*(node.annotation for node in annotated), definition.returns]
+    found = [node for node in annotations if node is not None]
+    for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        if not all(hasattr(builtins, name) or _is_imported(known.get(name)) for name in names):
+            last = node.end_lineno or node.lineno
+            start, rest = lines[node.lineno - 1], lines[last - 1]
+            between = start[: node.col_offset] + b"object" + rest[node.end_col_offset :]
+            lines[node.lineno - 1 : last] = [between]
+    return b"".join(lines).decode()
+
+
+def _is_imported(value: Any) -> bool:
+    """Say whether an import in the ejected file can name ``value``."""
+    names = ("typing", "collections.abc")
+    return isinstance(value, types.ModuleType) or getattr(value, "__module__", "") in names
 
 
 def _source_of(function: Callable[..., Any]) -> str:
