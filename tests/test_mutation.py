@@ -201,6 +201,18 @@ def test_a_survivor_is_shown_as_a_diff_with_its_template_line(tmp_path: Path) ->
     assert again.survivors == mutation.survivors, "one seed gives one result"
 
 
+def test_what_compiles_to_the_same_code_is_no_mutant() -> None:
+    from tikgen.lifecycle.ir import compiles_alike
+
+    # With one bin nothing depends on the width of a bin: the compiler takes it out.
+    for bins, alike in ((1, True), (2, False)):
+        kernel = tikgen.build("histogram", bins=bins, dtype="i32", chunks=1, arch=ARCH)
+        changed = kernel.source.text.replace("hi - lo", "hi + lo")
+        assert changed != kernel.source.text
+        assert compiles_alike(kernel, changed, ARCH) is alike
+    assert not compiles_alike(kernel, "this is no Python", ARCH)
+
+
 def test_a_survivor_is_explained_by_the_line_above_it(tmp_path: Path) -> None:
     folder = scaffold("noted", tmp_path)
     code = (folder / "template.py").read_text()

@@ -80,14 +80,34 @@ def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str
         told = f"; build it with arch={arch!r} for a schedule of that arch"
         error.args = (f"{error}{told}",)
         raise
-    job = {
+    return _from_child(kernel, _job(kernel, kind, args), arch)
+
+
+def compiles_alike(kernel: Kernel, text: str, arch: str) -> bool:
+    """Tell whether ``text`` compiles to the code of ``kernel``, once the compiler has optimised it.
+
+    Args:
+        kernel: the kernel.
+        text: the text of another kernel with the same arguments.
+        arch: where both are compiled for, each by a process of its own.
+    """
+    kind = next(kind for kind in ("llvm-optimized", "spirv") if arch in (KINDS[kind] or ()))
+    job = _job(kernel, kind, ())
+    try:
+        return _from_child(kernel, job, arch) == _from_child(kernel, job | {"text": text}, arch)
+    except (KernelCompileError, UnsupportedOnArch):
+        return False
+
+
+def _job(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:
+    """Return what a child is told."""
+    return {
         "kind": kind,
-        "text": source.text,
-        "filename": source.filename,
-        "entry": kernel.function.__name__ if kernel.is_loaded else name,
+        "text": kernel.source.text,
+        "filename": kernel.source.filename,
+        "entry": kernel.function.__name__ if kernel.is_loaded else kernel.template.name,
         "arguments": _arguments(kernel, args),
     }
-    return _from_child(kernel, job, arch)
 
 
 def _from_child(kernel: Kernel, job: dict[str, Any], arch: str) -> str:

@@ -42,7 +42,7 @@ class Mutation:
             ``"timeout"`` or ``"error"``.
         survivors: those that were not, whether or not the template gives a reason.
         invalid: mutants that Taichi does not compile; they count neither way.
-        equal: changes that left the code as it was; they were not run.
+        equal: changes that left the code as it was, or as the compiler makes it.
         variants: how many variants were mutated.
         kinds: for each kind of change, how many were noticed and how many counted.
         seconds: time taken.

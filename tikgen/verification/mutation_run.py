@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tikgen.builder import resolve
+from tikgen.builder import build, resolve
+from tikgen.lifecycle.ir import compiles_alike
 from tikgen.rendering import Source, render_variant
 from tikgen.template import Template
 from tikgen.verification.case import Case, Outcome
@@ -180,6 +181,9 @@ class MutationRun:
             self._invalid += 1
             return
         killed = outcome.kind != "passed"
+        if not killed and self._compiles_alike(subject, mutant):
+            self._equal += 1
+            return
         before = self._kinds.get(mutant.kind, (0, 0))
         self._kinds[mutant.kind] = (before[0] + killed, before[1] + 1)
         if killed:
@@ -190,6 +194,11 @@ class MutationRun:
             reason = reason_for(self._template, place, mutant.kind)
             diff = mutant.diff(subject.source.text)
             self._survivors.append(Survivor(mutant.kind, place, diff, params, reason))
+
+    def _compiles_alike(self, subject: _Subject, mutant: Mutant) -> bool:
+        case = subject.cases[0]
+        kernel = build(self._template, arch=case.arch, **case.params)
+        return compiles_alike(kernel, mutant.text, case.arch)
 
     def _outcome(self, subject: _Subject, mutant: Mutant) -> Outcome:
         """Return what came of the first launch that the mutant does not pass, or of the last."""
