@@ -14,8 +14,8 @@ SAVED := .benchmarks
 WORKS := benchmarks/test_works.py --benchmark-columns=median,iqr,rounds
 EXAMPLES ?= 200
 # They wait for processes and compilers, and depend on no times: they may run side by side.
-SIDE_BY_SIDE := $(wildcard $(patsubst %,tests/test_%.py,aot_* cli_aot docs eject examples ring_* sweep* template_* \
-	tuning* verify*))
+SIDE_BY_SIDE := $(addprefix tests/,aot buffers project ring templates tuning verification \
+	cli/test_cli_aot.py pipeline/test_eject.py)
 TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel.py.j2))
 
 .DEFAULT_GOAL := help

@@ -69,7 +69,7 @@ print(f"RESULT {seconds} {seconds}", flush=True)
 def known(template: str, arch: str, **params: object) -> "object":
     """Return a kernel that counts as verified, which is not what is measured here."""
     import tikgen
-    from tikgen import evidence
+    from tikgen.pipeline import evidence
 
     source = tikgen.render(template, arch=arch, **params)
     tally = evidence.Tally({}, passed=True, examples=1, worst=0.0)
@@ -155,7 +155,7 @@ def _plain_source(
 ) -> Path:
     """Write the kernel as a module of plain Taichi, with the workspace that it needs."""
     import tikgen
-    from tikgen.arguments import concrete_shape
+    from tikgen.template.arguments import concrete_shape
 
     source = tikgen.render(template, arch=arch, **params)
     sizes = {"n": 32, "m": 32, "k": 32}

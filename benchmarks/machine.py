@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 
-from tikgen.device import UNKNOWN, cpu_name, device_name
+from tikgen.machine.devices import UNKNOWN, cpu_name, device_name
 from tikgen.version import __version__
 
 LIBRARIES = ("tikgen", "taichi", "numpy", "scipy", "numba", "torch", "cupy")

@@ -98,7 +98,7 @@ def shown(value: float, unit: str) -> str:
 def _circumstances() -> str:
     # Late, since core.py measures how long importing Taichi and tikgen takes.
     from machine import versions
-    from tikgen.device import cpu_name, device_name
+    from tikgen.machine.devices import cpu_name, device_name
 
     gpu = f"{device_name('cuda')}, " if os.environ.get("TIKGEN_TEST_ARCH") == "cuda" else ""
     date = datetime.datetime.now(tz=datetime.timezone.utc).date()

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import tikgen
-from tikgen.builder import resolve
 from tikgen.errors import TikgenError
-from tikgen.rendering import Variant
-from tikgen.shapes import shown
+from tikgen.pipeline.builder import resolve
+from tikgen.pipeline.rendering import Variant
+from tikgen.template.shapes import shown
 from tikgen.tuning import final
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 import tikgen
-from tikgen.builder import resolve
-from tikgen.catalogue import find_template
 from tikgen.errors import ParameterError
-from tikgen.parameters import ParameterModel
+from tikgen.pipeline.builder import resolve
+from tikgen.template.catalogue import find_template
+from tikgen.template.parameters import ParameterModel
 
 # What templates take that has no default.
 REQUIRED: dict[str, dict[str, Any]] = {"map": {"expr": "z = a*x + y"}}

@@ -1,4 +1,4 @@
-"""Writes what the documentation says about the code: docs/templates.md, and the list of files.
+"""Writes what the documentation says about the code: docs/templates.md and docs/files.md.
 
 ``python docs/generate.py`` (or ``make docs``) does so; a test fails where a page is stale.
 """
@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import graphlib
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 from tikgen import describe
-from tikgen.builder import resolve
-from tikgen.catalogue import find_template
-from tikgen.description import Description
-from tikgen.parameters import ParameterInfo, canonical
-from tikgen.template import BUILTIN_FOLDER, TEXT_NAME
+from tikgen.lifecycle.description import Description
+from tikgen.pipeline.builder import resolve
+from tikgen.template.base import BUILTIN_FOLDER, TEXT_NAME
+from tikgen.template.catalogue import find_template
+from tikgen.template.parameters import ParameterInfo, canonical
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "tikgen"
-BEGIN, END = "<!-- house: begin -->", "<!-- house: end -->"
 
 HEAD = """\
 # The templates
@@ -36,13 +33,17 @@ kernel's text.
 """
 
 
+FILES_HEAD = """\
+# Files
+
+A line about every file of `tikgen/`, room by room; a room imports only rooms above it. This page is
+written from the files themselves by `make docs`; [Architecture](architecture.md) explains rooms.
+"""
+
+
 def pages() -> dict[Path, str]:
     """Return the text that each written page must have."""
-    architecture = DOCS / "architecture.md"
-    before, _, rest = architecture.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    listing = "\n".join([BEGIN, "", "```text", *house(), "```", "", END])
-    return {DOCS / "templates.md": templates_page(), architecture: before + listing + after}
+    return {DOCS / "templates.md": templates_page(), DOCS / "files.md": files_page()}
 
 
 def templates_page() -> str:
@@ -98,57 +99,43 @@ def _plain(text: str) -> str:
     return "`".join(parts)
 
 
-def house() -> Iterator[str]:
-    """Yield a line for each file of the package; a file imports only files above it.
-
-    Raises:
-        graphlib.CycleError: if files import each other in a circle.
-    """
-    sorter = graphlib.TopologicalSorter({unit: _imports(unit) for unit in _units()})
-    sorter.prepare()
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready())
-        for unit in ready:
-            path = PACKAGE / unit
-            if path.is_dir():
-                yield from _folder(path, "")
-            else:
-                yield _line(f"{unit}.py", path.with_suffix(".py"))
-        sorter.done(*ready)
+def files_page() -> str:
+    """Return the page with a line about every file, room by room in the order of imports."""
+    parts = [FILES_HEAD]
+    for room in rooms():
+        path = PACKAGE / room
+        if path.is_dir():
+            lines = [_line(file.relative_to(path).as_posix(), file) for file in _files_of(path)]
+            parts.append(f"## {room}\n\n{_doc(path / '__init__.py')}\n")
+            parts.append("\n".join(["```text", *lines, "```", ""]))
+    single = [PACKAGE / f"{room}.py" for room in rooms() if (PACKAGE / f"{room}.py").is_file()]
+    lines = [_line(path.name, path) for path in single]
+    parts.insert(1, "\n".join(["## Single files\n", "```text", *lines, "```", ""]))
+    return "\n".join(parts)
 
 
-def _folder(path: Path, indent: str) -> Iterator[str]:
-    """Yield a line for a subpackage and each file in it, files before folders."""
-    yield _line(f"{indent}{path.name}/", path / "__init__.py")
-    inner = (file for file in path.glob("*.py") if file.name != "__init__.py")
-    yield from (_line(f"{indent}    {file.name}", file) for file in sorted(inner))
-    for folder in sorted(path.glob("*/__init__.py")):
-        yield from _folder(folder.parent, f"{indent}    ")
+def rooms() -> list[str]:
+    """Return the rooms in the order in which they import each other."""
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    listed = text.partition("<!-- rooms: begin -->")[2].partition("<!-- rooms: end -->")[0]
+    lines = [line for line in listed.splitlines() if line[:1].strip() and line[0] != "`"]
+    return [line.split()[0].rstrip("/") for line in lines]
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Return the files of a room that say something about themselves, those of subfolders last."""
+    files = [file for file in folder.rglob("*.py") if file.name != "__init__.py"]
+    return sorted(files, key=lambda file: (len(file.parts), file.parts))
 
 
 def _line(shown: str, path: Path) -> str:
+    return f"{shown:<28} {_doc(path)}"
+
+
+def _doc(path: Path) -> str:
+    """Return the first paragraph that a file says about itself."""
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return f"{shown:<22} {' '.join(doc.partition(chr(10) * 2)[0].split())}"
-
-
-def _units() -> set[str]:
-    """Return the names of the package's modules and subpackages."""
-    modules = {path.stem for path in PACKAGE.glob("*.py")}
-    return modules | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-
-
-def _imports(unit: str) -> set[str]:
-    """Return the units that ``unit`` imports as it is loaded itself."""
-    path = PACKAGE / unit
-    files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
-    found: set[str] = set()
-    for file in files:
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ImportFrom) and node.module == "tikgen":
-                found |= {alias.name for alias in node.names if alias.name in _units()}
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tikgen."):
-                found.add(str(node.module).split(".")[1])
-    return found - {unit}
+    return " ".join(doc.partition("\n\n")[0].split())
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def built_in_templates() -> set[str]:
     """Return the names of tikgen's own templates, less those that tests made known."""
-    from tikgen.template import BUILTIN_FOLDER
+    from tikgen.template.base import BUILTIN_FOLDER
 
     return {path.parent.name for path in BUILTIN_FOLDER.glob("*/kernel.py.j2")}
 
@@ -59,9 +59,9 @@ def init_taichi() -> None:
 @pytest.fixture
 def ti_arch() -> Iterator[str]:
     """Give the arch of this process, with Taichi initialised on it."""
-    from tikgen import taichi_bridge as bridge
+    from tikgen.taichi import runtime
 
-    if bridge.current_arch() != ARCH:
+    if runtime.current_arch() != ARCH:
         try:
             init_taichi()
         except Exception as error:

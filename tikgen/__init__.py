@@ -14,9 +14,18 @@ if sys.argv[:1] == ["-m"] and not getattr(sys.flags, "safe_path", sys.flags.isol
 
 import lazy_loader
 
-from tikgen import taichi_import
+from tikgen import registry
+from tikgen.taichi import import_hook
 
 # Marks what Taichi makes from now on, so that stale arrays are known; see there.
-taichi_import.follow()
+import_hook.follow()
+
+# What kernels can do that takes more than the pipeline; each is imported when it is first used.
+registry.register(
+    kernel_html="tikgen.lifecycle.kernel_card:of_kernel",
+    kernel_ir="tikgen.lifecycle.ir:ir_of",
+    kernel_lifecycle="tikgen.lifecycle.trace:of_kernel",
+    tune="tikgen.tuning.run:tune",
+)
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

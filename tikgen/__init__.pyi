@@ -2,28 +2,12 @@ from . import aot as aot
 from . import errors as errors
 from . import live as live
 from . import ring as ring
-from .arguments import Array as Array
-from .arguments import Scalar as Scalar
-from .bound import BoundKernel as BoundKernel
-from .builder import build as build
-from .builder import clear as clear
-from .builder import render as render
-from .catalogue import (
-    add_template_path as add_template_path,
-)
-from .catalogue import (
-    list_templates as list_templates,
-)
-from .catalogue import (
-    load_template as load_template,
-)
-from .description import describe as describe
 from .dtypes import DType as DType
 from .errors import TikgenError as TikgenError
 from .expression import Expression as Expression
 from .expression import Program as Program
-from .kernel import Kernel as Kernel
 from .lifecycle.cause import why as why
+from .lifecycle.description import describe as describe
 from .lifecycle.trace import Trace as Trace
 from .lifecycle.tracing import trace as trace
 from .live.notebook import (
@@ -32,27 +16,43 @@ from .live.notebook import (
 from .live.notebook import (
     unload_ipython_extension as unload_ipython_extension,
 )
-from .one_off import from_string as from_string
-from .parameters import (
+from .pipeline.bound import BoundKernel as BoundKernel
+from .pipeline.builder import build as build
+from .pipeline.builder import clear as clear
+from .pipeline.builder import render as render
+from .pipeline.kernel import Kernel as Kernel
+from .pipeline.one_off import from_string as from_string
+from .pipeline.rendering import Source as Source
+from .pipeline.rendering import Variant as Variant
+from .pipeline.shorthands import elementwise as elementwise
+from .template.arguments import Array as Array
+from .template.arguments import Scalar as Scalar
+from .template.base import Cost as Cost
+from .template.base import Template as Template
+from .template.catalogue import (
+    add_template_path as add_template_path,
+)
+from .template.catalogue import (
+    list_templates as list_templates,
+)
+from .template.catalogue import (
+    load_template as load_template,
+)
+from .template.parameters import (
     Identifier as Identifier,
 )
-from .parameters import (
+from .template.parameters import (
     Invalid as Invalid,
 )
-from .parameters import (
+from .template.parameters import (
     ProblemModel as ProblemModel,
 )
-from .parameters import (
+from .template.parameters import (
     ScheduleModel as ScheduleModel,
 )
-from .parameters import (
+from .template.parameters import (
     parameter as parameter,
 )
-from .rendering import Source as Source
-from .rendering import Variant as Variant
-from .shorthands import elementwise as elementwise
-from .template import Cost as Cost
-from .template import Template as Template
 from .tuning.result import TuneResult as TuneResult
 from .tuning.run import tune as tune
 from .tuning.sweep_result import SweepResult as SweepResult

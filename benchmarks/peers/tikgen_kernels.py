@@ -10,8 +10,8 @@ import taichi as ti
 
 import tikgen
 from peers.peer import Absent, Call, Peer
-from tikgen.catalogue import find_template
-from tikgen.taichi_bridge import current_arch
+from tikgen.taichi.runtime import current_arch
+from tikgen.template.catalogue import find_template
 from works.work import Arguments, Work
 
 

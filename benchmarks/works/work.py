@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tikgen.arguments import Array, concrete_shape
-from tikgen.builder import resolve
-from tikgen.catalogue import find_template
+from tikgen.pipeline.builder import resolve
+from tikgen.template.arguments import Array, concrete_shape
+from tikgen.template.catalogue import find_template
 
 Arguments = dict[str, Any]
 PIECE = 2**18

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import tikgen
-from tikgen.heat import NumpyHeat, initial_field
+from tikgen.demo.heat import NumpyHeat, initial_field
 
 N = 32  # Grid points along an axis of the cube, less its cold walls.
 STEPS = 100

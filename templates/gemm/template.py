@@ -20,7 +20,7 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
-from tikgen.loop_steps import looped, parallel, stepped
+from tikgen.pipeline.loop_steps import looped, parallel, stepped
 
 # What schedule parameters may be, which depends on how A and B reach a thread. The first value of
 # each compiles fastest.

@@ -17,8 +17,8 @@ from tikgen import (
     parameter,
 )
 from tikgen.dtypes import INTS
-from tikgen.loop_steps import looped, stepped
-from tikgen.parameters import require_defaults
+from tikgen.pipeline.loop_steps import looped, stepped
+from tikgen.template.parameters import require_defaults
 
 LARGEST_WORKSPACE = 2**22
 # Compiling takes 1 s for 1024 bins in a local vector, and grows with their square.

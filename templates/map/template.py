@@ -23,8 +23,8 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
-from tikgen.loop_steps import box, looped, parallel
-from tikgen.parameters import require_defaults
+from tikgen.pipeline.loop_steps import box, looped, parallel
+from tikgen.template.parameters import require_defaults
 
 # Names that are scalars unless `scalars` says otherwise.
 USUAL_SCALARS = ("a", "b", "c", "alpha", "beta", "gamma", "scale")

@@ -16,8 +16,8 @@ from tikgen import (
     Template,
     parameter,
 )
-from tikgen.loop_steps import looped, parallel, stepped
-from tikgen.parameters import require_defaults
+from tikgen.pipeline.loop_steps import looped, parallel, stepped
+from tikgen.template.parameters import require_defaults
 
 AXES = ("i", "j", "k")
 COMPENSABLE = ("sum", "mean", "norm2", "dot")

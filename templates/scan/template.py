@@ -15,8 +15,8 @@ from tikgen import (
     Template,
     parameter,
 )
-from tikgen.loop_steps import looped, stepped
-from tikgen.parameters import require_defaults
+from tikgen.pipeline.loop_steps import looped, stepped
+from tikgen.template.parameters import require_defaults
 
 COMBINED = {"sum": "{} + {}", "prod": "{} * {}", "min": "ti.min({}, {})", "max": "ti.max({}, {})"}
 # What a block can share on every arch: cuda allows 48 KiB, lavapipe 32.

@@ -16,7 +16,7 @@ from tikgen import (
     Template,
     parameter,
 )
-from tikgen.loop_steps import looped, parallel, stepped
+from tikgen.pipeline.loop_steps import looped, parallel, stepped
 
 
 class Spmv(Template):

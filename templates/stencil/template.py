@@ -17,8 +17,8 @@ from tikgen import (
     Template,
     parameter,
 )
-from tikgen.loop_steps import box, looped, parallel
-from tikgen.parameters import require_defaults
+from tikgen.pipeline.loop_steps import box, looped, parallel
+from tikgen.template.parameters import require_defaults
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.dtypes import ALL_DTYPES
-from tikgen.loop_steps import box, looped, parallel
+from tikgen.pipeline.loop_steps import box, looped, parallel
 
 AXES = ("i", "j", "k", "l")
 STRIP_LENGTHS = (64, 128, 256, 512)

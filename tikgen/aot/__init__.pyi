@@ -1,8 +1,8 @@
 from .bundle import Bundle as Bundle
-from .exporting import export as export
+from .exporting.run import export as export
 from .module import Module as Module
-from .recordings.recorded_graph import export_recording as export_recording
-from .recordings.recording import record as record
+from .recording.recorded_graph import export_recording as export_recording
+from .recording.recorder import record as record
 from .running.device_array import DeviceArray as DeviceArray
 from .running.loading import load as load
 from .running.runtime import Runtime as Runtime

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tikgen.aot import manifest as m
 from tikgen.aot.contents import Contents, check_all
-from tikgen.aot.making.graphs import StepLike, plan_graph
+from tikgen.aot.exporting.graphs import StepLike, plan_graph
+from tikgen.aot.manifest import Failure as Failure
 from tikgen.errors import ExportError, ParameterError
 from tikgen.units import counted
 
@@ -18,24 +18,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tikgen.aot.running.runtime import Runtime
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A kernel or a graph that is not in a bundle for an arch, and why.
-
-    Attributes:
-        name: its name.
-        arch: the arch.
-        problem: what speaks against it.
-    """
-
-    name: str
-    arch: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.name} on {self.arch}: {self.problem}"
 
 
 class Bundle:
@@ -102,9 +84,9 @@ class Bundle:
                 something that the bundle holds would be lost: after an upgrade all of it is made
                 anew, which takes every arch of the bundle.
         """
-        from tikgen.aot.making.bundle_plan import planned
-        from tikgen.aot.making.matching import by_name
-        from tikgen.aot.making.writing import write
+        from tikgen.aot.exporting.bundle_plan import planned
+        from tikgen.aot.exporting.matching import by_name
+        from tikgen.aot.exporting.writing import write
 
         contents = Contents(self.path)
         try:
@@ -143,7 +125,7 @@ class Bundle:
         problems = tuple(check_all(self.path))
         if problems or not prove:
             return problems
-        from tikgen.aot.making.bundle_plan import proved_again
+        from tikgen.aot.exporting.bundle_plan import proved_again
 
         return proved_again(self.path, archs)
 
@@ -158,12 +140,12 @@ class Bundle:
         """Return kernels and graphs with their arguments, archs and proofs, for a terminal."""
         from tikgen.aot.bundle_shown import table_of
 
-        return table_of(self)
+        return table_of(self.path, self.manifest)
 
     def _repr_html_(self) -> str:
         from tikgen.aot.bundle_shown import html_of
 
-        return html_of(self)
+        return html_of(self.path, self.manifest, self.failures, self.ok)
 
     def __repr__(self) -> str:
         counts = f"{counted(len(self.kernels), 'kernel')}, {counted(len(self.graphs), 'graph')}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tikgen.aot import manifest as m
@@ -9,20 +11,16 @@ from tikgen.aot import manifest as m
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tikgen.aot.bundle import Bundle
-
 _HEADER = ("name", "takes", "archs", "proof")
 
 
-def table_of(bundle: Bundle) -> Table:
-    """Return kernels, graphs and fields of a bundle as a table for a terminal."""
+def table_of(path: Path, manifest: m.Manifest) -> Table:
+    """Return kernels, graphs and fields of the bundle at ``path`` as a table for a terminal."""
     from rich.markup import escape
     from rich.table import Table
 
-    manifest = bundle.manifest
     table = Table(
-        title=f"{bundle.path}: bundle {manifest.name}, tikgen {manifest.tikgen}, "
-        f"Taichi {manifest.taichi}",
+        title=f"{path}: bundle {manifest.name}, tikgen {manifest.tikgen}, Taichi {manifest.taichi}",
         title_justify="left",
     )
     for name in _HEADER:
@@ -51,23 +49,22 @@ def signature_of(entry: m.Kernel | m.Graph) -> str:
     return prefix + ", ".join(map(_argument, entry.arguments))
 
 
-def html_of(bundle: Bundle) -> str:
-    """Return a card: what is in the bundle, and what is not."""
-    from tikgen import html  # It imports Taichi, which a terminal does without.
+def html_of(path: Path, manifest: m.Manifest, failures: Sequence[m.Failure], ok: bool) -> str:
+    """Return a card: what is in the bundle, and what was left out."""
+    from tikgen.lifecycle import html  # It imports Taichi, which a terminal does without.
 
-    manifest = bundle.manifest
     held = [
         (html.tag("code", name), takes, html.tag("td", archs, class_="whole"), proof)
         for name, takes, archs, proof in rows_of(manifest)
     ]
     parts = [
-        html.tag("p", f"{bundle.path}", class_="pale"),
+        html.tag("p", f"{path}", class_="pale"),
         html.table(_HEADER, held),
     ]
-    if bundle.failures:
-        rows = [(f.name, f.arch, f.problem) for f in bundle.failures]
+    if failures:
+        rows = [(f.name, f.arch, f.problem) for f in failures]
         parts.append(html.section("left out", html.table(("name", "arch", "why"), rows)))
-    status = html.status("whole", "good") if bundle.ok else html.status("not whole", "bad")
+    status = html.status("whole", "good") if ok else html.status("not whole", "bad")
     return html.card(html.join((f"bundle {manifest.name}: ", status)), *parts)
 
 

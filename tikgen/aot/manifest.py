@@ -5,6 +5,7 @@ Whoever runs a bundle reads this file, so that it imports neither Taichi nor wha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -264,3 +265,21 @@ def encode(manifest: Manifest) -> bytes:
     return (
         msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=2) + b"\n"
     )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A kernel or a graph that is not in a bundle for an arch, and why.
+
+    Attributes:
+        name: its name.
+        arch: the arch.
+        problem: what speaks against it.
+    """
+
+    name: str
+    arch: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.arch}: {self.problem}"

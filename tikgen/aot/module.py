@@ -13,18 +13,18 @@ import msgspec
 
 from tikgen.aot import manifest as m
 from tikgen.aot.bundle import Bundle
-from tikgen.aot.making.example_data import checked_examples
-from tikgen.aot.making.graphs import StepLike, plan_graph, replanned
-from tikgen.aot.making.matching import by_name
-from tikgen.aot.making.plan import USUAL_OPTIONS, Code, KernelPlan, OwnCheck, Plan
-from tikgen.aot.making.staging import ARCHIVE
-from tikgen.aot.making.template_kernels import plan_kernel
+from tikgen.aot.exporting.example_data import checked_examples
+from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned
+from tikgen.aot.exporting.matching import by_name
+from tikgen.aot.exporting.plan import USUAL_OPTIONS, Code, KernelPlan, OwnCheck, Plan
+from tikgen.aot.exporting.staging import ARCHIVE
+from tikgen.aot.exporting.template_kernels import plan_kernel
 from tikgen.aot.names import identifier, told_apart
-from tikgen.aot.own.kernels import OwnKernel, extract
 from tikgen.aot.running.devices import host_arch
+from tikgen.aot.user_kernels.kernels import OwnKernel, extract
 from tikgen.errors import BundleError, ExportError, ParameterError
-from tikgen.kernel import Kernel
-from tikgen.rendering import digest_of
+from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.rendering import digest_of
 from tikgen.units import counted
 
 ARCHS = ("x64", "vulkan")
@@ -182,9 +182,9 @@ class Module:
         if seed is not None and (type(seed) is not int or seed < 0):
             problem = f"must be None or an integer that is not negative; got {seed!r}"
             raise ParameterError("export", {"seed": problem})
-        from tikgen.aot.making.writing import write
+        from tikgen.aot.exporting.writing import write
 
-        return write(self.plan(), filepath, examples=examples, seed=seed)
+        return Bundle(*write(self.plan(), filepath, examples=examples, seed=seed))
 
     def archive(self, filepath: str | os.PathLike[str], **settings: Any) -> Bundle:
         """Write everything into one file; takes what :meth:`save` takes.

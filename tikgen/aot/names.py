@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tikgen.dtypes import DType
-from tikgen.rendering import Variant
+from tikgen.pipeline.rendering import Variant
 
 # Parameters that tell kernels of one family apart: a selector chooses among them.
 _DISPATCHED = ("dim", "ndim")

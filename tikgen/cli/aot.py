@@ -21,7 +21,7 @@ from tikgen.errors import BundleError, TikgenError, UnsupportedOnArch
 if TYPE_CHECKING:
     from tikgen.aot.bundle import Bundle, Failure
     from tikgen.aot.manifest import Manifest
-    from tikgen.kernel import Kernel
+    from tikgen.pipeline.kernel import Kernel
 
 _COLUMNS = ("name", "takes", "archs", "proof")
 
@@ -139,11 +139,11 @@ def export_command(
     before = _held_by(to)
     refused: list[Failure] = []
     if recording is not None:
-        from tikgen.aot.recordings.recorded_graph import export_recording
+        from tikgen.aot.recording.recorded_graph import export_recording
 
         bundle = export_recording(recording, to, graph=graph or "step", **settings)
     else:
-        from tikgen.aot.exporting import export
+        from tikgen.aot.exporting.run import export
 
         kernels: Any
         if sweep is not None:
@@ -293,7 +293,7 @@ def _built(
         TikgenError: if all of them are refused: what is wrong with the first.
     """
     from tikgen.aot.bundle import Failure
-    from tikgen.builder import build
+    from tikgen.pipeline.builder import build
 
     kernels, refused = [], []
     first: TikgenError | None = None

@@ -15,14 +15,18 @@ from tikgen.cli import (
     completion,
     exit_codes,
     kernels,
-    layout,
-    life,
     live,
     machine,
     sweeps,
     templates,
     trace,
     tuning,
+)
+from tikgen.cli import (
+    inspect as life,
+)
+from tikgen.cli import (
+    text_layout as layout,
 )
 from tikgen.cli.interrupts import heard, hush
 from tikgen.cli.output import say_error

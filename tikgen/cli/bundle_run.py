@@ -17,7 +17,7 @@ from tikgen.cli.options import Json
 from tikgen.cli.output import print_json, print_table, say
 from tikgen.disk import why
 from tikgen.errors import ArgumentError
-from tikgen.typed_params import parse_literal
+from tikgen.template.literals import parse_literal
 from tikgen.units import duration
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator)
 
     from tikgen.aot.running.device_array import checked_shape
     from tikgen.dtypes import DType
-    from tikgen.shapes import MOST_ELEMENTS
+    from tikgen.template.shapes import MOST_ELEMENTS
 
     kind, colon, extents = text.partition(":")
     if colon and kind in ("random", "zeros"):

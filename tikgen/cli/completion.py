@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 import typer
 
-from tikgen import catalogue
 from tikgen.dtypes import DType
 from tikgen.errors import TikgenError
-from tikgen.parameters import ParameterInfo
-from tikgen.template import Template
+from tikgen.template import catalogue
+from tikgen.template.base import Template
+from tikgen.template.parameters import ParameterInfo
 
 _MOST_VALUES = 16
 _VARIABLE = "_TIKGEN_COMPLETE"

@@ -28,10 +28,10 @@ from tikgen.cli.output import (
     say_error,
 )
 from tikgen.disk import why
-from tikgen.typed_params import parse_params
+from tikgen.template.literals import parse_params
 
 if TYPE_CHECKING:
-    from tikgen.stages import Stage
+    from tikgen.demo.stages import Stage
 
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="File to write, in place of the screen.")
@@ -56,7 +56,7 @@ def render_command(
     json: Json = False,
 ) -> None:
     """Print the source of a kernel."""
-    from tikgen.builder import render
+    from tikgen.pipeline.builder import render
 
     name = template_name(name)
     source = render(
@@ -85,7 +85,7 @@ def build_command(
     json: Json = False,
 ) -> None:
     """Render, load, compile and launch a kernel on small inputs; tell what each stage did."""
-    from tikgen.stages import build_in_stages, launch_in_stages, start_taichi
+    from tikgen.demo.stages import build_in_stages, launch_in_stages, start_taichi
 
     stages: list[Stage] = []
 
@@ -179,7 +179,7 @@ def eject_command(
     output: Output = None,
 ) -> None:
     """Write a kernel as a Python file of its own: kernel, NumPy reference and self-check."""
-    from tikgen.builder import build
+    from tikgen.pipeline.builder import build
 
     name = template_name(name)
     kernel = build(

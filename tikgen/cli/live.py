@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tikgen import catalogue
 from tikgen.cli.options import Arch, Name, Params, template_name
 from tikgen.cli.output import say
 from tikgen.errors import ParameterError, TikgenError
-from tikgen.typed_params import parse_params
+from tikgen.template import catalogue
+from tikgen.template.literals import parse_params
 from tikgen.units import duration
 
 _STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow", "absent": "yellow"}
@@ -63,7 +63,7 @@ def _saves(folder: Path) -> Iterator[None]:
     Several saves while the caller is at work are one.
     """
     from tikgen.live.saves import folders_behind, wakes
-    from tikgen.template import files_of
+    from tikgen.template.base import files_of
 
     known = ""
     for _ in wakes(lambda: folders_behind([folder]), threading.Event()):

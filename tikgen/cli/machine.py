@@ -34,7 +34,7 @@ def demo_command(
     ),
 ) -> None:
     """Solve the 3D heat equation; compare with the exact solution and with NumPy."""
-    from tikgen.demo import run_demo
+    from tikgen.demo.run import run_demo
 
     check_picture(output)
     result = run_demo(arch.value, n, steps, output, print_stage, say)
@@ -44,7 +44,7 @@ def demo_command(
 
 def doctor_command(json: Json = False) -> None:
     """Tell which archs work here, known limits, versions and caches."""
-    from tikgen.doctor import examine
+    from tikgen.machine.doctor import examine
 
     diagnosis = examine()
     if json:

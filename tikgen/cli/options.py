@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tikgen import catalogue
 from tikgen.cli import completion
 from tikgen.errors import ParameterError, TemplateError, TikgenError, UnknownTemplate
-from tikgen.template import TEXT_NAME
-from tikgen.typed_params import parse_literal
+from tikgen.template import catalogue
+from tikgen.template.base import TEXT_NAME
+from tikgen.template.literals import parse_literal
 
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 
-from tikgen.cli import layout
-from tikgen.parameters import canonical
+from tikgen.cli import text_layout as layout
+from tikgen.template.parameters import canonical
 from tikgen.units import duration
 from tikgen.untrusted import printable
 
 if TYPE_CHECKING:
-    from tikgen.stages import Stage
+    from tikgen.demo.stages import Stage
 
 
 def console() -> Console:

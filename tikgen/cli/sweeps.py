@@ -19,7 +19,7 @@ from tikgen.cli.options import (
     template_name,
 )
 from tikgen.cli.output import print_result, say
-from tikgen.typed_params import parse_params
+from tikgen.template.literals import parse_params
 
 Axes = Annotated[
     list[str] | None,
@@ -122,7 +122,7 @@ def parse_axes(template: str, given: Sequence[str] | None) -> dict[str, Any]:
     """Return parameters from texts such as ``dim=3`` and ``dtype=[f32,f64]``, which is an axis.
 
     Raises:
-        ParameterError: as :func:`tikgen.typed_params.parse_params` does.
+        ParameterError: as :func:`tikgen.template.literals.parse_params` does.
     """
     params = parse_params(template, given)
     for name, value in params.items():

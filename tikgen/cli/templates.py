@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from tikgen import catalogue
-from tikgen.cli.layout import reflow
 from tikgen.cli.options import Json, Name, Params, Shape, parse_shape, template_name
 from tikgen.cli.output import print_json, print_table, say, width
-from tikgen.description import describe
+from tikgen.cli.text_layout import reflow
 from tikgen.errors import TikgenError
-from tikgen.typed_params import parse_params
+from tikgen.lifecycle.description import describe
+from tikgen.template import catalogue
+from tikgen.template.literals import parse_params
 
 
 def register(app: typer.Typer) -> None:
@@ -75,7 +75,7 @@ def new_command(
     ),
 ) -> None:
     """Scaffold a template folder that works and verifies at once."""
-    from tikgen.scaffold import scaffold
+    from tikgen.template.scaffold import scaffold
 
     folder = scaffold(name, path)
     shown = folder if folder.is_absolute() else f"./{folder}"

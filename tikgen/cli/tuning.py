@@ -21,7 +21,7 @@ from tikgen.cli.options import (
     template_name,
 )
 from tikgen.cli.output import print_json, print_result, say, say_error
-from tikgen.typed_params import parse_params
+from tikgen.template.literals import parse_params
 
 _NOT_KEPT = "not kept: the store cannot be written; what was found goes with this process"
 
@@ -97,8 +97,8 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
     """Show the best record of each problem, shape and device."""
     from dataclasses import asdict
 
-    from tikgen import records
-    from tikgen.shapes import shown
+    from tikgen.pipeline import records
+    from tikgen.template.shapes import shown
     from tikgen.tuning.exchange import best_of_each, is_current
 
     name = _named(name)
@@ -155,7 +155,7 @@ def import_command(file: File) -> None:
 
 def clear_command(name: OneTemplate = None) -> None:
     """Remove tuning records from the store."""
-    from tikgen import records
+    from tikgen.pipeline import records
 
     name = _named(name)
     say(f"removed {_count(records.forget(lambda r: name is None or r.template == name))}")
@@ -179,8 +179,8 @@ def _named(name: str | None) -> str | None:
 
 
 def _why_not_current(record: Any) -> str:
-    from tikgen.catalogue import find_template
     from tikgen.errors import TikgenError
+    from tikgen.template.catalogue import find_template
 
     try:
         find_template(record.template)
@@ -191,8 +191,8 @@ def _why_not_current(record: Any) -> str:
 
 def _changed(record: Any) -> str:
     """Return the problem parameters that are not at their defaults."""
-    from tikgen.catalogue import find_template
     from tikgen.errors import TikgenError
+    from tikgen.template.catalogue import find_template
 
     try:
         defaults = {info.name: info.default for info in find_template(record.template).parameters}

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tikgen import builder, untrusted
-from tikgen import taichi_bridge as bridge
+from tikgen import untrusted
 from tikgen.errors import ArgumentError
-from tikgen.kernel import Kernel
 from tikgen.lifecycle.compilations import explain_compilations, signature_fields
 from tikgen.lifecycle.difference import Difference, differences, listed, nearest
-from tikgen.rendering import Source, render_variant
+from tikgen.pipeline import builder
+from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.rendering import Source, render_variant
+from tikgen.pipeline.variant_key import FILE, FINGERPRINT, SCHEDULE, key_fields
 from tikgen.store import default_store
-from tikgen.template import CODE_NAME, Template
+from tikgen.taichi import kernels
+from tikgen.template.base import CODE_NAME, Template
 from tikgen.units import counted
-from tikgen.variant_key import FILE, FINGERPRINT, SCHEDULE, key_fields
 
 _HERE = "built in this process"
 _EARLIER = "built by an earlier process or before tikgen.clear()"
@@ -71,7 +72,7 @@ def why(kernel_or_name: Any, /, **params: Any) -> Cause:
         raise ArgumentError("why", "parameters go with the name of a template, not with a kernel")
     if isinstance(kernel_or_name, Kernel):
         return _of_kernel(kernel_or_name)
-    if bridge.is_kernel(kernel_or_name):
+    if kernels.is_kernel(kernel_or_name):
         return _of_function(kernel_or_name)
     raise ArgumentError(
         "why", f"takes a kernel or the name of a template; got {type(kernel_or_name).__name__}"
@@ -120,7 +121,7 @@ def _of_params(name: str | Template, params: Mapping[str, Any]) -> Cause:
 
 
 def _of_function(function: Any) -> Cause:
-    signatures = bridge.signatures(function)
+    signatures = kernels.signatures(function)
     name = function.__name__
     if not signatures:
         return Cause(f"Taichi has compiled nothing of {name} since ti.init.", ())

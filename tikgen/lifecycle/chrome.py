@@ -16,11 +16,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tikgen.events import Subject
+from tikgen.pipeline.events import Subject
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
-    from tikgen.lifecycle.trace import Trace
+    from tikgen.lifecycle.recorded import Lives
 
 
 _PER_MICROSECOND = 8
@@ -38,12 +38,12 @@ class _Span(NamedTuple):
     arguments: dict[str, Any]
 
 
-def text(trace: Trace) -> str:
+def text(trace: Lives) -> str:
     """Return the trace as a JSON document."""
     return json.dumps(document(trace), allow_nan=False)
 
 
-def document(trace: Trace) -> dict[str, Any]:
+def document(trace: Lives) -> dict[str, Any]:
     """Return the trace as the JSON object of the format: ``traceEvents`` and what goes with it."""
     pid = os.getpid()
     spans = sorted(_spans(trace), key=lambda span: (span.start, -span.stop))
@@ -69,7 +69,7 @@ def document(trace: Trace) -> dict[str, Any]:
     return {"displayTimeUnit": "ms", "traceEvents": events, "otherData": {"tikgen": __version__}}
 
 
-def _spans(trace: Trace) -> Iterator[_Span]:
+def _spans(trace: Lives) -> Iterator[_Span]:
     for event in trace.events:
         yield _span(
             trace,
@@ -91,7 +91,7 @@ def _spans(trace: Trace) -> Iterator[_Span]:
 
 
 def _span(
-    trace: Trace,
+    trace: Lives,
     stage: str,
     subject: Subject,
     start: float,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tikgen import taichi_bridge as bridge
-from tikgen.kernel import Kernel
 from tikgen.lifecycle.difference import Difference, listed, nearest
+from tikgen.pipeline.kernel import Kernel
+from tikgen.taichi import runtime
 
 _ARGUMENT = re.compile(r", (?=\w+: )")
 _INIT = "number of the ti.init"
@@ -46,9 +46,9 @@ def explain_compilations(kernel: Kernel) -> tuple[str, tuple[Difference, ...]]:
         found = nearest(keys[-1], keys[:-1])
         reasons = listed(_reasons(found)) or "its code was dropped meanwhile"
         text = f"Taichi compiled it {len(events)} times, the last time {how}, because {reasons}."
-    if not bridge.is_initialised():
+    if not runtime.is_initialised():
         return f"{text} Taichi is not initialised now: the next ti.init begins anew.", found
-    now = _key(bridge.init_options())
+    now = _key(runtime.init_options())
     due = nearest(now, [{k: v for k, v in key.items() if k in now} for key in keys])
     if due:
         return f"{text} The next launch compiles it again, because {listed(_reasons(due))}.", due

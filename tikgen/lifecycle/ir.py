@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Argument, Opaque, Scalar, concrete_shape
-from tikgen.child_process import ChildProcess, Died
+from tikgen.children.process import ChildProcess, Died
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, KernelCompileError, UnsupportedOnArch, near
-from tikgen.loaded import check_arch
+from tikgen.pipeline.loaded import check_arch
+from tikgen.taichi import arrays, runtime
+from tikgen.template.arguments import Argument, Opaque, Scalar, concrete_shape
 
 if TYPE_CHECKING:
-    from tikgen.kernel import Kernel
+    from tikgen.pipeline.kernel import Kernel
 
 _WORKER = "tikgen.lifecycle.ir_child"
 _MOST_SECONDS = 600.0
@@ -67,7 +67,7 @@ def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str
     source = kernel.source
     if kind == "python":
         return source.text
-    arch = arch or bridge.current_arch() or "cpu"
+    arch = arch or runtime.current_arch() or "cpu"
     having = KINDS[kind]
     if having is not None and arch not in having:
         where = " and ".join(having)
@@ -113,7 +113,7 @@ def _job(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:
 def _from_child(kernel: Kernel, job: dict[str, Any], arch: str) -> str:
     """Return what the process says to ``job``, or raise what it says is wrong."""
     name = kernel.template.name
-    current = bridge.init_options()
+    current = runtime.init_options()
     options = {k: current[k] for k in _OPTIONS if k in current} | {"kind": job["kind"]}
     with (
         tempfile.TemporaryDirectory(prefix="tikgen-ir-") as folder,
@@ -176,7 +176,7 @@ def _like(kernel: Kernel, argument: Argument, value: Any) -> _Made:
         return "value", value, ()
     try:
         dtype = DType.parse(_dtype_of(value)).value
-        kind = "field" if isinstance(value, bridge.TiScalarField) else "array"
+        kind = "field" if isinstance(value, arrays.TiScalarField) else "array"
         return kind, dtype, tuple(map(int, value.shape))
     except (ValueError, AttributeError):
         raise ArgumentError(

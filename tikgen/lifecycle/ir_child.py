@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import taichi as ti
 
-from tikgen import taichi_bridge as bridge
-from tikgen.child_work import Tell, one_line, serve
+from tikgen.children.work import Tell, one_line, serve
 from tikgen.lifecycle.spirv import disassemble
-from tikgen.loader import entry_of
-from tikgen.rendering import code_of
+from tikgen.pipeline.loader import entry_of
+from tikgen.pipeline.rendering import code_of
+from tikgen.taichi import arrays, kernels, runtime
 
 # The option that makes Taichi show a kind, and the files in which it does, cuda's beside cpu's.
 _FLAGS = {
@@ -67,7 +67,7 @@ def main() -> None:
     options = json.loads(text)
     kind = options.pop("kind")
     for name in options.keys() & set(_DTYPES):
-        options[name] = bridge.primitive(options[name])
+        options[name] = arrays.primitive(options[name])
     if kind in _FILES:  # Some compilers read the option once, when Taichi starts.
         options[_FLAGS[kind]] = True
     if kind == "spirv":
@@ -81,7 +81,7 @@ def _answer(line: str, tell: Tell) -> str:
     job = json.loads(line)
     try:
         return json.dumps({"text": _text_of(job)})
-    except (bridge.CompilationError, bridge.RuntimeFailure) as error:
+    except (runtime.CompilationError, runtime.RuntimeFailure) as error:
         return json.dumps({"refused": str(error)})
     except Exception as error:
         return json.dumps({"failed": one_line(error)})
@@ -90,17 +90,17 @@ def _answer(line: str, tell: Tell) -> str:
 def _text_of(job: dict[str, Any]) -> str:
     kind, function = job["kind"], _load(job)
     values = [_made_up(*argument) for argument in job["arguments"]]
-    bridge.materialise()
-    bridge.sync()
+    runtime.materialise()
+    runtime.sync()
     for path in Path().glob("taichi_kernel_*"):  # Of what Taichi compiles for its own needs.
         path.unlink()
     if kind in _FLAGS:
         setattr(ti.cfg, _FLAGS[kind], True)
     with _printing_into("printed"):
-        bridge.ensure_compiled(function, values)
-        if bridge.current_arch() == "cuda" and kind in ("llvm-optimized", "ptx"):
+        kernels.ensure_compiled(function, values)
+        if runtime.current_arch() == "cuda" and kind in ("llvm-optimized", "ptx"):
             function(*values)  # Only then is PTX made.
-            bridge.sync()
+            runtime.sync()
     if kind == "spirv":
         return _spirv(function.__name__)
     if kind in _FILES:
@@ -125,8 +125,8 @@ def _made_up(kind: str, what: Any, shape: list[int]) -> Any:
     if kind == "scalar":
         return 0.0 if what.startswith("f") else 0
     if kind == "field":
-        return ti.field(bridge.primitive(what), tuple(shape))
-    return bridge.make_ndarray(what, tuple(shape))
+        return ti.field(arrays.primitive(what), tuple(shape))
+    return arrays.make_ndarray(what, tuple(shape))
 
 
 @contextlib.contextmanager

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from tikgen import html
-from tikgen.events import ACTOR_STAGES, STAGES
-from tikgen.lifecycle.layout import Layout
+from tikgen.lifecycle import html
 from tikgen.lifecycle.look import COLOURS, MEANINGS
+from tikgen.lifecycle.placement import Layout
 from tikgen.lifecycle.table import headline, origin_of
+from tikgen.pipeline.events import ACTOR_STAGES, STAGES
 from tikgen.units import duration
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
-    from tikgen.lifecycle.life import Life, Stage
-    from tikgen.lifecycle.trace import Trace
+    from tikgen.lifecycle.history import Life, Stage
+    from tikgen.lifecycle.recorded import Lives
 
 _MOST_LANES = 60
 _MOST_SHORT, _MOST_OPEN = 12, 3
@@ -46,7 +46,7 @@ def _template() -> Template:
     return environment.get_template("page.html.j2")
 
 
-def render(trace: Trace) -> str:
+def render(trace: Lives) -> str:
     """Return the page."""
     layout = Layout(trace, _MOST_LANES)
     lives = trace.kernels
@@ -81,7 +81,7 @@ def shares(life: Life) -> list[tuple[Stage, float]]:
     return [(stage, (stage.seconds or 0.0) / total) for stage in timed]
 
 
-def render_short(trace: Trace) -> str:
+def render_short(trace: Lives) -> str:
     """Return the trace as a notebook shows it: the stages of each kernel with their times."""
     lives = trace.kernels
     parts: list[object] = [

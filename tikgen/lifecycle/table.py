@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tikgen.units import counted, duration
 
 if TYPE_CHECKING:
-    from tikgen.lifecycle.life import Life
-    from tikgen.lifecycle.trace import Trace
+    from tikgen.lifecycle.history import Life
+    from tikgen.lifecycle.recorded import Lives
 
 _WIDTH = 80
 _ORIGINS = {
@@ -21,12 +21,12 @@ _ORIGINS = {
 }
 
 
-def table(trace: Trace) -> str:
+def table(trace: Lives) -> str:
     """Return the trace as text that is read in a terminal or a file."""
     return "\n\n".join([headline(trace), *map(_block, trace.kernels)])
 
 
-def headline(trace: Trace) -> str:
+def headline(trace: Lives) -> str:
     """Return in one line how much the trace holds."""
     took = duration(trace.seconds)
     lives = trace.kernels

@@ -8,16 +8,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from tikgen.events import ACTOR_STAGES, STAGES
-from tikgen.lifecycle.layout import Block, Lane, Layout
 from tikgen.lifecycle.look import COLOURS
+from tikgen.lifecycle.placement import Block, Lane, Layout
 from tikgen.lifecycle.table import headline
+from tikgen.pipeline.events import ACTOR_STAGES, STAGES
 from tikgen.units import counted, duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tikgen.lifecycle.trace import Trace
+    from tikgen.lifecycle.recorded import Lives
 
 _INK, _PALE, _GROUND, _FAILED = "#222222", "#777777", "#f3f3f3", "#c00000"
 _MOST_LANES = 40
@@ -31,7 +31,7 @@ _MOMENT = 0.003
 _LONGEST_NAME = 34
 
 
-def draw(trace: Trace) -> Figure:
+def draw(trace: Lives) -> Figure:
     """Return the figure."""
     layout = Layout(trace, _MOST_LANES)
     rows = max(1, len(layout.lanes))

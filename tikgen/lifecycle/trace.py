@@ -1,4 +1,4 @@
-"""What was recorded of kernels, and the ways to look at it."""
+"""A trace: what was recorded of kernels, and the ways to look at it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tikgen.disk import why
 from tikgen.errors import TraceError
-from tikgen.events import Event, Launches
 from tikgen.lifecycle import chrome, page
-from tikgen.lifecycle.life import Life, describe, lives
+from tikgen.lifecycle.history import describe
+from tikgen.lifecycle.recorded import Lives
 from tikgen.lifecycle.table import table
+from tikgen.pipeline.events import Event, Launches
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from tikgen.kernel import Kernel
+    from tikgen.pipeline.kernel import Kernel
 
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 PAGES = (".html", ".htm")
@@ -42,26 +43,6 @@ COLUMNS = (
 )
 
 
-class Recorded(Protocol):
-    """What a trace is made of; a recording that goes on grows."""
-
-    @property
-    def events(self) -> Sequence[Event]:
-        """Return the stages that kernels went through."""
-
-    @property
-    def launches(self) -> Sequence[Launches]:
-        """Return the launches of each kernel."""
-
-    @property
-    def started(self) -> float:
-        """Return when the recording began, in seconds of ``time.perf_counter``."""
-
-    @property
-    def stopped(self) -> float | None:
-        """Return when it ended, None while it goes on."""
-
-
 @dataclass(frozen=True)
 class _Kept:
     """What a kernel keeps of its own life."""
@@ -72,45 +53,11 @@ class _Kept:
     stopped: float | None
 
 
-class Trace:
+class Trace(Lives):
     """The lives of kernels, stage by stage: what :func:`tikgen.trace` recorded.
 
     Printing it shows :meth:`table`. A trace that goes on shows what there is so far.
     """
-
-    def __init__(self, recorded: Recorded) -> None:
-        self._recorded = recorded
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Return every stage that a kernel went through, but launches, in order of time."""
-        return tuple(sorted(self._recorded.events, key=lambda event: event.start))
-
-    @property
-    def launches(self) -> tuple[Launches, ...]:
-        """Return the launches, added up for each kernel."""
-        return tuple(self._recorded.launches)
-
-    @property
-    def kernels(self) -> tuple[Life, ...]:
-        """Return the life of each kernel, in order of what happened to it first."""
-        return lives(self.events, self.launches)
-
-    @property
-    def started(self) -> float:
-        """Return when the trace began, in seconds of ``time.perf_counter``."""
-        return self._recorded.started
-
-    @property
-    def seconds(self) -> float:
-        """Return how long was recorded."""
-        stopped = self._recorded.stopped
-        return (time.perf_counter() if stopped is None else stopped) - self.started
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether nothing more will be recorded."""
-        return self._recorded.stopped is not None
 
     def table(self) -> str:
         """Return the trace as text: one block for each kernel, one line for each stage."""

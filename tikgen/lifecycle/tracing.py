@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from tikgen import events
 from tikgen.lifecycle.trace import Trace
+from tikgen.pipeline import events
 
 
 @contextlib.contextmanager

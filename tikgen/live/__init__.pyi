@@ -1,5 +1,5 @@
-from .loader import Loader as Loader
 from .meta_kernel_loader import MetaKernelLoader as MetaKernelLoader
+from .text_loader import Loader as Loader
 from .versions import Version as Version
 from .watching import Watcher as Watcher
 from .watching import watch as watch

@@ -10,8 +10,6 @@ import types
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tikgen import builder
-from tikgen import taichi_bridge as bridge
 from tikgen.errors import (
     ArgumentError,
     CellError,
@@ -20,13 +18,15 @@ from tikgen.errors import (
     TikgenError,
     WrongThread,
 )
-from tikgen.kernel import Kernel
-from tikgen.live.loader import Loader
+from tikgen.live.text_loader import Loader
 from tikgen.live.texts import prepare
-from tikgen.loaded import Loaded
-from tikgen.one_off import OneOff, declared_arguments
-from tikgen.parameters import Identifier, ProblemModel
-from tikgen.typed_params import parse_params
+from tikgen.pipeline import builder
+from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.loaded import Loaded
+from tikgen.pipeline.one_off import OneOff, declared_arguments
+from tikgen.taichi import kernels
+from tikgen.template.literals import parse_params
+from tikgen.template.parameters import Identifier, ProblemModel
 
 Names = dict[str, Any]
 
@@ -128,7 +128,7 @@ def _definitions(
     source = prepare(body, params, name, str(module.__file__))
     make = functools.partial(Loaded, source, module, declared_arguments)
     return {
-        key: Kernel(make(key)) if bridge.is_kernel(value) else value
+        key: Kernel(make(key)) if kernels.is_kernel(value) else value
         for key, value in vars(module).items()
         if getattr(value, "__module__", None) == module.__name__
         and isinstance(value, type | types.FunctionType)
@@ -146,7 +146,7 @@ def _compile(names: Names) -> None:
 
 def parameters_of(body: str) -> set[str]:
     """Return the names of the parameters that the text of a cell asks for."""
-    from tikgen.jinja_run import names_used  # Jinja2 takes a while to import.
+    from tikgen.pipeline.jinja_run import names_used  # Jinja2 takes a while to import.
 
     return names_used(OneOff(body, ProblemModel)) - {"p", "s", "name", "arguments", "workspace"}
 

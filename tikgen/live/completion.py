@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from tikgen.catalogue import find_template, list_templates
 from tikgen.live.cells import parameters_of
-from tikgen.parameters import ParameterInfo
+from tikgen.template.catalogue import find_template, list_templates
+from tikgen.template.parameters import ParameterInfo
 
 # Functions of tikgen whose first argument is the name of a template; others follow by name.
 _FUNCTIONS = ("build", "describe", "render", "sweep", "tune", "verify", "why")

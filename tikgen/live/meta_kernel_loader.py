@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict
 
-from tikgen.live.loader import Loader
+from tikgen.live.text_loader import Loader
 
 
 class MetaKernelLoader(Loader):

@@ -7,15 +7,15 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from tikgen import html
-from tikgen.builder import build
-from tikgen.catalogue import find_template, list_templates
-from tikgen.description import describe
 from tikgen.errors import CellError, TikgenError
-from tikgen.kernel import Kernel
+from tikgen.lifecycle import html
+from tikgen.lifecycle.description import describe
 from tikgen.live import completion
 from tikgen.live.cells import Cells, parse_line
-from tikgen.parameters import RESERVED
+from tikgen.pipeline.builder import build
+from tikgen.pipeline.kernel import Kernel
+from tikgen.template.catalogue import find_template, list_templates
+from tikgen.template.parameters import RESERVED
 
 # One for each shell: cells that are run again find what they loaded before.
 _extensions: weakref.WeakKeyDictionary[Any, Extension] = weakref.WeakKeyDictionary()
@@ -114,7 +114,7 @@ class Extension:
                 if params:
                     raise CellError("%tikgen_describe takes the name of a template, and no more")
                 description = describe(name)
-                text, shown = str(description), html.of_description(description)
+                text, shown = str(description), description._repr_html_()
             else:
                 summaries = {name: find_template(name).summary for name in list_templates()}
                 text = "\n".join(f"{name}: {what}" for name, what in summaries.items())

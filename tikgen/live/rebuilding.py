@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tikgen import builder, catalogue, shapes
-from tikgen import taichi_bridge as bridge
 from tikgen.errors import ParameterError, TemplateError, TikgenError
-from tikgen.kernel import Kernel
-from tikgen.parameters import ParameterModel, ProblemModel, make_model
-from tikgen.rendering import Source, Variant, render_variant
-from tikgen.template import CODE_NAME, Template
+from tikgen.pipeline import builder
+from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.rendering import Source, Variant, render_variant
+from tikgen.taichi import runtime
+from tikgen.template import catalogue, shapes
+from tikgen.template.base import CODE_NAME, Template
+from tikgen.template.parameters import ParameterModel, ProblemModel, make_model
 
 
 @dataclass(frozen=True)
@@ -168,11 +169,11 @@ def _followed(variant: Variant, template: Template) -> Variant:
         raise ParameterError(template.name, {name: why})
     problem = make_model(template.Problem, _given(variant.problem), template.name)
     assert isinstance(problem, ProblemModel)
-    arch = bridge.current_arch() or builder.DEFAULT_ARCH
+    arch = runtime.current_arch() or builder.DEFAULT_ARCH
     sizes = dict(variant.sizes) or None
     old = variant.template
     default = old.Schedule(**old.default_schedule(variant.problem, arch, sizes))
-    if variant.schedule == default and not bridge.is_debug():
+    if variant.schedule == default and not runtime.is_debug():
         values = dict(template.default_schedule(problem, arch, sizes))
     else:
         known = template.Schedule.model_fields

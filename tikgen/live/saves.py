@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tikgen.errors import TikgenError
-from tikgen.template import files_of
+from tikgen.template.base import files_of
 
 # An event is passed on once nothing else came for one step, or after the debounce time.
 _STEP_MS, _DEBOUNCE_MS = 20, 100

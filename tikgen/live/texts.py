@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tikgen.errors import InvalidText
-from tikgen.one_off import OneOff, source_of
-from tikgen.parameters import ProblemModel, ScheduleModel
-from tikgen.rendering import Source, Variant, code_of, digest_of
+from tikgen.pipeline.one_off import OneOff, source_of
+from tikgen.pipeline.rendering import Source, Variant, code_of, digest_of
+from tikgen.template.parameters import ProblemModel, ScheduleModel
 
 MOST_CHARACTERS = 1_000_000
 # Taichi wraps the lines of a kernel at this length, be it within a word.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from tikgen import taichi_bridge as bridge
+from tikgen.taichi import arrays
 
 # Texts kept for each id.
 MOST_VERSIONS = 20
@@ -130,8 +130,8 @@ def bytes_in(names: Mapping[str, object]) -> int:
         if id(value) in seen or isinstance(value, _NOT_COUNTED):
             continue
         seen.add(id(value))
-        if isinstance(value, bridge.TaichiArray):
-            size += bridge.bytes_of(value)
+        if isinstance(value, arrays.TaichiArray):
+            size += arrays.bytes_of(value)
             continue
         try:  # A foreign object may raise whatever it likes.
             nbytes = getattr(value, "nbytes", 0)

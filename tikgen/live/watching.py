@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from tikgen import catalogue
-from tikgen.dependencies import Files
 from tikgen.errors import TikgenError, UnknownTemplate, WatchError
-from tikgen.kernel import Kernel
 from tikgen.live.rebuilding import Change, rebuild
 from tikgen.live.saves import folders_behind, need_watchfiles, wakes
-from tikgen.template import TEXT_NAME, Template, files_of
+from tikgen.pipeline.kernel import Kernel
+from tikgen.template import catalogue
+from tikgen.template.base import TEXT_NAME, Template, files_of
+from tikgen.template.dependencies import Files
 
 # A file that does not work may be half saved: it is looked at again after so long.
 _SETTLE_SECONDS = 0.1

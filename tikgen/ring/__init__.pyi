@@ -5,30 +5,20 @@ from .actors.context import KernelContext as KernelContext
 from .actors.states import KernelState as KernelState
 from .actors.states import Termination as Termination
 from .actors.supervision import Supervision as Supervision
-from .buffers.accelerator import Accelerator as Accelerator
-from .buffers.accelerator import get_accelerator as get_accelerator
-from .buffers.buffer_state import BufferState as BufferState
-from .buffers.devices import DeviceProperties as DeviceProperties
-from .buffers.devices import DeviceType as DeviceType
-from .buffers.executions import (
-    KernelExecution as KernelExecution,
-)
-from .buffers.executions import (
-    KernelLaunchConfig as KernelLaunchConfig,
-)
-from .buffers.memory_pool import (
-    MemoryPool as MemoryPool,
-)
-from .buffers.memory_pool import (
-    configure_memory_pool as configure_memory_pool,
-)
-from .buffers.memory_pool import (
-    get_memory_pool as get_memory_pool,
-)
-from .buffers.orchestrator import ComputeOrchestrator as ComputeOrchestrator
-from .buffers.pool_statistics import PoolStatistics as PoolStatistics
-from .buffers.unified_buffer import UnifiedBuffer as UnifiedBuffer
-from .compute_kernel import kernel as kernel
+from .buffers import Accelerator as Accelerator
+from .buffers import BufferState as BufferState
+from .buffers import ComputeOrchestrator as ComputeOrchestrator
+from .buffers import DeviceProperties as DeviceProperties
+from .buffers import DeviceType as DeviceType
+from .buffers import KernelExecution as KernelExecution
+from .buffers import KernelLaunchConfig as KernelLaunchConfig
+from .buffers import MemoryPool as MemoryPool
+from .buffers import PoolStatistics as PoolStatistics
+from .buffers import UnifiedBuffer as UnifiedBuffer
+from .buffers import configure_memory_pool as configure_memory_pool
+from .buffers import get_accelerator as get_accelerator
+from .buffers import get_memory_pool as get_memory_pool
+from .buffers import kernel as kernel
 from .definition import (
     Definition as Definition,
 )

@@ -15,7 +15,7 @@ from tikgen.ring.errors import (
     InvalidConfigurationError,
     TypeValidationError,
 )
-from tikgen.ring.life import Life
+from tikgen.ring.launching import Life
 from tikgen.ring.requests import ask_once, queue_request, send_once, within
 
 

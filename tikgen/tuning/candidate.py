@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tikgen.records import Record
+from tikgen.pipeline.records import Record
 from tikgen.tuning.space import Point
 
 

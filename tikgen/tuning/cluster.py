@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.device import device_name
 from tikgen.errors import TikgenError
-from tikgen.records import taichi_version
-from tikgen.template import CODE_NAME, TEXT_NAME, Template
+from tikgen.machine.devices import device_name
+from tikgen.pipeline.records import taichi_version
+from tikgen.template.base import CODE_NAME, TEXT_NAME, Template
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.sweep_file import Done

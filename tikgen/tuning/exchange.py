@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from tikgen import records, untrusted
-from tikgen import taichi_bridge as bridge
-from tikgen.builder import make_schedule
-from tikgen.catalogue import find_template
+from tikgen import untrusted
 from tikgen.disk import why
 from tikgen.errors import TikgenError
-from tikgen.parameters import canonical, make_model, plain
-from tikgen.records import TIMED, Record
-from tikgen.shapes import shown, sizes_of_shape
+from tikgen.pipeline import records
+from tikgen.pipeline.builder import make_schedule
+from tikgen.pipeline.records import TIMED, Record
 from tikgen.store import Store, default_store
+from tikgen.taichi import runtime
+from tikgen.template.catalogue import find_template
+from tikgen.template.parameters import canonical, make_model, plain
+from tikgen.template.shapes import shown, sizes_of_shape
 from tikgen.tuning import toml
 from tikgen.tuning.job import Kind
 from tikgen.untrusted import Unusable
@@ -216,7 +217,7 @@ def _record(entry: Any) -> Record:
     if entry["taichi"] != records.taichi_version():
         here = records.taichi_version()
         raise _Unusable(f"was made with Taichi {entry['taichi']}, and {here} is installed")
-    if entry["arch"] not in bridge.ARCHS:
+    if entry["arch"] not in runtime.ARCHS:
         raise _Unusable(f"its arch {entry['arch']!r} is unknown")
     given = {name: _from_toml(value) for name, value in entry["problem"].items()}
     problem = make_model(template.Problem, given, template.name)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from tikgen.rendering import Variant
+from tikgen.pipeline.rendering import Variant
 from tikgen.verification.case import literal
 
 Kind = Literal["timed", "refused", "error", "mismatch", "crash", "timeout"]

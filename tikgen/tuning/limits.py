@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tikgen.dtypes import DType
-from tikgen.template import BUILTIN_FOLDER, Cost
+from tikgen.template.base import BUILTIN_FOLDER, Cost
 from tikgen.tuning.job import Job
 from tikgen.tuning.sweep_file import Done
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Array, concrete_shape
-from tikgen.builder import build, resolve
-from tikgen.catalogue import load_template
 from tikgen.errors import CompileBudgetExceeded, ParameterError, TikgenError, UnsupportedOnArch
-from tikgen.kernel import Kernel
-from tikgen.parameters import canonical
-from tikgen.template import Template
+from tikgen.pipeline.builder import build, resolve
+from tikgen.pipeline.kernel import Kernel
+from tikgen.taichi import runtime
+from tikgen.template.arguments import Array, concrete_shape
+from tikgen.template.base import Template
+from tikgen.template.catalogue import load_template
+from tikgen.template.parameters import canonical
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.timing import Launch, Timing, geometric_mean, time_in_turn
 from tikgen.tuning.workload import Workload
@@ -186,11 +186,11 @@ def _verify(
         if other is not None and not workload.is_judge:
             # Which is the default schedule, or has agreed with it.
             other(*values)
-            bridge.sync()
+            runtime.sync()
             workload.judge()
             values = workload.use(kind)
         kernel(*values)
-        bridge.sync()
+        runtime.sync()
         large, message = workload.judge()
         worst = max(worst, large)
         if message:

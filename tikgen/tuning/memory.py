@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tikgen.arguments import Argument, Array, concrete_shape
 from tikgen.errors import ParameterError
+from tikgen.template.arguments import Argument, Array, concrete_shape
 
 _DRAWN_BYTES = 17
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-    from tikgen.tuning.sweep_result import SweepResult
 
 INK, PALE = "#222222", "#777777"
 # Okabe and Ito (2008): told apart by colour-blind readers as well.
@@ -41,7 +40,27 @@ _LABEL_WIDTH = 48
 _MOST_NOTED_CELLS = 150
 
 
-def draw(result: SweepResult, x: str | None, y: str | None, hue: str | None) -> Figure:
+class Drawn(Protocol):
+    """What is drawn: the rows of a :class:`tikgen.SweepResult`."""
+
+    @property
+    def timed(self) -> tuple[Row, ...]:
+        """Return the rows that have a time."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Return what varies."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of all columns."""
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Return what is known of the whole sweep."""
+
+
+def draw(result: Drawn, x: str | None, y: str | None, hue: str | None) -> Figure:
     """Return a figure of lines, or of a heat map where ``y`` is an axis as well."""
     rows = result.timed
     if not rows:
@@ -150,7 +169,7 @@ def _heat_map(rows: Sequence[Row], x: str, y: str, value: str, left: list[str]) 
     return figure
 
 
-def draw_roofline(result: SweepResult) -> Figure:
+def draw_roofline(result: Drawn) -> Figure:
     """Return the figure of Williams, Waterman and Patterson (2009) for the rows of a sweep."""
     needed = ("flops", "bytes", "gflop_per_s", "limit_gb_per_s")
     rows = [r for r in result.timed if all(r.get(name) for name in needed)]

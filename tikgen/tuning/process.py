@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from tikgen.child_process import ChildProcess, Died
+from tikgen.children.process import ChildProcess, Died
 from tikgen.tuning.job import Job, Measurement
 
 _WORKER = "tikgen.tuning.worker"

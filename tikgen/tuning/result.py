@@ -6,20 +6,22 @@ import math
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tikgen.disk import why
 from tikgen.errors import TikgenError
-from tikgen.parameters import canonical
-from tikgen.records import OWN, TIMED, TYPICAL, Record
-from tikgen.shapes import shown
+from tikgen.lifecycle import html
+from tikgen.pipeline.records import OWN, TIMED, TYPICAL, Record
+from tikgen.template.parameters import canonical
+from tikgen.template.shapes import shown
+from tikgen.units import duration
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-_SHOWN = 10
+_SHOWN, _HTML_ROWS = 10, 20
 
 
 @dataclass(frozen=True)
@@ -190,9 +192,7 @@ class TuneResult:
         return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
-        from tikgen.tuning import html
-
-        return html.of_tuning(self)
+        return _html_of(self)
 
     def __rich__(self) -> Group:
         from rich.console import Group
@@ -233,3 +233,36 @@ def _changes(result: TuneResult) -> str:
     if not changed:
         return "the default schedule"
     return ", ".join(f"{name}={value!r}" for name, value in changed.items())
+
+
+def _html_of(result: TuneResult) -> str:
+    """Return what was found and the fastest schedules, in the columns in which they differ."""
+    rows = [row for row in result.table() if row["kind"] == TIMED][:_HTML_ROWS]
+    names = [n for n in result.best.schedule if len({canonical(r[n]) for r in rows}) > 1]
+    worst = max((row["ratio"] or 0.0 for row in rows), default=0.0) or 1.0
+    lines = [_tuned_row(row, names, worst, result.default.schedule) for row in rows]
+    return html.card(
+        result.title,
+        html.tag("p", result.device, class_="pale"),
+        *(html.tag("p", line) for line in result.summary),
+        html.table(
+            ("time of a launch", "spread", "of default", *names),
+            lines,
+            numbers=range(3 + len(names)),
+        ),
+        html.more(result.kinds.get(TIMED, 0) - _HTML_ROWS),
+    )
+
+
+def _tuned_row(
+    row: Mapping[str, Any], names: Sequence[str], worst: float, default: Mapping[str, Any]
+) -> tuple[object, ...]:
+    return (
+        duration(row["seconds"]),
+        f"{row['spread']:.0%}",
+        html.bar(f"{row['ratio']:.3f}", row["ratio"] / worst) if row["ratio"] else "",
+        *(
+            html.tag("span", canonical(row[n]), class_="pale" if row[n] == default.get(n) else "")
+            for n in names
+        ),
+    )

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from tikgen import taichi_bridge as bridge
-from tikgen.builder import DEFAULT_ARCH, resolve
-from tikgen.catalogue import find_template
-from tikgen.device import device_name
 from tikgen.errors import ParameterError, TuningError, UnsupportedOnArch
-from tikgen.parameters import ProblemModel
-from tikgen.records import Record, problem_text
-from tikgen.shapes import shown, sizes_of_shape
-from tikgen.template import Template
-from tikgen.tuning.data import OwnData, own_data, saved
+from tikgen.machine.devices import device_name
+from tikgen.pipeline.builder import DEFAULT_ARCH, resolve
+from tikgen.pipeline.records import Record, problem_text
+from tikgen.taichi import runtime
+from tikgen.template.base import Template
+from tikgen.template.catalogue import find_template
+from tikgen.template.parameters import ProblemModel
+from tikgen.template.shapes import shown, sizes_of_shape
+from tikgen.tuning.given_data import OwnData, own_data, saved
 from tikgen.tuning.memory import check_room
 from tikgen.tuning.options import budget_seconds, problems_of
 from tikgen.tuning.process import MeasuringProcess
@@ -26,7 +26,7 @@ from tikgen.tuning.result import TuneResult
 from tikgen.tuning.search import STRATEGIES, choose
 from tikgen.tuning.session import Session, Spent
 from tikgen.tuning.space import Space
-from tikgen.verification.blame import check_has_reference
+from tikgen.verification.diagnosis import check_has_reference
 
 # What is left of a budget for the final comparison of the best candidates.
 _SEARCH_SHARE = 0.7
@@ -90,7 +90,7 @@ def tune(
     problems = problems_of(seed=seed, timeout=timeout)
     if problems:
         raise ParameterError(template.name, problems)
-    arch = arch or bridge.current_arch() or DEFAULT_ARCH
+    arch = arch or runtime.current_arch() or DEFAULT_ARCH
     model = _problem(template, arch, problem)
     own = _own(template, model, arguments)
     sizes = _sizes(template, model, shape, own)

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tikgen import records
-from tikgen.device import device_name
 from tikgen.errors import ParameterError, UnsupportedOnArch
-from tikgen.records import TIMED, Record
-from tikgen.shapes import bucket
+from tikgen.machine.devices import device_name
+from tikgen.pipeline import records
+from tikgen.pipeline.records import TIMED, Record
+from tikgen.template.shapes import bucket
 from tikgen.tuning.candidate import Candidate, best_of
-from tikgen.tuning.data import DataFolder
 from tikgen.tuning.final import (
     LEAST_PROCESSES,
     LEAST_ROUNDS,
@@ -26,6 +25,7 @@ from tikgen.tuning.final import (
     judge,
     pooled,
 )
+from tikgen.tuning.given_data import DataFolder
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.space import Point, Space

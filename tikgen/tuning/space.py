@@ -8,12 +8,12 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tikgen.builder import make_schedule
 from tikgen.errors import ParameterError, TemplateError, TikgenError
-from tikgen.parameters import ProblemModel, ScheduleModel, make_model, plain
-from tikgen.rendering import Variant, render_variant
-from tikgen.template import Template
-from tikgen.verification.blame import blamed
+from tikgen.pipeline.builder import make_schedule
+from tikgen.pipeline.rendering import Variant, render_variant
+from tikgen.template.base import Template
+from tikgen.template.parameters import ProblemModel, ScheduleModel, make_model, plain
+from tikgen.verification.diagnosis import blamed
 
 # Products beyond that are sampled.
 MOST_COMBINATIONS = 50_000

@@ -19,7 +19,7 @@ from typing import Any
 from tikgen import untrusted
 from tikgen.disk import why
 from tikgen.errors import StoreWarning, TikgenError
-from tikgen.records import taichi_version
+from tikgen.pipeline.records import taichi_version
 from tikgen.tuning.job import Job, Measurement
 from tikgen.version import __version__
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tikgen.disk import why
 from tikgen.errors import ParameterError, TikgenError
+from tikgen.lifecycle import html
 from tikgen.tuning import sweep_save
 from tikgen.tuning.sweep_rows import GREATEST, METRICS, OUTCOME, Row
 from tikgen.tuning.sweep_space import SIZE
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _SHOWN = ("seconds", "spread", "gb_per_s", "gflop_per_s", "share")
 _ROWS_SHOWN = 10
+_HTML_ROWS = 20
 _WIDTH = 80
 # Left out first where a text would be too wide.
 _SPARE = ("gflop_per_s", "spread", "gb_per_s")
@@ -252,9 +254,7 @@ class SweepResult:
         return f"<SweepResult of {self.summary}>"
 
     def _repr_html_(self) -> str:
-        from tikgen.tuning import html
-
-        return html.of_sweep(self)
+        return _html_of(self)
 
     def __rich__(self) -> Table:
         from rich.table import Table
@@ -347,3 +347,20 @@ def _shown(name: str, value: Any) -> str:
     if name == "seconds" or name.endswith("_seconds"):
         return duration(value)
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def _html_of(result: SweepResult) -> str:
+    """Return the rows with a time, the fastest first, with bars; then why others have none."""
+    header, cells = result.cells(rows=_HTML_ROWS)
+    rows: list[list[object]] = [list(line) for line in cells]
+    if rows and "seconds" in header:
+        place = header.index("seconds")
+        seconds = [row["seconds"] for row in result.ranked[:_HTML_ROWS]]
+        for row, taken in zip(rows, seconds, strict=True):
+            row[place] = html.bar(str(row[place]), taken / max(seconds))
+    return html.card(
+        result.summary,
+        html.table(header, rows, numbers=range(len(header))) if rows else "",
+        html.more(len(result.timed) - _HTML_ROWS),
+        *(html.tag("p", line, class_="fair") for line in result.reasons),
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tikgen.errors import ParameterError
-from tikgen.template import Template
+from tikgen.template.base import Template
 from tikgen.tuning.limits import Limits
 from tikgen.tuning.sweep_file import Done
 from tikgen.tuning.sweep_space import COLUMNS, SIZE, Combination

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tikgen.device import device_name
+from tikgen.machine.devices import device_name
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.sweep_file import Done

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Array
-from tikgen.builder import resolve
 from tikgen.errors import ParameterError, TikgenError, UnsupportedOnArch
-from tikgen.loaded import check_arch
-from tikgen.parameters import canonical, make_model
-from tikgen.rendering import Variant, render_variant
-from tikgen.shapes import Sizes, sizes_of_shape
-from tikgen.template import Cost, Template
+from tikgen.pipeline.builder import resolve
+from tikgen.pipeline.loaded import check_arch
+from tikgen.pipeline.rendering import Variant, render_variant
+from tikgen.taichi import runtime
+from tikgen.template.arguments import Array
+from tikgen.template.base import Cost, Template
+from tikgen.template.parameters import canonical, make_model
+from tikgen.template.shapes import Sizes, sizes_of_shape
 from tikgen.tuning.job import Job
-from tikgen.verification.blame import blamed
 from tikgen.verification.case import literal
+from tikgen.verification.diagnosis import blamed
 
 # Beyond that a product is a mistake, or should be several sweeps.
 MOST_COMBINATIONS = 100_000
@@ -193,8 +193,8 @@ def space_of(
     if isinstance(archs, str) or not isinstance(archs, list | tuple):
         raise ParameterError(name, {"archs": f"takes a sequence of archs; got {archs!r}"})
     for arch in archs:
-        if arch not in bridge.ARCHS:
-            takes = ", ".join(bridge.ARCHS)
+        if arch not in runtime.ARCHS:
+            takes = ", ".join(runtime.ARCHS)
             raise ParameterError(name, {"archs": f"takes a sequence of {takes}; got {arch!r}"})
     if shape is None:
         raise ParameterError(

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.catalogue import find_template
 from tikgen.errors import ParameterError
-from tikgen.records import taichi_version
-from tikgen.template import Template
+from tikgen.pipeline.records import taichi_version
+from tikgen.template.base import Template
+from tikgen.template.catalogue import find_template
 from tikgen.tuning.limits import COPY, PEAK, Limits, limit_jobs
 from tikgen.tuning.options import problems_of
 from tikgen.tuning.sweep_file import Done, ResultsFile
@@ -29,7 +29,7 @@ from tikgen.tuning.sweep_space import (
     none_runs,
     space_of,
 )
-from tikgen.verification.blame import check_has_reference
+from tikgen.verification.diagnosis import check_has_reference
 from tikgen.version import __version__
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tikgen import taichi_bridge as bridge
-from tikgen.device import device_name
+from tikgen.machine.devices import device_name
+from tikgen.taichi import runtime
 
 Launch = Callable[[], object]
 
@@ -123,7 +123,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 def _launches_a_batch(launch: Launch, prepare: Launch | None) -> tuple[int, float]:
     """Return how many launches make a batch, and its seconds; finding it out warms up."""
     launch()
-    bridge.sync()
+    runtime.sync()
     count, wanted = 1, _batch_seconds()
     while (seconds := _batch(launch, count, prepare)) < wanted and count < _MOST_LAUNCHES:
         growth = 1.2 * wanted / max(seconds, 1e-9)
@@ -132,7 +132,7 @@ def _launches_a_batch(launch: Launch, prepare: Launch | None) -> tuple[int, floa
 
 
 def _batch_seconds() -> float:
-    arch = bridge.current_arch() or "cpu"
+    arch = runtime.current_arch() or "cpu"
     is_cpu = arch == "cpu" or "llvmpipe" in device_name(arch)
     return BATCH_SECONDS if is_cpu else GPU_BATCH_SECONDS
 
@@ -140,9 +140,9 @@ def _batch_seconds() -> float:
 def _batch(launch: Launch, count: int, prepare: Launch | None) -> float:
     if prepare is not None:
         prepare()
-        bridge.sync()
+        runtime.sync()
     began = time.perf_counter()
     for _ in range(count):
         launch()
-    bridge.sync()
+    runtime.sync()
     return time.perf_counter() - began

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 
-from tikgen import taichi_bridge as bridge
-from tikgen.child_work import Tell, serve
+from tikgen.children.work import Tell, serve
+from tikgen.pipeline.builder import clear
+from tikgen.taichi import runtime
 from tikgen.tuning.job import Job
 from tikgen.tuning.measuring import measure
 
@@ -19,7 +20,7 @@ _JOBS_PER_INIT = 100
 
 def main() -> None:
     """Serve the arch named on the command line until the input ends."""
-    serve(sys.argv[1], _answer, lines_per_init=_JOBS_PER_INIT)
+    serve(sys.argv[1], _answer, lines_per_init=_JOBS_PER_INIT, forget=clear)
 
 
 def _answer(line: str, tell: Tell) -> str:
@@ -35,7 +36,7 @@ def _answer(line: str, tell: Tell) -> str:
 def _device_answers() -> bool:
     """Tell whether the device still works; after an illegal access all that follows fails on it."""
     try:
-        bridge.sync()
+        runtime.sync()
     except Exception:
         return False
     return True

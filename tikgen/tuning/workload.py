@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import taichi as ti
 
-from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Array, concrete_shape
-from tikgen.comparison import errors, fractions
-from tikgen.template import NDArray, Template
-from tikgen.tuning.data import Values, load, typical_values
+from tikgen.pipeline.comparison import errors, fractions
+from tikgen.taichi import arrays as taichi_arrays
+from tikgen.taichi import runtime
+from tikgen.template.arguments import Array, concrete_shape
+from tikgen.template.base import NDArray, Template
+from tikgen.tuning.given_data import Values, load, typical_values
 from tikgen.tuning.job import Job
 from tikgen.tuning.memory import array_bytes, check_room, free_host_bytes, no_room
-from tikgen.verification.blame import blamed
+from tikgen.verification.diagnosis import blamed
 
 # A reference that would take longer is not run at the sizes that are timed.
 MOST_REFERENCE_SECONDS = 10.0
@@ -121,7 +122,7 @@ class Workload:
         Without a reference the outputs that come first are what later ones have to agree with.
         """
         found = {
-            a.name: bridge.to_host(self._arrays[self._same.get(a.name, a.name)])
+            a.name: taichi_arrays.to_host(self._arrays[self._same.get(a.name, a.name)])
             for a in self._outputs
         }
         digest = hashlib.sha256()
@@ -142,7 +143,7 @@ class Workload:
 
     def _allocate(self) -> None:
         """Make the arrays, unless they are there."""
-        if self._epoch is bridge.epoch():
+        if self._epoch is runtime.epoch():
             return
         arrays = [a for a in self.arguments if isinstance(a, Array) and a.name not in self._same]
         try:
@@ -153,7 +154,7 @@ class Workload:
             needs = f"needs {array_bytes(self.arguments, self._sizes) / 1e9:.3g} GB"
             problem = f"{needs}, and {self._arch} says: {' '.join(str(error).split())}"
             raise no_room(self._template.name, self._sizes, problem) from None
-        self._epoch = bridge.epoch()
+        self._epoch = runtime.epoch()
 
     def _held(self, argument: Any) -> Any:
         """Return an array for an argument where kernels of the arch find it at once."""
@@ -162,7 +163,7 @@ class Workload:
             return ti.field(getattr(ti, dtype), shape)
         if self._arch == "cpu":
             return np.empty(shape, argument.dtype.numpy)
-        return bridge.make_ndarray(dtype, shape)
+        return taichi_arrays.make_ndarray(dtype, shape)
 
     def _reference_is_affordable(self, seed: int) -> bool:
         """Tell whether the reference takes some seconds at most, judged by smaller sizes."""

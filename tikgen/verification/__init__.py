@@ -3,7 +3,7 @@
 The package is called ``verification`` because ``tikgen.verify`` is its main function.
 """
 
-from tikgen.evidence import Evidence, evidence_for
+from tikgen.pipeline.evidence import Evidence, evidence_for
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.check import Trial
 from tikgen.verification.report import ArchReport, Failure, Report

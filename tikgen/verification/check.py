@@ -8,13 +8,12 @@ from typing import Any, NoReturn
 import numpy as np
 import taichi as ti
 
-from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Argument, Array, Scalar, concrete_shape
-from tikgen.builder import build, resolve
 from tikgen.errors import TemplateError
-from tikgen.kernel import Kernel
-from tikgen.template import NDArray, Template
-from tikgen.verification.blame import blamed, check_unchanged
+from tikgen.pipeline.builder import build, resolve
+from tikgen.pipeline.kernel import Kernel
+from tikgen.taichi import arrays, runtime
+from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
+from tikgen.template.base import NDArray, Template
 from tikgen.verification.case import Container, Data, Outcome
 from tikgen.verification.compare import compare
 from tikgen.verification.data import (
@@ -26,6 +25,7 @@ from tikgen.verification.data import (
     random_values,
     scratch_poison,
 )
+from tikgen.verification.diagnosis import blamed, check_unchanged
 
 
 class Trial:
@@ -173,7 +173,7 @@ class Trial:
             np.full(held.shape, scratch_poison(array.dtype, self._seed), array.dtype.numpy)
             for array, held in zip(self.kernel.workspace, scratch, strict=True)
         ]
-        if contents and self._container == "numpy" and bridge.current_arch() == "cpu":
+        if contents and self._container == "numpy" and runtime.current_arch() == "cpu":
             # In the place of those that tikgen allocates, to see what is written outside.
             for number, (array, content) in enumerate(
                 zip(self.kernel.workspace, contents, strict=True), len(self.arguments)
@@ -229,7 +229,7 @@ class Trial:
         if array.storage == "field":
             return OnDevice(values, ti.field(getattr(ti, array.dtype.value), values.shape))
         if self._container == "ndarray":
-            return OnDevice(values, bridge.make_ndarray(array.dtype.value, values.shape))
+            return OnDevice(values, arrays.make_ndarray(array.dtype.value, values.shape))
         return Guarded(values, array.dtype, number)
 
     def _expected(

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.comparison import errors, fractions
-from tikgen.template import NDArray
+from tikgen.pipeline.comparison import errors, fractions
+from tikgen.template.base import NDArray
 
 
 @dataclass(frozen=True)

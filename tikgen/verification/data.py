@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tikgen.dtypes import DType
-from tikgen.template import NDArray
+from tikgen.template.base import NDArray
 from tikgen.verification.case import Data
 
 _SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "records": 3, "large": 20}

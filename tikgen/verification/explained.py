@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tikgen.template import Template
+from tikgen.template.base import Template
 
 _NOTE = re.compile(r"\{# survives (?P<kinds>[a-z, ]+): (?P<reason>.+?) #\}")
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tikgen.builder import build, resolve
 from tikgen.lifecycle.ir import compiles_alike
-from tikgen.rendering import Source, render_variant
-from tikgen.template import Template
+from tikgen.pipeline.builder import build, resolve
+from tikgen.pipeline.rendering import Source, render_variant
+from tikgen.template.base import Template
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.explained import reason_for
 from tikgen.verification.mutation import Mutation, Survivor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 
-from tikgen.child_process import ChildProcess, Died
+from tikgen.children.process import ChildProcess, Died
 from tikgen.verification.case import Case, Outcome
 
 _WORKER = "tikgen.verification.worker"

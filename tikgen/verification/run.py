@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tikgen import evidence
-from tikgen import taichi_bridge as bridge
-from tikgen.catalogue import find_template
 from tikgen.errors import ParameterError, TikgenError
-from tikgen.template import Template
-from tikgen.verification.blame import check_has_reference
+from tikgen.pipeline import evidence
+from tikgen.taichi import runtime
+from tikgen.template.base import Template
+from tikgen.template.catalogue import find_template
+from tikgen.verification.diagnosis import check_has_reference
 from tikgen.verification.report import ArchReport, Report
 from tikgen.verification.script import write_script
 from tikgen.verification.search import Limits, Search
@@ -100,8 +100,8 @@ def _check(
 ) -> None:
     check_has_reference(template)
     is_sequence = isinstance(archs, Sequence) and not isinstance(archs, str) and len(archs) > 0
-    if not is_sequence or any(arch not in bridge.ARCHS for arch in archs):
-        known = ", ".join(bridge.ARCHS)
+    if not is_sequence or any(arch not in runtime.ARCHS for arch in archs):
+        known = ", ".join(runtime.ARCHS)
         raise ParameterError("verify", {"archs": f"takes a sequence of {known}; got {archs!r}"})
     if type(max_examples) is not int or max_examples < 1:
         problem = f"must be a positive integer; got {max_examples!r}"

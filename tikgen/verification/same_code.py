@@ -7,7 +7,7 @@ import functools
 import operator
 from typing import Any
 
-from tikgen.rendering import digest_of
+from tikgen.pipeline.rendering import digest_of
 
 _FOLDED = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 

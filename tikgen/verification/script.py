@@ -7,7 +7,7 @@ import pprint
 import textwrap
 from pathlib import Path
 
-from tikgen.template import BUILTIN_FOLDER
+from tikgen.template.base import BUILTIN_FOLDER
 from tikgen.verification.case import Case, Outcome
 
 _SCRIPT = '''\
@@ -61,7 +61,7 @@ def script_text(case: Case, outcome: Outcome) -> str:
         message="\n# ".join(message),
         params=pprint.pformat(dict(case.params), sort_dicts=False, width=96),
         template=(
-            f"tikgen.catalogue.find_template({case.template!r})"
+            f"tikgen.template.catalogue.find_template({case.template!r})"
             if builtin
             else f"tikgen.load_template({case.folder!r})"
         ),

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tikgen.errors import ParameterError, TemplateError
-from tikgen.evidence import Tally
+from tikgen.pipeline.evidence import Tally
 from tikgen.store import default_store
-from tikgen.template import Template
+from tikgen.template.base import Template
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.mutation import Mutation
 from tikgen.verification.mutation_run import MutationRun, OriginalFailed

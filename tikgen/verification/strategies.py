@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tikgen.arguments import Array, Scalar, concrete_shape, symbols
-from tikgen.builder import resolve
 from tikgen.errors import ParameterError, TemplateError
-from tikgen.rendering import Variant
-from tikgen.template import Template
-from tikgen.verification.blame import blamed
+from tikgen.pipeline.builder import resolve
+from tikgen.pipeline.rendering import Variant
+from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
+from tikgen.template.base import Template
 from tikgen.verification.case import Case, Data, literal
+from tikgen.verification.diagnosis import blamed
 from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:

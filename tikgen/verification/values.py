@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from tikgen.dtypes import ALL_DTYPES, DType
 from tikgen.expression import Expression
-from tikgen.parameters import Identifier
+from tikgen.template.parameters import Identifier
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -12,14 +12,14 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from tikgen import builder
-from tikgen.catalogue import load_template
-from tikgen.child_work import Tell, one_line, serve, start
+from tikgen.children.work import Tell, one_line, serve, start
 from tikgen.errors import KernelCompileError, RenderError, TikgenError, UnsupportedOnArch
-from tikgen.kernel import Kernel
-from tikgen.loaded import load_source
-from tikgen.rendering import hashed
-from tikgen.template import Template
+from tikgen.pipeline import builder
+from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.loaded import load_source
+from tikgen.pipeline.rendering import hashed
+from tikgen.template.base import Template
+from tikgen.template.catalogue import load_template
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.check import Trial
 

@@ -9,8 +9,8 @@ from typing import Any
 import jinja2
 
 from tikgen.aot.c.entries import Entries
+from tikgen.aot.c.identifiers import as_comment, names_in, prefix_of, quoted
 from tikgen.aot.c.methods import CPP_TYPES, OWN_NAMES, methods
-from tikgen.aot.c.names import as_comment, names_in, prefix_of, quoted
 from tikgen.aot.c.selectors import selectors
 from tikgen.aot.manifest import HOST_ARCHS, Manifest
 

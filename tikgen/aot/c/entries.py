@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tikgen.aot.c.names import Names, usable
+from tikgen.aot.c.identifiers import Names, usable
 from tikgen.aot.manifest import Argument, Build, Field, File, Graph, Kernel, Manifest
-from tikgen.arguments import split_extent
+from tikgen.template.arguments import split_extent
 
 C_TYPES = {
     "i8": "int8_t",

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 
 from tikgen.aot.c.entries import C_TYPES, Callable, Parameter
-from tikgen.aot.c.names import as_comment
+from tikgen.aot.c.identifiers import as_comment
 from tikgen.aot.c.selectors import Selector
 
 CPP_TYPES = {dtype: f"std::{c}" for dtype, c in C_TYPES.items() if dtype[0] != "f"}

@@ -10,9 +10,9 @@ import numpy as np
 from tikgen.aot import manifest
 from tikgen.aot.running.device_array import DeviceArray
 from tikgen.aot.running.engine import Engine
-from tikgen.argument_checks import Check, Rules, kind_of
-from tikgen.arguments import Argument, Array, Scalar
 from tikgen.dtypes import DType
+from tikgen.template.argument_checks import Check, Rules, kind_of
+from tikgen.template.arguments import Argument, Array, Scalar
 
 
 def argument_of(described: manifest.Argument) -> Array | Scalar:

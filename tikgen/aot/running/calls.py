@@ -11,9 +11,9 @@ from tikgen.aot.running.bundle_signature import Signature, argument_of
 from tikgen.aot.running.device_array import DeviceArray
 from tikgen.aot.running.engine import Engine
 from tikgen.aot.running.frame import Frame
-from tikgen.arguments import Array, concrete_shape
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
+from tikgen.template.arguments import Array, concrete_shape
 
 # Scratch arrays, and copies of host arrays on the device, that each kernel keeps.
 _MOST_KEPT = 16

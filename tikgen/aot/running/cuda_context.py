@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
-from tikgen import drivers
+from tikgen.machine import drivers
 
 
 def current_context() -> int:

@@ -11,10 +11,10 @@ import numpy as np
 
 from tikgen.aot.running.engine import Engine
 from tikgen.aot.running.packing import array_argument
-from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
-from tikgen.shapes import MOST_ELEMENTS
+from tikgen.template.argument_checks import hidden_problem
+from tikgen.template.shapes import MOST_ELEMENTS
 
 
 class DeviceArray:

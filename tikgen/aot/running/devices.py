@@ -6,8 +6,8 @@ import ctypes
 import functools
 import platform
 
-from tikgen import drivers
 from tikgen.aot.manifest import ARCHS, HOST_ARCHS
+from tikgen.machine import drivers
 
 _HOSTS = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 

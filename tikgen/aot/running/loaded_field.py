@@ -9,9 +9,9 @@ import numpy as np
 from tikgen.aot import manifest
 from tikgen.aot.running.calls import Launchable
 from tikgen.aot.running.engine import Engine
-from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
+from tikgen.template.argument_checks import hidden_problem
 
 _ARRAY = "array"
 

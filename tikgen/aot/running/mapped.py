@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tikgen import drivers
 from tikgen.aot.running.device_array import DeviceArray
 from tikgen.aot.running.engine import Engine
 from tikgen.dtypes import DType
 from tikgen.errors import LibraryError, UnsupportedOnArch
+from tikgen.machine import drivers
 
 # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 _FLAGS = ctypes.c_uint(1 | 2)

@@ -16,9 +16,9 @@ from tikgen.aot.running.device_array import DeviceArray, checked_shape
 from tikgen.aot.running.engine import Engine
 from tikgen.aot.running.families import Family
 from tikgen.aot.running.loaded_field import LoadedField
-from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, UnknownEntry
+from tikgen.template.argument_checks import hidden_problem
 
 _T = TypeVar("_T")
 
@@ -256,7 +256,7 @@ class Runtime:
         return "\n".join(lines) + ">"
 
     def _repr_html_(self) -> str:
-        from tikgen import html
+        from tikgen.lifecycle import html
 
         entries = [("kernel", e.name, str(e.signature)) for e in self.kernels.values()]
         entries += [("graph", e.name, str(e.signature)) for e in self.graphs.values()]

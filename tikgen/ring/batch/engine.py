@@ -180,7 +180,7 @@ def _body(definition: Definition) -> Any:
             "body", None, "engine='batch' takes a kernel, the name of a template, or a function"
         )
     if isinstance(body, str):
-        from tikgen.builder import build
+        from tikgen.pipeline.builder import build
 
         return build(body, **(params or {}))
     if params is not None:

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tikgen import taichi_bridge as bridge
-from tikgen.arguments import Argument, Array, Opaque, Scalar, split_extent
 from tikgen.dtypes import DType
 from tikgen.errors import TaichiNotInitialised
-from tikgen.kernel import Kernel
+from tikgen.pipeline.kernel import Kernel
 from tikgen.ring.errors import ColumnError, InvalidConfigurationError
 from tikgen.ring.messages.base import RingKernelMessage
 from tikgen.ring.messages.columns import Column, columns_of
 from tikgen.ring.messages.rules import is_integer, is_real
+from tikgen.taichi import kernels, runtime
+from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_extent
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Plan:
         Raises:
             TaichiNotInitialised: if ``ti.init`` was not called.
         """
-        if self.is_plain and not bridge.is_initialised():
+        if self.is_plain and not runtime.is_initialised():
             raise TaichiNotInitialised(getattr(kernel, "__name__", "kernel"))
         kernel(*(_either(argument.name, columns, constants) for argument in self.arguments))
 
@@ -95,7 +95,7 @@ def plan_of(
     """
     inputs = _columns("input_type", input_type)
     outputs = _columns("output_type", output_type)
-    is_plain = not isinstance(kernel, Kernel) and bridge.is_kernel(kernel)
+    is_plain = not isinstance(kernel, Kernel) and kernels.is_kernel(kernel)
     if isinstance(kernel, Kernel):
         arguments = tuple(kernel.signature.arguments)
     elif is_plain:
@@ -143,7 +143,7 @@ def _columns(parameter: str, message_type: Any) -> tuple[Column, ...]:
 
 def _arguments_of_plain(kernel: Any, columns: Mapping[str, Column]) -> tuple[Argument, ...]:
     found: list[Argument] = []
-    for name, kind, dtype, ndim in bridge.kernel_arguments(kernel):
+    for name, kind, dtype, ndim in kernels.kernel_arguments(kernel):
         column = columns.get(name)
         if kind == "scalar" and dtype in DType.__members__:
             found.append(Scalar(name, DType(dtype)))

@@ -7,6 +7,8 @@ import sys
 from types import FrameType
 from typing import Any, get_args, get_origin
 
+import numpy as np
+
 _OWN_MODULES = __name__.rpartition(".")[0]
 
 
@@ -63,3 +65,12 @@ def _local_names(frame: FrameType | None) -> dict[str, Any]:
             break
         frame = frame.f_back
     return {name: value for place in reversed(places) for name, value in place.items()}
+
+
+def array_dtype(annotation: Any) -> np.dtype[Any] | None:
+    """Return the dtype that ``npt.NDArray[...]`` asks for; None if any will do."""
+    arguments = get_args(annotation)
+    wanted = get_args(arguments[-1]) if arguments else ()
+    is_number = wanted and isinstance(wanted[0], type) and issubclass(wanted[0], np.generic)
+    is_abstract = is_number and wanted[0].__subclasses__()  # Such as np.floating.
+    return np.dtype(wanted[0]) if is_number and not is_abstract else None

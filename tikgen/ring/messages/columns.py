@@ -12,12 +12,12 @@ from uuid import UUID
 import msgspec
 import numpy as np
 
-from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.ring.errors import ColumnError
 from tikgen.ring.messages.base import RingKernelMessage
 from tikgen.ring.messages.checks import resolved_annotations
 from tikgen.ring.messages.rules import Rule, is_integer, is_real
+from tikgen.template.argument_checks import hidden_problem
 
 i8 = Annotated[int, DType.i8]
 i16 = Annotated[int, DType.i16]

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from tikgen.dtypes import DType
-from tikgen.ring.messages.annotations import unaliased
-from tikgen.ring.messages.wire import array_dtype
+from tikgen.ring.messages.annotations import array_dtype, unaliased
 
 Test = Callable[[Any], bool]
 

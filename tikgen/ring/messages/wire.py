@@ -12,7 +12,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.ring.errors import MessageDeserializationError
-from tikgen.ring.messages.annotations import unaliased
+from tikgen.ring.messages.annotations import array_dtype, unaliased
 
 TAG_FIELD = "__type__"
 _TYPES = (*(member.numpy for member in DType), np.dtype(bool))
@@ -84,15 +84,6 @@ def _array(code: int, data: memoryview) -> np.ndarray[Any, Any]:
     return view
 
 
-def array_dtype(annotation: Any) -> np.dtype[Any] | None:
-    """Return the dtype that ``npt.NDArray[...]`` asks for; None if any will do."""
-    arguments = get_args(annotation)
-    wanted = get_args(arguments[-1]) if arguments else ()
-    is_number = wanted and isinstance(wanted[0], type) and issubclass(wanted[0], np.generic)
-    is_abstract = is_number and wanted[0].__subclasses__()  # Such as np.floating.
-    return np.dtype(wanted[0]) if is_number and not is_abstract else None
-
-
 def _own(annotation: Any, value: object) -> object:
     """Check an array's dtype; msgspec's ``dec_hook``, called for types that it does not know."""
     annotation = unaliased(annotation)
@@ -138,7 +129,7 @@ class Reader:
 
     def _read_checked(self, data: Any) -> Any:
         """Read a message some of whose annotations, such as vectors, msgspec does not know."""
-        from tikgen.ring.messages.checks import checker  # It knows them, and needs this module.
+        from tikgen.ring.messages.checks import checker
 
         found = self._read_unchecked(data)
         problem = checker(self._message_type)(found)

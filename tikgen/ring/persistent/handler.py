@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.arguments import Array
-from tikgen.dependencies import read_files
 from tikgen.ring.errors import InvalidConfigurationError
 from tikgen.ring.persistent.layout import Layout
+from tikgen.template.arguments import Array
+from tikgen.template.dependencies import read_files
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
-    from tikgen.kernel import Kernel
-    from tikgen.rendering import Variant
+    from tikgen.pipeline.kernel import Kernel
+    from tikgen.pipeline.rendering import Variant
 
 NAME = "ring"
 
@@ -59,7 +59,7 @@ class RingBody:
     @property
     def key(self) -> str:
         """Return one text for equal bodies."""
-        from tikgen.parameters import canonical, plain
+        from tikgen.template.parameters import canonical, plain
 
         return repr((self.text, canonical(plain(self.params)), _text_of(self.reference)))
 
@@ -88,7 +88,7 @@ def kernel_of(handler: object, layout: Layout, arch: str) -> Kernel:
         ParameterError: if names or dtypes do not go together, or the handler is malformed.
         UnsupportedOnArch: if no kernel can stay on the arch.
     """
-    from tikgen import builder, one_off  # What makes kernels takes a while to import.
+    from tikgen.pipeline import builder, one_off  # What makes kernels takes a while to import.
 
     params: dict[str, Any] = {"inputs": dict(layout.inputs), "outputs": dict(layout.outputs)}
     params |= {"state": tuple(layout.state), "dtype": layout.dtype}

@@ -74,9 +74,9 @@ def load_ring(handler: object, layout: Layout, arch: str, device: int) -> Runtim
 
 def make(handler: object, layout: Layout, arch: str, path: Path) -> None:
     """Compile and prove the kernel of a handler; raises what :func:`load_ring` raises."""
-    from tikgen.aot.making.plan import Plan
-    from tikgen.aot.making.template_kernels import plan_kernel
-    from tikgen.aot.making.writing import write
+    from tikgen.aot.exporting.plan import Plan
+    from tikgen.aot.exporting.template_kernels import plan_kernel
+    from tikgen.aot.exporting.writing import write
     from tikgen.aot.module import Module
     from tikgen.ring.persistent.proof import examples_of, reference_of
 

@@ -13,7 +13,7 @@ from tikgen.ring.errors import (
     QueueTimeoutError,
 )
 from tikgen.ring.persistent.launch import wait_for
-from tikgen.ring.persistent.life import RingLife
+from tikgen.ring.persistent.lifetime import RingLife
 from tikgen.ring.persistent.words import DONE, MASK, NOT_BEGUN, PAUSED, RUNNING, STATE, TAIL
 
 # About 100 us, after which somebody else may want the processor.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.argument_checks import hidden_problem
 from tikgen.dtypes import DType
 from tikgen.ring.errors import ColumnError
+from tikgen.template.argument_checks import hidden_problem
 
 
 class Slots:

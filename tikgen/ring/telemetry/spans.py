@@ -12,7 +12,7 @@ from tikgen.ring.errors import InvalidConfigurationError
 def is_on() -> bool:
     """Tell whether a recording goes on."""
     # The module imports Taichi, which actors on the host do without; who records has imported it.
-    events = sys.modules.get("tikgen.events")
+    events = sys.modules.get("tikgen.pipeline.events")
     return events is not None and events.is_recording()
 
 
@@ -24,7 +24,7 @@ def note(kernel_id: str, stage: str, start: float, seconds: float = 0.0, **detai
 
     Args:
         kernel_id: the actor.
-        stage: one of :data:`tikgen.events.ACTOR_STAGES`.
+        stage: one of :data:`tikgen.pipeline.events.ACTOR_STAGES`.
         start: when it began, in seconds of ``time.perf_counter``.
         seconds: how long it took.
         details: what there is to know about it. Of a batch: ``messages``, how many there were, and
@@ -33,7 +33,7 @@ def note(kernel_id: str, stage: str, start: float, seconds: float = 0.0, **detai
     Raises:
         InvalidConfigurationError: if there is no such stage.
     """
-    from tikgen import events
+    from tikgen.pipeline import events
 
     if stage not in events.ACTOR_STAGES:
         raise InvalidConfigurationError(

@@ -1,0 +1,647 @@
+"""Running a bundle: what its kernels, graphs and fields compute, and what their calls refuse."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import tikgen
+from aot_samples import DTYPES, LACKED
+from conftest import ARCH
+from tikgen.aot.manifest import encode
+from tikgen.aot.manifest_reading import decode
+from tikgen.aot.running.devices import host_arch, problem_with
+from tikgen.aot.running.engine import Engine
+from tikgen.dtypes import DType
+from tikgen.errors import (
+    ArgumentError,
+    BundleError,
+    LibraryError,
+    UnknownEntry,
+    UnsupportedOnArch,
+)
+
+pytestmark = pytest.mark.arch
+BUNDLE_ARCH = host_arch() if ARCH == "cpu" else ARCH
+ON_HOST = BUNDLE_ARCH in ("x64", "arm64")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a bundle for the arch of this process, made by another one."""
+    if problem := problem_with(BUNDLE_ARCH):
+        if os.environ.get("CI") == "true":
+            pytest.fail(problem)
+        pytest.skip(problem)
+    folder = tmp_path_factory.mktemp("aot") / "sample"
+    script = Path(__file__).with_name("aot_samples.py")
+    subprocess.run(
+        [sys.executable, script, BUNDLE_ARCH, folder], check=True, timeout=300, capture_output=True
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runtime(bundle: Path) -> Iterator[Any]:
+    with tikgen.aot.load(bundle, ARCH) as loaded:
+        yield loaded
+
+
+@pytest.fixture(params=["numpy", "device"])
+def given(request: pytest.FixtureRequest, runtime: Any) -> Callable[[Any], Any]:
+    """Give what makes an argument of a NumPy array: it itself, or an array on the device."""
+    return runtime.array if request.param == "device" else lambda array: array
+
+
+def values(rng: np.random.Generator, shape: Any, dtype: str = "f32") -> np.ndarray[Any, Any]:
+    kind = DType(dtype)
+    if kind.is_float:
+        return rng.uniform(-4, 4, shape).astype(kind.numpy)
+    return rng.integers(0, 9, shape).astype(kind.numpy)
+
+
+def poison(shape: Any) -> np.ndarray[Any, Any]:
+    return np.full(shape, np.nan, np.float32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_by_value_and_in_arrays(
+    runtime: Any, given: Callable[[Any], Any], rng: np.random.Generator, dtype: str
+) -> None:
+    extreme = {
+        "i64": -(2**40) - 3,
+        "u64": 2**63 + 5,
+        "u32": 2**32 - 2,
+        "i8": -3,
+        "f64": 0.1,
+        "f16": 1.5,
+    }
+    a = extreme.get(dtype, 3)
+    x, y = values(rng, 37, dtype), values(rng, 37, dtype)
+    expected = DType(dtype).numpy.type(a) * x + y
+    out = given(y.copy())
+    runtime[f"axpy_{dtype}"](a, given(x), out)
+    bound = 0 if not DType(dtype).is_float else 8 * DType(dtype).eps
+    np.testing.assert_allclose(np.asarray(out), expected, rtol=bound, atol=4 * bound)
+
+
+def test_floats_beyond_their_dtype_become_infinite(runtime: Any) -> None:
+    for dtype, value in (("f16", 1e6), ("f32", -1e300)):
+        x = np.ones(3, DType(dtype).numpy)
+        y = np.zeros_like(x)
+        runtime[f"axpy_{dtype}"](value, x, y)
+        np.testing.assert_array_equal(y, np.full(3, np.sign(value) * np.inf))
+
+
+def test_arguments_by_name_and_in_another_order(runtime: Any, rng: np.random.Generator) -> None:
+    x, y = values(rng, 5), values(rng, 5)
+    expected = 2 * x + y
+    runtime.kernels["axpy_f32"](y=y, a=2.0, x=x)
+    np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (3, 5), (7, 11)])
+def test_what_a_kernel_leaves_alone_keeps_its_value(
+    runtime: Any, given: Callable[[Any], Any], rng: np.random.Generator, shape: tuple[int, int]
+) -> None:
+    x, y = values(rng, shape), poison(shape)
+    y[0] = 9
+    out = given(y)
+    runtime.halve(given(x), out)
+    np.testing.assert_array_equal(np.asarray(out), [y[0] * 0 + 9, *(x[1:] / 2)])
+
+
+def test_arrays_of_vectors(
+    runtime: Any, given: Callable[[Any], Any], rng: np.random.Generator
+) -> None:
+    x, y = values(rng, (11, 3)), given(poison(11))
+    runtime.weigh(given(x), y)
+    np.testing.assert_allclose(np.asarray(y), x @ np.float32([1, 2, 3]), rtol=1e-5, atol=1e-5)
+    with pytest.raises(
+        ArgumentError, match=re.escape("'x' takes shape (n, 3) where n = 11; got (11, 2)")
+    ):
+        runtime.weigh(np.zeros((11, 2), "f4"), y)
+
+
+def test_workspaces_follow_the_sizes_and_begin_at_zero(
+    runtime: Any, given: Callable[[Any], Any], rng: np.random.Generator
+) -> None:
+    for count in (*range(1, 19), 301, 2):  # More sizes than are kept.
+        x, y = values(rng, count), given(poison(1))
+        runtime.total(given(x), y)
+        np.testing.assert_allclose(np.asarray(y)[0], x.sum(dtype="f8"), rtol=1e-4, atol=1e-4)
+
+
+def test_graphs(runtime: Any, given: Callable[[Any], Any], rng: np.random.Generator) -> None:
+    for count in (13, 1, 13):
+        x, y = values(rng, count), values(rng, count)
+        out = given(y.copy())
+        runtime.graphs["twice"](a=3.0, x=given(x), y=out)
+        np.testing.assert_allclose(np.asarray(out), y + 30 * x, rtol=1e-5, atol=1e-5)
+
+
+def test_fields_are_shared_by_kernels_whatever_else_was_loaded(
+    runtime: Any, rng: np.random.Generator
+) -> None:
+    runtime.prepare("axpy_f32", "twice", "grow")
+    field, heat = runtime.fields["heat"], values(rng, (5, 3))
+    field.from_numpy(heat)
+    runtime.grow(2.0)
+    runtime.grow(by=0.5)
+    np.testing.assert_allclose(field.to_numpy(), heat + 2.5, rtol=1e-6)
+    with pytest.raises(ArgumentError, match=re.escape("takes shape (5, 3); got (3, 5)")):
+        field.from_numpy(heat.T)
+
+
+def test_families_choose_by_dtype_and_by_baked_sizes(
+    runtime: Any, given: Callable[[Any], Any], rng: np.random.Generator
+) -> None:
+    assert runtime.select("axpy", 2.0, *[np.zeros(3, "f8")] * 2).name == "axpy_f64"
+    for shape, factor in (((5, 7), -0.5), ((7, 5), 0.5)):
+        x, y = values(rng, shape), given(poison(shape))
+        runtime.families["halve"](given(x), y=y)
+        np.testing.assert_array_equal(np.asarray(y)[1:], factor * x[1:])
+    with pytest.raises(ArgumentError) as caught:
+        runtime.families["axpy"](1, np.zeros((2, 2), "f4"), np.zeros((2, 2), "f4"))
+    assert "no kernel suits (int, float32[2, 2], float32[2, 2])" in str(caught.value)
+    assert "axpy_i8(a: i8, x: i8[n]" in str(caught.value)
+    with pytest.raises(ArgumentError, match="'y' and 'x' share memory"):
+        runtime.families["axpy"](1.0, *[np.zeros(3, "f4")] * 2)
+
+
+def test_device_arrays_stay_on_the_device(
+    runtime: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = values(rng, 53), values(rng, 53)
+    on_device = runtime.array(x), runtime.array(y)
+
+    def refuse(*_: object) -> None:
+        pytest.fail("something was copied, or waited for")
+
+    with monkeypatch.context() as patch:
+        for name in ("copy_in", "copy_out", "wait"):
+            patch.setattr(Engine, name, refuse)
+        for _ in range(3):
+            runtime.axpy_f32(1.0, *on_device)
+    np.testing.assert_allclose(on_device[1].to_numpy(), y + 3 * x, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(on_device[0].to_numpy(), x)
+
+
+@pytest.mark.skipif(not ON_HOST, reason="the memory of the processor is no other's")
+def test_host_arrays_are_used_where_they_are(
+    runtime: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    imported = Engine.import_host
+    monkeypatch.setattr(Engine, "import_host", lambda *a: seen.append(a[1:]) or imported(*a))
+    x, y = values(rng, 1031), values(rng, 1031)
+    expected = y + x
+    runtime.axpy_f32(1.0, x, y)
+    assert seen == [(x.ctypes.data, x.nbytes), (y.ctypes.data, y.nbytes)]
+    np.testing.assert_allclose(y, expected, rtol=1e-6)
+
+
+def test_mixed_host_and_device_arrays(runtime: Any, rng: np.random.Generator) -> None:
+    device = runtime.array(np.zeros(19, "f4"))
+    total = np.zeros(19, "f4")
+    for _ in range(3):  # A copy of a host array must not change under a launch before.
+        x = values(rng, 19)
+        total += x
+        runtime.axpy_f32(1.0, x, device)
+    host = np.ones(19, "f4")
+    runtime.axpy_f32(2.0, device, host)
+    np.testing.assert_allclose(host, 1 + 2 * total, rtol=1e-5, atol=1e-4)
+
+
+def test_bound_calls(runtime: Any, given: Callable[[Any], Any], rng: np.random.Generator) -> None:
+    x, y = values(rng, 23), values(rng, 23)
+    out = given(y.copy())
+    bound = runtime.axpy_f32.bind(a=1.0, x=given(x), y=out)
+    runtime.axpy_f32(100.0, np.zeros(23, "f4"), np.zeros(23, "f4"))  # Keeps its own arguments.
+    bound()
+    bound()
+    np.testing.assert_allclose(np.asarray(out), y + 2 * x, rtol=1e-5, atol=1e-5)
+    if not isinstance(out, np.ndarray):
+        out.close()
+        with pytest.raises(ArgumentError, match="was closed"):
+            bound()
+
+
+def test_bound_calls_keep_what_they_were_given(runtime: Any, rng: np.random.Generator) -> None:
+    x = values(rng, 4099)
+    out = runtime.empty(1, "f32")
+    bound = runtime.total.bind(runtime.array(x), out)
+    gc.collect()
+    others = [runtime.array(poison(4099)) for _ in range(8)]  # Would take freed memory.
+    bound()
+    np.testing.assert_allclose(out.to_numpy()[0], x.sum(dtype="f8"), rtol=1e-4, atol=1e-2)
+    assert len(others) == 8
+
+
+BAD_CALLS: dict[str, tuple[Callable[[Any, Any, Any], tuple[Any, ...]], str]] = {
+    "dtype": (
+        lambda r, x, y: (1.0, x.astype("f8"), y),
+        "'x' takes dtype f32 (float32); got float64",
+    ),
+    "dtype on the device": (
+        lambda r, x, y: (1.0, r.array(x.astype("f8")), y),
+        "'x' takes dtype f32; got f64",
+    ),
+    "byte order": (lambda r, x, y: (1.0, x.astype(">f4"), y), "'x' takes dtype f32"),
+    "ndim": (lambda r, x, y: (1.0, x[None], y), "'x' takes 1 axes (n,); got shape (1, 6)"),
+    "ndim on the device": (
+        lambda r, x, y: (1.0, r.array(x[None]), y),
+        "'x' takes 1 axes (n,); got shape (1, 6)",
+    ),
+    "shape": (
+        lambda r, x, y: (1.0, x, np.zeros(7, "f4")),
+        "'y' takes shape (n,) where n = 6; got (7,)",
+    ),
+    "shape on the device": (
+        lambda r, x, y: (1.0, x, r.zeros(7, "f32")),
+        "'y' takes shape (n,) where n = 6; got (7,)",
+    ),
+    "strides": (lambda r, x, y: (1.0, x[::2], y[::2]), "'x' is not C-contiguous (strides (8,))"),
+    "empty": (lambda r, x, y: (1.0, x[:0], y[:0]), "'x' is empty (shape (0,))"),
+    "aliased": (lambda r, x, y: (1.0, x, x), "'y' and 'x' share memory"),
+    "overlapping": (lambda r, x, y: (1.0, x[1:], x[:-1]), "'y' and 'x' share memory"),
+    "aliased on the device": (lambda r, x, y: (1.0, *[r.array(x)] * 2), "'y' and 'x' share memory"),
+    "list": (lambda r, x, y: (1.0, [1.0], y), "takes a NumPy array or a DeviceArray; got list"),
+    "text for scalar": (lambda r, x, y: ("1", x, y), "'a' takes a number of dtype f32; got str"),
+    "bool for scalar": (lambda r, x, y: (True, x, y), "'a' takes a number of dtype f32; got bool"),
+    "array for scalar": (
+        lambda r, x, y: (r.array(x), x, y),
+        "'a' takes a number of dtype f32; got tikgen.aot.running.device_array.DeviceArray",
+    ),
+    "too few": (lambda r, x, y: (1.0, x), "argument y is missing; it takes a: f32, x: f32[n]"),
+    "too many": (lambda r, x, y: (1.0, x, y, y), "takes 3 arguments"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_bad_arguments_are_refused_before_the_launch(
+    runtime: Any, rng: np.random.Generator, case: str
+) -> None:
+    make, message = BAD_CALLS[case]
+    x, y = values(rng, 6), values(rng, 6)
+    kept = x.copy(), y.copy()
+    for call in (runtime.axpy_f32, runtime.axpy_f32.bind):
+        with pytest.raises(ArgumentError, match=re.escape(message)):
+            call(*make(runtime, x, y))
+    np.testing.assert_array_equal([x, y], kept)
+
+
+def test_numbers_must_fit_their_dtype(runtime: Any) -> None:
+    x, y = np.ones(3, "u1"), np.ones(3, "u1")
+    with pytest.raises(ArgumentError, match="dtype u8, from 0 to 255; got -1"):
+        runtime.axpy_u8(-1, x, y)
+    with pytest.raises(ArgumentError, match=r"got the float 1\.5"):
+        runtime.axpy_u8(1.5, x, y)
+    runtime.axpy_u8(np.int64(254), x, y)
+    np.testing.assert_array_equal(y, [255] * 3)
+
+
+def test_read_only_arrays_and_outputs_in_the_place_of_inputs(
+    runtime: Any, given: Callable[[Any], Any], rng: np.random.Generator
+) -> None:
+    x = values(rng, 9)
+    x.setflags(write=False)
+    with pytest.raises(ArgumentError, match="'y' is read-only"):
+        runtime.double(np.zeros(9, "f4"), x)
+    y = given(x.copy())
+    runtime.double(y, y)
+    np.testing.assert_array_equal(np.asarray(y), 2 * x)
+
+
+def test_arrays_that_are_closed_or_of_another_runtime(runtime: Any, bundle: Path) -> None:
+    mine, closed = runtime.zeros(4, "f32"), runtime.zeros(4, "f32")
+    closed.close()
+    closed.close()
+    with tikgen.aot.load(bundle, ARCH) as other:
+        theirs = other.zeros(4, "f32")
+        with pytest.raises(ArgumentError, match="'x' is a DeviceArray of another runtime"):
+            runtime.axpy_f32(1.0, theirs, mine)
+    for array, problem in ((closed, "that was closed"), (theirs, "of a runtime that was closed")):
+        with pytest.raises(ArgumentError, match=f"'y' is a DeviceArray {problem}"):
+            runtime.axpy_f32(1.0, mine, array)
+        for use in (array.to_numpy, lambda a=array: a.from_numpy(np.zeros(4, "f4"))):
+            with pytest.raises(ArgumentError, match=problem):
+                use()
+        assert "closed" in repr(array)
+
+
+def test_calls_after_close(bundle: Path) -> None:
+    runtime = tikgen.aot.load(bundle, ARCH)
+    x, y = runtime.zeros(4, "f32"), runtime.zeros(4, "f32")
+    kernel, field, graph = runtime.axpy_f32, runtime.fields["heat"], runtime.twice
+    bound = kernel.bind(1.0, x, y)
+    bound()
+    runtime.close()
+    runtime.close()
+    assert runtime.is_closed
+    uses: list[Callable[[], Any]] = [
+        bound,
+        lambda: kernel(1.0, np.zeros(4, "f4"), np.zeros(4, "f4")),
+        lambda: kernel(1.0, x, y),
+        lambda: graph(1.0, x, y),
+        lambda: runtime.halve(x, y),
+        field.to_numpy,
+        runtime.sync,
+        runtime.prepare,
+        lambda: runtime.zeros(4, "f32"),
+        lambda: runtime.capabilities,
+    ]
+    for use in uses:
+        with pytest.raises(BundleError, match="is closed; load it again"):
+            use()
+    assert "closed" in repr(runtime)
+
+
+def test_a_kernel_outlives_the_name_of_its_runtime(bundle: Path, rng: np.random.Generator) -> None:
+    kernel = tikgen.aot.load(bundle, ARCH).axpy_f32
+    gc.collect()
+    x, y = values(rng, 7), np.zeros(7, "f4")
+    kernel(1.0, x, y)
+    np.testing.assert_array_equal(y, x)
+    closing = kernel._engine.close
+    del kernel
+    gc.collect()
+    assert not closing.alive  # Nothing refers to the library's runtime, and it is gone.
+
+
+@pytest.mark.skipif(ON_HOST, reason="the memory of arrays on the processor is NumPy's")
+def test_memory_is_given_back(bundle: Path) -> None:
+    with tikgen.aot.load(bundle, ARCH) as runtime:
+        held = runtime._engine._made.memories
+        for _ in range(20):
+            runtime.empty(1 << 20, "f32")
+        assert len(held) <= 2
+        kept = runtime.empty(5, "f32")
+        runtime.sync()
+        assert len(held) == 1
+        kept.close()
+        runtime.sync()
+        assert not held
+
+
+def test_calls_from_several_threads(runtime: Any, rng: np.random.Generator) -> None:
+    problems: list[str] = []
+
+    def work(seed: int) -> None:
+        mine = np.random.default_rng(seed)
+        for count in mine.integers(1, 40, 12 if ON_HOST else 4):
+            x, y = values(mine, count), values(mine, count)
+            expected, out = y + 2 * x, poison(1)
+            device = runtime.array(y)
+            runtime.axpy_f32(2.0, x, y)
+            runtime.axpy_f32(2.0, runtime.array(x), device)
+            runtime.total(x, out)
+            for found in (y, device.to_numpy()):
+                if not np.allclose(found, expected, rtol=1e-5, atol=1e-5):
+                    problems.append(f"{found} for {expected}")
+            if not np.allclose(out[0], x.sum(), rtol=1e-4, atol=1e-4):
+                problems.append(f"{out} for the sum of {x}")
+
+    threads = [
+        threading.Thread(target=work, args=(int(seed),)) for seed in rng.integers(2**32, size=4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+
+
+def test_closing_while_other_threads_launch(bundle: Path) -> None:
+    runtime = tikgen.aot.load(bundle, ARCH)
+    x, y = runtime.zeros(64, "f32"), runtime.zeros(64, "f32")
+    runtime.axpy_f32(1.0, x, y)
+    ends: list[str] = []
+
+    def launch() -> None:
+        try:
+            while True:
+                runtime.axpy_f32(1.0, x, y)
+        except (BundleError, ArgumentError) as error:
+            ends.append(str(error))
+
+    threads = [threading.Thread(target=launch) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    runtime.close()
+    for thread in threads:
+        thread.join()
+    assert len(ends) == 3
+    assert all("closed" in end for end in ends)
+
+
+def test_arrays_say_what_they_take(runtime: Any, rng: np.random.Generator) -> None:
+    array = runtime.array(values(rng, (3, 5), "i64"))
+    assert (array.shape, array.dtype, array.ndim, len(array)) == ((3, 5), DType.i64, 2, 3)
+    assert (array.size, array.nbytes) == (15, 120)
+    fortran = np.asfortranarray(values(rng, (3, 5), "i64"))
+    array.from_numpy(fortran)
+    np.testing.assert_array_equal(array, fortran)
+    array.fill(-7)
+    assert (array.to_numpy() == -7).all()
+    with pytest.raises(ArgumentError, match="of i64 cannot hold 'x'"):
+        array.fill("x")
+    assert (runtime.zeros((2, 2), np.float64).to_numpy() == 0).all()
+    with pytest.raises(ArgumentError, match=re.escape("takes shape (3, 5); got (5, 3)")):
+        array.from_numpy(fortran.T)
+    with pytest.raises(ArgumentError, match="takes a NumPy array of dtype int64; got float32"):
+        array.from_numpy(np.zeros((3, 5), "f4"))
+    for shape in (0, -1, (3, 0), 2.5, "x", (1 << 20, 1 << 20), None, (True,)):
+        with pytest.raises(ArgumentError, match="takes a shape of positive integers"):
+            runtime.empty(shape, "f32")
+    with pytest.raises(ArgumentError, match="'c8' is not one of"):
+        runtime.empty(3, "c8")
+
+
+def test_a_runtime_tells_what_there_is(runtime: Any) -> None:
+    assert "axpy_f32" in runtime.kernels
+    assert "axpy_f3" not in runtime.kernels
+    assert runtime.kernels.get("axpy_f3") is None
+    assert "axpy_f32(a: f32, x: f32[n], y: f32[n] -> updated)" in repr(runtime)
+    assert {"twice", "axpy_f32", "close"} <= set(dir(runtime))
+    assert runtime.arch == BUNDLE_ARCH
+    assert "axpy_f32" in runtime._repr_html_()
+    for use in (lambda: runtime["axpy_f3"], lambda: runtime.fields["axpy_f3"]):
+        with pytest.raises(UnknownEntry, match=r"has no (kernel or graph|field) 'axpy_f3'"):
+            use()
+    with pytest.raises(AttributeError, match="Did you mean 'axpy_f32'"):
+        runtime.axpy_f3  # noqa: B018
+
+
+def test_what_a_device_lacks_is_named(runtime: Any) -> None:
+    if runtime.capabilities.get(LACKED):
+        pytest.skip(f"this device has {LACKED}")
+    with pytest.raises(UnsupportedOnArch, match=f"lacking is not supported.*lacks {LACKED}"):
+        runtime.lacking(np.zeros(3, "f4"))
+
+
+def test_an_error_of_the_library_is_told_and_forgotten(runtime: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(LibraryError, match="getting the kernel missing") as caught:
+            runtime.missing(np.zeros(3, "f4"))
+        assert caught.value.code < 0 or "gives no reason" in str(caught.value)
+    x = np.ones(3, "f4")
+    runtime.clear(x)
+    assert (x == 0).all()
+
+
+def with_manifest(bundle: Path, folder: Path, **changes: Any) -> Path:
+    shutil.copytree(bundle, folder)
+    manifest = decode((folder / "manifest.json").read_bytes(), folder)
+    changed = encode(msgspec.structs.replace(manifest, **changes))
+    (folder / "manifest.json").write_bytes(changed)
+    return folder
+
+
+def test_another_version_of_taichi_is_refused(bundle: Path, tmp_path: Path) -> None:
+    other = tikgen.aot.load(with_manifest(bundle, tmp_path / "other", taichi="1.6.0"), ARCH)
+    with pytest.raises(BundleError, match=re.escape("Taichi 1.6.0, and the library here is of")):
+        other.axpy_f32(1.0, np.zeros(3, "f4"), np.zeros(3, "f4"))
+    other.close()
+
+
+def test_the_arch_is_the_first_that_works_here(bundle: Path, tmp_path: Path) -> None:
+    several = with_manifest(bundle, tmp_path / "several", archs=("metal_", BUNDLE_ARCH)[1:])
+    with tikgen.aot.load(several) as runtime:
+        assert runtime.arch == BUNDLE_ARCH
+    strange = next(arch for arch in ("arm64", "x64") if arch != host_arch())
+    with pytest.raises(UnsupportedOnArch, match="the processor of this machine is of the arch"):
+        tikgen.aot.load(bundle, strange)
+    with pytest.raises(UnsupportedOnArch, match="there is no such arch"):
+        tikgen.aot.load(bundle, "abacus")
+    with pytest.raises(UnsupportedOnArch, match="number 99"):
+        tikgen.aot.load(bundle, ARCH, device=99)
+    with pytest.raises(UnsupportedOnArch, match="0 or more; got -1"):
+        tikgen.aot.load(bundle, ARCH, device=-1)
+    absent = "vulkan" if ON_HOST else "cpu"
+    if not problem_with("vulkan"):
+        with pytest.raises(BundleError, match=f"has nothing for {absent}; it has {BUNDLE_ARCH}"):
+            tikgen.aot.load(bundle, absent)
+
+
+def test_an_archive_is_unpacked_for_as_long_as_it_is_used(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    archive = shutil.make_archive(str(tmp_path / "sample"), "zip", bundle)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "unpacked"))
+    (tmp_path / "unpacked").mkdir()
+    with tikgen.aot.load(archive, ARCH) as runtime:
+        assert not list((tmp_path / "unpacked").iterdir())
+        x, y = values(rng, 7), np.zeros(7, "f4")
+        runtime.axpy_f32(1.0, x, y)
+        np.testing.assert_array_equal(y, x)
+        [folder] = (tmp_path / "unpacked").iterdir()
+        assert sorted(p.name for p in (folder / BUNDLE_ARCH).iterdir()) == ["axpy_f32", "fields"]
+    assert not list((tmp_path / "unpacked").iterdir())
+
+
+FRESH = """
+import sys
+import numpy as np
+import tikgen
+with tikgen.aot.load(sys.argv[1], sys.argv[2]) as runtime:
+    x, y = np.arange(5, dtype="f4"), np.zeros(5, "f4")
+    runtime.axpy_f32(2.0, x, y)
+    assert (y == 2 * x).all(), y
+    runtime.families["axpy"](2.0, runtime.array(x), runtime.array(y))
+slow = {"taichi", "pydantic", "jinja2", "typer", "rich", "tikgen.taichi.patches"}
+print(sorted(slow & sys.modules.keys()))
+"""
+
+
+def test_nothing_slow_is_imported(bundle: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, bundle, ARCH], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split("\n")[-2] == "[]", done.stdout
+
+
+def test_a_program_may_end_without_closing_anything(bundle: Path) -> None:
+    script = FRESH.replace("with tikgen", "runtime = tikgen").replace(" as runtime:", "\nif True:")
+    done = subprocess.run(
+        [sys.executable, "-c", script, bundle, ARCH], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+FORK = """
+import os, sys
+import numpy as np
+import tikgen
+runtime = tikgen.aot.load(sys.argv[1], sys.argv[2])
+x, y = np.arange(3001, dtype="f4"), np.zeros(3001, "f4")
+runtime.axpy_f32(2.0, x, y)
+sys.stdout.flush()
+if os.fork() == 0:
+    for use in (lambda: runtime.axpy_f32(2.0, x, y), runtime.sync, runtime.prepare):
+        try:
+            use()
+        except tikgen.errors.BundleError as error:
+            print(error)
+    runtime.close()
+    sys.exit(7)
+_, status = os.wait()
+runtime.halve(x.reshape(-1, 1), y.reshape(-1, 1))  # Which has not been loaded yet.
+assert (y[1:] == x[1:] / 2).all()
+runtime.close()
+print("the fork gave", os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_leaves_the_runtime_to_its_parent(bundle: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "sample"), "zip", bundle)
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, archive, ARCH], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    problem = "was loaded before this process was forked; load it again."
+    assert done.stdout.count(problem) == 3
+    assert done.stdout.splitlines()[-1] == "the fork gave 7"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+def test_an_interrupt_during_launches_leaves_the_runtime_whole(
+    runtime: Any, rng: np.random.Generator
+) -> None:
+    x, y = (runtime.zeros(50_021, "f32") for _ in range(2))
+    # Shells start what runs in the background with interrupts ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    is_launching = threading.Event()
+
+    def interrupt() -> None:
+        is_launching.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            while True:  # Until the interrupt comes.
+                runtime.axpy_f32(1.0, x, y)
+                runtime.sync()
+                is_launching.set()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    x, y = values(rng, 7), np.zeros(7, "f4")
+    runtime.axpy_f32(1.0, x, y)
+    np.testing.assert_array_equal(y, x)

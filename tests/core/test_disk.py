@@ -1,0 +1,127 @@
+"""A disk that is full and a name that is too long are called so, wherever something is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import tikgen
+from tikgen.aot.exporting import staging
+from tikgen.aot.recording import recorded
+from tikgen.cli.app import app
+from tikgen.disk import why
+from tikgen.errors import StoreWarning, TikgenError
+from tikgen.store import Store
+from tikgen.template import scaffold
+from tikgen.tuning.job import Job, Measurement
+from tikgen.tuning.sweep_file import Done, ResultsFile
+from tikgen.tuning.sweep_result import SweepResult
+
+LONG = "x" * 300
+ROW = {"template": "map", "arch": "cpu", "digest": "d", "kind": "timed", "message": None}
+
+
+def test_words() -> None:
+    assert why(OSError(errno.ENOSPC, "No space left on device", "file")) == "the disk is full"
+    assert "quota" in why(OSError(errno.EDQUOT, "x"))
+    assert why(OSError(errno.ENAMETOOLONG, "x")) == "the name is too long"
+    assert why(PermissionError(errno.EACCES, "Permission denied", "file")) == "Permission denied"
+    assert why(OSError("of its own")) == "of its own"
+    assert why(ValueError("no")) == "no"
+
+
+def stored(path: Path) -> None:
+    with pytest.warns(StoreWarning) as caught:
+        Store(path).write("kind", "key", {})
+    raise TikgenError(str(caught[0].message))
+
+
+def staged(path: Path) -> None:
+    with staging.staged(path) as folder:
+        (folder / "file").write_text("x")
+
+
+def ejected(path: Path) -> None:
+    command = ["eject", "map", "-p", "expr=out = x", "-o", str(path / "mine.py")]
+    raise TikgenError(CliRunner().invoke(app, command).output.replace("│", "").replace("\n", ""))
+
+
+def appended(path: Path) -> None:
+    results = ResultsFile(None, {"folder": "f"})
+    results._path = path / "sweep.jsonl"
+    job = Job("map", "folder", "cpu", {}, {})
+    with pytest.warns(StoreWarning) as caught:
+        results.add(job, Done("w", Measurement("timed"), "d"))
+    raise TikgenError(str(caught[0].message))
+
+
+def traced(path: Path) -> None:
+    with tikgen.trace() as trace:
+        pass
+    trace.save(path.with_suffix(".json"))
+
+
+WRITES: dict[str, Callable[[Path], Any]] = {
+    "store": stored,
+    "export": staged,
+    "eject": ejected,
+    "sweep table": lambda path: SweepResult([ROW]).save(path.with_suffix(".csv")),
+    "sweep lines": appended,
+    "trace": traced,
+    "recording": lambda path: recorded.write(
+        recorded.File(format=1, tikgen="0", taichi="1.7.4", arch="cpu"), path
+    ),
+    "template": lambda path: scaffold.scaffold("mine", path),
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_a_name_that_is_too_long_is_called_so(what: str, tmp_path: Path) -> None:
+    with pytest.raises(TikgenError) as caught:
+        WRITES[what](tmp_path / LONG)
+    # Where a long path stands before it, a frame on a terminal breaks the line anywhere.
+    assert "the name is too long" in " ".join(str(caught.value).split())
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("what", WRITES)
+def test_a_full_disk_is_called_so(
+    what: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(real: Callable[..., Any]) -> Callable[..., Any]:
+        def method(path: Path, *arguments: Any, **options: Any) -> Any:
+            if path.is_relative_to(tmp_path):
+                raise OSError(code, os.strerror(code))
+            return real(path, *arguments, **options)
+
+        return method
+
+    for name in ("write_text", "write_bytes", "open", "mkdir"):
+        monkeypatch.setattr(Path, name, full(getattr(Path, name)))
+    with pytest.raises(TikgenError, match="the disk is full"):
+        WRITES[what](tmp_path / "new")
+
+
+def test_a_store_of_too_long_a_name_works_in_memory(tmp_path: Path) -> None:
+    store = Store(tmp_path / LONG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreWarning)
+        assert store.read("a", "b") is None
+        store.write("a", "b", {"c": 1})
+        assert store.update("a", "d", lambda document: {"e": 2}) == {"e": 2}
+        assert store.keys("a") == ("b", "d")
+        assert store.sizes()["a"] == (2, 0)
+        assert store.clear() == 2
+
+
+def test_bundles_at_paths_that_cannot_be() -> None:
+    for read in (tikgen.aot.Bundle, tikgen.aot.load):
+        with pytest.raises(TikgenError, match="the name is too long"):
+            read(LONG)

@@ -1,0 +1,522 @@
+"""Watching: which saves rebuild which kernels, what a broken one leaves alone, what is refused."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tikgen
+from tikgen.errors import KernelCompileError, RenderError, TemplateError, TikgenError, WatchError
+from tikgen.live import Watcher, watch, watching
+from tikgen.live.rebuilding import Change, rebuild
+from tikgen.template import catalogue
+from tikgen.template.base import BUILTIN_FOLDER, files_of
+
+DEADLINE = 300.0  # Only of a test that fails.
+
+TEXT = """\
+#% from "_shared/outer.j2" import more
+import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(x: {{ arguments[0].annotation }}):
+    for i in range(x.shape[0]):
+        x[i] = x[i] + {{ more(p.n) }}
+"""
+PLAIN = TEXT.replace("{{ more(p.n) }}", "1").partition("\n")[2]
+OUTER = (
+    '#% from "_shared/inner.j2" import number\n{% macro more(n) %}{{ number(n) }}{% endmacro %}\n'
+)
+INNER = "{% macro number(n) %}ti.i32({{ n }}){% endmacro %}\n"
+CODE = '''\
+from typing import Literal
+
+from tikgen import Array, DType, ProblemModel, ScheduleModel, Template, parameter
+
+
+class Adder(Template):
+    """Adds a number to every element."""
+
+    class Problem(ProblemModel):
+        n: int = parameter("the number", 1)
+
+    class Schedule(ScheduleModel):
+        way: Literal[1, 2, 4] = parameter("of no meaning", 1)
+
+    def arguments(self, p):
+        return (Array("x", DType.i32, ("m",), role="inout"),)
+
+    def default_schedule(self, p, arch, sizes):
+        return {"way": 2}
+
+    @staticmethod
+    def reference(p, x):
+        return x + p.n
+'''
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Give a folder with a template ``adder``, one that imports nothing, and macros."""
+    files = {
+        "_shared/outer.j2": OUTER,
+        "_shared/inner.j2": INNER,
+        "_shared/unused.j2": INNER,
+        "adder/kernel.py.j2": TEXT,
+        "adder/template.py": CODE,
+        "plain/kernel.py.j2": PLAIN,
+        "plain/template.py": CODE.replace("class Adder", "class Plain"),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    tikgen.clear()  # Of kernels with the same code, those of another folder are taken.
+    for name in ("adder", "plain"):
+        tikgen.load_template(tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def watcher(root: Path) -> Iterator[Watcher]:
+    with watch(root, on_change=lambda change: None) as running:
+        yield running
+
+
+def added(kernel: Callable[..., None]) -> int:
+    """Return what ``kernel`` adds to every element."""
+    x = np.random.default_rng().integers(-1000, 1000, 5, dtype=np.int32)
+    y = x.copy()
+    kernel(y)
+    (difference,) = set(map(int, y - x))
+    return difference
+
+
+def next_change(watcher: Watcher, wanted: Callable[..., bool] = lambda change: True):
+    """Return the next change that is wanted."""
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        change = watcher.wait(1.0)
+        if change is not None and wanted(change):
+            return change
+    raise AssertionError([str(change) for change in watcher.changes])
+
+
+def save(path: Path, old: str, new: str) -> None:
+    """Save a file with ``old`` replaced."""
+    text = path.read_text()
+    assert old in text
+    put(path, text.replace(old, new))
+
+
+def put(path: Path, text: str) -> None:
+    """Save a file at once: a watcher must not see a half of it, which would be a change too."""
+    whole = path.with_name(f"{path.name}.new")
+    whole.write_text(text)
+    whole.replace(path)
+
+
+def test_a_save_rebuilds_the_kernels_of_its_template_and_no_others(
+    ti_arch: str, root: Path, watcher: Watcher
+) -> None:
+    one, two, plain = tikgen.build("adder"), tikgen.build("adder", n=2), tikgen.build("plain")
+    assert [added(k) for k in (one, two, plain)] == [1, 2, 1]
+    code = plain.source
+    save(root / "adder/kernel.py.j2", "x[i] + {{", "x[i] + 10 * {{")
+    change = next_change(watcher)
+    assert change.ok
+    assert set(change.rebuilt) == {one, two}
+    # Nothing was compiled so far.
+    assert "rebuilt" not in str(change)
+    assert "compiled by the next call" in str(change)
+    assert change.files == (root / "adder/kernel.py.j2",)
+    assert [added(k) for k in (one, two, plain)] == [10, 20, 1]
+    assert plain.source is code
+    assert tikgen.build("adder") is one
+    assert tikgen.build("adder", n=2) is two
+    assert added(tikgen.build("adder", n=3)) == 30
+
+
+def test_a_macro_file_rebuilds_the_kernels_that_lead_to_it(
+    ti_arch: str, root: Path, watcher: Watcher
+) -> None:
+    adder, plain = tikgen.build("adder", n=5), tikgen.build("plain", n=5)
+    assert (added(adder), added(plain)) == (5, 1)
+    save(root / "_shared/unused.j2", "ti.i32", "ti.i64")
+    save(root / "_shared/inner.j2", "ti.i32({{ n }}", "ti.i32({{ n }} + 7")
+    change = next_change(watcher)
+    assert (change.template, change.rebuilt) == ("adder", (adder,))
+    assert change.files == (root / "_shared/inner.j2",)
+    assert (added(adder), added(plain)) == (12, 1)
+    assert watcher.changes == (change,)
+
+
+def test_a_macro_file_of_ones_own_wins_once_it_is_there(
+    ti_arch: str, root: Path, watcher: Watcher
+) -> None:
+    save(
+        root / "plain/kernel.py.j2",
+        "import taichi",
+        '#% from "_shared/flat.j2" import a\nimport taichi',
+    )
+    change = next_change(watcher)  # tikgen has such a file, without the macro.
+    assert change.ok
+    put(root / "_shared/flat.j2", "{% macro a() %}3{% endmacro %}\n")
+    assert root / "_shared/flat.j2" in next_change(watcher).files
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_running_loop_has_the_new_code_from_its_next_call_on(
+    ti_arch: str, root: Path, watcher: Watcher, bound: bool
+) -> None:
+    kernel = tikgen.build("adder", n=3)
+    x = np.zeros(4, np.int32)
+    call = kernel.bind(x) if bound else lambda: kernel(x)
+    seen: list[set[int]] = []
+
+    def loop() -> None:
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end and seen[-1] != {300}:
+            x[:] = 0
+            call()
+            seen.append(set(map(int, x)))
+
+    call()
+    seen.append(set(map(int, x)))
+    thread = threading.Thread(target=loop)
+    thread.start()
+    save(root / "adder/kernel.py.j2", "x[i] + {{", "x[i] + 100 * {{")
+    thread.join()
+    assert seen[0] == {3}
+    assert seen[-1] == {300}
+    assert all(values in ({3}, {300}) for values in seen)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "kind", "place"),
+    [
+        ("adder/kernel.py.j2", "more(p.n)", "mor(p.n)", RenderError, "adder/kernel.py.j2:8"),
+        ("adder/kernel.py.j2", "range(", "range((", RenderError, "adder/kernel.py.j2:7"),
+        ("adder/kernel.py.j2", "x[i] +", "ti.foo(x[i]) +", KernelCompileError, "kernel.py.j2:8"),
+        ("_shared/inner.j2", "{{ n }}", "{{ m }}", RenderError, "_shared/inner.j2:1"),
+        (
+            "adder/template.py",
+            "p, arch, sizes):",
+            "p, arch, sizes):\n        ?",
+            TemplateError,
+            "19",
+        ),
+        (
+            "adder/kernel.py.j2",
+            "import taichi",
+            "raise SystemExit\nimport taichi",
+            RenderError,
+            ":2",
+        ),
+        (
+            "adder/template.py",
+            "from typing",
+            "raise SystemExit\nfrom typing",
+            TemplateError,
+            "py:1",
+        ),
+        ("adder/template.py", '{"way": 2}', "{}[p]", TemplateError, "template.py:19"),
+        ("adder/template.py", "n: int", "q: int", TikgenError, "parameter 'n' was given"),
+    ],
+)
+def test_a_broken_save_keeps_the_old_code_until_it_is_repaired(
+    ti_arch: str,
+    root: Path,
+    watcher: Watcher,
+    file: str,
+    old: str,
+    new: str,
+    kind: type,
+    place: str,
+) -> None:
+    kernel = tikgen.build("adder", n=4)
+    assert added(kernel) == 4
+    code = kernel.source
+    whole = (root / file).read_text()
+    save(root / file, old, new)
+    next_change(watcher)
+    assert added(kernel) == 4
+    change = watcher.changes[-1]  # Taichi's own errors come up in the call.
+    error = change.error or change.kept[kernel]
+    assert isinstance(error, kind)
+    assert place in str(error)
+    assert place in str(change)
+    assert not change.ok
+    assert kernel.source is code
+    put(root / file, whole.replace("the number", "a number"))
+    assert next_change(watcher).ok
+    save(root / "adder/kernel.py.j2", "x[i] + {{", "x[i] + 2 * {{")
+    assert next_change(watcher).rebuilt == (kernel,)
+    assert added(kernel) == 8
+    assert kernel.params["way"] == 2
+
+
+def test_kernels_of_equal_code_part_where_their_parameters_differ_again(
+    ti_arch: str, root: Path, watcher: Watcher
+) -> None:
+    one, two = tikgen.build("adder", n=1), tikgen.build("adder", n=2)
+    assert (added(one), added(two)) == (1, 2)
+    whole = (root / "adder/kernel.py.j2").read_text()
+    save(root / "adder/kernel.py.j2", "{{ more(p.n) }}", "9")
+    next_change(watcher)
+    assert (added(one), added(two)) == (9, 9)
+    assert tikgen.build("adder", n=3) in (one, two)
+    put(root / "adder/kernel.py.j2", whole)
+    next_change(watcher)
+    assert (added(one), added(two)) == (1, 2)
+    assert added(tikgen.build("adder", n=3)) == 3
+
+
+def test_a_loop_that_builds_at_each_step_keeps_what_works(
+    ti_arch: str, root: Path, watcher: Watcher
+) -> None:
+    kernel = tikgen.build("adder", n=4)
+    seen: list[tuple[object, int]] = []
+    stop = threading.Event()
+
+    def loop() -> None:
+        while not stop.is_set():
+            built = tikgen.build("adder", n=4)
+            seen.append((built, added(built)))
+
+    thread = threading.Thread(target=lambda: seen.append((kernel, 4)) or loop())
+    added(kernel)
+    thread.start()
+    try:
+        for text in ("x[i] - {{", "x[i] + zzz * {{", "x[i] + {{ nope }} * {{", "x[i] + 5 * {{"):
+            put(root / "adder/kernel.py.j2", TEXT.replace("x[i] + {{", text))
+            next_change(watcher)
+            steps = len(seen)
+            while len(seen) < steps + 3 and thread.is_alive():
+                time.sleep(0.001)
+    finally:
+        stop.set()
+        thread.join()
+    assert {id(built) for built, _ in seen} == {id(kernel)}
+    assert {value for _, value in seen} == {4, -4, 20}
+    assert seen[-1][1] == 20
+
+
+def test_a_save_between_two_looks_at_the_files_is_not_lost(
+    ti_arch: str, root: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, path = tikgen.build("adder", n=4), root / "adder/kernel.py.j2"
+    texts = [TEXT.replace("x[i] + {{", f"x[i] + {factor} * {{{{") for factor in (2, 3)]
+
+    def saved_meanwhile(*args: object) -> Change:
+        """See the second text where the watcher saw the first, which then comes back."""
+        if len(texts) == 2:
+            put(path, texts.pop())
+            change = rebuild(*args)  # type: ignore[arg-type]
+            put(path, texts[0])
+            return change
+        return rebuild(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(watching, "rebuild", saved_meanwhile)
+    put(path, texts[0])
+    next_change(watcher)
+    assert added(kernel) == 8
+
+
+def test_a_save_undone_before_the_next_call_changes_nothing(
+    ti_arch: str, root: Path, watcher: Watcher
+) -> None:
+    kernel = tikgen.build("adder", n=6)
+    assert added(kernel) == 6
+    whole = (root / "adder/kernel.py.j2").read_text()
+    for text in (whole.replace("x[i] +", "x[i] -"), whole):
+        put(root / "adder/kernel.py.j2", text)
+        next_change(watcher)
+    assert added(kernel) == 6
+    assert tikgen.build("adder", n=6) is kernel
+
+
+def test_declarations_are_those_of_the_new_file_where_the_code_is_the_same(
+    ti_arch: str, root: Path, watcher: Watcher
+) -> None:
+    kernel = tikgen.build("adder", n=4)
+    assert added(kernel) == 4
+    # As long as before and within the same second: Python's own cache would not notice.
+    save(root / "adder/template.py", "x + p.n", "x * p.n")
+    save(root / "adder/template.py", '"way": 2', '"way": 4')
+    change = next_change(watcher, lambda c: kernel in c.rebuilt + c.unchanged)
+    assert change.ok
+    assert added(kernel) == 4
+    assert kernel.reference(np.array([5], np.int32)) == [20]
+    assert kernel.params["way"] == 4
+
+
+def test_a_template_that_changed_before_it_was_watched_is_rebuilt_at_once(
+    ti_arch: str, root: Path
+) -> None:
+    kernel = tikgen.build("adder", n=8)
+    assert added(kernel) == 8
+    save(root / "adder/kernel.py.j2", "x[i] +", "x[i] -")
+    with watch(kernel) as watcher:
+        assert next_change(watcher).rebuilt == (kernel,)
+        assert added(kernel) == -8
+
+
+def gone(root: Path) -> None:
+    (root / "adder/kernel.py.j2").unlink()
+
+
+def renamed(root: Path) -> None:
+    (root / "adder/kernel.py.j2").rename(root / "adder/other.py.j2")
+
+
+def a_folder(root: Path) -> None:
+    gone(root)
+    (root / "adder/kernel.py.j2").mkdir()
+
+
+def half_saved(root: Path) -> None:
+    put(root / "adder/kernel.py.j2", TEXT[: TEXT.index("x[i] =") + 3])
+
+
+def binary(root: Path) -> None:
+    (root / "adder/kernel.py.j2").write_bytes(b"\x7fELF\xff\xfe\x00")
+
+
+def without_its_folder(root: Path) -> None:
+    shutil.move(root / "adder", root / "elsewhere")
+
+
+def huge(root: Path) -> None:
+    put(root / "adder/kernel.py.j2", TEXT + "y = 1\n" * 1_700_000)
+
+
+@pytest.mark.parametrize(
+    "harm", [gone, renamed, a_folder, half_saved, binary, huge, without_its_folder]
+)
+def test_a_file_that_is_lost_harms_no_kernel_and_may_come_again(
+    ti_arch: str, root: Path, watcher: Watcher, harm: Callable[[Path], None]
+) -> None:
+    kernel = tikgen.build("adder", n=4)
+    assert added(kernel) == 4
+    harm(root)
+    change = next_change(watcher, lambda c: not c.ok)
+    assert "adder" in str(change)
+    assert added(kernel) == 4
+    shutil.rmtree(root / "adder", ignore_errors=True)
+    (root / "adder").mkdir()
+    put(root / "adder/template.py", CODE)
+    put(root / "adder/kernel.py.j2", TEXT.replace("x[i] +", "x[i] -"))
+    next_change(watcher, lambda c: kernel in c.rebuilt)
+    assert added(kernel) == -4
+
+
+def test_what_is_wrong_is_printed_and_on_change_may_fail(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = tikgen.build("adder", n=4)
+    with watch("adder") as watcher:
+        save(root / "adder/kernel.py.j2", "more(p.n)", "mor(p.n)")
+        next_change(watcher)
+    printed = capsys.readouterr().err
+    assert "kept the old code of adder_n4" in printed
+    assert "template: adder/kernel.py.j2:8: x[i] = x[i] + {{ mor(p.n) }}" in printed
+
+    def fail(change: object) -> None:
+        raise ValueError("mine")
+
+    with watch(kernel.template, on_change=fail) as watcher:
+        save(root / "adder/kernel.py.j2", "mor(p.n)", "more(p.n)")
+        assert next_change(watcher).ok
+        save(root / "adder/kernel.py.j2", "x[i] +", "x[i] -")
+        assert next_change(watcher).ok
+    assert "ValueError: mine" in capsys.readouterr().err
+
+
+def test_what_cannot_be_watched_is_refused(root: Path, tmp_path: Path) -> None:
+    text = "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.i32):\n    y = x\n"
+    for target, problem in (
+        (tikgen.from_string(text), "a kernel from a string cannot be watched"),
+        (root / "absent", "is not a folder"),
+        (root / "_shared", "is no folder of a template"),
+        (root / "adder/template.py", "is not a folder"),
+        ("/no\x00where", "is no"),
+        (3, "is no kernel, template or folder"),
+    ):
+        with pytest.raises(WatchError, match=problem):
+            watch(target)  # type: ignore[arg-type]
+    with pytest.raises(WatchError, match="takes a kernel"):
+        watch()
+    with pytest.raises(tikgen.errors.UnknownTemplate, match="Did you mean 'adder'"):
+        watch("addder")
+
+
+def test_the_same_is_watched_once_at_a_time_and_stopped_as_often_as_one_likes(root: Path) -> None:
+    watcher = watch(root / "adder/kernel.py.j2")
+    for target in (tikgen.build("adder"), root):
+        with pytest.raises(WatchError, match="adder: it is watched already"):
+            watch(target)
+    with watch("plain") as other:
+        assert other.is_running
+    watcher.stop()
+    watcher.stop()
+    assert not watcher.is_running
+    assert watcher.wait(0.01) is None
+    with watch("adder", "plain") as again:
+        assert again.is_running
+        assert "adder, plain, running" in repr(again)
+
+
+def test_without_watchfiles_it_says_what_to_install(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles._rust_notify", None)
+    with pytest.raises(TikgenError, match=r"pip install 'tikgen\[live\]'"):
+        watch(root)
+
+
+def test_the_fingerprint_covers_the_files_that_a_text_leads_to_and_no_others(root: Path) -> None:
+    def changes(file: str) -> bool:
+        before = files_of(root / "adder")
+        with (root / file).open("a") as opened:
+            opened.write("\n")
+        after = files_of(root / "adder")
+        assert bool(after.changed_since(before)) is (after.fingerprint != before.fingerprint)
+        return after.fingerprint != before.fingerprint
+
+    for file in ("adder/kernel.py.j2", "adder/template.py", "_shared/outer.j2", "_shared/inner.j2"):
+        assert changes(file)
+    assert not changes("_shared/unused.j2")
+    save(root / "_shared/inner.j2", "macro", "include name\n%}{% macro")  # May be any file.
+    assert changes("_shared/unused.j2")
+    stencil = {macro.name for macro in files_of(BUILTIN_FOLDER / "stencil").macros}
+    assert {"_shared/loops.j2", "_shared/functions.j2"} < stencil
+    assert "_shared/teams.j2" not in stencil
+
+
+def test_a_template_renders_with_the_macros_that_it_was_loaded_with(root: Path) -> None:
+    before = tikgen.render("adder", n=1).text
+    save(root / "_shared/inner.j2", "{{ n }}", "{{ n }} + 40")
+    assert tikgen.render("adder", n=1).text == before
+    template = catalogue.reload_template(root / "adder")
+    assert "ti.i32(1 + 40)" in tikgen.render("adder", n=1).text
+    assert catalogue.reload_template(root / "adder") is template
+    assert catalogue.find_template("adder") is template
+
+
+def test_a_template_that_cannot_be_reloaded_stays_known(root: Path) -> None:
+    known = catalogue.find_template("adder")
+    ejected = tikgen.build("adder", n=2).eject()
+    save(root / "adder/template.py", "class Problem", "raise OSError('no')\n    class Problem")
+    with pytest.raises(TemplateError, match=r"OSError: no \(in template.py:9\)"):
+        catalogue.reload_template(root / "adder")
+    assert catalogue.find_template("adder") is known
+    assert tikgen.build("adder", n=2).eject() == ejected
+    assert sys.modules[type(known).__module__].Adder is type(known)

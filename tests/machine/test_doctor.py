@@ -1,0 +1,84 @@
+"""The doctor: finds archs that work, survives those that crash, sees stale locks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tikgen.machine import doctor
+
+
+def test_it_examines_an_arch_that_works(ti_arch: str) -> None:
+    diagnosis = doctor.examine((ti_arch,))
+    (report,) = diagnosis.archs
+    assert report.works, report.message
+    assert report.name == ti_arch
+    assert report.device not in ("", "unknown")
+    assert diagnosis.versions["taichi"].startswith("1.7")
+    assert any(limit.startswith(ti_arch) for limit in diagnosis.limits)
+    assert [c.name for c in diagnosis.caches if c.name == "taichi offline"]
+    json.dumps(diagnosis.to_dict())
+
+
+def test_lavapipe_brings_its_loop_limit() -> None:
+    lavapipe = doctor.ArchReport("vulkan", True, "llvmpipe (LLVM 15.0.6, 256 bits)", "")
+    assert any("65,535" in limit for limit in doctor._limits_of((lavapipe,)))
+    gpu = doctor.ArchReport("vulkan", True, "NVIDIA H200", "")
+    assert not any("65,535" in limit for limit in doctor._limits_of((gpu,)))
+
+
+def test_a_crash_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    real = doctor.subprocess.run
+
+    def crashing(command: list[str], **options: object) -> object:
+        return real([sys.executable, "-c", crash], **options)
+
+    monkeypatch.setattr(doctor.subprocess, "run", crashing)
+    diagnosis = doctor.examine(("vulkan",))
+    (report,) = diagnosis.archs
+    assert not report.works
+    assert report.message == "the probe was ended by SIGSEGV"
+    assert any("no arch works" in trouble for trouble in diagnosis.troubles)
+
+
+def test_an_arch_that_does_not_exist_says_why() -> None:
+    (report,) = doctor.examine(("nonsense",)).archs
+    assert not report.works
+    assert "nonsense" in report.message
+
+
+def test_a_stale_lock_is_a_trouble(tmp_path: Path) -> None:
+    works = (doctor.ArchReport("cpu", True, "", ""),)
+    assert doctor._troubles(works, tmp_path) == ()
+    (tmp_path / "ticache.lock").write_text("")
+    (trouble,) = doctor._troubles(works, tmp_path)
+    assert str(tmp_path / "ticache.lock") in trouble
+
+
+def test_the_driver_of_a_vulkan_device_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = (
+        "Devices:\n========\nGPU0:\n\tdeviceName         = NVIDIA H200\n\tdriverInfo = 550.1\n"
+        "GPU1:\n\tdeviceName         = llvmpipe\n\tdriverInfo         = Mesa 22.3.6\n"
+    )
+    monkeypatch.setattr(doctor, "_output_of", lambda *command: summary)
+    assert doctor._vulkan_driver("llvmpipe") == "Mesa 22.3.6"
+    assert doctor._vulkan_driver("NVIDIA H200") == "550.1"
+    assert doctor._vulkan_driver("other") == ""
+
+
+def test_the_command_prints_the_same_as_text_and_as_json() -> None:
+    command = [sys.executable, "-m", "tikgen", "doctor"]
+    text, data = (
+        subprocess.run([*command, *more], capture_output=True, text=True, timeout=300, check=True)
+        for more in ((), ("--json",))
+    )
+    found = json.loads(data.stdout)
+    assert {a["name"] for a in found["archs"]} == {"cpu", "cuda", "vulkan"}
+    assert found["versions"]["taichi"] in text.stdout
+    for limit in found["limits"]:
+        assert limit in text.stdout

@@ -1,0 +1,76 @@
+"""Tests of the estimate of how much there is to compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tikgen
+from tikgen.errors import CompileBudgetExceeded
+from tikgen.pipeline.budget import MOST_OPERATIONS, check_budget, operations
+
+KERNEL = """\
+import taichi as ti
+
+
+@ti.func
+def square(a: ti.f32):
+    return a * a
+
+
+@ti.kernel
+def k(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in range(x.shape[0]):
+        BODY
+"""
+
+
+def count(body: str) -> int:
+    return operations(KERNEL.replace("BODY", body)) - operations(KERNEL.replace("BODY", "pass"))
+
+
+def test_static_loops_count_as_often_as_they_are_repeated() -> None:
+    once = count("x[i] = x[i] + 1")
+    assert count("for u in ti.static(range(64)):\n            x[i] = x[i] + 1") >= 64 * once
+    assert count("for u in range(64):\n            x[i] = x[i] + 1") < 4 * once
+    nested = "for u, v in ti.static(ti.ndrange(8, 8)):\n            x[i] = x[i] + 1"
+    assert count(nested) >= 64 * once
+
+
+def test_vectors_count_as_often_as_they_are_long() -> None:
+    short = count("v = ti.Vector.zero(ti.f32, 2)\n        v += x[i] * v")
+    long = count("v = ti.Vector.zero(ti.f32, 32)\n        v += x[i] * v")
+    assert long > 8 * short
+
+
+def test_functions_count_wherever_they_are_called() -> None:
+    assert count("x[i] = square(square(square(x[i])))") >= count("x[i] = square(x[i])") + 2
+
+
+@pytest.mark.parametrize("loop", ["range(0, 90000)", "ti.ndrange(300, 300)"])
+def test_whatever_form_a_static_loop_has_it_is_seen(loop) -> None:
+    body = f"for u in ti.static({loop}):\n            x[i] = x[i] + 1"
+    if loop.startswith("ti"):
+        body = body.replace("for u", "for u, v")
+    with pytest.raises(CompileBudgetExceeded):
+        check_budget("big", KERNEL.replace("BODY", body))
+
+
+def test_a_kernel_beyond_the_budget_is_refused_before_it_is_compiled(tmp_path) -> None:
+    body = "for u in ti.static(range(64)):\n" + "            x[i] = x[i] * x[i] + 1\n" * 100
+    with pytest.raises(CompileBudgetExceeded, match=r"big: .* about \d+ operations"):
+        check_budget("big", KERNEL.replace("BODY", body))
+    check_budget("small", KERNEL.replace("BODY", "x[i] = 1"))
+
+
+@pytest.mark.parametrize("name", tikgen.list_templates())
+def test_every_default_is_far_below_the_budget(name) -> None:
+    required: dict[str, dict[str, Any]] = {
+        "map": {"expr": "y = a*x + 1"},
+        "ring": {"handler": "y = 2*x", "inputs": {"x": "f32"}, "outputs": {"y": "f32"}},
+    }
+    params = required.get(name, {})
+    for arch in ("cpu", "cuda") if name == "ring" else ("cpu", "cuda", "vulkan"):
+        text = tikgen.render(name, arch=arch, **params).text
+        assert 0 < operations(text) < MOST_OPERATIONS / 4, arch

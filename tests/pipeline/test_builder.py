@@ -1,0 +1,213 @@
+"""The pipeline: memo, deduplication, threads, loading and unloading."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import os
+import re
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import taichi as ti
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tikgen
+from tikgen.errors import ArgumentError, ParameterError
+from tikgen.pipeline import builder
+
+
+def test_defaults_spelled_out_or_not_give_one_kernel() -> None:
+    kernel = tikgen.build("stencil", dim=3, dtype="f32")
+    assert tikgen.build("stencil") is kernel
+    assert tikgen.build("stencil", dtype=np.float32, order=2) is kernel
+    assert tikgen.build("stencil", schedule={"row_buffer": 32}) is kernel
+    assert tikgen.build("stencil", row_buffer=32, schedule="auto") is kernel
+    assert tikgen.build(kernel.template, spacing=(1.0, 1.0, 1.0)) is kernel
+
+
+def test_equal_code_of_another_schedule_or_template_gives_one_kernel(tmp_path: object) -> None:
+    # Where there is one axis, rows and points are the same loop.
+    rows = tikgen.build("stencil", dim=1, loop="rows", unroll=1, row_buffer=0)
+    assert tikgen.build("stencil", dim=1, loop="points", unroll=1) is rows
+    text = "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.f32):\n    pass\n"
+    commented = "# Another comment.\n" + text.replace("\n\n\n", "\n\n")
+    one = tikgen.from_string(text)
+    assert tikgen.from_string(commented) is one
+
+
+def test_in_debug_mode_the_schedule_keeps_each_index_in_its_axis() -> None:
+    code = (
+        "import numpy as np, taichi as ti, tikgen\n"
+        "ti.init(arch=ti.cpu, debug=True, log_level=ti.ERROR)\n"
+        "k = tikgen.build('stencil', dim=2)\n"
+        "x = np.ones((40, 50), np.float32); y = x.copy()\n"
+        "k(x, y); k.bind(x, y)()\n"
+        "print(k.params['row_buffer'], abs(y[1:-1, 1:-1]).max())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "0 0.0", done.stderr
+
+
+def test_different_code_gives_different_kernels() -> None:
+    kernels = {tikgen.build("stencil", dim=d, order=o) for d in (1, 2) for o in (2, 4)}
+    assert len({k.digest for k in kernels}) == len(kernels) == 4
+
+
+def test_schedules_are_flat_or_a_dict_but_not_both() -> None:
+    with pytest.raises(ParameterError, match="'unroll' is given twice"):
+        tikgen.build("stencil", unroll=4, schedule={"unroll": 4})
+    with pytest.raises(
+        ParameterError, match="'schedule' takes 'auto', 'tuned' or a dict; got 'fastest'"
+    ):
+        tikgen.build("stencil", schedule="fastest")
+    with pytest.raises(ParameterError, match=r"'unrol' is unknown\. Did you mean 'unroll'"):
+        tikgen.build("stencil", schedule={"unrol": 4})
+    with pytest.raises(ParameterError, match="'unroll' must be 1 but where loop='rows'"):
+        tikgen.build("stencil", schedule={"loop": "points", "unroll": 4})
+
+
+def test_the_default_schedule_follows_the_arch() -> None:
+    assert tikgen.build("stencil", arch="cpu").params["loop"] == "function"
+    assert tikgen.build("stencil", arch="cuda").params["loop"] == "sweep"
+    # What is asked for wins where it does not go with the arch's defaults.
+    asked = tikgen.build("stencil", arch="cuda", unroll=8)
+    assert (asked.params["loop"], asked.params["unroll"]) == ("rows", 8)
+
+
+def test_identical_builds_from_8_threads_give_one_kernel() -> None:
+    tikgen.clear()
+    barrier = threading.Barrier(8)
+    found = []
+
+    def build() -> None:
+        barrier.wait()
+        found.append(tikgen.build("stencil", dim=2, order=6, boundary="clamp"))
+
+    threads = [threading.Thread(target=build) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(map(id, found))) == 1
+
+
+def test_clear_frees_300_variants() -> None:
+    text = "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.i32):\n    y = x + ti.i32({{ n }})\n"
+    kernels = [tikgen.from_string(text, n=n) for n in range(300)]
+    modules = [k.loaded.module for k in kernels]
+    filenames = [k.source.filename for k in kernels]
+    assert len(set(filenames)) == 300
+    gone = [weakref.ref(k) for k in kernels] + [weakref.ref(m) for m in modules]
+    gone += [weakref.ref(k.function._primal) for k in kernels]
+    held = kernels[0]
+    del kernels, modules
+    tikgen.clear()
+    gc.collect()
+    assert sum(ref() is not None for ref in gone) == 3  # Kernel, module and Taichi half held here.
+    assert not any(name in linecache.cache for name in filenames)
+    assert not any(name.startswith("tikgen_rendered") for name in sys.modules)
+    with pytest.raises((ArgumentError, tikgen.TikgenError)):
+        held(1)
+    del held
+    gc.collect()
+    assert not any(ref() is not None for ref in gone)
+
+
+def test_clear_frees_kernels_that_were_launched_and_bound(
+    ti_arch: str, rng: np.random.Generator
+) -> None:
+    tikgen.clear()
+    x, out = rng.random(50, dtype=np.float32), np.zeros(1, np.float32)
+    gone = []
+    for chunks in (3, 5, 9):
+        kernel = tikgen.build("reduce", op="sum", chunks=chunks)
+        kernel(x, out)
+        bound = kernel.bind(x, out)
+        bound()
+        gone += [weakref.ref(kernel), weakref.ref(bound), weakref.ref(kernel.function._primal)]
+    del kernel, bound
+    tikgen.clear()
+    gc.collect()
+    assert not any(ref() is not None for ref in gone)
+
+
+def test_a_kernel_survives_clearcache(ti_arch: str, rng: np.random.Generator) -> None:
+    tikgen.clear()
+    kernel = tikgen.build("stencil", dim=1, unroll=1)
+    linecache.clearcache()
+    x = rng.random(7, dtype=np.float32)
+    y = np.full_like(x, np.nan)
+    kernel(x, y)
+    np.testing.assert_allclose(y[1:-1], (x[2:] - 2 * x[1:-1] + x[:-2]), atol=1e-6)
+    assert np.isnan(y[[0, -1]]).all()
+
+
+def test_a_kernel_survives_ti_init_on_the_same_and_on_another_arch(
+    ti_arch: str, rng: np.random.Generator
+) -> None:
+    from conftest import init_taichi
+
+    kernel = tikgen.build("stencil", dim=1, unroll=2, boundary="periodic")
+    x = rng.random(9, dtype=np.float32)
+
+    def check() -> None:
+        y = np.full_like(x, np.nan)
+        kernel(x, y)
+        np.testing.assert_allclose(y, np.roll(x, 1) + np.roll(x, -1) - 2 * x, atol=1e-6)
+
+    check()
+    init_taichi()
+    check()
+    other = ti.cpu if ti_arch == "vulkan" else ti.vulkan
+    try:
+        ti.init(arch=other, log_level=ti.ERROR, enable_fallback=False, offline_cache=False)
+    except Exception:
+        if os.environ.get("CI") == "true":
+            raise
+        init_taichi()
+    check()
+    init_taichi()
+    check()
+
+
+def test_the_store_keeps_the_text_by_digest() -> None:
+    from tikgen.store import default_store
+
+    tikgen.clear()
+    kernel = tikgen.build("stencil", dim=2, order=8)
+    kept = default_store().read("sources", kernel.digest)
+    assert kept is not None
+    assert kept["text"] == kernel.source.text
+    assert kept["template"] == "stencil"
+
+
+@given(
+    st.lists(st.sampled_from(["x*2.5", "abs(y)", "z", "x / y", "1e-300", "-x"]), min_size=1),
+    st.integers(1, 4),
+)
+def test_names_of_kernels_are_short_stable_and_told_apart(terms: list[str], dim: int) -> None:
+    def label(*terms: str) -> str:
+        return builder.resolve("map", expr="q = " + " + ".join(terms), dim=dim).label
+
+    name = label(*terms)
+    assert len(name) <= 70
+    assert re.fullmatch(r"map_q_[a-z0-9_]+_dim\d_f32", name)
+    assert "__" not in name
+    assert name == label(*terms)
+    more = (*terms, *["x"] * 20)  # What stands behind the cut still counts, signs too.
+    assert label(*more, "x*y") != label(*more, "x/y")
+    assert len(label(*more)) <= 70
+
+
+def test_short_parameters_stay_whole_in_names() -> None:
+    label = builder.resolve("map", expr="z = a*x + y", dim=2).label
+    assert label == "map_z_a_x_y_dim2_f32"
+    points = {(i, j, k): 0.1234567891 * (i + 1) for i in range(3) for j in (0, 1) for k in (0, 1)}
+    assert len(builder.resolve("stencil", points=points).label) <= 80

@@ -1,0 +1,142 @@
+"""The documentation is true: pages are fresh, links lead somewhere, examples run as printed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import tikgen
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+WRITING = (ROOT / "docs" / "writing-templates.md").read_text(encoding="utf-8")
+CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def run(program: str, folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def affine(tmp_path: Path) -> Path:
+    """Write the template of the page about writing templates into a folder."""
+    files = re.findall(r"^`(affine/\S+)`\n\n```\w+\n(.*?)^```", WRITING, re.DOTALL | re.MULTILINE)
+    assert [name for name, _ in files] == ["affine/kernel.py.j2", "affine/template.py"]
+    for name, text in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path / "affine"
+
+
+@pytest.mark.parametrize("page", ["templates.md", "files.md"])
+def test_written_pages_are_fresh(generate: ModuleType, page: str) -> None:
+    path = ROOT / "docs" / page
+    assert generate.pages()[path] == path.read_text(encoding="utf-8"), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith("http"):
+            continue
+        name, _, heading = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {title.lower().replace(" ", "-") for title in titles}, link
+
+
+def test_the_walk_through_the_house_names_files_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walk = page.partition("## A walk")[2]
+    assert len(page.splitlines()) <= 150
+    assert walk.count("?**") == 5
+    named = re.findall(r"`((?:tikgen|templates|tests|docs)/[\w./]+)`", page)
+    assert len(named) > 20
+    for name in named:
+        if name != "tikgen/templates":  # It is there in the wheel alone.
+            assert (ROOT / name).exists(), name
+    in_taichi = re.findall(r"`(\w+\.py)`", walk)
+    assert len(in_taichi) >= 8
+    for name in in_taichi:
+        assert (ROOT / "tikgen" / "taichi" / name).is_file(), name
+
+
+def test_readme_lists_every_template() -> None:
+    listed = re.findall(r"^\| \[`(\w+)`\]", README, re.MULTILINE)
+    assert listed == sorted(path.parent.name for path in ROOT.glob("templates/*/kernel.py.j2"))
+
+
+@pytest.mark.parametrize(
+    "program", CODE.findall(README), ids=["start", "program", "live", "aot", "ring"]
+)
+def test_readme_runs_as_printed(program: str, tmp_path: Path) -> None:
+    printed = run(program, tmp_path)
+    wanted = ("@ti.kernel", "compile", "<Runtime of heat on", "[1.0, 3.0, 5.0, 7.0]")
+    assert any(told in printed for told in wanted)
+
+
+def test_example_template_runs_as_printed(affine: Path) -> None:
+    program = next(code for code in CODE.findall(WRITING) if "ti.init" in code)
+    printed = run(program + "\nassert (y == 3).all()\n", affine.parent)
+    assert "y[i, j] = ti.f32(2.0) * x[i, j] + ti.f32(1.0)" in printed
+
+
+def test_example_template_leaves_out_an_offset_of_zero(affine: Path) -> None:
+    text = tikgen.render(tikgen.load_template(affine), slope=0.5, unroll=1).text
+    assert "    y[i] = ti.f32(0.5) * x[i]\n" in text
+
+
+def test_example_template_verifies(affine: Path, ti_arch: str, tmp_path: Path) -> None:
+    template = tikgen.load_template(affine)
+    report = tikgen.verify(template, archs=(ti_arch,), max_examples=5, scripts=tmp_path)
+    assert report.ok, str(report)
+
+
+def test_example_template_computes(affine: Path, ti_arch: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.build(tikgen.load_template(affine), dim=2, slope=-2.0, offset=0.5)
+    x = rng.random((3, 7), dtype=np.float32)
+    y = np.full_like(x, np.nan)
+    kernel(x, y)
+    np.testing.assert_allclose(y, kernel.reference(x, y), rtol=1e-6, atol=1e-6)
+
+
+def test_ahead_of_time_runs_as_printed(tmp_path: Path) -> None:
+    program = "\n".join(CODE.findall((ROOT / "docs" / "aot.md").read_text(encoding="utf-8")))
+    # What a verification prints does not depend on how many examples it tries.
+    quick = program.replace("max_examples=3", "max_examples=1")
+    assert quick != program
+    (tmp_path / "page.py").write_text(quick, encoding="utf-8")
+    # A store of its own: the page shows what becomes of a kernel that nobody has verified, which
+    # another test may have done. Taichi reads the text of a kernel from its file.
+    printed = run("import page", tmp_path, TIKGEN_CACHE_DIR=str(tmp_path / "store"))
+    wanted = re.findall(r"print\(.*\)(?:  |\n)# (.*)$", program, re.MULTILINE)
+    assert [line for line in printed.splitlines() if not line.startswith("[Taichi]")] == wanted

@@ -1,0 +1,118 @@
+"""The rules of the house that a machine can check; docs/architecture.md says why they exist."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tikgen
+
+PACKAGE = Path(tikgen.__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
+FILES = sorted(
+    path
+    for path in PACKAGE.rglob("*.py")
+    if "templates" not in path.relative_to(PACKAGE).parts and path.name != "template.py"
+)
+MOST_LINES = 440
+# A method of a kernel returns what a higher room makes; annotations name its type.
+NAMED_BY_ANNOTATIONS = {
+    ("pipeline.kernel", "lifecycle.trace"),
+    ("pipeline.kernel", "tuning.result"),
+}
+
+
+def rooms() -> list[str]:
+    """Return the rooms in the order in which they may import each other, the lowest first."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    listed = re.search(r"<!-- rooms: begin -->\n+```text\n(.*?)```", page, re.DOTALL)
+    assert listed is not None
+    return [line.split()[0].rstrip("/") for line in listed[1].splitlines() if line[:1].strip()]
+
+
+def module_of(path: Path) -> str:
+    """Return the dotted name of a file, less the ``tikgen.``; that of the package is ``tikgen``."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__") or "tikgen"
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the modules of tikgen that a file imports, within functions and for types as well."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path.name}: {ast.unparse(node)}"
+            found = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in found:
+            if name == "tikgen" or name.startswith("tikgen."):
+                module = name.removeprefix("tikgen.")
+                while module not in MODULES:
+                    module = module.rpartition(".")[0] or "tikgen"
+                yield module
+
+
+IMPORTS = {
+    module: {other for other in imported(path) if (module, other) not in NAMED_BY_ANNOTATIONS}
+    - {module}
+    for module, path in MODULES.items()
+}
+
+
+def room_of(module: str) -> str:
+    """Return the room of a module: its first part."""
+    return module.partition(".")[0]
+
+
+def test_the_list_of_rooms_names_each_of_them_once() -> None:
+    assert sorted(rooms()) == sorted({room_of(module) for module in MODULES})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way_between_rooms(module: str) -> None:
+    order = rooms()
+    for other in IMPORTS[module]:
+        assert order.index(room_of(other)) <= order.index(room_of(module)), (
+            f"{module} imports {other}, whose room stands above"
+        )
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    try:
+        graphlib.TopologicalSorter(IMPORTS).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) != "taichi"])
+def test_only_one_room_touches_private_names_of_taichi(module: str) -> None:
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names]
+            assert not any(n.startswith("taichi.") for n in names), ast.unparse(node)
+        elif isinstance(node, ast.Attribute):
+            assert node.attr not in {"_primal", "_adjoint", "pytaichi", "lang", "_lib"}, (
+                f"line {node.lineno}: {ast.unparse(node)}"
+            )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_stay_near_400_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+def test_everything_public_has_a_docstring() -> None:
+    for name in tikgen.__all__:
+        value = getattr(tikgen, name)
+        assert isinstance(value, str) or (value.__doc__ or "").strip(), name

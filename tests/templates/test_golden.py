@@ -1,0 +1,64 @@
+"""One rendered file a template, kept in golden/, shows what a change does to the text.
+
+After a change that is meant, run ``TIKGEN_UPDATE_GOLDEN=1 pytest tests/templates`` and
+review the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tikgen
+
+GOLDEN = Path(__file__).parent / "golden"
+RING = {
+    "handler": "total = total + x; count = n // 2",
+    "inputs": {"x": "f32", "n": "i16"},
+    "outputs": {"total": "f32", "count": "i16"},
+}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "stencil_interior": ("stencil", {"dim": 3, "order": 4}),
+    "stencil_field": ("stencil", {"dim": 3, "storage": "field", "unroll": 2}),
+    "stencil_periodic_update": ("stencil", {"dim": 2, "boundary": "periodic", "update": True}),
+    "map": ("map", {"expr": "z = a*x + y; w = where(z > 0, sqrt(z), 0)", "dim": 2, "unroll": 2}),
+    "reduce_sum": ("reduce", {"op": "sum", "dim": 1}),
+    "reduce_argmin_axis": ("reduce", {"op": "argmin", "dim": 3, "axis": 1}),
+    "reduce_kahan": ("reduce", {"op": "sum", "dim": 1, "accuracy": "kahan"}),
+    "scan": ("scan", {"op": "sum"}),
+    "transpose": ("transpose", {"perm": (1, 0)}),
+    "gemm": ("gemm", {"layout": "nt", "epilogue": "max(v, 0)"}),
+    "spmv_csr": ("spmv", {"format": "csr"}),
+    "spmv_ell": ("spmv", {"format": "ell"}),
+    "histogram": ("histogram", {"bins": 16}),
+    "ring": ("ring", {**RING, "state": ("total",)}),
+    "map_default": ("map", {"expr": "z = a*x + y", "dim": 2}),
+    "map_baked": ("map", {"expr": "z = a*x + y", "shape": 1000}),
+    "map_cuda": ("map", {"expr": "z = a*x + y", "arch": "cuda"}),
+    "stencil_cuda": ("stencil", {"dim": 3, "arch": "cuda"}),
+    "reduce_cuda": ("reduce", {"op": "sum", "arch": "cuda"}),
+    "scan_cuda": ("scan", {"op": "sum", "arch": "cuda"}),
+    "transpose_cuda": ("transpose", {"perm": (1, 0), "arch": "cuda"}),
+    "gemm_cuda": ("gemm", {"arch": "cuda"}),
+    "spmv_cuda": ("spmv", {"format": "csr", "arch": "cuda"}),
+    "histogram_cuda": ("histogram", {"bins": 64, "arch": "cuda"}),
+    "ring_cuda": ("ring", {**RING, "handler": "total = 2*x; count = n", "arch": "cuda"}),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_rendered_text_is_the_reviewed_one(name: str) -> None:
+    template, params = VARIANTS[name]
+    text = tikgen.render(template, **{"arch": "cpu"} | params).text
+    path = GOLDEN / f"{name}.py"
+    if os.environ.get("TIKGEN_UPDATE_GOLDEN"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_template_has_a_golden_file_and_no_file_is_left_over() -> None:
+    assert {p.stem for p in GOLDEN.glob("*.py")} == set(VARIANTS)

@@ -1,0 +1,252 @@
+"""The gemm template against NumPy: layouts, dtypes, schedules, remainders, epilogues."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from tikgen import Invalid
+from tikgen.errors import ParameterError
+from tikgen.pipeline.comparison import worst_error
+
+# (m, n, k): ones, primes, and multiples of no tile and no unroll.
+SIZES = [(1, 1, 1), (1, 7, 3), (13, 1, 5), (4, 8, 16), (17, 11, 19), (9, 23, 1)]
+
+
+def draw(kernel: tikgen.Kernel, sizes: tuple[int, int, int], rng: np.random.Generator) -> Any:
+    """Return random a, b and c of the right shapes."""
+    m, n, k = sizes
+    p = kernel.problem
+    shapes = [(m, k) if p.layout[0] == "n" else (k, m), (k, n) if p.layout[1] == "n" else (n, k)]
+    return [random_array(p.dtype, shape, rng) for shape in [*shapes, (m, n)]]
+
+
+def random_array(
+    dtype: tikgen.DType, shape: tuple[int, ...], rng: np.random.Generator
+) -> np.ndarray:
+    if dtype.is_float:
+        return rng.uniform(-1, 1, shape).astype(dtype.numpy)
+    return rng.integers(-99, 99, shape).astype(dtype.numpy)
+
+
+def check_product(kernel: tikgen.Kernel, arrays: Any, alpha: Any, beta: Any) -> None:
+    """Launch the kernel and compare it with its reference within its tolerance."""
+    a, b, c = arrays
+    expected = kernel.reference(a, b, c, alpha, beta)
+    inputs = {"a": a, "b": b, "c": c.copy(), "alpha": alpha, "beta": beta}
+    allowed = kernel.template.tolerance(kernel.problem, inputs, {"c": expected})["c"]
+    before = a.copy(), b.copy()
+    kernel(a, b, c, alpha, beta)
+    np.testing.assert_array_equal(a, before[0])
+    np.testing.assert_array_equal(b, before[1])
+    assert worst_error(c, expected, allowed) <= 1, (kernel, c, expected)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_every_layout_and_dtype(
+    layout: str, dtype: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    kernel = tikgen.build("gemm", layout=layout, dtype=dtype, tile_m=2, tile_n=4, unroll=2)
+    one = 1 if dtype == "i32" else 1.0
+    for sizes in SIZES:
+        check_product(kernel, draw(kernel, sizes, rng), one * 3, one * -2)
+
+
+ARRAYS = [
+    {"via": "arrays", "tile_m": 1, "tile_n": 1, "unroll": 8},
+    {"via": "arrays", "tile_m": 4, "tile_n": 1, "unroll": 4},
+    {"via": "arrays", "tile_m": 1, "tile_n": 8, "unroll": 2, "block_dim": 32},
+    {"via": "arrays", "tile_m": 8, "tile_n": 4, "unroll": 1},
+]
+PANELS = [
+    {"tile_m": 1, "tile_n": 16, "unroll": 1},
+    {"tile_m": 2, "tile_n": 32, "unroll": 8, "block_dim": 32},
+    {"tile_m": 8, "tile_n": 64, "unroll": 4},
+]
+SHARED = [
+    {"tile_m": 4, "tile_n": 4, "block_m": 32, "block_n": 32, "block_k": 8},
+    {"tile_m": 4, "tile_n": 8, "block_m": 64, "block_n": 32, "block_k": 16, "strip": 4},
+    {"tile_m": 8, "tile_n": 4, "block_m": 32, "block_n": 64, "block_k": 8, "strip": 2, "unroll": 2},
+]
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_schedules_change_nothing(layout: str, ti_arch: str, rng: np.random.Generator) -> None:
+    via, schedules = ("panels", PANELS) if ti_arch == "cpu" else ("shared", SHARED)
+    for schedule in [{"via": via} | s for s in schedules] + (ARRAYS if layout == "nt" else []):
+        kernel = tikgen.build("gemm", layout=layout, schedule=schedule)
+        # The last one is wider, taller and deeper than any block.
+        for sizes in [*SIZES, (69, 133, 37)]:
+            check_product(kernel, draw(kernel, sizes, rng), 0.7, 1.3)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
+def test_default_schedule(dtype: str, ti_arch: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.build("gemm", dtype=dtype)
+    assert kernel.params["via"] == ("panels" if ti_arch == "cpu" else "shared")
+    for sizes in [(1, 1, 1), (67, 129, 19)]:
+        check_product(kernel, draw(kernel, sizes, rng), 3, -2)
+
+
+@pytest.mark.parametrize("arch", ["cpu", "cuda", "vulkan"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("size", [None, 16, 512, 4096])
+def test_the_default_is_in_a_space_worth_searching(arch: str, dtype: str, size: int | None) -> None:
+    template = tikgen.render("gemm").variant.template
+    p = template.Problem(dtype=dtype)
+    sizes = size and dict.fromkeys("mnk", size)
+    space = template.schedule_space(p, arch, sizes)
+    valid = []
+    for values in itertools.product(*space.values()):
+        schedule = template.Schedule(**dict(zip(space, values, strict=True)))
+        with contextlib.suppress(Invalid):
+            template.check(p, schedule, arch)
+            valid.append(schedule)
+    assert template.Schedule(**template.default_schedule(p, arch, sizes)) in valid
+    assert 20 <= len(valid) <= 300
+
+
+def test_panels_are_made_only_where_they_pay() -> None:
+    template = tikgen.render("gemm").variant.template
+    p = template.Problem()
+
+    def via(m: int, n: int, k: int) -> str:
+        sizes = {"m": m, "n": n, "k": k}
+        return template.Schedule(**template.default_schedule(p, "cpu", sizes)).via
+
+    assert via(128, 128, 128) == "panels"
+    assert via(64, 64, 64) == via(1, 1024, 1024) == via(1024, 1, 1024) == "arrays"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_beta_zero_does_not_read_c(dtype: str, ti_arch: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.build("gemm", dtype=dtype, tile_m=2, tile_n=2)
+    for poison in (np.nan, np.inf):
+        a, b, c = draw(kernel, (5, 7, 3), rng)
+        c[...] = poison
+        check_product(kernel, (a, b, c), 1.5, 0.0)
+        assert np.isfinite(c).all()
+
+
+def test_nan_in_c_reaches_the_result_where_beta_is_not_zero(
+    ti_arch: str, rng: np.random.Generator
+) -> None:
+    kernel = tikgen.build("gemm", tile_m=2, tile_n=2)
+    a, b, c = draw(kernel, (3, 3, 3), rng)
+    c[1, 2] = np.nan
+    kernel(a, b, c, 1.0, 0.5)
+    assert np.isnan(c[1, 2])
+    assert np.isnan(c).sum() == 1
+
+
+@pytest.mark.parametrize(
+    "epilogue",
+    ["max(v, 0)", "v*v - v", "where(v < 1, -v, round(v))", "tanh(v)", "v / (1 + exp(-v))"],
+)
+def test_epilogue(epilogue: str, ti_arch: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.build("gemm", epilogue=epilogue, tile_m=2, tile_n=2)
+    for sizes in SIZES:
+        check_product(kernel, draw(kernel, sizes, rng), 1.5, -0.5)
+        check_product(kernel, draw(kernel, sizes, rng), 1.5, 0.0)
+
+
+def test_epilogue_of_integers_and_of_f64(ti_arch: str, rng: np.random.Generator) -> None:
+    whole = tikgen.build("gemm", epilogue="where(v > 9, v // 7, v % 5)", dtype="i32", tile_m=2)
+    double = tikgen.build("gemm", epilogue="0.1 * sqrt(abs(v))", dtype="f64", tile_m=2)
+    for sizes in SIZES:
+        check_product(whole, draw(whole, sizes, rng), 3, -1)
+        check_product(double, draw(double, sizes, rng), 0.3, 0.7)
+
+
+def test_epilogue_means_what_it_says() -> None:
+    a, b = np.array([[1.0, 2.0]], np.float32), np.array([[3.0, -3.0], [4.0, -4.0]], np.float32)
+    kernel = tikgen.build("gemm", epilogue="max(v, 0) + 1")
+    found = kernel.reference(a, b, np.full((1, 2), np.nan, np.float32), 2.0, 0.0)
+    assert found.tolist() == [[23.0, 1.0]]
+
+
+def test_epilogue_that_vulkan_lacks_is_refused() -> None:
+    variant = tikgen.render("gemm", epilogue="exp(v)", dtype="f64").variant
+    assert variant.template.unsupported(variant.problem, "cpu") is None
+    assert "exp of an f64" in str(variant.template.unsupported(variant.problem, "vulkan"))
+
+
+def test_integers_wrap_around(ti_arch: str) -> None:
+    kernel = tikgen.build("gemm", dtype="i32", tile_m=2, tile_n=2)
+    a = np.full((1, 2), 2**30, np.int32)
+    b = np.full((2, 1), 3, np.int32)
+    c = np.zeros((1, 1), np.int32)
+    kernel(a, b, c, 1, 0)
+    assert c[0, 0] == np.int64(6 * 2**30).astype(np.int32)
+    assert kernel.reference(a, b, c, 1, 0) == c
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_the_tolerance_is_tight(dtype: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.build("gemm", dtype=dtype)
+    a, b, c = draw(kernel, (5, 7, 37), rng)
+    expected = kernel.reference(a, b, c, 1.0, 1.0)
+    inputs = {"a": a, "b": b, "c": c, "alpha": 1.0, "beta": 1.0}
+    allowed = kernel.template.tolerance(kernel.problem, inputs, {"c": expected})["c"]
+    # Leaving out the last step along k, or adding C twice, is caught nearly everywhere.
+    missed = kernel.reference(a[:, :-1].copy(), b[:-1].copy(), c, 1.0, 1.0)
+    assert (np.abs(missed - expected) > allowed).mean() > 0.9
+    twice = kernel.reference(a, b, c, 1.0, 2.0)
+    assert (np.abs(twice - expected) > allowed).mean() > 0.9
+    if dtype == "f64":  # So is a product in single precision.
+        single = (a.astype("f4") @ b.astype("f4")).astype("f8") + c
+        assert (np.abs(single - expected) > allowed).mean() > 0.9
+
+
+def test_cost_counts_both_operands_and_c_twice() -> None:
+    kernel = tikgen.build("gemm", dtype="f64")
+    cost = kernel.template.cost(kernel.problem, {"m": 2, "n": 3, "k": 5})
+    assert (cost.bytes, cost.flops) == ((10 + 15 + 12) * 8, 6 * 13)
+
+
+BLOCK = {"arch": "cuda", "via": "shared", "tile_m": 8, "tile_n": 8}
+BLOCK |= {"block_m": 128, "block_n": 128, "block_k": 8}
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"layout": "nx"}, "'layout' takes nn, nt, tn or tt"),
+        ({"dtype": "f16"}, "'dtype' takes f32, f64 or i32; got f16"),
+        ({"epilogue": "v + w"}, "'epilogue' cannot be used: .*w"),
+        ({"epilogue": "1 + 2"}, "'epilogue' must depend on v"),
+        ({"epilogue": "v.real"}, "'epilogue' cannot be used: .*v.real"),
+        ({"epilogue": "v + 0.5", "dtype": "i32"}, "'epilogue' cannot be used: .*0.5"),
+        ({"tile_m": 3}, "'tile_m' takes 1, 2, 4, 8 or 16"),
+        ({"tile_m": 8, "tile_n": 8, "unroll": 8}, "'unroll' times the 8 by 8 tile exceeds"),
+        (
+            {"via": "panels", "tile_m": 8, "tile_n": 16, "unroll": 8},
+            "'unroll' times the 8 tile exceeds 32",
+        ),
+        ({"via": "panels", "tile_n": 8}, "'tile_n' must be 16 or 32 or 64 where via='panels'"),
+        ({"via": "panels", "tile_n": 16, "block_m": 64}, "'block_m' must be 0 where via='panels'"),
+        ({"via": "shared", "arch": "cpu"}, "'via' cannot be shared on cpu"),
+        ({"via": "panels", "arch": "cuda"}, "'via' cannot be panels on cuda"),
+        (BLOCK | {"block_dim": 64}, "'block_dim' must be 0"),
+        (BLOCK | {"tile_m": 4, "tile_n": 4, "block_m": 256, "block_n": 128}, "2048 threads; at"),
+        (BLOCK | {"tile_n": 16, "block_n": 64}, "'block_m' must divide the number of threads, 64"),
+        (BLOCK | {"tile_m": 4, "tile_n": 4, "block_n": 32, "block_m": 256}, "'block_n' times"),
+        (BLOCK | {"block_k": 32}, "'block_k' makes tiles of 67584 bytes; at most 49152 fit"),
+    ],
+)
+def test_bad_parameters(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        tikgen.build("gemm", **params)
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_shapes_must_agree(layout: str, ti_arch: str) -> None:
+    kernel = tikgen.build("gemm", layout=layout)
+    with pytest.raises(tikgen.errors.ArgumentError, match="takes shape"):
+        kernel(*np.zeros((3, 2, 3), np.float32), 1.0, 0.0)

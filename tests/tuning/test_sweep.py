@@ -1,0 +1,401 @@
+"""Sweeps: which combinations there are, what is measured of them, and what is kept."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ARCH
+from tikgen.errors import ParameterError, StoreWarning, TikgenError, UnknownTemplate
+from tikgen.pipeline import records
+from tikgen.pipeline.builder import resolve
+from tikgen.template.base import Template
+from tikgen.template.catalogue import find_template
+from tikgen.tuning import sweep_file, sweeping
+from tikgen.tuning.job import Measurement
+from tikgen.tuning.limits import copy_job
+from tikgen.tuning.sweep_file import Done
+from tikgen.tuning.sweep_run import Task, absence
+from tikgen.tuning.sweep_space import SweepSpace, space_of
+from tikgen.tuning.sweeping import sweep
+from tuning_templates import SCALED_CODE, SCALED_TEXT, TWICE_CODE, TWICE_TEXT, make
+
+DEVICE = "a device"
+
+
+class FakeRunner:
+    """Measures nothing: tells at once that each task took 1, 2, 3, ... ms."""
+
+    width = 1
+
+    def __init__(self) -> None:
+        self.ran: list[Task] = []
+        self.interrupt_after: int | None = None
+        self.device = DEVICE
+
+    def __call__(self, timeout: float) -> FakeRunner:
+        return self
+
+    def devices(self, archs: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        return dict.fromkeys(archs, (self.device,))
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        for task in tasks:
+            if self.interrupt_after is not None and len(self.ran) >= self.interrupt_after:
+                raise KeyboardInterrupt
+            self.ran.append(task)
+            found = Measurement("timed", seconds=1e-3 * len(self.ran), rounds=task.job.rounds)
+            yield task, Done(task.work, found, self.device), True
+
+    @property
+    def stencils(self) -> list[Task]:
+        return [task for task in self.ran if task.job.template == "stencil"]
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
+    fake = FakeRunner()
+    monkeypatch.setattr(sweeping, "LocalRunner", fake)
+    return fake
+
+
+def space(template: str | Template = "stencil", **given: Any) -> SweepSpace:
+    options = {"shape": 32, "archs": ("cpu",), "baked": False, "rounds": 2, "seed": 0}
+    params = {k: v for k, v in given.items() if k not in options}
+    options |= {k: v for k, v in given.items() if k in options}
+    return space_of(find_template(template), params=params, **options)
+
+
+def test_lists_are_axes_and_all_else_is_one_value() -> None:
+    found = list(
+        space(
+            dim=2,
+            dtype=["f32", "f64", "f32"],
+            spacing=(1.0, 2.0),
+            shape=[(8, 9), 16],
+            baked=[False, True],
+        ).combinations()
+    )
+    assert len(found) == 2 * 2 * 2
+    assert {c.cells["spacing"] for c in found} == {(1.0, 2.0)}
+    assert {c.cells["shape"] for c in found} == {"8x9", "16x16"}
+    assert found[0].cells["size_n1"] == 9
+    assert all(c.job is not None and c.job.baked is c.cells["baked"] for c in found)
+    assert len({c.work for c in found}) == len(found)
+
+
+def test_equal_code_on_equal_arrays_is_the_same_work(tmp_path: Path) -> None:
+    template = make(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
+    given = {"way": "plain", "idle": [1, 2]}
+    one, other = space(template, **given).combinations()
+    assert other.work == one.work
+    larger = next(space(template, **given, shape=33).combinations())
+    assert larger.digest == one.digest
+    assert larger.work != one.work
+
+
+def test_the_work_does_not_depend_on_the_seed() -> None:
+    assert next(space(seed=1).combinations()).work == next(space(seed=2).combinations()).work
+
+
+def test_what_is_refused_is_a_row_with_the_reason(runner: FakeRunner) -> None:
+    result = sweep(
+        "stencil",
+        dim=[1, 2],
+        boundary=["interior", "zero"],
+        loop="rows",
+        row_buffer=32,
+        unroll=1,
+        shape=(9, 9),
+    )
+    assert [row["kind"] for row in result.rows] == ["refused", "refused", "timed", "refused"]
+    assert "boundary='interior'" in result.rows[3]["message"]
+    assert "shape" in result.rows[0]["message"]
+    assert result.about["counts"]["refused"] == 3
+    assert len(runner.stencils) == 1
+    assert "1 refused: " in str(result)
+
+
+def test_kernels_that_are_the_same_share_one_measurement(
+    runner: FakeRunner, tmp_path: Path
+) -> None:
+    template = make(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
+    result = sweep(template, way=["slow", "plain"], idle=[1, 2], shape=32)
+    assert sum(task.job.template == "twice" for task in runner.ran) == 2
+    first, second, third, fourth = result.rows
+    assert first["seconds"] == second["seconds"] != third["seconds"] == fourth["seconds"]
+    assert result.about["counts"]["same"] == 2
+
+
+def test_rates_and_the_share_follow_from_the_limits(runner: FakeRunner) -> None:
+    row = sweep("stencil", dim=2, dtype="f32", shape=(64, 128)).best()
+    copy, fma, stencil = runner.ran
+    assert (copy.job.template, fma.job.template) == ("map", "peak")
+    assert row["bytes"] == 2 * 4 * 64 * 128
+    assert row["gb_per_s"] == pytest.approx(row["bytes"] / 3e-3 / 1e9)
+    assert row["limit_gb_per_s"] == pytest.approx(2 * 4 * copy.job.sizes["n0"] / 1e-3 / 1e9)
+    peak = 2 * fma.job.params["steps"] * fma.job.sizes["n"] / 2e-3
+    assert row["limit_gflop_per_s"] == pytest.approx(peak / 1e9)
+    assert row["share"] == pytest.approx(
+        max(row["gb_per_s"] / row["limit_gb_per_s"], row["gflop_per_s"] / row["limit_gflop_per_s"])
+    )
+    assert stencil.job.sizes == {"n0": 64, "n1": 128}
+
+
+def test_equal_code_for_another_problem_has_a_reference_of_its_own(
+    runner: FakeRunner, tmp_path: Path
+) -> None:
+    # Were ``mode`` forgotten in the text, one of the two would be wrong.
+    scaled = make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
+    one, other = sweep(scaled, mode=["one", "other"], shape=64).rows
+    assert one["digest"] == other["digest"]
+    assert one["seconds"] != other["seconds"]
+    assert len(runner.ran) == 2
+
+
+def test_an_interrupted_sweep_keeps_what_it_has_and_goes_on(
+    runner: FakeRunner, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {
+        "dim": 2,
+        "order": [2, 4, 6],
+        "shape": [32, 48],
+        "results": tmp_path / "results.jsonl",
+    }
+    runner.interrupt_after = 5
+    partial = sweep("stencil", **given)
+    assert not partial.about["complete"]
+    assert "INTERRUPTED" in str(partial)
+    assert {row["kind"] for row in partial.rows} == {"timed", "missing"}
+    runner.interrupt_after = None
+    whole = sweep("stencil", **given)
+    assert whole.about["complete"]
+    assert {row["kind"] for row in whole.rows} == {"timed"}
+    assert len({task.work for task in runner.ran}) == len(runner.ran)
+    before = len(runner.ran)
+    again = sweep("stencil", **given)
+    assert len(runner.ran) == before
+    assert again.rows == whole.rows
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == before
+
+
+def test_a_last_line_that_was_cut_off_is_measured_again(runner: FakeRunner, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    sweep("stencil", order=[2, 4], shape=16, results=path)
+    count = len(runner.ran)
+    path.write_text(path.read_text()[:-40])
+    with pytest.warns(StoreWarning, match="cut off"):
+        sweep("stencil", order=[2, 4], shape=16, results=path)
+    assert len(runner.ran) == count + 1
+    with pytest.warns(StoreWarning, match="1 of its lines are damaged"):
+        sweep("stencil", order=[2, 4], shape=16, results=path)
+    assert len(runner.ran) == count + 1
+
+
+@pytest.mark.parametrize("kind", ["timeout", "crash", "refused", "error"])
+def test_what_may_have_been_bad_luck_is_tried_again(
+    runner: FakeRunner, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "results.jsonl"
+    sweep("stencil", shape=16, results=path)
+    *limits, line = path.read_text().splitlines()
+    failed = json.loads(line)
+    failed["measurement"] |= {"kind": kind, "seconds": 0.0}
+    path.write_text("\n".join([*limits, json.dumps(failed)]))
+    runner.ran.clear()
+    (row,) = sweep("stencil", shape=16, results=path).rows
+    assert row["kind"] == ("error" if kind == "error" else "timed")
+    assert len(runner.ran) == (kind != "error")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"work": ["x"]},
+        {"measurement": {"kind": "timed", "seconds": None}},
+        {"measurement": {"kind": "timed", "seconds": "fast"}},
+        {"measurement": {"kind": "timed"}},
+    ],
+    ids=str,
+)
+def test_a_line_that_says_nothing_is_damaged(
+    runner: FakeRunner, tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    path = tmp_path / "results.jsonl"
+    sweep("stencil", shape=16, results=path)
+    *limits, line = path.read_text().splitlines()
+    path.write_text("\n".join([*limits, json.dumps(json.loads(line) | wrong)]))
+    runner.ran.clear()
+    with pytest.warns(StoreWarning, match="cut off"):
+        sweep("stencil", shape=16, results=path)
+    assert len(runner.ran) == 1
+
+
+def test_a_full_disk_does_not_end_a_sweep(
+    runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def full(path: Path, mode: str = "r", **named: Any) -> Any:
+        if mode == "a":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opened(path, mode, **named)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.warns(StoreWarning, match="the disk is full") as told:
+        result = sweep("stencil", order=[2, 4], shape=16, results=tmp_path / "results.jsonl")
+    assert len(told) == 1
+    assert len(result.timed) == 2
+
+
+def test_a_device_that_joins_later_has_rows(runner: FakeRunner) -> None:
+    listed = dict.fromkeys(["cpu"], ("another device",))
+    runner.devices = lambda archs: listed  # type: ignore[method-assign]
+    result = sweep("stencil", order=[2, 4], shape=16)
+    assert [row["device"] for row in result.rows] == [DEVICE] * 2
+    assert result.about["devices"] == {"cpu": ["another device", DEVICE]}
+
+
+def test_limits_do_not_depend_on_what_was_tuned_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "best_record", lambda *_: pytest.fail("took a record"))
+    resolve("map", arch="cpu", **copy_job("cpu", "f32", 2**20).job.params)
+
+
+@pytest.mark.parametrize("what", ["device", "taichi", "rounds"])
+def test_results_of_something_else_do_not_count(
+    runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    given: dict[str, Any] = {"shape": 16, "results": tmp_path / "results.jsonl", "rounds": 3}
+    sweep("stencil", **given)
+    before = len(runner.stencils)
+    if what == "rounds":
+        sweep("stencil", **given | {"rounds": 4})
+    else:
+        if what == "device":
+            runner.device = "another device"
+        else:
+            monkeypatch.setattr(sweep_file, "taichi_version", lambda: "1.7.99")
+        with pytest.warns(StoreWarning, match="measured again"):
+            sweep("stencil", **given)
+    assert len(runner.stencils) == before + 1
+
+
+def test_metrics_choose_columns_and_compute_others(runner: FakeRunner) -> None:
+    def points_per_s(row: dict[str, Any]) -> float:
+        return row["size_n0"] / row["seconds"]
+
+    def broken(row: dict[str, Any]) -> float:
+        return row["nothing"]
+
+    def share(row: dict[str, Any]) -> float:
+        return 1.0
+
+    with pytest.raises(ParameterError, match="'share', as another column"):
+        sweep("stencil", shape=16, metrics=["seconds", share])
+    with pytest.warns(RuntimeWarning, match="broken fails"):
+        result = sweep("stencil", shape=16, metrics=["seconds", points_per_s, broken])
+    assert result.columns[-3:] == ("seconds", "points_per_s", "broken")
+    assert "share" not in result.columns
+    assert result.best("points_per_s")["points_per_s"] == 16 / result.rows[0]["seconds"]
+    assert result.rows[0]["broken"] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"shap": 3}, "shap"),
+        ({"unrol": [1]}, "Did you mean 'unroll'"),
+        ({"arch": "cpu"}, "Did you mean 'archs'"),
+        ({"dtype": []}, "empty list"),
+        ({"archs": "cpu"}, "takes a sequence"),
+        ({"archs": ["cpu", "gpu"]}, "'gpu'"),
+        ({"archs": []}, "empty list"),
+        ({"shape": None}, "'shape' is missing"),
+        ({"shape": [0]}, "positive integer for n0"),
+        ({"shape": (1, 2)}, "takes n0, n1, n2"),
+        ({"dim": ["3", 4]}, "none of the 2 combinations"),
+        ({"baked": 1}, "'baked'"),
+        ({"rounds": 0}, "'rounds'"),
+        ({"timeout": -1}, "'timeout'"),
+        ({"timeout": None}, "'timeout'"),
+        ({"seed": 1.5}, "'seed'"),
+        ({"metrics": ["second"]}, "Did you mean 'seconds'"),
+        ({"metrics": "seconds"}, "takes a list"),
+        ({"metrics": [min, len, min]}, "'min', as another column"),
+        ({"scheduler": ""}, "takes an address"),
+        ({"scheduler": "tcp://x:1", "client": 1}, "one of them"),
+        ({"client": 1}, "distributed.Client"),
+        ({"results": 3}, "takes the path of a file"),
+        ({"results": "/nowhere/results.jsonl"}, "folder does not exist"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_told_before_anything_is_measured(
+    runner: FakeRunner, wrong: dict[str, Any], says: str
+) -> None:
+    if "client" in wrong:
+        pytest.importorskip("distributed")
+    with pytest.raises(TikgenError, match=says):
+        sweep("stencil", **{"shape": 16, **wrong})
+    assert not runner.ran
+
+
+def test_where_no_arch_works_a_sweep_says_why(
+    runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        for task in tasks:
+            if task.job.arch == "cuda":
+                yield task, Done(task.work, absence("cuda", "no driver"), DEVICE), False
+            else:
+                yield from measure([task])
+
+    measure = runner.run
+    monkeypatch.setattr(runner, "run", absent)
+    with pytest.raises(TikgenError, match="cuda does not work here: no driver"):
+        sweep("stencil", shape=16, archs=("cuda",))
+    rows = sweep("stencil", shape=16, archs=("cpu", "cuda")).rows
+    assert [row["kind"] for row in rows] == ["timed", "refused"]
+
+
+def test_an_unknown_template_has_near_names() -> None:
+    with pytest.raises(UnknownTemplate, match="stencil"):
+        sweep("stencl", shape=16)
+
+
+def test_far_too_many_combinations_are_refused() -> None:
+    with pytest.raises(ParameterError, match="1000000 combinations"):
+        space(spacing=[1.0 + n for n in range(1000)], unroll=list(range(1000)))
+
+
+def test_a_file_that_is_something_else_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\n")
+    with pytest.raises(TikgenError, match="not a results file"):
+        sweep("stencil", shape=16, results=path)
+    assert path.read_text() == "my notes\n"
+
+
+@pytest.mark.arch
+def test_a_sweep_verifies_and_times_on_the_arch(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    result = sweep(
+        "stencil", dim=2, order=[2, 4], shape=[24, 40], archs=(ARCH,), rounds=2, results=path
+    )
+    assert [row["kind"] for row in result.rows] == ["timed"] * 4, str(result)
+    for row in result.rows:
+        assert row["seconds"] > 0
+        assert 0 <= row["worst"] <= 1
+        assert row["limit_gb_per_s"] > 0
+        assert row["limit_gflop_per_s"] > 0
+        assert row["share"] > 0
+    spent = result.seconds
+    assert 0 < spent["measuring"] < spent["total"]
+    assert all(spent[name] > 0 for name in ("compiling", "verifying", "running", "overhead"))
+    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(kept) == len({line["work"] for line in kept})

@@ -1,0 +1,139 @@
+"""Sweeps on a Dask cluster: a real one of two worker processes, and addresses where none is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tikgen.errors import TikgenError
+from tikgen.tuning import cluster
+from tikgen.tuning.job import Job
+from tikgen.tuning.sweep_file import Done, ResultsFile
+from tikgen.tuning.sweeping import sweep
+
+pytest.importorskip("distributed")
+
+
+def _after_results(
+    monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], object]
+) -> None:
+    """Do something once so many results are kept, before the sweep asks for further ones."""
+    add, kept = ResultsFile.add, itertools.count(1)
+
+    def acting(self: ResultsFile, job: Job, done: Done) -> None:
+        add(self, job, done)
+        if next(kept) == count:
+            action()
+
+    monkeypatch.setattr(ResultsFile, "add", acting)
+
+
+def _kept_processes() -> int:
+    return len(cluster._processes)
+
+
+def test_a_worker_that_is_killed_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client, LocalCluster
+
+    results = tmp_path / "results.jsonl"
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as workers,
+        Client(workers) as client,
+    ):
+        victim, *_ = client.run(os.getpid).values()
+        killed: list[int] = []
+
+        def kill() -> None:
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+
+        _after_results(monkeypatch, 3, kill)
+        result = sweep(
+            "stencil",
+            dim=1,
+            boundary=["zero", "clamp", "periodic"],
+            order=[2, 4],
+            unroll=[1, 2],
+            loop="rows",
+            shape=64,
+            rounds=2,
+            client=client,
+            results=results,
+        )
+        assert killed
+        until = time.monotonic() + 120
+        while any(client.run(_kept_processes).values()):
+            assert time.monotonic() < until, "a worker keeps a process, and its arrays"
+            time.sleep(0.1)
+    assert [row["kind"] for row in result.rows] == ["timed"] * 12, str(result)
+    assert result.about["counts"]["measured"] == 12
+    works = [json.loads(line)["work"] for line in results.read_text().splitlines()]
+    assert len(works) == len(set(works)) == 12 + 2  # And the two limits of the machine.
+    again = sweep(
+        "stencil",
+        dim=1,
+        boundary=["zero", "clamp", "periodic"],
+        order=[2, 4],
+        unroll=[1, 2],
+        loop="rows",
+        shape=64,
+        rounds=2,
+        results=results,
+    )
+    assert again.about["counts"]["measured"] == 0  # This machine is the device that it ran on.
+    assert again.rows == result.rows
+
+
+def test_a_scheduler_is_named_by_its_address_and_may_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import LocalCluster
+
+    results = tmp_path / "results.jsonl"
+    given = {"dim": 1, "loop": "rows", "shape": 64, "rounds": 2, "results": results}
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as workers:
+        address = workers.scheduler_address
+        (row,) = sweep("stencil", **given, scheduler=address).rows
+        assert row["kind"] == "timed"
+
+        _after_results(monkeypatch, 1, workers.close)
+        with pytest.raises(TikgenError, match="scheduler is gone"):
+            sweep("stencil", **given | {"unroll": [1, 2, 4, 8, 16, 32]}, scheduler=address)
+    cluster._stop_processes()  # The worker was a thread of this process.
+
+
+def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1.0)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # Bound, so that nobody else is there, and not listening.
+        port = unused.getsockname()[1]
+        with pytest.raises(TikgenError, match=f"tcp://127.0.0.1:{port}' does not answer"):
+            sweep("stencil", shape=16, scheduler=f"tcp://127.0.0.1:{port}")
+    for wrong in ("nonsense", "tcp://host", "tcp://host:port"):
+        with pytest.raises(TikgenError, match=f"'{wrong}' is no address"):
+            sweep("stencil", shape=16, scheduler=wrong)
+
+
+def test_a_template_travels_with_its_macros(tmp_path: Path) -> None:
+    from tikgen.template.base import BUILTIN_FOLDER, Template
+
+    package = cluster.Package.of(str(BUILTIN_FOLDER / "stencil"))
+    folder = cluster._unpack(package)
+    assert Template(folder).fingerprint == package.fingerprint
+    other = cluster.Package(package.name, "0" * 64, package.files)
+    with pytest.raises(TikgenError, match="other shared macros"):
+        cluster._unpack(other)

@@ -1,0 +1,308 @@
+"""Mutants of kernels: how texts are changed, what counts as equal, what verification notices."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import tikgen
+from test_docs import affine as affine
+from tikgen.cli import app
+from tikgen.errors import ParameterError
+from tikgen.template.scaffold import scaffold
+from tikgen.verification.mutation import Mutation, Survivor
+from tikgen.verification.mutator import KINDS, mutants_of
+from tikgen.verification.part_counts import is_more_parts
+from tikgen.verification.same_code import is_same_code
+
+ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
+
+KERNEL = """\
+import taichi as ti
+
+
+@ti.kernel
+def f(x: ti.types.ndarray(dtype=ti.f64, ndim=2), y: ti.types.ndarray(dtype=ti.f64, ndim=2)):
+    ti.loop_config(block_dim=64)
+    for i, j in ti.ndrange((1, x.shape[0] - 1), x.shape[1]):
+        total = ti.f64(0.0)
+        for step in range(3):  # A comment: i + j < 3, "é"
+            if i + step >= x.shape[0] and not j > 2:
+                total = -x[i, j]
+            total += ti.f64(0.1) * (
+                x[i - 1, j] % 2.5
+            ) + ti.f64(0.5)
+        y[i, j] = ti.atan2(total, ti.min(total, x[i, j]))
+"""
+TEXTS = {
+    name: tikgen.render(name, arch="cpu", **params).text
+    for name, params in {
+        "stencil": {"dim": 2, "boundary": "periodic"},
+        "map": {"expr": "z = where(x > 0, a*x, -2*y)", "loop": "rows"},
+        "spmv": {},
+        "scan": {},
+        "transpose": {},
+    }.items()
+} | {"own": KERNEL}
+
+
+def alike(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def changes(text: str = KERNEL) -> dict[str, str]:
+    """Return the kind of each mutant by its diff."""
+    return {mutant.diff(text): mutant.kind for mutant in mutants_of(text)}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_mutant_is_python_of_as_many_lines_that_differs_in_one_place(name: str) -> None:
+    text = TEXTS[name]
+    found = mutants_of(text)
+    assert len({mutant.text for mutant in found}) == len(found) > 10
+    for mutant in found:
+        ast.parse(mutant.text)
+        assert mutant.kind in KINDS
+        assert mutant.text.count("\n") == text.count("\n")
+        start = alike(text, mutant.text)
+        assert text.count("\n", 0, start) + 1 >= mutant.line
+        end = alike(text[: start - 1 : -1], mutant.text[: start - 1 : -1])
+        place = text[start : len(text) - end]
+        assert place.count("\n") <= 12, "more than one statement"
+
+
+def test_every_kind_of_change_is_made() -> None:
+    assert set(changes().values()) == set(KINDS)
+    found = changes()
+    for old, new in (
+        ("total = ti.f64(0.0)", "total = ti.f32(0.0)"),
+        ("total = -x[i, j]", "total = (x[i, j])"),
+        ("for step in range(3):", "for step in range(4):"),
+        ("if i + step >= x.shape[0] and not j > 2:", "if i + step > x.shape[0] and not j > 2:"),
+        ("if i + step >= x.shape[0] and not j > 2:", "if i + step >= x.shape[0] or not j > 2:"),
+        ("x[i - 1, j] % 2.5", "x[j, i - 1] % 2.5"),
+        ("total += ti.f64(0.1) * (", "total += ti.f32(0.1) * ("),
+        ("y[i, j] = ti.atan2(total, ti.min(total, x[i, j]))", "pass"),
+    ):
+        comment = '  # A comment: i + j < 3, "é"' if "range" in old else ""
+        assert f"- {old}{comment}\n+ {new}{comment}" in found, new
+
+
+def test_hints_and_what_no_mutant_can_change_are_left_alone() -> None:
+    assert not any("loop_config" in diff for diff in changes())
+    # More room, an integer that no extent reaches, the order of a minimum.
+    text = KERNEL.replace("total = -x[i, j]", "room = ti.Vector.zero(ti.f64, 8)")
+    text = text.replace("range(3)", "range(ti.min(3, 2147483136))")
+    found = "\n".join(changes(text))
+    assert "f64, 9" not in found
+    assert "2147483137" not in found
+    assert "min(2147483136, 3)" not in found
+    assert "ti.f32, 8" in found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("y[i] = x[i + 0]", "y[i] = x[i]  # a comment", True),
+        ("y[i] = 1 * x[2 * 3]", "y[i] = x[7 - 1]", True),
+        ("n = 5\n    y[i] = x[i]", "m = 7\n    y[i] = x[i]", True),
+        ("n = 5\n    y[n] = x[i]", "n = 7\n    y[n] = x[i]", False),
+        ("n = f(5)\n    y[i] = x[i]", "n = f(7)\n    y[i] = x[i]", False),
+        ("for r in range(i % 2): y[3 + r] = 2", "for r in range(i % 2): y[3 - r] = 2", True),
+        ("for r in range(i % 3): y[3 + r] = 2", "for r in range(i % 3): y[3 - r] = 2", False),
+        (
+            "for r in range(ti.max(i, 0) // 8): f(r)",
+            "for r in range(ti.max(i, 1) // 8): f(r)",
+            True,
+        ),
+        (
+            "for r in range(ti.max(i, 0) // 8): f(r)",
+            "for r in range(ti.max(i, 8) // 8): f(r)",
+            False,
+        ),
+        ("for r in range(ti.max(i, 0) % 8): f(r)", "for r in range(ti.max(i, 1) % 8): f(r)", False),
+        ("y[i] = x[i] + 1 - 1", "y[i] = x[i]", False),
+        ("y[i] = x[i] - 0.1", "y[i] = x[i] + -0.1", False),
+    ],
+)
+def test_same_code_is_told(one: str, other: str, same: bool) -> None:
+    texts = [f"def k(x, y, i):\n    {body}\n" for body in (one, other)]
+    assert is_same_code(*texts) is same
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**4), st.integers(0, 9))
+@settings(max_examples=50, deadline=None)
+def test_more_parts_are_told_from_fewer(less: int, extent: int, more: int) -> None:
+    count = f"(n - {less} - 1) // {extent} + 1"
+    assert is_more_parts(count, f"(n - {less} - 1) // {extent} + {1 + more}")
+    assert not is_more_parts(count, f"(n - {less} - 1) // {extent} + 0")
+    assert not is_more_parts(count, "unknown(")
+
+
+def test_more_parts_than_there_is_work_are_no_mutants() -> None:
+    text = KERNEL.replace("range(3)", "range((x.shape[0] - 1) // 64 + 1)")
+    counts = [diff for diff in changes(text) if "// 64" in diff or "//" not in diff]
+    assert any("// 65 + 1" in diff for diff in counts)
+    assert not any("// 63 + 1" in diff or "64 + 2" in diff for diff in counts)
+
+
+def brief(template, **settings):
+    """Verify with settings for a test."""
+    defaults = {"archs": (ARCH,), "max_examples": 6, "seed": 3}
+    return tikgen.verify(template, **(defaults | settings))
+
+
+def test_a_new_template_kills_all(tmp_path: Path) -> None:
+    template = tikgen.load_template(scaffold("fresh", tmp_path))
+    report = brief(template, archs=("cpu",), mutants=30, scripts=tmp_path)
+    (found,) = report.archs
+    assert report.ok, str(report)
+    assert found.mutation is not None
+    assert found.mutation.counted == 30
+    assert report.score == 1, str(report)
+    assert found.mutation.variants > 2
+    assert len(found.mutation.kinds) >= 6
+    document = report.to_dict()["archs"][0]["mutation"]
+    assert document["score"] == 1
+    assert json.loads(json.dumps(document)) == document
+    assert "30 of 30 killed, score 100%" in str(report)
+    assert "30 of 30 killed, score 100%" in report._repr_html_()
+
+
+def test_a_survivor_is_shown_as_a_diff_with_its_template_line(tmp_path: Path) -> None:
+    folder = scaffold("lax", tmp_path)
+    code = (folder / "template.py").read_text()
+    (folder / "template.py").write_text(code.replace("p.power * p.dtype.eps", "5"))
+    # One statement, so that not all mutants are those of loops.
+    settings = {"mutants": 15, "scripts": tmp_path, "unroll": 1, "max_examples": 2}
+    report = brief(tikgen.load_template(folder), **settings)
+    assert report.ok, str(report)
+    assert report.score is not None
+    assert report.score < 1
+    mutation = report.archs[0].mutation
+    assert mutation is not None
+    assert any(s.template_line.startswith("lax/kernel.py.j2:") for s in mutation.survivors)
+    shown = str(report)
+    assert re.search(
+        r"survived: \w+.*, lax/kernel\.py\.j2:\d+\n +- .*\n +\+ .*\n +in dtype=", shown
+    )
+    again = brief("lax", **settings).archs[0].mutation
+    assert again is not None
+    assert again.survivors == mutation.survivors, "one seed gives one result"
+
+
+def test_what_compiles_to_the_same_code_is_no_mutant() -> None:
+    from tikgen.lifecycle.ir import compiles_alike
+
+    # With one bin nothing depends on the width of a bin: the compiler takes it out.
+    for bins, alike in ((1, True), (2, False)):
+        kernel = tikgen.build("histogram", bins=bins, dtype="i32", chunks=1, arch=ARCH)
+        changed = kernel.source.text.replace("hi - lo", "hi + lo")
+        assert changed != kernel.source.text
+        assert compiles_alike(kernel, changed, ARCH) is alike
+    assert not compiles_alike(kernel, "this is no Python", ARCH)
+
+
+def test_a_survivor_is_explained_by_the_line_above_it(tmp_path: Path) -> None:
+    folder = scaffold("noted", tmp_path)
+    code = (folder / "template.py").read_text()
+    (folder / "template.py").write_text(code.replace("p.power * p.dtype.eps", "5"))
+    text = (folder / "kernel.py.j2").read_text()
+    note = "    {# survives sign, operator: all is allowed here #}\n"
+    (folder / "kernel.py.j2").write_text(
+        text.replace("    y[{{ i }}]", f"{note}    y[{{{{ i }}}}]")
+    )
+    template = tikgen.load_template(folder)
+    mark = "    y[i] = scale * x[i] * x[i]\n"
+    assert f":\n    {mark}" in tikgen.render(template, unroll=1, arch="cpu").text
+    settings = {"mutants": 15, "scripts": tmp_path, "unroll": 1, "max_examples": 2}
+    mutation = brief(template, **settings).archs[0].mutation
+    assert mutation is not None
+    assert mutation.explained
+    for survivor in mutation.explained:
+        assert survivor.kind in ("sign", "operator")
+        assert survivor.reason == "all is allowed here"
+    others = [survivor for survivor in mutation.survivors if not survivor.reason]
+    assert not {"sign", "operator"} & {survivor.kind for survivor in others}
+    assert "because all is allowed here" in str(mutation)
+    # A reason is no excuse: the mutant was not noticed.
+    killed = sum(mutation.killed.values())
+    assert mutation.counted == killed + len(others) + len(mutation.explained) == 15
+    assert mutation.score == killed / 15
+
+
+def test_mutants_never_reach_the_store_or_the_memo(tmp_path: Path) -> None:
+    template = tikgen.load_template(scaffold("pure", tmp_path))
+    from tikgen.store import default_store
+
+    brief(template, mutants=10, scripts=tmp_path, power=2, dtype="f32", unroll=1, block_dim=0)
+    texts = [
+        document["text"]
+        for path in default_store().folder.rglob("*.json")
+        if (document := json.loads(path.read_text()).get("content", {})).get("template") == "pure"
+        and "text" in document
+    ]
+    right = tikgen.render(template, power=2, dtype="f32", unroll=1, block_dim=0, arch="cpu").text
+    assert all("y[i] = scale * x[i] * x[i]\n" in text for text in texts)
+    assert "y[i] = scale * x[i] * x[i]\n" in right
+
+
+def test_a_flipped_sign_in_the_documented_template_is_found(affine: Path) -> None:
+    text = affine / "kernel.py.j2"
+    changed = text.read_text().replace("] + {{ p.dtype", "] - {{ p.dtype")
+    assert changed != text.read_text()
+    text.write_text(changed)
+    report = brief(tikgen.load_template(affine), max_examples=40, scripts=affine.parent)
+    assert [arch.status for arch in report.archs] == ["failed"], str(report)
+    assert float(report.archs[0].failure.case.params["offset"]) != 0
+
+
+def test_an_arch_that_was_named_and_is_missing_exits_with_2() -> None:
+    arguments = ["verify", "transpose", "--arch", "metal", "--max-examples", "1"]
+    result = CliRunner().invoke(app, [*arguments[:3], "cuda", *arguments[4:]])
+    if "passed" not in result.output:
+        assert result.exit_code == 2, result.output
+
+
+def test_a_score_below_the_least_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tikgen.verification import ArchReport, Report
+
+    def verify(*_: object, **__: object) -> Report:
+        survivor = Survivor("sign", "x/kernel.py.j2:3", "- a\n+ b", {"dim": 1})
+        mutation = Mutation(1, {"mismatch": 8, "crash": 1}, (survivor,), kinds={"sign": (9, 10)})
+        return Report("transpose", 1, (ArchReport("cpu", 5, 2, mutation=mutation),))
+
+    monkeypatch.setattr("tikgen.verification.verify", verify)
+
+    def exit_code(*arguments: str) -> int:
+        return CliRunner().invoke(app, ["verify", "transpose", *arguments]).exit_code
+
+    assert exit_code("--mutants", "10") == 0
+    assert exit_code("--mutants", "10", "--min-score", "0.9") == 0
+    assert exit_code("--mutants", "10", "--min-score", "0.95") == 1
+    assert exit_code("--min-score", "0.95") == 2
+    assert exit_code("--mutants", "10", "--min-score", "95") == 2
+
+
+def test_a_folder_beside_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scaffold("beside", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["verify", "beside"])
+    assert result.exit_code == 2
+    assert "./beside" in result.output + (result.stderr if result.stderr_bytes else "")
+
+
+def test_a_number_of_mutants_that_is_none_is_refused() -> None:
+    for wrong in (-1, 2.5, True, None):
+        with pytest.raises(ParameterError, match="'mutants' must be an integer"):
+            tikgen.verify("transpose", mutants=wrong)

@@ -1,0 +1,189 @@
+"""Verification says so when the fault is not the kernel's arithmetic: crashes, scratch, methods."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+import tikgen
+from mutants import MUTANTS
+from test_verify import BEFORE, TWICE_CODE, TWICE_TEXT, failure_of, make_template, verify_briefly
+from tikgen.errors import TemplateError
+from tikgen.verification import Trial
+
+
+@pytest.fixture
+def check(tmp_path):
+    return functools.partial(verify_briefly, folder=tmp_path)
+
+
+@pytest.mark.parametrize("statement", ["os.abort()", "time.sleep(3600)", "x[len(x)]"])
+def test_evidence_of_a_kernel_is_withdrawn_when_it_crashes_hangs_or_raises(
+    check, tmp_path, statement
+):
+    switch = tmp_path / "broken"
+    code = TWICE_CODE.replace(
+        BEFORE, f"if os.path.exists({str(switch)!r}): {statement}\n        {BEFORE}"
+    )
+    template = make_template(tmp_path, "sometimes", TWICE_TEXT, code)
+    settings = {"max_examples": 2, "shrink_seconds": 0, "dtype": "i32"}
+    assert check(template, **settings).ok
+    kernel = tikgen.build(template, dtype="i32")
+    assert kernel.evidence[0].passed
+    switch.touch()
+    assert not check(template, timeout=3, **settings).ok
+    assert not kernel.evidence[0].passed
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("defect", ["bins not cleared", "workspace taken for zeros"])
+def test_a_workspace_never_holds_zeros_by_luck(ti_arch, tmp_path, defect, seed):
+    (mutant,) = (m for m in MUTANTS if m.defect == defect)
+    template = mutant.make(tmp_path)
+    sizes = template.middle_sizes(tikgen.build(template, **mutant.params).problem)
+    trial = Trial(template, mutant.params, sizes=sizes, seed=seed)
+    assert [trial.run().kind for _ in range(2)] == ["mismatch", "mismatch"]
+
+
+TOLERANCE = "\n    @staticmethod\n    def tolerance(p, inputs, expected):\n        "
+INFINITE = TOLERANCE + "return {'y': float('inf')}\n"
+
+
+def test_a_tolerance_that_forgives_everything_is_reported(check, tmp_path):
+    template = make_template(tmp_path, "lenient", TWICE_TEXT, TWICE_CODE + INFINITE)
+    failure = failure_of(check(template, max_examples=3, dtype="f32"))
+    assert failure.outcome.kind == "uncompared"
+    assert "no element of y was compared" in str(failure)
+    assert failure.script is None
+    (evidence,) = tikgen.build(template, dtype="f32").evidence
+    assert not evidence.passed
+
+
+def test_a_tolerance_may_forgive_some_elements(check, tmp_path):
+    some = "return {'y': [float('inf') if i else 0 for i in range(len(expected['y']))]}\n"
+    code = TWICE_CODE + TOLERANCE + some
+    report = check(make_template(tmp_path, "partial", TWICE_TEXT, code), max_examples=3)
+    assert report.ok, str(report)
+
+
+CHANGES = {
+    "reference": (TWICE_CODE.replace(BEFORE, f"x[:] = 0\n        {BEFORE}"), "changes x"),
+    "output": (
+        TWICE_CODE.replace(BEFORE, f"y[:] = 2 * x\n        return y\n        {BEFORE}"),
+        "changes y",
+    ),
+    "tolerance": (
+        TWICE_CODE + TOLERANCE + "inputs['x'][:] = 0\n        return {'y': 0}\n", "changes x",
+    ),
+    "expected": (
+        TWICE_CODE + TOLERANCE + "expected['y'][:] = 0\n        return {'y': 0}\n", "changes y",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_reference_or_tolerance_that_changes_its_arguments_is_reported(check, tmp_path, what):
+    code, found = CHANGES[what]
+    failure = failure_of(check(make_template(tmp_path, f"{what}_changed", TWICE_TEXT, code)))
+    assert failure.outcome.kind == "error"
+    assert found in failure.outcome.message
+    assert "must only read" in failure.outcome.message
+
+
+def test_a_reference_that_returns_no_numbers_is_reported(check, tmp_path):
+    code = TWICE_CODE.replace(BEFORE, f"return np.full(x.shape, 'a')\n        {BEFORE}")
+    template = make_template(tmp_path, "texts", TWICE_TEXT, "import numpy as np\n" + code)
+    assert "reference() gives y the dtype <U1" in failure_of(check(template)).outcome.message
+
+
+def method(name: str, body: str) -> str:
+    """Return the code of one more method of a template."""
+    static = "    @staticmethod\n" if name in ("inputs", "tolerance") else ""
+    takes = {
+        "inputs": "p, sizes, rng", "tolerance": "p, inputs, expected", "strategies": "self",
+        "adjust": "self, drawn, arch", "default_schedule": "self, p, arch, sizes",
+        "check": "self, p, s, arch",
+        "unsupported": "self, p, arch", "workspace": "self, p, s", "sizes": "self, p",
+    }[name]  # fmt: skip
+    return f"\n{static}    def {name}({takes}):\n        {body}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "found"),
+    [
+        ("inputs", "return {}['lost']", "inputs() fails: KeyError: 'lost' (in template.py:"),
+        ("inputs", "return {'x': [1]}", "inputs() gives x the shape (1,), not ("),
+        ("inputs", "return 7", "inputs() fails: TypeError"),
+        ("tolerance", "return 1 / 0", "tolerance() fails: ZeroDivisionError"),
+        ("tolerance", "return 7", "tolerance() fails: TypeError"),
+        ("tolerance", "return {'y': [0] * 999}", "tolerance() fails: ValueError"),
+    ],
+)
+def test_a_method_that_fails_in_a_launch_is_reported(check, tmp_path, name, body, found):
+    code = TWICE_CODE + method(name, body) + method("sizes", "return {'n': (2, 3)}")
+    failure = failure_of(check(make_template(tmp_path, "failing", TWICE_TEXT, code)))
+    assert failure.outcome.kind == "error"
+    assert found in failure.outcome.message
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "found"),
+    [
+        ("sizes", "return 1 / 0", r"sizes\(\) fails: ZeroDivisionError: .* \(in template.py:"),
+        ("sizes", "return [3]", r"sizes\(\) fails: AttributeError"),
+        ("sizes", "return {'n': ()}", r"sizes\(\) must give n sizes; gives \[\]"),
+        ("sizes", "return {'n': (2.5,)}", r"sizes\(\) must give n sizes; gives \[2.5\]"),
+        ("strategies", "return 1 / 0", r"strategies\(\) fails: ZeroDivisionError"),
+        ("adjust", "return 1 / 0", r"adjust\(\) fails: ZeroDivisionError"),
+        ("check", "return 1 / 0", r"check\(\) fails: ZeroDivisionError"),
+        (
+            "default_schedule",
+            "return 1 / 0",
+            r"default_schedule\(\) or check\(\) fails: ZeroDivisionError",
+        ),
+        ("unsupported", "return 1 / 0", r"unsupported\(\) fails: ZeroDivisionError"),
+        ("workspace", "return 1 / 0", r"workspace\(\) fails: ZeroDivisionError"),
+    ],
+)
+def test_a_method_that_fails_while_drawing_is_named(check, tmp_path, name, body, found):
+    template = make_template(tmp_path, "failing", TWICE_TEXT, TWICE_CODE + method(name, body))
+    with pytest.raises(TemplateError, match=found):
+        check(template, max_examples=3)
+
+
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_a_fault_with_or_without_an_offline_cache_is_found(check, tmp_path, has_cache):
+    wrong = f"(ti.lang.impl.current_cfg().offline_cache == {has_cache})"
+    code = "import taichi as ti\n" + TWICE_CODE.replace(BEFORE, f"return {wrong} + 2 *")
+    template = make_template(tmp_path, f"cached{has_cache}", TWICE_TEXT, code)
+    failure = failure_of(check(template, max_examples=4, shrink_seconds=0))
+    assert failure.case.offline_cache is has_cache
+    assert f"offline_cache={has_cache}" in failure.script.read_text()
+    assert ("offline cache" in str(failure)) is has_cache
+
+
+def test_parameters_that_are_not_varied_are_told(check, tmp_path):
+    code = TWICE_CODE.replace("import Array,", "import Array, Expression, Identifier,").replace(
+        "dtype: DType",
+        'label: dict[Identifier, int] = parameter("a name", {})\n'
+        '        shift: float = parameter("a number", 1.0)\n        dtype: DType',
+    )
+    template = make_template(tmp_path, "partly", TWICE_TEXT, code)
+    report = check(template, max_examples=6, dtype="i32")
+    assert report.ok, str(report)
+    (found,) = report.archs
+    assert found.never_varied == ("label",)
+    assert "NEVER VARIED: label\n" in str(report) + "\n"
+    assert "NEVER VARIED: label" in report._repr_html_()
+    assert report.to_dict()["archs"][0]["never_varied"] == ["label"]
+    (evidence,) = tikgen.build(template, dtype="i32").evidence
+    assert list(evidence.never_varied) == ["label"]
+
+
+def test_a_schedule_parameter_with_one_value_on_the_arch_is_no_alarm(check):
+    report = check("transpose", max_examples=4, perm=(1, 0), dtype="f32", loop="rows")
+    (found,) = report.archs
+    assert "tile" in found.pinned
+    assert "tile" not in found.never_varied
+    assert f"one value only on {found.arch}: " in str(report)

@@ -1,0 +1,335 @@
+"""Plans graphs: kernels in sequence, whose arrays are matched by name and by shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tikgen.aot import manifest as m
+from tikgen.aot.names import identifier
+from tikgen.errors import ExportError, near
+from tikgen.template.arguments import split_extent
+
+# A kernel's name, or anything with a name, then what it takes: by name or in order.
+StepLike = tuple[Any, ...]
+
+_Size = tuple[int, str]  # A size symbol of a step.
+
+
+def plan_graph(
+    name: str,
+    steps: Sequence[StepLike],
+    kernels: Mapping[str, m.Kernel],
+    temporaries: Sequence[str] = (),
+) -> m.Graph:
+    """Return the graph that launches ``steps`` in order.
+
+    Args:
+        name: its name.
+        steps: for each launch ``(kernel, {argument: value, ...})`` or ``(kernel, value, ...)``,
+            where the kernel is its name in the bundle, or an object of that name; a value is
+            the name of a graph's argument or temporary, or a number that stays fixed.
+        kernels: those of the bundle, by name.
+        temporaries: names of arrays that the runtime allocates and the steps share.
+
+    Raises:
+        ExportError: if a kernel or an argument is unknown or missing, or uses of a name disagree
+            in kind, dtype, dimension or shape.
+    """
+    what = f"the graph {name!r}"
+    if not isinstance(name, str) or identifier(name) != name:
+        raise ExportError(what, "its name takes letters, digits and single underscores")
+    if name in kernels:
+        raise ExportError(what, "a kernel has the same name")
+    if not steps:
+        raise ExportError(what, "it has no steps")
+    draft = _Draft(what)
+    planned = [draft.add(number, step, kernels) for number, step in enumerate(steps)]
+    arguments = draft.arguments()
+    unknown = [t for t in temporaries if t not in arguments or arguments[t].kind != "array"]
+    if unknown:
+        raise ExportError(what, f"no step uses the temporary array {unknown[0]!r}")
+    taken = {n: a for n, a in arguments.items() if n not in temporaries}
+    held = {
+        n: msgspec.structs.replace(arguments[n], role="work", covered=True, inplace=False)
+        for n in temporaries
+    }
+    known = {split_extent(e)[0] for a in taken.values() for e in a.shape}
+    for array in held.values():
+        for extent in array.shape:
+            symbol, _ = split_extent(extent)
+            if symbol is not None and symbol not in known:
+                raise ExportError(
+                    what,
+                    f"no argument tells the size {symbol} of the temporary {array.name!r}; let it "
+                    "be an argument",
+                )
+    return m.Graph(
+        name=name,
+        arguments=tuple(taken.values()),
+        temporaries=tuple(held.values()),
+        constants=draft.constants,
+        steps=tuple(planned),
+    )
+
+
+def replanned(graph: m.Graph, kernels: Mapping[str, m.Kernel]) -> m.Graph | None:
+    """Return a graph as it is for the kernels that there are now; None where they do not fit."""
+    steps = [
+        (s.kernel, {n: graph.constants.get(given, given) for n, given in s.arguments.items()})
+        for s in graph.steps
+    ]
+    try:
+        return plan_graph(graph.name, steps, kernels, [t.name for t in graph.temporaries])
+    except ExportError:
+        return None
+
+
+def scratch_of(
+    graph: m.Graph, kernels: Mapping[str, m.Kernel], workspaces: Mapping[str, Sequence[m.Argument]]
+) -> tuple[m.Argument, ...]:
+    """Return the workspaces of a graph's kernels as arrays that the graph takes.
+
+    Args:
+        graph: the graph.
+        kernels: its kernels, by name.
+        workspaces: what each kernel needs, by name.
+    """
+    taken = {a.name: a for a in (*graph.arguments, *graph.temporaries)}
+    found = []
+    for number, step in enumerate(graph.steps):
+        sizes = _sizes_in_graph(kernels[step.kernel], step, taken)
+        for array in workspaces[step.kernel]:
+            shape = tuple(_moved(extent, sizes) for extent in array.shape)
+            scratch = scratch_name(number, array.name)
+            found.append(msgspec.structs.replace(array, name=scratch, shape=shape))
+    return tuple(found)
+
+
+def scratch_name(step: int, workspace: str) -> str:
+    """Return the name by which a graph takes the workspace of one of its steps."""
+    return f"step{step}.{workspace}"
+
+
+def _sizes_in_graph(
+    kernel: m.Kernel, step: m.Step, taken: Mapping[str, m.Argument]
+) -> dict[str, tuple[str | None, int]]:
+    """Return each size symbol of a step's kernel as a symbol of the graph plus a number."""
+    sizes: dict[str, tuple[str | None, int]] = {}
+    for argument in kernel.arguments:
+        if argument.kind != "array":
+            continue
+        given = taken[step.arguments[argument.name]].shape
+        for inner, outer in zip(argument.shape, given, strict=True):
+            symbol, more = split_extent(inner)
+            if symbol is not None:
+                base, offset = split_extent(outer)
+                sizes.setdefault(symbol, (base, offset - more))
+    return sizes
+
+
+def _moved(extent: m.Extent, sizes: Mapping[str, tuple[str | None, int]]) -> m.Extent:
+    symbol, more = split_extent(extent)
+    if symbol is None:
+        return extent
+    base, offset = sizes[symbol]
+    return _extent(base, offset + more)
+
+
+def _extent(symbol: str | None, more: int) -> m.Extent:
+    if symbol is None:
+        return more
+    return f"{symbol} + {more}" if more else symbol
+
+
+@dataclass
+class _Use:
+    """What the steps so far say of a name."""
+
+    argument: m.Argument
+    step: int
+    kernel: str
+    extents: list[tuple[_Size | None, int]] = field(default_factory=list)
+
+
+class _Draft:
+    """A graph in the making: matches the sizes of its steps with one another."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.constants: dict[str, int | float] = {}
+        self._uses: dict[str, _Use] = {}
+        # Each size is another one plus a number, or stands for itself; or it is a number.
+        self._above: dict[_Size, tuple[_Size, int]] = {}
+        self._fixed: dict[_Size, int] = {}
+
+    def add(self, number: int, step: StepLike, kernels: Mapping[str, m.Kernel]) -> m.Step:
+        """Take in a step, and return it as the manifest says it."""
+        kernel, values = self._read(number, step, kernels)
+        names = {}
+        for argument in kernel.arguments:
+            value = values[argument.name]
+            if isinstance(value, str):
+                self._use(number, kernel, argument, value)
+                names[argument.name] = value
+                continue
+            if argument.kind != "scalar" or isinstance(value, bool):
+                raise ExportError(
+                    self.what,
+                    f"step {number} gives {argument.name!r} of {kernel.name} the value {value!r}; "
+                    "it takes a name" + (" or a number" if argument.kind == "scalar" else ""),
+                )
+            fixed = f"step{number}_{argument.name}"
+            self.constants[fixed] = value
+            names[argument.name] = fixed
+        self._check_aliases(number, kernel, names)
+        return m.Step(kernel.name, names)
+
+    def arguments(self) -> dict[str, m.Argument]:
+        """Return every name with what it takes, in order of first use."""
+        found = {}
+        least: dict[_Size, int] = {}
+        for use in self._uses.values():
+            for size, more in use.extents:
+                if size is not None:
+                    root, offset = self._root(size)
+                    least[root] = min(least.get(root, 0), offset + more)
+        labels: dict[_Size, str] = {}
+        for name, use in self._uses.items():
+            shape = []
+            for axis, (size, more) in enumerate(use.extents):
+                if size is None:
+                    shape.append(_extent(None, more))
+                    continue
+                root, offset = self._root(size)
+                if root in self._fixed:
+                    shape.append(_extent(None, self._fixed[root] + offset + more))
+                    continue
+                label = labels.setdefault(root, f"{name}_{axis}")
+                shape.append(_extent(label, offset + more - least[root]))
+            found[name] = msgspec.structs.replace(use.argument, name=name, shape=tuple(shape))
+        return found
+
+    def _read(
+        self, number: int, step: StepLike, kernels: Mapping[str, m.Kernel]
+    ) -> tuple[m.Kernel, dict[str, Any]]:
+        if not isinstance(step, tuple) or not step:
+            raise ExportError(
+                self.what,
+                f"step {number} is {step!r}; a step is (kernel, {{'argument': 'name', ...}})",
+            )
+        name = step[0] if isinstance(step[0], str) else getattr(step[0], "name", repr(step[0]))
+        if name not in kernels:
+            raise ExportError(
+                self.what,
+                f"step {number} launches {name!r}, which is not in the bundle."
+                f"{near(str(name), kernels)} It holds {', '.join(kernels)}",
+            )
+        kernel = kernels[name]
+        wanted = [a.name for a in kernel.arguments]
+        given = step[1] if len(step) == 2 and isinstance(step[1], Mapping) else None
+        if given is None:
+            if len(step) - 1 > len(wanted):
+                raise ExportError(
+                    self.what, f"step {number} gives {name} more than {', '.join(wanted)}"
+                )
+            given = dict(zip(wanted, step[1:], strict=False))
+        unknown = [n for n in given if n not in wanted]
+        missing = [n for n in wanted if n not in given]
+        if unknown or missing:
+            problem = f"has no argument {unknown[0]!r}" if unknown else f"lacks {missing[0]!r}"
+            raise ExportError(
+                self.what, f"step {number}, {name}, {problem}; it takes {', '.join(wanted)}"
+            )
+        return kernel, dict(given)
+
+    def _use(self, number: int, kernel: m.Kernel, argument: m.Argument, name: str) -> None:
+        if not name.isidentifier():
+            raise ExportError(self.what, f"{name!r} cannot be the name of an argument")
+        sizes: list[tuple[_Size | None, int]] = []
+        for extent in argument.shape:
+            symbol, more = split_extent(extent)
+            sizes.append((None if symbol is None else (number, symbol), more))
+        known = self._uses.get(name)
+        if known is None:
+            self._uses[name] = _Use(argument, number, kernel.name, sizes)
+            return
+        before = known.argument
+        for trait in ("kind", "dtype", "element"):
+            if getattr(before, trait) != getattr(argument, trait):
+                self._disagree(name, known, number, kernel, trait, before, argument)
+        if len(before.shape) != len(argument.shape):
+            self._disagree(name, known, number, kernel, "shape", before, argument)
+        for one, other in zip(known.extents, sizes, strict=True):
+            if not self._unite(one, other):
+                self._disagree(name, known, number, kernel, "shape", before, argument)
+        # Written first and read later: whoever calls need not fill it.
+        role = before.role
+        if role == "in" and argument.role != "in":
+            role = "inout"
+        elif role == "out" and not before.covered:
+            role = "inout" if argument.role != "out" else "out"
+        known.argument = msgspec.structs.replace(before, role=role, inplace=False)
+
+    def _disagree(
+        self,
+        name: str,
+        known: _Use,
+        number: int,
+        kernel: m.Kernel,
+        trait: str,
+        before: m.Argument,
+        now: m.Argument,
+    ) -> None:
+        raise ExportError(
+            self.what,
+            f"{name!r} has {trait} {getattr(before, trait)} in step {known.step} ({known.kernel}), "
+            f"and {getattr(now, trait)} in step {number} ({kernel.name})",
+        )
+
+    def _check_aliases(self, number: int, kernel: m.Kernel, names: Mapping[str, str]) -> None:
+        arrays = [a for a in kernel.arguments if a.kind == "array"]
+        for one in arrays:
+            for other in arrays:
+                same = one is not other and names[one.name] == names[other.name]
+                if same and one.role != "in" and not (one.inplace and other.role == "in"):
+                    raise ExportError(
+                        self.what,
+                        f"step {number} gives {names[one.name]!r} to {one.name!r} and "
+                        f"{other.name!r} of {kernel.name}, which writes to {one.name!r}",
+                    )
+
+    def _root(self, size: _Size) -> tuple[_Size, int]:
+        """Return what a size is measured from, and how far it is from there."""
+        offset = 0
+        while size in self._above:
+            size, more = self._above[size]
+            offset += more
+        return size, offset
+
+    def _unite(self, one: tuple[_Size | None, int], other: tuple[_Size | None, int]) -> bool:
+        """Let two extents be equal; tell whether they can be."""
+        (first, more), (second, plus) = one, other
+        if first is None and second is None:
+            return more == plus
+        if first is None or second is None:
+            size, offset, value = (second, plus, more) if first is None else (first, more, plus)
+            assert size is not None
+            root, distance = self._root(size)
+            return self._fixed.setdefault(root, value - offset - distance) == (
+                value - offset - distance
+            )
+        (root, near_by), (base, far) = self._root(first), self._root(second)
+        # root + near_by + more == base + far + plus
+        distance = near_by + more - far - plus
+        if root == base:
+            return distance == 0
+        if base in self._fixed:
+            value = self._fixed.pop(base)
+            if self._fixed.setdefault(root, value - distance) != value - distance:
+                return False
+        self._above[base] = (root, distance)
+        return True

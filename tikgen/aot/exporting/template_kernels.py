@@ -1,0 +1,182 @@
+"""Turns kernels of templates into what is to be exported, for each arch with its own schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tikgen.aot import manifest as m
+from tikgen.aot.exporting.cost_model import cost_of
+from tikgen.aot.exporting.plan import Code, KernelPlan, TemplateCheck
+from tikgen.aot.names import family_name, variant_name
+from tikgen.aot.running.devices import problem_with
+from tikgen.errors import ExportError, ParameterError, UnsupportedOnArch
+from tikgen.pipeline import builder, evidence
+from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.loaded import check_arch
+from tikgen.pipeline.rendering import Source, Variant, render_variant
+from tikgen.taichi import runtime
+from tikgen.template.arguments import Argument, Array, Scalar
+from tikgen.template.parameters import canonical
+
+
+def core_arch(arch: str) -> str:
+    """Return tikgen's name for an arch of a bundle."""
+    return "cpu" if arch in m.HOST_ARCHS else arch
+
+
+def plan_kernel(
+    kernel: Kernel,
+    archs: Sequence[str],
+    schedules: Mapping[str, Mapping[str, Any]],
+    verify_now: bool,
+    max_examples: int,
+    needs_evidence: bool = True,
+) -> KernelPlan:
+    """Return the plan for a kernel that :func:`tikgen.build` returned.
+
+    Args:
+        kernel: the kernel.
+        archs: where to.
+        schedules: schedule parameters that are given, by arch.
+        verify_now: whether to verify what has no evidence.
+        max_examples: examples of such a verification.
+        needs_evidence: whether what has none is refused, or its proof is enough.
+
+    Raises:
+        ExportError: if its arrays are fields.
+    """
+    variant = kernel.variant
+    if any(isinstance(a, Array) and a.storage == "field" for a in variant.arguments):
+        raise ExportError(
+            kernel.name,
+            "it takes fields; build it with storage='ndarray', or export a ti.kernel of your own "
+            "over fields of your own",
+        )
+    codes, failures = {}, {}
+    for arch in archs:
+        if verify_now and (absent := problem_with(arch)):
+            failures[arch] = f"it cannot be verified and proved here: {absent}"
+            continue
+        try:
+            source = render_variant(_variant_on(kernel, core_arch(arch), schedules.get(arch)))
+            found = evidence_on(source, core_arch(arch))
+            if verify_now and not (found is not None and found.passed):
+                _verify(source.variant, core_arch(arch), max_examples)
+                found = evidence_on(source, core_arch(arch))
+            if needs_evidence if found is None else not found.passed:
+                raise ExportError(kernel.name, _without_evidence(source, arch, found))
+        except (UnsupportedOnArch, ParameterError, ExportError) as error:
+            failures[arch] = str(error)
+            continue
+        codes[arch] = _code(source, kernel.function.__name__, found)
+    entry = m.Kernel(
+        name=variant_name(variant),
+        family=family_name(variant),
+        template=variant.template.name,
+        params={name: canonical(value) for name, value in variant.problem},
+        sizes=dict(variant.sizes),
+        arguments=tuple(told(a) for a in variant.arguments),
+        cost=cost_of(variant),
+    )
+    check = TemplateCheck(str(variant.template.folder))
+    return KernelPlan(entry, codes, check, failures=failures)
+
+
+def told(argument: Argument) -> m.Argument:
+    """Return what a manifest says of an argument."""
+    if isinstance(argument, Scalar):
+        return m.Argument(name=argument.name, kind="scalar", dtype=argument.dtype.value)
+    assert isinstance(argument, Array)
+    return m.Argument(
+        name=argument.name,
+        kind="array",
+        dtype=argument.dtype.value,
+        shape=argument.shape,
+        role=argument.role,
+        covered=argument.covered,
+        inplace=argument.inplace,
+    )
+
+
+def evidence_on(source: Source, arch: str) -> evidence.Evidence | None:
+    """Return the evidence for a source on an arch of tikgen's, that of its unbaked twin else."""
+    twins = [source]
+    if source.variant.sizes:  # The same text, with numbers in the place of extents.
+        variant = source.variant
+        twins.append(render_variant(Variant(variant.template, variant.problem, variant.schedule)))
+    for twin in twins:
+        found = evidence.stored(twin.digest, arch)
+        if found is not None:
+            return found
+    return None
+
+
+def _variant_on(kernel: Kernel, arch: str, schedule: Mapping[str, Any] | None) -> Variant:
+    """Return the variant with the schedule of the arch, unless one was given.
+
+    Raises:
+        UnsupportedOnArch: if the arch cannot run it.
+    """
+    variant = kernel.variant
+    suited = variant
+    if schedule is not None or not _was_given(kernel):
+        problem = dict(variant.problem)
+        sizes = dict(variant.sizes) or None
+        suited = builder.resolve(
+            variant.template, schedule=schedule, arch=arch, shape=sizes, **problem
+        )
+    check_arch(suited, arch)
+    return suited
+
+
+def _was_given(kernel: Kernel) -> bool:
+    """Tell whether the schedule is neither an arch's default nor a tuning record's."""
+    variant = kernel.variant
+    if kernel.record is not None:
+        return False
+    sizes = dict(variant.sizes) or None
+    for arch in runtime.ARCHS:
+        default = variant.template.default_schedule(variant.problem, arch, sizes)
+        if variant.schedule == type(variant.schedule)(**default):
+            return False
+    return True
+
+
+def _code(source: Source, function: str, found: evidence.Evidence | None) -> Code:
+    variant = source.variant
+    return Code(
+        text=source.text,
+        function=function,
+        digest=source.digest,
+        literals=repr(_literals(variant)),
+        schedule={name: canonical(value) for name, value in variant.schedule},
+        workspace=tuple(told(a) for a in variant.workspace),
+        evidence=None
+        if found is None
+        else m.Evidence(
+            examples=found.examples, seed=found.seed, worst=found.worst, when=found.when
+        ),
+    )
+
+
+def _literals(variant: Variant) -> dict[str, Any]:
+    from tikgen.verification.case import literal
+
+    return {name: literal(value) for name, value in variant.params.items()}
+
+
+def _verify(variant: Variant, arch: str, max_examples: int) -> None:
+    from tikgen.verification import verify
+
+    verify(variant.template, archs=(arch,), max_examples=max_examples, **_literals(variant))
+
+
+def _without_evidence(source: Source, arch: str, found: evidence.Evidence | None) -> str:
+    name = source.variant.template.name
+    if found is not None:
+        return f"its verification on {core_arch(arch)} failed; see tikgen.verify({name!r}, ...)"
+    return (
+        f"there is no evidence for it on {core_arch(arch)}: verify it with "
+        f"tikgen.verify({name!r}, archs=({core_arch(arch)!r},), ...), or export with verify=True"
+    )

@@ -1,0 +1,303 @@
+"""Writes a bundle: compiles what changed, proves it, and puts it in its place in one step."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tikgen.aot import manifest as m
+from tikgen.aot.c.code import c_files
+from tikgen.aot.exporting.compiling import Compiled, compile_modules
+from tikgen.aot.exporting.graphs import scratch_of
+from tikgen.aot.exporting.old_bundle import OldBundle, opened
+from tikgen.aot.exporting.plan import ModulePlan, Plan, accessor_names
+from tikgen.aot.exporting.progress import Progress, showing
+from tikgen.aot.exporting.proving import prove
+from tikgen.aot.exporting.staging import (
+    check_space,
+    check_target,
+    files_in,
+    locked,
+    publish,
+    staged,
+)
+from tikgen.aot.exporting.waiting import in_threads
+from tikgen.aot.names import bundle_name
+from tikgen.disk import why
+from tikgen.errors import BundleError, ExportError
+from tikgen.pipeline.records import taichi_version
+from tikgen.version import __version__
+
+Builds = dict[tuple[str, str], m.Build]  # By name of a kernel or graph, and arch.
+Failures = dict[tuple[str, str], str]
+
+
+@dataclass(frozen=True)
+class _Modules:
+    """The modules of one arch: what was compiled or taken over, and what was refused."""
+
+    builds: Builds
+    failures: Failures
+    reused: set[tuple[str, str]]
+
+
+class Written(NamedTuple):
+    """What a bundle holds after an export: what :class:`tikgen.aot.Bundle` is made of."""
+
+    path: Path
+    manifest: m.Manifest
+    failures: tuple[m.Failure, ...]
+    reused: tuple[tuple[str, str], ...]
+
+
+def write(
+    plan: Plan,
+    path: str | os.PathLike[str],
+    *,
+    examples: int = 3,
+    seed: int | None = None,
+    needed: Collection[tuple[str, str]] = (),
+) -> Written:
+    """Write the bundle of ``plan``, and return what it holds.
+
+    What the bundle at ``path`` holds already, unchanged and proved, is taken over. What cannot be
+    compiled, or fails its proof, is left out and reported. Until all is done the old bundle stays.
+
+    Args:
+        plan: what to export.
+        path: a folder, or a file whose name ends in ``.zip``.
+        examples: launches with which each artefact is proved.
+        seed: seed of their inputs; None takes a new one.
+        needed: name and arch of what must not be left out.
+
+    Raises:
+        ExportError: if nothing is left to put into the bundle, or something that is needed fails.
+        BundleError: if ``path`` cannot be written, or holds something else.
+    """
+    shown, target = _target(path)
+    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    with locked(target), staged(target) as folder, opened(target) as old, showing(plan) as progress:
+        failures: Failures = {
+            (n, arch): problem
+            for n, k in plan.kernels.items()
+            for arch, problem in k.failures.items()
+        }
+        written = _write_modules(plan, folder, old, progress)
+        builds: Builds = {}
+        for one in written.values():
+            builds |= one.builds
+            failures |= one.failures
+        reused = {key for one in written.values() for key in one.reused}
+        _write_sources(plan, folder, builds)
+        name = bundle_name(shown)
+        draft = _manifest(plan, name, builds, folder)
+        (folder / m.FILE_NAME).write_bytes(m.encode(draft))
+        unproved = [key for key in builds if key not in reused]
+        proofs, refuted = prove(plan, folder, unproved, examples, seed, progress)
+        failures |= refuted
+        builds = {
+            key: msgspec.structs.replace(build, proof=proofs.get(key, build.proof))
+            for key, build in builds.items()
+            if key not in refuted
+        }
+        builds, orphaned = _without_orphans(plan, builds)
+        failures |= orphaned
+        if failures:
+            check_space(folder)  # Taichi does not tell that it could not write a file.
+        for key in sorted(failures.keys() & set(needed)):
+            problem = f"its artefact for {key[1]} would be lost: {failures[key].rstrip('.')}"
+            raise ExportError(key[0], problem)
+        if not builds:
+            raise ExportError(str(target), _all_failed(failures))
+        _delete_unused(folder, builds)
+        final = _manifest(plan, name, builds, folder)
+        for file, text in c_files(final).items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(text.encode())
+        final = _manifest(plan, name, builds, folder)
+        (folder / m.FILE_NAME).write_bytes(m.encode(final))
+        publish(folder, target)
+    told = tuple(m.Failure(n, arch, problem) for (n, arch), problem in sorted(failures.items()))
+    return Written(shown, final, told, tuple(sorted(key for key in builds if key in reused)))
+
+
+def _target(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Return the path of a bundle as it is shown, and as it is once links are followed.
+
+    Raises:
+        BundleError: if no bundle can be put there.
+    """
+    try:
+        shown = Path(path).expanduser().absolute()
+        target = shown.resolve() if shown.is_symlink() else shown
+        check_target(target)
+    except (OSError, ValueError) as error:
+        raise BundleError(path, f"cannot be written: {why(error)}") from None
+    return shown, target
+
+
+def _write_modules(
+    plan: Plan, folder: Path, old: OldBundle | None, progress: Progress
+) -> dict[str, _Modules]:
+    """Compile or take over the modules of each arch, all archs at once."""
+
+    def one(arch: str, stop: threading.Event) -> _Modules:
+        return _write_arch(plan, arch, folder, old, progress, stop)
+
+    return dict(zip(plan.archs, in_threads(one, plan.archs, len(plan.archs)), strict=True))
+
+
+def _write_arch(
+    plan: Plan,
+    arch: str,
+    folder: Path,
+    old: OldBundle | None,
+    progress: Progress,
+    stop: threading.Event,
+) -> _Modules:
+    written = _Modules({}, {}, set())
+    due: list[ModulePlan] = []
+    for module in plan.modules(arch):
+        found = old.take_over(module, folder) if old is not None else None
+        if found is None:
+            due.append(module)
+            continue
+        for name, build in found.items():
+            written.builds[name, arch] = build
+            written.reused.add((name, arch))
+            progress.advance("prove")
+        progress.advance("compile")
+
+    again: list[ModulePlan] = []
+
+    def compiled(module: ModulePlan, outcome: Compiled) -> None:
+        rest = module.without(outcome.kernel)
+        if outcome.kernel and rest.kernels:  # One that shares its module shall not spoil the rest.
+            written.failures[outcome.kernel, arch] = outcome.problem
+            again.append(rest)
+            return
+        for name in module.entries:
+            if outcome.problem:
+                written.failures[name, arch] = outcome.problem
+            else:
+                written.builds[name, arch] = _build(module, name, outcome.capabilities)
+        progress.advance("compile")
+
+    while due:
+        compile_modules(arch, due, folder, compiled, stop)
+        due = list(again)
+        again.clear()
+    return written
+
+
+def _build(module: ModulePlan, name: str, capabilities: tuple[str, ...]) -> m.Build:
+    said = m.Build(
+        module=module.folder, entry=name, digest=module.digest, capabilities=capabilities
+    )
+    graph = next((g for g in module.graphs if g.name == name), None)
+    if graph is not None:
+        entries = {n: k.entry for n, k in module.kernels.items()}
+        workspaces = {n: k.codes[module.arch].workspace for n, k in module.kernels.items()}
+        return msgspec.structs.replace(said, workspace=scratch_of(graph, entries, workspaces))
+    code = module.kernels[name].codes[module.arch]
+    return msgspec.structs.replace(
+        said,
+        source=source_file(name, module.arch),
+        function=code.function,
+        literals=code.literals,
+        schedule=dict(code.schedule),
+        fields=dict(code.fields),
+        options=dict(code.options),
+        workspace=code.workspace,
+        evidence=code.evidence,
+    )
+
+
+def source_file(name: str, arch: str) -> str:
+    """Return the file of a kernel's source in the bundle."""
+    return f"sources/{name}.{arch}.py"
+
+
+def _write_sources(plan: Plan, folder: Path, builds: Builds) -> None:
+    (folder / "sources").mkdir(exist_ok=True)
+    for (name, arch), build in builds.items():
+        if build.source:
+            text = plan.kernels[name].codes[arch].text
+            (folder / build.source).write_bytes(text.encode())
+
+
+def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest:
+    """Return what the bundle in ``folder`` says about itself."""
+
+    def of(entry: str) -> dict[str, m.Build]:
+        return {a: builds[entry, a] for a in plan.archs if (entry, a) in builds}
+
+    kernels = {
+        n: msgspec.structs.replace(k.entry, builds=of(n)) for n, k in sorted(plan.kernels.items())
+    }
+    graphs = {n: msgspec.structs.replace(g, builds=of(n)) for n, g in sorted(plan.graphs.items())}
+    kernels = {n: k for n, k in kernels.items() if k.builds}
+    graphs = {n: g for n, g in graphs.items() if g.builds}
+    fields = {}
+    for field_name, field in sorted(plan.fields.items()):
+        users = [
+            (arch, build)
+            for (n, arch), build in sorted(builds.items())
+            if n in kernels and field_name in plan.kernels[n].fields
+        ]
+        read, write = accessor_names(field_name)
+        accessors = {a: m.Accessor(module=b.module, read=read, write=write) for a, b in users}
+        if accessors:
+            fields[field_name] = msgspec.structs.replace(field, builds=accessors)
+    return m.Manifest(
+        format=m.FORMAT,
+        name=name,
+        archs=plan.archs,
+        tikgen=__version__,
+        taichi=taichi_version(),
+        capabilities=plan.capabilities,
+        kernels=kernels,
+        graphs=graphs,
+        fields=fields,
+        files=files_in(folder),
+    )
+
+
+def _without_orphans(plan: Plan, builds: Builds) -> tuple[Builds, Failures]:
+    """Return the builds less those of graphs one of whose kernels is not there, and why."""
+    failures: Failures = {}
+    for name, graph in plan.graphs.items():
+        for arch in plan.archs:
+            absent = [s.kernel for s in graph.steps if (s.kernel, arch) not in builds]
+            if absent:
+                failures[name, arch] = f"its kernel {absent[0]} is not in the bundle"
+    return {key: b for key, b in builds.items() if key not in failures}, failures
+
+
+def _delete_unused(folder: Path, builds: Mapping[tuple[str, str], m.Build]) -> None:
+    """Delete what was staged of artefacts that are not in the bundle."""
+    modules = {build.module for build in builds.values()}
+    for path in folder.glob("*/*"):
+        if path.is_dir() and path.relative_to(folder).as_posix() not in modules:
+            shutil.rmtree(path)
+    files = {build.source for build in builds.values()}
+    files |= {build.proof.data for build in builds.values() if build.proof is not None}
+    for path in (*folder.glob("sources/*"), *folder.glob("proofs/*")):
+        if path.relative_to(folder).as_posix() not in files:
+            path.unlink()
+    for path in folder.iterdir():
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def _all_failed(failures: Failures) -> str:
+    told = [f"{name} on {arch}: {problem}" for (name, arch), problem in sorted(failures.items())]
+    return "nothing is left to put into it. " + "; ".join(told[:5]).rstrip(".")

@@ -1,0 +1,362 @@
+"""Records which kernels a block of code builds and launches, with what and in which order."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import taichi as ti
+from msgspec.structs import replace
+
+from tikgen.aot import manifest
+from tikgen.aot.exporting.template_kernels import told
+from tikgen.aot.names import identifier, variant_name
+from tikgen.aot.recording import recorded
+from tikgen.aot.user_kernels.arguments import dtype_name
+from tikgen.aot.user_kernels.kernels import OwnKernel, extract
+from tikgen.aot.user_kernels.values import FieldDecl, unused
+from tikgen.errors import ExportError
+from tikgen.pipeline import events
+from tikgen.pipeline.bound import BoundKernel
+from tikgen.pipeline.loaded import Loaded
+from tikgen.taichi import arrays as taichi_arrays
+from tikgen.taichi import kernels as taichi_kernels
+from tikgen.taichi import launches as taichi_launches
+from tikgen.taichi import runtime
+from tikgen.template.arguments import Array
+from tikgen.verification.case import literal
+from tikgen.version import __version__
+
+_starting = threading.Lock()
+_is_on = False
+
+
+@contextlib.contextmanager
+def record(path: str | os.PathLike[str]) -> Iterator[Recording]:
+    """Record every build and every launch of a block of code, and write them into a file.
+
+    Every thread is recorded: kernels of templates, called or bound, and one's own ``ti.kernel``,
+    whose text is taken as its module stands at its first launch in the block. Arrays are kept alive
+    until the block ends. What is no kernel is not seen, such as copies and ``ti.ndarray.fill``.
+    The file, which is YAML, is written when the block ends, also where it raises.
+
+    Args:
+        path: the file; one that is there is replaced.
+
+    Raises:
+        ExportError: if a recording is going on, or the file cannot be written.
+    """
+    global _is_on
+    file = Path(path)
+    if not file.absolute().parent.is_dir():
+        raise ExportError(str(path), f"there is no folder {file.parent} to write a recording into")
+    with _starting:
+        if _is_on:
+            raise ExportError(str(path), "another recording is going on; end that one first")
+        _is_on = True
+    try:
+        with events.recording() as heard:
+            recording = Recording(file, heard)
+            try:
+                with recording.listening():
+                    yield recording
+            finally:
+                recorded.write(recording.content(), file)
+    finally:
+        _is_on = False
+
+
+class _Met:
+    """A kernel that was launched, with where its arguments stand among those of a launch."""
+
+    def __init__(self, entry: recorded.Build | recorded.Own, names: Sequence[str]) -> None:
+        self.entry = entry
+        self.slots = [(names.index(a.name), a) for a in entry.arguments]
+
+
+class Recording:
+    """What a block of code built and launched so far.
+
+    Args:
+        path: where it will be written.
+        heard: what happens to kernels meanwhile.
+    """
+
+    def __init__(self, path: Path, heard: events.Recording) -> None:
+        self.path = path
+        self._heard = heard
+        self._lock = threading.RLock()
+        self._thread = threading.local()
+        # By what was launched, which is kept alive: its address is not used again.
+        self._met: dict[Any, _Met] = {}
+        self._own: dict[Any, _Met] = {}
+        self._names: set[str] = set()
+        # By address: the field, what is known of it, and what the user's own kernels call it.
+        self._fields: dict[str, tuple[Any, FieldDecl, list[str]]] = {}
+        self._arrays: dict[Any, tuple[recorded.Array, Any]] = {}
+        self._launches: list[recorded.Launch] = []
+        self._arch = ""
+
+    @property
+    def builds(self) -> tuple[recorded.Build, ...]:
+        """Return the kernels of templates that were built or launched."""
+        with self._lock:
+            for event in list(self._heard.events):
+                loaded = events.lives.get(event.subject)
+                if isinstance(loaded, Loaded) and _is_template(loaded):
+                    self._meet_template(loaded)
+            return tuple(self._entries(recorded.Build))
+
+    @property
+    def kernels(self) -> tuple[recorded.Own, ...]:
+        """Return the user's own kernels that were launched."""
+        with self._lock:
+            names = self._field_names()
+            return tuple(
+                replace(own, fields={inner: names[key] for inner, key in own.fields.items()})
+                for own in self._entries(recorded.Own)
+            )
+
+    @property
+    def fields(self) -> tuple[recorded.Field, ...]:
+        """Return the fields that the user's own kernels use."""
+        with self._lock:
+            return tuple(
+                recorded.Field(name, said.dtype, said.shape, said.element)
+                for name, (_, said, _) in zip(
+                    self._field_names().values(), self._fields.values(), strict=True
+                )
+            )
+
+    @property
+    def arrays(self) -> tuple[recorded.Array, ...]:
+        """Return the arrays that were passed."""
+        with self._lock:
+            return tuple(array for array, _ in self._arrays.values())
+
+    @property
+    def launches(self) -> tuple[recorded.Launch, ...]:
+        """Return every launch, in order."""
+        with self._lock:
+            return tuple(self._launches)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Recording of {len(self.builds)} builds, {len(self.kernels)} own kernels and "
+            f"{len(self._launches)} launches into {self.path}>"
+        )
+
+    def content(self) -> recorded.File:
+        """Return all of it as it is written."""
+        return recorded.File(
+            format=recorded.FORMAT,
+            tikgen=__version__,
+            taichi=".".join(map(str, ti.__version__)),
+            arch=self._arch or runtime.current_arch() or "cpu",
+            builds=self.builds,
+            kernels=self.kernels,
+            fields=self.fields,
+            arrays=self.arrays,
+            launches=self.launches,
+        )
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take in every launch; there is nothing in its way before and afterwards."""
+        run, call = Loaded.run, BoundKernel.__call__
+
+        @functools.wraps(run)
+        def running(loaded: Loaded, values: tuple[Any, ...]) -> Any:
+            with self._outermost() as is_outermost:
+                returned = run(loaded, values)
+            if is_outermost:
+                self._take_template(loaded, values)
+            return returned
+
+        @functools.wraps(call)
+        def calling(bound: BoundKernel, /, **scalars: Any) -> Any:
+            with self._outermost() as is_outermost:
+                returned = call(bound, **scalars)
+            if is_outermost:
+                binding = bound._binding
+                self._take_template(binding.loaded, binding.values)
+            return returned
+
+        hook = taichi_launches.CallHook(self._take_own)
+        Loaded.run, BoundKernel.__call__ = running, calling  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            Loaded.run, BoundKernel.__call__ = run, call  # type: ignore[method-assign]
+            hook.remove()
+
+    @contextlib.contextmanager
+    def _outermost(self) -> Iterator[bool]:
+        """Tell whether a launch is not part of another one, as that of a bound kernel is."""
+        if getattr(self._thread, "is_launching", False):
+            yield False
+            return
+        self._thread.is_launching = True
+        try:
+            yield True
+        finally:
+            self._thread.is_launching = False
+
+    def _take_template(self, loaded: Loaded, values: Sequence[Any]) -> None:
+        """Take in a launch of a kernel that tikgen made."""
+        with self._lock:
+            if loaded in self._met or _is_template(loaded):
+                self._add(self._meet_template(loaded), values)
+            else:
+                key = (loaded, *map(_feature, values))
+                self._add(self._meet_own(key, loaded.function, values), values)
+
+    def _take_own(self, kernel: Any, instance: Any, values: tuple[Any, ...]) -> None:
+        """Take in a launch of a ``ti.kernel``, unless tikgen or Taichi made that by itself."""
+        if getattr(self._thread, "is_launching", False):
+            return
+        written = taichi_kernels.written(kernel)
+        assert written is not None
+        subject = events.subject_of(written.function)
+        if subject.origin == "taichi" and "fill" not in subject.name:
+            return
+        with self._lock:
+            self._add(self._meet_own((kernel, instance), kernel, values), values)
+
+    def _add(self, met: _Met, values: Sequence[Any]) -> None:
+        self._arch = self._arch or runtime.current_arch() or ""
+        arguments = {
+            argument.name: self._array(values[slot], argument.name)
+            if argument.kind == "array"
+            else _number(values[slot], argument)
+            for slot, argument in met.slots
+        }
+        self._launches.append(recorded.Launch(met.entry.name, arguments))
+
+    def _meet_template(self, loaded: Loaded) -> _Met:
+        if loaded not in self._met:
+            variant = loaded.source.variant
+            entry = recorded.Build(
+                name=self._name(variant_name(variant)),
+                template=variant.template.name,
+                parameters={name: literal(value) for name, value in variant.problem},
+                schedule={name: literal(value) for name, value in variant.schedule},
+                sizes=dict(variant.sizes),
+                digest=loaded.source.digest,
+                arguments=tuple(told(a) for a in loaded.signature.arguments),
+            )
+            self._met[loaded] = _Met(entry, loaded.signature.names)
+        return self._met[loaded]
+
+    def _meet_own(self, key: Any, kernel: Any, values: Sequence[Any]) -> _Met:
+        if key not in self._met:
+            self._met[key] = self._extracted(kernel, values)
+        return self._met[key]
+
+    def _extracted(self, kernel: Any, values: Sequence[Any]) -> _Met:
+        """Return a kernel of the user's, the same for all of its instances of equal text."""
+        written = taichi_kernels.written(kernel)
+        assert written is not None
+        name, code = written.function.__name__, written.function.__code__
+        entry = recorded.Own(
+            name="", function=name, file=code.co_filename, line=code.co_firstlineno
+        )
+        names = [parameter for parameter, _, _ in written.parameters]
+        given = {
+            parameter: value
+            for (parameter, annotation, _), value in zip(written.parameters, values, strict=True)
+            if isinstance(annotation, ti.template | ti.types.ndarray)
+        }
+        try:
+            if taichi_kernels.is_gradient(kernel):
+                raise ExportError(name, "it is the derivative of a kernel, which no bundle holds")
+            own = extract(kernel, given)
+        except ExportError as error:
+            refused = replace(entry, name=self._name(name), problem=str(error))
+            return _Met(refused, names)
+        is_taichis = events.subject_of(written.function).origin == "taichi"
+        fields = {inner: self._field(own, inner, is_taichis) for inner in own.fields}
+        key = (own.text, *fields.items())
+        if key not in self._own:
+            entry = replace(
+                entry,
+                name=self._name(name),
+                function=own.function,
+                arguments=own.arguments,
+                templates=own.templates,
+                fields=fields,
+                options=own.options,
+                text=own.text,
+            )
+            self._own[key] = _Met(entry, names)
+        return self._own[key]
+
+    def _field(self, own: OwnKernel, inner: str, is_taichis: bool) -> str:
+        """Return the key of a field."""
+        source = own.sources[inner]
+        key = str(id(source))
+        _, _, names = self._fields.setdefault(key, (source, own.fields[inner], []))
+        if not is_taichis:  # Such as ti.Field.fill, which calls any of them "field".
+            names.append(inner)
+        return key
+
+    def _field_names(self) -> dict[str, str]:
+        """Return the name of each field by its key."""
+        found: dict[str, str] = {}
+        for key, (_, said, names) in self._fields.items():
+            found[key] = unused([*names, said.name][0], set(found.values()))
+        return found
+
+    def _array(self, value: Any, argument: str) -> str:
+        """Return the name of an array in the recording: of the memory, not of a view of it."""
+        key = _identity(value)
+        if key not in self._arrays:
+            taken = {array.name for array, _ in self._arrays.values()}
+            shape = (*value.shape, *getattr(value, "element_shape", ()))
+            array = recorded.Array(unused(argument, taken), dtype_name(value.dtype), shape)
+            self._arrays[key] = array, value
+        return self._arrays[key][0].name
+
+    def _name(self, wanted: str) -> str:
+        name = unused(identifier(wanted), self._names)
+        self._names.add(name)
+        return name
+
+    def _entries(self, kind: type[recorded.Build | recorded.Own]) -> Iterator[Any]:
+        met = dict.fromkeys(self._met.values())  # Several instances may have one entry.
+        return (m.entry for m in met if isinstance(m.entry, kind))
+
+
+def _is_template(loaded: Loaded) -> bool:
+    """Tell whether a kernel can be built again from its template, and exported as such."""
+    arguments = loaded.source.variant.arguments
+    return bool(arguments) and all(
+        not isinstance(a, Array) or a.storage == "ndarray" for a in arguments
+    )
+
+
+def _identity(array: Any) -> Any:
+    """Return what tells one array from others: views of the same memory may be made for a call."""
+    if isinstance(array, taichi_arrays.TaichiArray):
+        return id(array)
+    if hasattr(array, "data_ptr"):
+        return array.data_ptr(), tuple(array.shape), str(array.dtype)
+    return array.ctypes.data, array.shape, array.strides, array.dtype.str
+
+
+def _feature(value: Any) -> Any:
+    """Return what decides, of an argument, which instance of a kernel is launched."""
+    if isinstance(value, taichi_arrays.TaichiArray) and hasattr(value, "snode"):
+        return id(value)
+    if hasattr(value, "shape"):
+        return str(value.dtype), len(value.shape), getattr(value, "element_shape", ())
+    return None if isinstance(value, float) else value
+
+
+def _number(value: Any, argument: manifest.Argument) -> int | float:
+    return float(value) if argument.dtype.startswith("f") else int(value)

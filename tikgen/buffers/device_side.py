@@ -1,0 +1,101 @@
+"""The device side of a buffer: a ``ti.ndarray`` from a pool, and the copies to it and from it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tikgen.buffers.errors import BufferSyncError
+from tikgen.buffers.memory_pool import MemoryPool, get_memory_pool
+from tikgen.dtypes import DType
+from tikgen.errors import TaichiNotInitialised, TikgenError, WrongThread
+from tikgen.taichi import arrays, runtime
+
+_WHO = "UnifiedBuffer"
+
+
+class DeviceSide:
+    """An array that a buffer has on the device, given back to its pool in the end.
+
+    Args:
+        owner: the buffer; when it is garbage, the array goes back as well.
+        shape: how many elements along each axis.
+        dtype: the element type.
+        pool: where the array is from; None takes the pool of all who name none.
+        zeroed: whether it must hold zeros at first.
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        shape: tuple[int, ...],
+        dtype: DType,
+        pool: MemoryPool | None,
+        zeroed: bool,
+    ) -> None:
+        _start_taichi()
+        _check_thread()
+        self._pool = get_memory_pool() if pool is None else pool
+        self.array = self._pool.acquire(shape, dtype, zeroed=zeroed)
+        self._finalizer: weakref.finalize[Any, Any] = self._pool.give_back_when_dead(
+            owner, self.array
+        )
+
+    @property
+    def is_stale(self) -> bool:
+        """Tell whether the array went with an earlier ``ti.init``."""
+        return arrays.is_stale(self.array)
+
+    def write(self, host: NDArray[Any]) -> None:
+        """Copy a host array into the device array."""
+        _transfer("host to device", lambda: self.array.from_numpy(host))
+
+    def read(self, host: NDArray[Any]) -> None:
+        """Copy the device array into a host array."""
+
+        def read() -> None:
+            host[...] = self.array.to_numpy()
+
+        _transfer("device to host", read)
+
+    def give_back(self) -> None:
+        """Return the array to its pool; this object is of no use afterwards."""
+        array, self.array = self.array, None
+        if self._finalizer.detach() is not None:
+            self._pool.release(array)
+
+
+def _transfer(direction: str, copy: Callable[[], None]) -> None:
+    _check_thread()
+    try:
+        with runtime.compiling:  # Each first copy of a kind has Taichi compile a kernel.
+            copy()
+    except TikgenError:
+        raise
+    except Exception as error:
+        raise BufferSyncError(direction, error) from error
+
+
+def _start_taichi() -> None:
+    """Start Taichi on cpu where nobody did, so that a buffer needs nothing but to be used."""
+    # Taichi belongs to the thread that starts it; a worker is gone before the program is.
+    if runtime.is_initialised() or threading.current_thread() is not threading.main_thread():
+        return
+    import taichi as ti
+
+    ti.init(arch=ti.cpu)
+    logging.getLogger("tikgen.ring").info(
+        "a buffer started Taichi on cpu; call ti.init before for another arch"
+    )
+
+
+def _check_thread() -> None:
+    if not runtime.is_initialised():
+        raise TaichiNotInitialised(_WHO)
+    if not runtime.may_materialise():
+        raise WrongThread(_WHO)

@@ -1,0 +1,102 @@
+"""Which shapes and dtypes the arrays of buffers may have, and how their sizes are rounded up."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from tikgen.buffers.errors import InvalidConfigurationError
+from tikgen.dtypes import DType
+
+# Taichi indexes with 32 bits.
+MOST_ELEMENTS = 2**31 - 1
+_LEAST_CLASS = 64
+MIB = 1024 * 1024
+
+
+def sound_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape as a tuple.
+
+    Args:
+        shape: an integer, or one for each axis.
+
+    Raises:
+        InvalidConfigurationError: if it is no shape, empty, or too large for Taichi.
+    """
+    try:
+        axes = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
+    except TypeError:
+        problem = "a shape is an integer or a tuple of integers"
+        raise InvalidConfigurationError("shape", shape, problem) from None
+    if min(axes, default=1) < 1:
+        raise InvalidConfigurationError("shape", shape, "each axis has one element at least")
+    if math.prod(axes) > MOST_ELEMENTS:
+        problem = f"Taichi indexes {MOST_ELEMENTS} elements at most"
+        raise InvalidConfigurationError("shape", shape, problem)
+    return axes
+
+
+def sound_dtype(dtype: Any) -> DType:
+    """Return the dtype that NumPy, Taichi or tikgen calls ``dtype``.
+
+    Raises:
+        InvalidConfigurationError: if kernels have no such dtype.
+    """
+    try:
+        return DType.parse(dtype)
+    except ValueError as error:
+        problem = str(error).removeprefix(f"{dtype!r} ")
+    try:
+        return DType.parse(np.dtype(dtype))
+    except (TypeError, ValueError):
+        raise InvalidConfigurationError("dtype", dtype, problem) from None
+
+
+def holds_number(dtype: DType, value: Any) -> bool:
+    """Tell whether a value is a number that an element can hold, however rounded."""
+    if not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    try:
+        if not dtype.is_float:
+            return bool(dtype.lowest <= value <= dtype.highest and value == int(value))
+        with np.errstate(over="ignore"):
+            return bool(np.isinf(dtype.numpy.type(value))) == math.isinf(value)
+    except OverflowError:  # An integer beyond any float.
+        return False
+
+
+def holds_all(dtype: DType, array: np.ndarray[Any, Any]) -> bool:
+    """Tell whether elements can hold what is in an array; no integer is wrapped around."""
+    if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
+        return False
+    if dtype.is_float or not array.size or np.can_cast(array.dtype, dtype.numpy):
+        return True
+    return bool(dtype.lowest <= array.min() and array.max() <= dtype.highest)
+
+
+def size_class(count: int) -> int:
+    """Return ``count`` rounded up to a quarter, a half, three quarters or all of a power of two."""
+    if count <= _LEAST_CLASS:
+        return _LEAST_CLASS
+    step = 1 << max((count - 1).bit_length() - 3, 0)
+    return min(-(-count // step) * step, MOST_ELEMENTS)
+
+
+def bytes_in(name: str, size_mb: object) -> int:
+    """Return the bytes of a setting in MiB.
+
+    Args:
+        name: of the setting, for messages.
+        size_mb: a number, 0 or more.
+
+    Raises:
+        InvalidConfigurationError: if it is none.
+    """
+    if not isinstance(size_mb, int | float) or isinstance(size_mb, bool):
+        raise InvalidConfigurationError(name, size_mb, "takes a number of MiB")
+    if not 0 <= size_mb < math.inf:
+        raise InvalidConfigurationError(name, size_mb, "takes a finite number of MiB, 0 or more")
+    return int(size_mb * MIB)

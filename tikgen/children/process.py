@@ -1,0 +1,152 @@
+"""A child process that speaks lines of JSON, and in what words its death is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+from typing import IO, Any, TypeVar
+
+from tikgen.children import safe_path
+
+# Loading Taichi and a driver takes long on a busy machine.
+START_SECONDS = 180.0
+_STDERR_SHOWN = 400
+_LINES_SHOWN = 3
+
+
+Self = TypeVar("Self", bound="ChildProcess")
+
+
+class Died(Exception):
+    """The process is gone; says how it ended and the last that it said."""
+
+
+class ChildProcess:
+    """Runs ``python -P -m MODULE ARGUMENTS`` and exchanges lines of JSON with it.
+
+    It is a plain subprocess: it needs no ``__main__`` guard, and shares nothing with a Taichi
+    that is initialised here. The first thing it says is ``{"absent": why}``, with an empty
+    string where it is ready for work.
+
+    Args:
+        module: the module to run; see :mod:`tikgen.children.work` for its side.
+        arguments: what stands behind it on the command line.
+    """
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._command = (module, *arguments)
+        self._process: subprocess.Popen[str] | None = None
+        self._replies: queue.Queue[str | None] = queue.Queue()
+        self._errors: IO[bytes] | None = None
+        # What the process said before the line that it works on, in bytes.
+        self._said_before = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the process was started and not stopped since."""
+        return self._process is not None
+
+    def start(self) -> str:
+        """Start the process; return why it cannot work here, or an empty string."""
+        self.stop()
+        self._said_before = 0
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process.
+        self._process = subprocess.Popen(
+            safe_path.command(*self._command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            encoding="utf-8",
+            env=safe_path.environment(),
+        )
+        self._replies = queue.Queue()
+        threading.Thread(
+            target=_read, args=(self._process.stdout, self._replies), daemon=True
+        ).start()
+        try:
+            return str(self.reply(START_SECONDS)["absent"])
+        except TimeoutError:
+            self.stop()
+            return f"the process did not start within {START_SECONDS:g} s"
+        except Died as death:
+            return f"the process died while it started: {death}"
+
+    def send(self, line: str) -> None:
+        """Hand a line to the process.
+
+        Raises:
+            Died: if it is gone; it is stopped then.
+        """
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._errors is not None
+        self._said_before = self._errors.seek(0, os.SEEK_END)
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise self._died() from None
+
+    def reply(self, seconds: float) -> dict[str, Any]:
+        """Return the next reply.
+
+        Raises:
+            TimeoutError: if there is none within so many seconds.
+            Died: if the process is gone; it is stopped then.
+        """
+        try:
+            line = self._replies.get(timeout=max(0.0, seconds))
+        except queue.Empty:
+            raise TimeoutError from None
+        if line is None:
+            raise self._died()
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def stop(self) -> None:
+        """End the process, if it runs."""
+        process, errors = self._process, self._errors
+        self._process = self._errors = None
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(OSError):
+                process.communicate()
+        if errors is not None:
+            errors.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _died(self) -> Died:
+        """Stop what is left of the process; return in words how it ended."""
+        assert self._process is not None
+        assert self._errors is not None
+        status = self._process.wait()
+        how = f"exit status {status}"
+        if status < 0:
+            with contextlib.suppress(ValueError):
+                how = signal.Signals(-status).name
+        self._errors.seek(self._said_before)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        said = " ".join(lines[-_LINES_SHOWN:])[:_STDERR_SHOWN]
+        self.stop()
+        return Died(f"{how}; it said: {said}" if said else how)
+
+
+def _read(output: IO[str], replies: queue.Queue[str | None]) -> None:
+    """Pass on the replies; what was printed before the process took its output is dropped."""
+    with contextlib.suppress(ValueError, OSError):  # Closed under our hands by stop().
+        for line in output:
+            if line.startswith("{"):
+                replies.put(line)
+    replies.put(None)

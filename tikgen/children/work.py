@@ -1,0 +1,93 @@
+"""The side of the child in a conversation of lines: one arch, one answer a line.
+
+What Taichi prints goes to the error stream, so that the standard output holds replies alone.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import taichi as ti
+
+from tikgen.taichi import error_stream
+
+Tell = Callable[[dict[str, Any]], None]
+
+# Above every limit that a parent sets.
+_MOST_SECONDS = 3600
+_SIGNALS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGILL", "SIGBUS")
+
+
+def serve(
+    arch: str | None,
+    answer: Callable[[str, Tell], str],
+    *,
+    lines_per_init: int = sys.maxsize,
+    forget: Callable[[], None] = lambda: None,
+    **options: Any,
+) -> None:
+    """Answer each line of the standard input until it ends.
+
+    Args:
+        arch: arch on which Taichi is initialised; None where it is not.
+        answer: returns the reply to a line; the function that it is given tells the parent of
+            what was reached so far, which thus is known if the process dies.
+        lines_per_init: after so many lines Taichi is initialised anew, which alone frees compiled
+            kernels and fields.
+        forget: called before Taichi is initialised anew.
+        options: further options of ``ti.init``.
+    """
+    # The parent decides what an interruption at the keyboard means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    error_stream.may_redirect = False
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def tell(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=replies, flush=True)
+
+    try:
+        if arch is not None:
+            start(arch, **options)
+    except Exception as error:
+        tell({"absent": one_line(error)})
+        return
+    tell({"absent": ""})
+    for number, line in enumerate(sys.stdin, 1):
+        # A hung kernel sees neither the end of the input nor that of the parent.
+        faulthandler.dump_traceback_later(_MOST_SECONDS, exit=True)
+        print(answer(line, tell), file=replies, flush=True)
+        faulthandler.cancel_dump_traceback_later()
+        if number % lines_per_init == 0 and arch is not None:
+            forget()
+            start(arch, **options)
+
+
+def start(arch: str, **options: Any) -> None:
+    """Initialise Taichi on ``arch``, or raise; a crash then kills the process by its signal."""
+    if not hasattr(ti, arch):
+        raise ValueError(f"Taichi knows no arch {arch!r}")
+    ti.init(
+        **{
+            "arch": getattr(ti, arch),
+            "enable_fallback": False,
+            "offline_cache": False,
+            "log_level": ti.ERROR,
+            **options,
+        }
+    )
+    # Taichi turns these signals into exit status 255.
+    for name in _SIGNALS:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error as one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,0 +1,159 @@
+"""Prints the tree of an expression: as canonical text, as NumPy code and as Taichi code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from tikgen.dtypes import DType
+from tikgen.expression.helpers import helper_of
+from tikgen.expression.tree import COMPARISONS, Node, literal_value
+
+# How tightly each operation binds, as in Python's grammar.
+_OR, _AND, _NOT, _COMPARE = 1, 2, 3, 4
+_BIT_OR, _BIT_AND, _ADD, _MULTIPLY, _UNARY, _POWER, _ATOM = 5, 6, 7, 8, 9, 10, 11
+_BINDING = {"or": _OR, "and": _AND, "not": _NOT, "neg": _UNARY, "**": _POWER}
+_BINDING |= dict.fromkeys(COMPARISONS, _COMPARE)
+_BINDING |= dict.fromkeys("+-", _ADD) | dict.fromkeys(("*", "/", "//", "%"), _MULTIPLY)
+
+# A piece of code, and how tightly its outermost operation binds.
+Piece = tuple[str, int]
+
+
+class Code:
+    """Prints Python with as few parentheses as it takes; subclasses change what differs."""
+
+    def number(self, node: Node) -> str:
+        """Return code for the whole tree."""
+        return self.piece(node)[0]
+
+    def piece(self, node: Node) -> Piece:
+        """Return code for the tree, and how tightly it binds."""
+        if node.op == "name":
+            return str(node.value), _ATOM
+        if node.op == "constant":
+            return str(node.value), _ATOM
+        if node.op == "number":
+            return repr(node.value), _UNARY if str(node.value)[0] == "-" else _ATOM
+        if node.op == "cast":
+            return self.piece(node.args[0])
+        if node.op == "neg":
+            return "-" + self.inside(node.args[0], _UNARY), _UNARY
+        if node.op == "not":
+            return "not " + self.inside(node.args[0], _NOT), _NOT
+        if node.op in _BINDING:
+            return self.infix(node, node.op, _BINDING[node.op])
+        return self.call(node.op, node)
+
+    def infix(self, node: Node, symbol: str, binding: int) -> Piece:
+        """Return code for an operator between two operands."""
+        # Operators group to the left, ** to the right, and comparisons must not chain.
+        left = binding + (binding in (_POWER, _COMPARE))
+        right = _UNARY if binding == _POWER else binding + 1
+        first, second = self.inside(node.args[0], left), self.inside(node.args[1], right)
+        return f"{first} {symbol} {second}", binding
+
+    def inside(self, node: Node, binding: int) -> str:
+        """Return code for an operand, in parentheses where it binds less than ``binding``."""
+        text, own = self.piece(node)
+        return text if own >= binding else f"({text})"
+
+    def call(self, function: str, node: Node) -> Piece:
+        """Return code for a call on the operands of ``node``."""
+        return f"{function}({', '.join(self.number(arg) for arg in node.args)})", _ATOM
+
+
+class NumpyCode(Code):
+    """Prints NumPy code in which ``dtype`` makes every literal a scalar of the right type."""
+
+    _FUNCTIONS: ClassVar = {
+        "acos": "np.arccos",
+        "asin": "np.arcsin",
+        "atan2": "np.arctan2",
+        "max": "np.fmax",
+        "min": "np.fmin",
+        "round": "np.rint",
+    }
+    _LOGIC: ClassVar = {"or": ("|", _BIT_OR), "and": ("&", _BIT_AND)}
+
+    def piece(self, node: Node) -> Piece:
+        """Return code for the tree, and how tightly it binds."""
+        if node.op == "number":
+            return f"dtype({_number(node)})", _ATOM
+        if node.op == "constant":
+            return f"dtype(np.{node.value})", _ATOM
+        if node.op == "cast":
+            return self.call("dtype", node)
+        if node.op == "not":
+            return "~" + self.inside(node.args[0], _UNARY), _UNARY
+        if node.op in self._LOGIC:
+            return self.infix(node, *self._LOGIC[node.op])
+        if node.op == "**" and (exponent := node.whole_exponent) is not None:
+            return f"{self.inside(node.args[0], _ATOM)} ** {exponent}", _POWER
+        return super().piece(node)
+
+    def call(self, function: str, node: Node) -> Piece:
+        """Return code for a call on the operands of ``node``."""
+        known = function if function == "dtype" else f"np.{function}"
+        return super().call(self._FUNCTIONS.get(function, known), node)
+
+
+class TaichiCode(Code):
+    """Prints Taichi code in which every name, literal and result is of one dtype."""
+
+    def __init__(self, values: Mapping[str, str], dtype: DType) -> None:
+        self._values = values
+        self._dtype = dtype
+        # Taichi gets several operations on 8 and 16 bits wrong, so they are done in 32.
+        self._is_narrow = dtype.bits < 32
+
+    def piece(self, node: Node) -> Piece:
+        """Return code for the tree, and how tightly it binds."""
+        narrow_call = {"min": "ti.min", "max": "ti.max"}
+        if node.op == "name":
+            return self._values[str(node.value)], _ATOM
+        if node.op in ("constant", "number"):
+            return self._dtype.literal(literal_value(node)), _ATOM
+        if node.op == "cast":
+            return f"ti.cast({self.number(node.args[0])}, {self._dtype.taichi})", _ATOM
+        if node.op == "neg" and not self._dtype.is_signed:  # Vulkan has no unsigned negation.
+            return f"{self._dtype.literal(0)} - {self.inside(node.args[0], _MULTIPLY)}", _ADD
+        if node.op == "abs" and not self._dtype.is_signed:
+            return self.piece(node.args[0])
+        if self._is_narrow and node.op in narrow_call:
+            wide = ", ".join(f"ti.cast({self.number(arg)}, ti.i32)" for arg in node.args)
+            return f"ti.cast({narrow_call[node.op]}({wide}), {self._dtype.taichi})", _ATOM
+        if node.op == "**":
+            return self._power(node)
+        helper = helper_of(node, self._dtype)
+        return super().call(helper, node) if helper else super().piece(node)
+
+    def call(self, function: str, node: Node) -> Piece:
+        """Return code for a call on the operands of ``node``."""
+        names = {"where": "ti.select", "isnan": "ti.math.isnan"}
+        return super().call(names.get(function, f"ti.{function}"), node)
+
+    def _power(self, node: Node) -> Piece:
+        exponent = node.whole_exponent
+        if exponent is None:
+            return super().call(helper_of(node, self._dtype) or "ti.pow", node)
+        if exponent >= 0 and helper_of(node, self._dtype) == "whole_power":
+            return f"whole_power({self.number(node.args[0])}, {exponent})", _ATOM
+        if exponent < 0:  # Vulkan gives NaN for a negative power of 0.
+            power = Node("**", (node.args[0], Node("number", value=-exponent)))
+            return self.piece(Node("/", (Node("number", value=1), power)))
+        return f"{self.inside(node.args[0], _ATOM)} ** {exponent}", _POWER
+
+
+def canonical_text(node: Node) -> str:
+    """Return the tree as a user would write it, spaced in one way."""
+    return Code().number(node)
+
+
+def _number(node: Node) -> str:
+    """Return Python for a literal, one that is not finite too."""
+    if np.isfinite(literal_value(node)):
+        return repr(node.value)
+    return {"inf": "np.inf", "-inf": "-np.inf"}.get(str(node.value), "np.nan")

@@ -1,0 +1,278 @@
+"""The functions that the Taichi code of expressions calls, and which operations need them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from tikgen.dtypes import DType
+from tikgen.expression.tree import Node
+
+
+def helper_of(node: Node, dtype: DType) -> str:
+    """Return the name of the function that computes ``node`` in ``dtype``, or nothing."""
+    if node.op in ("//", "%"):
+        if is_power_of_two(node.args[1], dtype):
+            return ""
+        return "floor_divide" if node.op == "//" else "remainder"
+    if node.op == "**":
+        if dtype.is_float and node.whole_exponent is not None:
+            # Taichi ends the process over a power of a power.
+            return "whole_power" if node.args[0].op == "**" else ""
+        if dtype.is_float:
+            return "" if is_positive(node.args[0]) else "power"
+        return "whole_power"
+    if node.op == "abs" and dtype.is_signed and not dtype.is_float:
+        return "abs_of"
+    return {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of"}.get(node.op, "")
+
+
+def is_positive(node: Node) -> bool:
+    """Tell whether the tree is a finite literal above 0."""
+    return node.op == "constant" or (node.op == "number" and 0 < float(node.value) < float("inf"))
+
+
+def is_power_of_two(node: Node, dtype: DType) -> bool:
+    """Tell whether the tree is a float literal whose quotients are exact."""
+    if not dtype.is_float or node.op != "number":
+        return False
+    value = abs(float(node.value))
+    return 2**-64 <= value <= 2**64 and value.hex().startswith("0x1.0000000000000p")
+
+
+def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
+    """Return the ``ti.func`` definitions that the Taichi code of ``nodes`` calls, or nothing."""
+    nodes = list(nodes)
+    is_widened = dtype.computed is not dtype and any(node.args and node.names for node in nodes)
+    dtype = dtype.computed
+    needed = {helper_of(part, dtype) for node in nodes for part in node.walk()} - {""}
+    needed |= {"widened"} if is_widened else set()
+    if dtype.is_float and needed & {"floor_divide", "remainder"}:
+        needed.add("truncated_remainder")
+    replaced = _float_words(dtype) if dtype.is_float else _integer_words(dtype)
+    # The one that the others call comes first.
+    order = sorted(needed, key=lambda name: (name != "truncated_remainder", name))
+    return "\n\n\n".join(
+        re.sub(r"\b[A-Z_]+\b", lambda word: replaced.get(word[0], word[0]), _text(name, dtype))
+        for name in order
+    )
+
+
+def _text(name: str, dtype: DType) -> str:
+    texts = _FLOAT if dtype.is_float else _SIGNED if dtype.is_signed else _UNSIGNED
+    return (texts.get(name) or _BOTH[name]).strip()
+
+
+def _integer_words(dtype: DType) -> dict[str, str]:
+    working = dtype.working
+    words = {"DTYPE": dtype.taichi, "WORKING": working.taichi}
+    words |= {"MINUS": working.literal(-1)} if working.is_signed else {}
+    words |= {"LEAST": working.literal(int(dtype.lowest))} if dtype.is_signed else {}
+    return words | {
+        "NOTHING": dtype.literal(0),
+        "ZERO": working.literal(0),
+        "ONE": working.literal(1),
+    }
+
+
+def _float_words(dtype: DType) -> dict[str, str]:
+    bits, stored = dtype.bits, {32: 23, 64: 52}[dtype.bits]
+    signed = DType(f"i{bits}")
+    bias = 127 if bits == 32 else 1023
+    infinity = (2 * bias + 1) << stored
+    return {
+        "DTYPE": dtype.taichi,
+        "WORKING": dtype.taichi,
+        "NOTHING": dtype.literal(0),
+        "SIGNED": signed.taichi,
+        "UNSIGNED": f"ti.u{bits}",
+        "MAGNITUDE": signed.literal(2 ** (bits - 1) - 1),
+        "INFINITY": signed.literal(infinity),
+        "NAN": signed.literal(infinity | 1 << (stored - 1)),
+        "HIDDEN": signed.literal(1 << stored),
+        "FRACTION": signed.literal((1 << stored) - 1),
+        "STORED": signed.literal(stored),
+        "ROOM": signed.literal(bits - stored - 1),
+        "LEAST_EXPONENT": signed.literal(stored + 1),
+        "LIFT": signed.literal(bias - 1),
+        "TINY": dtype.literal(2.0 ** (1 - bias)),
+        "NO_BITS": signed.literal(0),
+        "ONE_BIT": signed.literal(1),
+        "PI": dtype.literal(math.pi),
+        "HALF": dtype.literal(0.5),
+        "ZERO": dtype.literal(0),
+        "ONE": dtype.literal(1),
+        "TWO": dtype.literal(2),
+    }
+
+
+# Taichi folds // and % wrongly where it finds constants, but raw_div rightly. A zero divisor, or
+# the least integer divided by -1, would end the process on cpu.
+_SIGNED = {
+    "floor_divide": '''
+@ti.func
+def floor_divide(a, b):
+    """Divide and round down; give 0 for a divisor of 0, and wrap around, as NumPy does."""
+    n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
+    safe = ti.select((d == ZERO) | (d == MINUS), ONE, d)
+    quotient = ti.raw_div(n, safe)
+    rest = n - quotient * safe
+    quotient -= ti.select((rest != ZERO) & ((rest ^ safe) < ZERO), ONE, ZERO)
+    quotient = ti.select(d == MINUS, -n, quotient)
+    return ti.cast(ti.select(d == ZERO, ZERO, quotient), DTYPE)
+''',
+    "remainder": '''
+@ti.func
+def remainder(a, b):
+    """Return what is left after dividing and rounding down; 0 for a divisor of 0."""
+    n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
+    safe = ti.select((d == ZERO) | (d == MINUS), ONE, d)
+    rest = n - ti.raw_div(n, safe) * safe
+    rest += ti.select((rest != ZERO) & ((rest ^ safe) < ZERO), safe, ZERO)
+    return ti.cast(rest, DTYPE)
+''',
+    "abs_of": '''
+@ti.func
+def abs_of(x):
+    """Return the magnitude; the least integer has none, and stays, as in NumPy."""
+    n = ti.cast(x, WORKING)
+    return ti.cast(ti.select((n < ZERO) & (n != LEAST), -n, n), DTYPE)
+''',
+}
+_UNSIGNED = {
+    "floor_divide": '''
+@ti.func
+def floor_divide(a, b):
+    """Divide and round down; give 0 for a divisor of 0, as NumPy does."""
+    n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
+    quotient = ti.raw_div(n, ti.select(d == ZERO, ONE, d))
+    return ti.cast(ti.select(d == ZERO, ZERO, quotient), DTYPE)
+''',
+    "remainder": '''
+@ti.func
+def remainder(a, b):
+    """Return what is left after dividing; 0 for a divisor of 0."""
+    n, d = ti.cast(a, WORKING), ti.cast(b, WORKING)
+    safe = ti.select(d == ZERO, ONE, d)
+    return ti.cast(n - ti.raw_div(n, safe) * safe, DTYPE)
+''',
+}
+_BOTH = {
+    "sign_of": '''
+@ti.func
+def sign_of(x):
+    """Return 1, 0 or -1."""
+    return ti.cast(x > NOTHING, DTYPE) - ti.cast(x < NOTHING, DTYPE)
+''',
+    # Taichi folds powers of the constants that it finds in double precision.
+    "whole_power": '''
+@ti.func
+def whole_power(base, exponent: ti.template()):
+    """Multiply out a power; integers wrap around."""
+    result = ONE
+    square = ti.cast(base, WORKING)
+    for bit in ti.static(range(7)):
+        if ti.static(exponent >> bit & 1):
+            result *= square
+        square *= square
+    return ti.cast(result, DTYPE)
+''',
+}
+_FLOAT = {
+    # Whole numbers of units in the last place leave a remainder without any rounding, which
+    # fast math cannot spoil either.
+    "truncated_remainder": '''
+@ti.func
+def truncated_remainder(x, y):
+    """Return x less a whole multiple of y, with the sign of x, exactly (C's fmod)."""
+    a = ti.bit_cast(x, SIGNED) & MAGNITUDE
+    b = ti.bit_cast(y, SIGNED) & MAGNITUDE
+    rest = x
+    if (b == NO_BITS) | (a >= INFINITY) | (b > INFINITY):
+        rest = ti.bit_cast(NAN, DTYPE)
+    elif a >= b:
+        low = ti.max(b >> STORED, ONE_BIT)
+        distance = ti.max(a >> STORED, ONE_BIT) - low
+        n, d = a & FRACTION, b & FRACTION
+        units = ti.cast(ti.select(a >= HIDDEN, n | HIDDEN, n), UNSIGNED)
+        divisor = ti.cast(ti.select(b >= HIDDEN, d | HIDDEN, d), UNSIGNED)
+        units = units - ti.raw_div(units, divisor) * divisor
+        while distance > NO_BITS:
+            step = ti.min(distance, ROOM)
+            units = units << ti.cast(step, UNSIGNED)
+            units = units - ti.raw_div(units, divisor) * divisor
+            distance -= step
+        # Units of y to a number, by way of a power of two that is no subnormal.
+        is_normal = low >= LEAST_EXPONENT
+        power = ti.select(is_normal, low - STORED, low + LIFT - STORED) << STORED
+        size = ti.cast(units, DTYPE) * ti.bit_cast(power, DTYPE)
+        size *= ti.select(is_normal, ONE, TINY)
+        rest = ti.select(x < ZERO, -size, size)
+    return rest
+''',
+    "remainder": '''
+@ti.func
+def remainder(x, y):
+    """Return what is left after dividing and rounding down, exactly, as NumPy does."""
+    rest = truncated_remainder(x, y)
+    if (rest != ZERO) & ((ti.bit_cast(rest, SIGNED) ^ ti.bit_cast(y, SIGNED)) < NO_BITS):
+        rest += y
+    return rest
+''',
+    "floor_divide": '''
+@ti.func
+def floor_divide(x, y):
+    """Divide exactly and round down, as NumPy does."""
+    rest = truncated_remainder(x, y)
+    quotient = (x - rest) / y
+    if (rest != ZERO) & ((ti.bit_cast(rest, SIGNED) ^ ti.bit_cast(y, SIGNED)) < NO_BITS):
+        quotient -= ONE
+    low = ti.floor(quotient)
+    low += ti.select(quotient - low > HALF, ONE, ZERO)
+    return ti.select(y == ZERO, x / y, low)
+''',
+    # LLVM would compare halves, which ends the process where a processor has AVX-512 and no
+    # arithmetic of halves.
+    "widened": '''
+@ti.func
+def widened(x):
+    """Return an f16 as an f32, whose last 13 bits are 0, in a way that the compiler keeps."""
+    return ti.bit_cast(ti.bit_cast(ti.cast(x, ti.f32), ti.i32) & ti.i32(-8192), ti.f32)
+''',
+    # On vulkan ti.pow gives NaN for a base below 0, and for 0 to the power 0; 0 for powers below.
+    "power": '''
+@ti.func
+def power(base, exponent):
+    """Raise to a power; only whole powers of negative numbers are numbers, as in NumPy."""
+    size = ti.pow(ti.abs(base), exponent)
+    half = exponent * HALF
+    is_odd = ti.floor(exponent) == exponent and ti.floor(half) != half
+    is_even = ti.floor(half) == half
+    result = ti.select(is_odd, -size, ti.select(is_even, size, ti.sqrt(base)))
+    result = ti.select(base < ZERO, result, size)
+    result = ti.select((base == ZERO) & (exponent < ZERO), ONE / ti.abs(base), result)
+    return ti.select(exponent == ZERO, ONE, result)
+''',
+    # Taichi rounds halves to even on some archs and away from zero on others.
+    "round_half_even": '''
+@ti.func
+def round_half_even(x):
+    """Round to the nearest whole number, halves to the even one."""
+    low = ti.floor(x)
+    rest = x - low
+    is_odd = low - TWO * ti.floor(low * HALF) == ONE
+    return ti.select(rest > HALF or (rest == HALF and is_odd), low + ONE, low)
+''',
+    # Vulkan has its own ideas of the angle of the origin, and of NaN and infinity.
+    "angle_of": '''
+@ti.func
+def angle_of(y, x):
+    """Return the angle of a point, that of the origin by the signs of its zeros, as in NumPy."""
+    is_origin = (x == ZERO) & (y == ZERO)
+    size = ti.select(ti.bit_cast(x, SIGNED) < NO_BITS, PI, ZERO)
+    at_origin = ti.select(ti.bit_cast(y, SIGNED) < NO_BITS, -size, size)
+    angle = ti.select(is_origin, at_origin, ti.atan2(y, ti.select(is_origin, ONE, x)))
+    return ti.select(ti.math.isnan(x) | ti.math.isnan(y), x + y, angle)
+''',
+}

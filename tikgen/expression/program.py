@@ -1,0 +1,386 @@
+"""Arithmetic that users write: parsed, checked, and turned into Taichi and NumPy code.
+
+The text is parsed with ``ast`` and rebuilt as a tree of :class:`Node`, which holds nothing but
+numbers, names and the operations listed here. All code is printed from that tree, so that no
+character of a user's text ever reaches a kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic_core import CoreSchema, core_schema
+
+from tikgen.dtypes import DType
+from tikgen.errors import ExpressionError, near
+from tikgen.expression.code import NumpyCode, TaichiCode, canonical_text
+from tikgen.expression.constants import fold, fold_assignments
+from tikgen.expression.helpers import helper_functions
+from tikgen.expression.reader import free_output, parse_assignments, parse_expression
+from tikgen.expression.rounding import Bounded, bound, exact, gap, stored
+from tikgen.expression.tree import LITERALS, Node, literal_value, power_problem, suitability_problem
+
+NDArray = npt.NDArray[Any]
+
+# A power with a literal whole exponent is multiplied out, and is no "pow".
+_NO_F64_ON_VULKAN = frozenset(
+    {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
+)
+
+
+class Expression:
+    """One expression over named values, such as ``where(x > 0, a*x, 0)``.
+
+    It may hold ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the constants
+    ``pi`` and ``e``, and the functions ``abs acos asin atan2 ceil cos exp floor isnan log max min
+    pow round sign sin sqrt tan tanh where``. ``min`` and ``max`` ignore NaN, ``round`` takes
+    halves to the even neighbour, integers wrap around, the least integer is its own ``abs``,
+    integer ``//`` and ``%`` by zero give 0, and those of floats are exact, all as NumPy does. What
+    is computed from literals alone is computed in the dtype of the kernel as well, and what is
+    f16 in f32. Lines may break within parentheses. Equal expressions compare equal however they
+    were spaced.
+    """
+
+    __slots__ = ("__weakref__", "names", "node", "text")
+
+    node: Node
+    text: str
+    names: tuple[str, ...]
+
+    def __init__(self, node: Node) -> None:
+        _freeze(self, node=node, text=canonical_text(node), names=node.names)
+
+    @classmethod
+    def parse(cls, value: str | Expression) -> Expression:
+        """Return the expression that ``value`` holds.
+
+        Raises:
+            ExpressionError: naming what is not allowed in it.
+        """
+        return value if isinstance(value, Expression) else cls(parse_expression(value))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        return _validator(cls.parse)
+
+    def require(self, known: Iterable[str]) -> None:
+        """Raise :class:`ExpressionError` if a name is none of ``known``."""
+        names = tuple(known)
+        for name in self.names:
+            if name not in names:
+                known_names = ", ".join(names) or "none"
+                raise ExpressionError(
+                    self.text,
+                    f"the name {name!r} is unknown.{near(name, names)} It may use {known_names}",
+                )
+
+    def check(self, dtype: DType) -> None:
+        """Raise :class:`ExpressionError` if ``dtype`` cannot hold what the expression does."""
+        self.folded(dtype)
+
+    def folded(self, dtype: DType) -> Expression:
+        """Return the expression with what it computes from literals done, as ``dtype`` does it.
+
+        Raises:
+            ExpressionError: if the expression does not suit ``dtype``.
+        """
+        _require_suitable(self, dtype)
+        folded = Expression(fold(self.node, dtype.computed.numpy))
+        _require_powers(self, folded.node, dtype)
+        return folded
+
+    def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
+        """Return generated code for the value, a number of ``dtype``.
+
+        Args:
+            values: the code that stands for each name, such as ``{"x": "x[i, j]"}``.
+            dtype: element type of every name, of every literal and of the result. What is f16
+                is computed in f32, and rounded once.
+
+        Raises:
+            ExpressionError: if the expression does not suit ``dtype``.
+        """
+        node = self.folded(dtype).node
+        if dtype.computed is dtype or node.op == "name":
+            return TaichiCode(values, dtype).number(node)
+        if node.op in LITERALS:
+            return dtype.literal(float(dtype.numpy.type(literal_value(node))))
+        wide = {name: f"widened({code})" for name, code in values.items()}
+        return f"ti.cast({TaichiCode(wide, dtype.computed).number(node)}, {dtype.taichi})"
+
+    def helpers(self, dtype: DType) -> str:
+        """Return the ``ti.func`` definitions that the code of :meth:`taichi` calls, or nothing."""
+        return helper_functions([self.folded(dtype).node], dtype)
+
+    def numpy_code(self) -> str:
+        """Return NumPy code for the value, over its names, ``np`` and ``dtype``.
+
+        ``dtype`` is the scalar type in which the code computes, such as ``np.float64``.
+        """
+        return NumpyCode().number(self.node)
+
+    def evaluate(self, /, **values: Any) -> NDArray:
+        """Return the value for arrays and scalars given by name, computed in their dtype."""
+        arrays = _same_dtype(values)
+        return _run(self.node, arrays, np.broadcast_shapes(*_shapes(arrays)))
+
+    def error_bound(
+        self,
+        values: Mapping[str, Any],
+        dtype: DType,
+        errors: Mapping[str, Any] | None = None,
+    ) -> NDArray:
+        """Return how far a kernel may be off at each element, by running error analysis.
+
+        The bound is infinite where the value is open, such as next to a pole, and counts the
+        other branch where a comparison is too close to call (Higham 2002, section 3.3). It holds
+        for the value of :meth:`evaluate` in wide precision, folded or not.
+
+        Args:
+            values: the arrays and scalars that the names stand for.
+            dtype: the float dtype of the kernel; integers have no error. The last rounding of an
+                f16, which is computed in f32, is none of the bound's.
+            errors: absolute errors that the values already carry, none by default.
+        """
+        known = _with_errors(values, dtype, errors)
+        folded = self.folded(dtype)
+        result = bound(folded.node, known, dtype.computed).spread(_shape(values))
+        if folded.node == self.node:
+            return result.error
+        wide = _wide(values, dtype)
+        return result.error + gap(self.evaluate(**wide), folded.evaluate(**wide))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.node,)  # The text may be longer than what parse takes.
+
+
+class Program:
+    """Assignments such as ``z = a*x + y; w = z*z``, done in order at every element.
+
+    A semicolon or a line break ends each. A name that was assigned stands for its new value from
+    there on; that of an f16 was rounded to f16. A bare expression is assigned to ``out``, or to
+    ``out1``, ``out2``, ... where it reads that.
+
+    Attributes:
+        assignments: (name, expression) in order.
+        inputs: names read before they are assigned, in order of first use.
+        outputs: names assigned, in order of first assignment.
+    """
+
+    __slots__ = ("__weakref__", "assignments", "inputs", "outputs", "text")
+
+    assignments: tuple[tuple[str, Expression], ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    text: str
+
+    def __init__(self, assignments: tuple[tuple[str, Expression], ...]) -> None:
+        inputs: dict[str, None] = {}
+        outputs: dict[str, None] = {}
+        for name, expression in assignments:
+            inputs |= dict.fromkeys(n for n in expression.names if n not in outputs)
+            outputs[name] = None
+        _freeze(
+            self,
+            assignments=assignments,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            text="; ".join(f"{name} = {expression}" for name, expression in assignments),
+        )
+
+    @classmethod
+    def parse(cls, value: str | Program | Expression) -> Program:
+        """Return the program that ``value`` holds.
+
+        Raises:
+            ExpressionError: naming what is not allowed in it.
+        """
+        if isinstance(value, Program):
+            return value
+        if isinstance(value, Expression):
+            return cls(((free_output(value.node), value),))
+        return cls(tuple((name, Expression(node)) for name, node in parse_assignments(value)))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        return _validator(cls.parse)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return every name: the inputs, then the outputs that are no inputs."""
+        return tuple(dict.fromkeys(self.inputs + self.outputs))
+
+    @property
+    def operations(self) -> int:
+        """Return how many operations one element takes."""
+        return sum(expression.node.operations for _, expression in self.assignments)
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Return the operations that occur, functions by their names."""
+        return frozenset().union(*(e.node.kinds for _, e in self.assignments))
+
+    def check(self, dtype: DType) -> None:
+        """Raise :class:`ExpressionError` if ``dtype`` cannot hold what the program does."""
+        self.folded(dtype)
+
+    def folded(self, dtype: DType) -> Program:
+        """Return the program with what it computes from literals done, as ``dtype`` does it.
+
+        A name that was assigned a literal is replaced by it.
+
+        Raises:
+            ExpressionError: if the program does not suit ``dtype``.
+        """
+        for _, expression in self.assignments:
+            _require_suitable(expression, dtype)
+        nodes = [(name, expression.node) for name, expression in self.assignments]
+        folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
+        for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
+            _require_powers(expression, node, dtype)
+        return Program(tuple((name, Expression(node)) for name, node in folded))
+
+    def helpers(self, dtype: DType) -> str:
+        """Return the ``ti.func`` definitions that the generated code calls, or nothing."""
+        nodes = [expression.node for _, expression in self.folded(dtype).assignments]
+        return helper_functions(nodes, dtype)
+
+    def numpy_code(self) -> str:
+        """Return NumPy statements over the names, ``np`` and ``dtype``, one a line."""
+        return "\n".join(f"{name} = {e.numpy_code()}" for name, e in self.assignments)
+
+    def evaluate(self, /, **values: Any) -> dict[str, NDArray]:
+        """Return the value of each output, computed by NumPy in the dtype of the inputs."""
+        known = _same_dtype(values)
+        shape = np.broadcast_shapes(*_shapes(known))
+        for name, expression in self.assignments:
+            known[name] = _run(expression.node, known, shape)
+        return {name: known[name] for name in self.outputs}
+
+    def error_bound(self, values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
+        """Return how far each output may be off, as :meth:`Expression.error_bound` does."""
+        known = _with_errors(values, dtype, None)
+        folded = self.folded(dtype)
+        for name, expression in folded.assignments:
+            known[name] = stored(bound(expression.node, known, dtype.computed), dtype)
+        found = {name: known[name].spread(_shape(values)).error for name in self.outputs}
+        if folded == self:
+            return found
+        wide = _wide(values, dtype)
+        one, other = self.evaluate(**wide), folded.evaluate(**wide)
+        return {name: error + gap(one[name], other[name]) for name, error in found.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Program({self.text!r})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.assignments,)
+
+
+def lacks_on_vulkan(functions: Iterable[str], dtype: DType) -> str | None:
+    """Return which of the ``functions`` Vulkan does not have in ``dtype``, in words, or None."""
+    missing = sorted(_NO_F64_ON_VULKAN.intersection(functions))
+    if dtype is not DType.f64 or not missing:
+        return None
+    return f"{missing[0]} of an f64 does not work there; use dtype='f32', or cpu or cuda"
+
+
+def _freeze(target: Expression | Program, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(target, name, value)
+
+
+def _validator(parse: Any) -> CoreSchema:
+    """Return the pydantic schema that calls ``parse``; pydantic catches only ValueError."""
+
+    def validate(value: object) -> object:
+        try:
+            return parse(value)
+        except ExpressionError as error:
+            raise ValueError(str(error)) from None
+
+    return core_schema.no_info_plain_validator_function(validate)
+
+
+def _require_suitable(expression: Expression, dtype: DType) -> None:
+    if problem := suitability_problem(expression.node, dtype):
+        raise ExpressionError(expression.text, problem)
+
+
+def _require_powers(expression: Expression, folded: Node, dtype: DType) -> None:
+    if problem := power_problem(folded, dtype):
+        raise ExpressionError(expression.text, problem)
+
+
+def _same_dtype(values: Mapping[str, Any]) -> dict[str, NDArray]:
+    """Return ``values`` in the common dtype of those that have one; plain numbers follow."""
+    typed = [v.dtype for v in values.values() if isinstance(v, np.ndarray | np.generic)]
+    common = np.result_type(*(typed or list(values.values()) or [np.float64]))
+    return {name: np.asarray(value, common) for name, value in values.items()}
+
+
+def _shapes(values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    return [np.shape(value) for value in values.values()]
+
+
+def _shape(values: Mapping[str, Any]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*_shapes(values))
+
+
+def _run(node: Node, values: Mapping[str, NDArray], shape: tuple[int, ...]) -> NDArray:
+    dtype = next((v.dtype for v in values.values()), np.dtype(np.float64))
+    # Scalars of NumPy 1 would turn to wider types; floats may be wider than Python's.
+    code = NumpyCode().number(fold(node, dtype) if dtype.kind in "iu" else node)
+    names: dict[str, Any] = {"np": np, "dtype": dtype.type, "__builtins__": {}, **values}
+    with np.errstate(all="ignore"):
+        result = eval(_compiled(code), names)
+    return np.array(np.broadcast_to(result, shape), dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(code: str) -> Any:
+    return compile(code, "<expression>", "eval")
+
+
+def _wide(values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
+    return {n: np.asarray(v, dtype.numpy).astype(dtype.wide) for n, v in values.items()}
+
+
+def _with_errors(
+    values: Mapping[str, Any], dtype: DType, errors: Mapping[str, Any] | None
+) -> dict[str, Bounded]:
+    known = {name: exact(np.asarray(value, dtype.numpy), dtype) for name, value in values.items()}
+    for name, error in (errors or {}).items():
+        known[name] = Bounded(known[name].value, np.asarray(error, dtype.wide))
+    return known

@@ -1,0 +1,283 @@
+"""Reads an expression or a program from a user's text."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+from collections.abc import Iterable
+from typing import NoReturn
+
+import numpy as np
+
+from tikgen.errors import ExpressionError, near
+from tikgen.expression.tree import CONSTANTS, FUNCTIONS, RESERVED, Node, literal_value
+
+MOST_CHARACTERS = 2000
+DEEPEST = 100
+MOST_NODES = 1000  # A chained comparison repeats its middle, so length alone does not limit it.
+
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+}
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+# Operators on bits, which users of NumPy write for others.
+_INSTEAD: dict[type, tuple[str, str]] = {
+    ast.BitAnd: ("&", "'and'"),
+    ast.BitOr: ("|", "'or'"),
+    ast.BitXor: ("^", "'**' for a power, '!=' between comparisons"),
+    ast.Invert: ("~", "'not'"),
+}
+LINES = "; a line break ends a statement unless it stands within parentheses"
+
+
+def parse_expression(text: object) -> Node:
+    """Return the tree of one expression, a number; raise ExpressionError."""
+    text, statements = _statements(text)
+    if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
+        hint = LINES if "\n" in text else ""
+        raise ExpressionError(_shown(text), f"takes one expression, and no statement{hint}")
+    return _Reader(text).number(statements[0].value)
+
+
+def parse_assignments(text: object) -> list[tuple[str, Node]]:
+    """Return (name, tree) for each assignment in a text; raise ExpressionError."""
+    text, statements = _statements(text)
+    reader = _Reader(text)
+    if len(statements) == 1 and isinstance(statements[0], ast.Expr):
+        node = reader.number(statements[0].value)
+        return [(free_output(node), node)]
+    return [reader.assignment(statement) for statement in statements]
+
+
+def free_output(node: Node) -> str:
+    """Return the name of what a bare expression is assigned to: one that it does not read."""
+    names = node.names
+    choices = ("out", *(f"out{n}" for n in range(1, len(names) + 1)))
+    return next(choice for choice in choices if choice not in names)
+
+
+def _statements(text: object) -> tuple[str, list[ast.stmt]]:
+    """Return the text without the indentation of its lines, and what it holds."""
+    if not isinstance(text, str):
+        raise ExpressionError(str(text)[:60], f"takes a text; got {type(text).__name__}")
+    shown = _shown(text)
+    if len(text) > MOST_CHARACTERS:
+        raise ExpressionError(
+            shown, f"has {len(text)} characters; at most {MOST_CHARACTERS} are allowed"
+        )
+    text = text.replace("\r\n", "\n")
+    odd = [c for c in text if c != "\n" and not (c.isascii() and c.isprintable())]
+    if odd:
+        raise ExpressionError(shown, f"holds the character {odd[0]!r}, which is not allowed")
+    text = inspect.cleandoc(text).strip()
+    if "#" in text:
+        raise ExpressionError(shown, "holds a comment, which is not allowed")
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError as error:
+        hint = _symbol_hint(text)
+        raise ExpressionError(shown, f"is not arithmetic: {error.msg}{hint}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise ExpressionError(shown, "cannot be read: it is nested too deeply") from None
+    if not statements:
+        raise ExpressionError(shown, "is empty")
+    return text, statements
+
+
+def _symbol_hint(text: str) -> str:
+    """Return what to write for an operator of C that the text holds."""
+    instead = {"&&": "'and'", "||": "'or'", "!": "'not'", "?": "'a if c else b'"}
+    plain = text.replace("!=", "")
+    found = [f"write {word} for {symbol!r}" for symbol, word in instead.items() if symbol in plain]
+    return f"; {', '.join(found)}" if found else ""
+
+
+def _shown(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class _Reader:
+    """Rebuilds Python's syntax tree from the parts that are allowed."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._count = 0
+
+    def assignment(self, statement: ast.stmt) -> tuple[str, Node]:
+        """Return the name and the value of an assignment."""
+        if isinstance(statement, ast.AugAssign):
+            self._refuse(f"{self._piece(statement)!r}: write it out, as in 'y = y + x'")
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            self._refuse("holds an import, which is not allowed")
+        if not isinstance(statement, ast.Assign):
+            hint = LINES if "\n" in self._text else ""
+            what = _article(statement)
+            self._refuse(f"holds {what}; only assignments 'name = value' may{hint}")
+        if len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
+            self._refuse(f"{self._piece(statement.targets[0])!r}: assign to one plain name")
+        return self._name(statement.targets[0].id), self.number(statement.value)
+
+    def number(self, tree: ast.expr, depth: int = 0) -> Node:
+        """Return the tree of a number; truth values are cast."""
+        node = self._read(tree, depth)
+        return Node("cast", (node,)) if node.is_bool else node
+
+    def truth(self, tree: ast.expr, depth: int) -> Node:
+        """Return the tree of a truth value; a number is true where it is not 0."""
+        node = self._read(tree, depth)
+        return node if node.is_bool else Node("!=", (node, Node("number")))
+
+    def _read(self, tree: ast.expr, depth: int) -> Node:
+        depth += 1
+        self._count += 1
+        if depth > DEEPEST:
+            self._refuse(f"is nested more than {DEEPEST} levels deep")
+        if self._count > MOST_NODES:
+            self._refuse(f"holds more than {MOST_NODES} operations")
+        match tree:
+            case ast.Constant():
+                return self._constant(tree.value)
+            case ast.Name():
+                if tree.id in CONSTANTS:
+                    return Node("constant", value=tree.id)
+                return Node("name", value=self._name(tree.id))
+            case ast.UnaryOp(op=ast.Not()):
+                return Node("not", (self.truth(tree.operand, depth),))
+            case ast.UnaryOp(op=ast.UAdd()):
+                return self.number(tree.operand, depth)
+            case ast.UnaryOp(op=ast.USub()):
+                operand = self.number(tree.operand, depth)
+                if isinstance(tree.operand, ast.Constant):
+                    return Node("number", value=-literal_value(operand))
+                return Node("neg", (operand,))
+            case ast.BinOp() if type(tree.op) in _BINARY:
+                left, right = self.number(tree.left, depth), self.number(tree.right, depth)
+                return Node(_BINARY[type(tree.op)], (left, right))
+            case ast.BoolOp():
+                op = "and" if isinstance(tree.op, ast.And) else "or"
+                levels = _levels(len(tree.values), depth)
+                return _fold(op, map(self.truth, tree.values, levels))
+            case ast.Compare():
+                return self._comparison(tree, depth)
+            case ast.IfExp():
+                condition = self.truth(tree.test, depth)
+                branches = self.number(tree.body, depth), self.number(tree.orelse, depth)
+                return Node("where", (condition, *branches))
+            case ast.Call():
+                return self._call(tree, depth)
+        if found := _INSTEAD.get(type(getattr(tree, "op", None))):
+            what, instead = found
+            self._refuse(
+                f"{self._piece(tree)!r} holds {what!r}, which is not allowed: write {instead}"
+            )
+        raise self._error(f"{self._piece(tree)!r} is {_article(tree)}, which is not allowed")
+
+    def _constant(self, value: object) -> Node:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            kind = {bool: "a truth value", str: "a string", complex: "a complex number"}
+            what = kind.get(type(value), f"a {type(value).__name__}")
+            self._refuse(f"{_clip(repr(value))} is {what}, which is not allowed")
+        if abs(value) >= 2**64 if isinstance(value, int) else value in (np.inf, -np.inf):
+            self._refuse(f"a number is too large: {_clip(repr(value))}")
+        return Node("number", value=value)
+
+    def _comparison(self, tree: ast.Compare, depth: int) -> Node:
+        parts = []
+        terms = [tree.left, *tree.comparators]
+        # Those of a chain stand one level below the "and" that joins them.
+        levels = _levels(len(tree.ops), depth + (len(tree.ops) > 1))
+        for left, op, right, level in zip(terms, tree.ops, terms[1:], levels, strict=False):
+            if type(op) not in _COMPARE:
+                self._refuse(f"{self._piece(tree)!r}: 'is' and 'in' are not allowed")
+            sides = self.number(left, level), self.number(right, level)
+            parts.append(Node(_COMPARE[type(op)], sides))
+        return _fold("and", parts)
+
+    def _call(self, tree: ast.Call, depth: int) -> Node:
+        if not isinstance(tree.func, ast.Name):
+            what = self._piece(tree.func)
+            self._refuse(f"{what!r} is {_article(tree.func)}, and only functions can be called")
+        name = tree.func.id
+        if name not in FUNCTIONS:
+            known = ", ".join(FUNCTIONS)
+            self._refuse(
+                f"calls {name!r}, which is no function.{near(name, FUNCTIONS)} Known: {known}"
+            )
+        if tree.keywords:
+            self._refuse(f"{name}() takes no keyword arguments")
+        fewest, most, _ = FUNCTIONS[name]
+        if not fewest <= len(tree.args) <= most:
+            takes = str(fewest) if fewest == most else f"{fewest} to {most}"
+            self._refuse(f"{name}() takes {takes} arguments; got {len(tree.args)}")
+        if name == "where":
+            condition = self.truth(tree.args[0], depth)
+            return Node(name, (condition, *(self.number(a, depth) for a in tree.args[1:])))
+        if name in ("min", "max"):
+            return _fold(name, map(self.number, tree.args, _levels(len(tree.args), depth)))
+        args = tuple(self.number(arg, depth) for arg in tree.args)
+        return Node("**" if name == "pow" else name, args)
+
+    def _name(self, name: str) -> str:
+        if name.startswith("_"):
+            self._refuse(f"the name {_clip(name)!r} begins with an underscore")
+        if name in FUNCTIONS or name in CONSTANTS:
+            what = "function" if name in FUNCTIONS else "constant"
+            self._refuse(f"{name!r} is a {what} and cannot name a value")
+        if name in RESERVED:
+            self._refuse(f"the name {name!r} is used by generated code; choose another")
+        return name
+
+    def _piece(self, tree: ast.AST) -> str:
+        return _clip(ast.get_source_segment(self._text, tree) or self._text)
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise self._error(problem)
+
+    def _error(self, problem: str) -> ExpressionError:
+        return ExpressionError(_shown(self._text), problem)
+
+
+def _fold(op: str, nodes: Iterable[Node]) -> Node:
+    """Return the nodes joined by ``op``, from left to right."""
+    return functools.reduce(lambda left, right: Node(op, (left, right)), nodes)
+
+
+def _levels(count: int, depth: int) -> list[int]:
+    """Return the depth of each operand where ``_fold`` joins so many: the first two lie deepest."""
+    return [depth + count - 1 - max(place, min(count - 1, 1)) for place in range(count)]
+
+
+def _article(tree: ast.AST) -> str:
+    """Return in words what a piece of Python is."""
+    words = {
+        ast.Attribute: "an attribute",
+        ast.Subscript: "a subscript",
+        ast.Lambda: "a lambda",
+        ast.NamedExpr: "a walrus assignment",
+        ast.JoinedStr: "an f-string",
+        ast.Starred: "a starred value",
+        ast.Call: "a call",
+        ast.Expr: "a bare expression",
+    }
+    if isinstance(tree, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        return "a comprehension"
+    return words.get(type(tree), f"Python's {type(tree).__name__}")
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,1 @@
+"""The devices of this machine, and what is known of them."""

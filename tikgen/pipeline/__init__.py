@@ -1,0 +1,1 @@
+"""From a template to a kernel: resolve, render, load, wrap."""

@@ -1,0 +1,233 @@
+"""A kernel whose arguments were checked once, launched over a cached context."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
+from typing import Any, Protocol
+
+from tikgen.errors import ArgumentError
+from tikgen.pipeline.loaded import Loaded
+from tikgen.taichi import kernels, launching, runtime
+from tikgen.template.arguments import Array, Scalar
+
+# Where launching over a cached context was measured to be right.
+_PROVEN_ARCHS = frozenset({"cpu", "cuda", "vulkan"})
+
+
+class Bindable(Protocol):
+    """What is bound: a :class:`~tikgen.pipeline.kernel.Kernel`, the code of which may change."""
+
+    @property
+    def name(self) -> str:
+        """Return a readable name."""
+
+    @property
+    def loaded(self) -> Loaded:
+        """Return the code that the next call runs."""
+
+    @property
+    def is_changing(self) -> bool:
+        """Tell whether other code is on offer."""
+
+    def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Take the code that was offered, if it compiles for these arguments."""
+
+
+class BoundKernel:
+    """A kernel with fixed arguments; made by :meth:`Kernel.bind`.
+
+    Call it to launch. Scalars given by name, ``bound(a=2.0)``, are kept for later calls.
+    Each thread launches over a context of its own. Where the cached context is not proven safe
+    (an arch without measurements, debug mode, autodiff tapes, kernels that print or return), a
+    call is a plain Taichi call with the same arguments.
+    """
+
+    def __init__(self, kernel: Bindable, values: tuple[Any, ...]) -> None:
+        self.kernel = kernel
+        self._epoch = runtime.epoch()
+        # Read once in each call, so that no call mixes the arguments of one code with another.
+        self._binding = _Binding(kernel.loaded, values)
+
+    def __call__(self, /, **scalars: Any) -> Any:
+        """Launch the kernel with the bound arguments.
+
+        Args:
+            scalars: new values of scalar arguments, kept for later calls.
+
+        Raises:
+            ArgumentError: if a name or value does not fit, or if Taichi was initialised again
+                since the kernel was bound.
+        """
+        binding = self._current()
+        context = binding.contexts.get(get_ident())
+        if scalars and not binding.keep_scalars(scalars, context):
+            return self(**scalars)  # Other code came in between.
+        if not binding.is_fast or launching.is_recording():
+            return binding.loaded.run(tuple(binding.values))
+        if context is None or context.version != binding.version:
+            context = binding.refresh(context)
+        for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
+            context.launcher.set_array(slot, tensor)
+        binding.loaded.launch_bound(context.launcher.launch)
+        if context.launcher.is_spent:
+            context.version = -1
+        return None
+
+    def rebind(self, /, **arguments: Any) -> None:
+        """Replace arguments by name, checking all of them again.
+
+        Raises:
+            ArgumentError: if a name or value does not fit; the old arguments then stay.
+        """
+        binding = self._current()
+        names = binding.loaded.signature.names
+        for name in arguments:
+            if name not in names:
+                takes = binding.loaded.signature
+                raise ArgumentError(
+                    binding.loaded.name, f"has no argument {name!r}; it takes {takes}"
+                )
+        old = dict(zip(names, binding.values, strict=False))  # Behind them stands the workspace.
+        # Fields are compiled in: another field is another instance of the kernel.
+        made = _Binding(binding.loaded, tuple((old | arguments).values()))
+        with binding.changing:
+            self._binding, binding.is_in_force = made, False
+
+    def _current(self) -> _Binding:
+        """Return the arguments as they are bound to the code that the kernel has, or takes now."""
+        binding, kernel = self._binding, self.kernel
+        loaded = binding.loaded
+        if runtime.epoch() is not self._epoch:
+            runtime.refuse_fork(loaded.name)
+            raise ArgumentError(loaded.name, "was bound before the last ti.init; bind it again")
+        if kernel.is_changing or kernel.loaded is not loaded:
+            binding = self._followed(binding)
+            loaded = binding.loaded
+        if not loaded.is_loaded:
+            raise ArgumentError(loaded.name, "was unloaded; build and bind it again")
+        return binding
+
+    def _followed(self, binding: _Binding) -> _Binding:
+        """Return the arguments of ``binding`` as they are bound to the code that comes now."""
+        while True:
+            version = binding.version
+            arguments = tuple(binding.values[: len(binding.loaded.signature.names)])
+            self.kernel.take_offer(arguments, {})
+            loaded = self.kernel.loaded
+            if loaded is binding.loaded:
+                return binding
+            made = _Binding(loaded, loaded.signature.order(arguments, {}))
+            with binding.changing:
+                if self._binding is binding and binding.version == version:
+                    self._binding, binding.is_in_force = made, False
+            binding = self._binding
+
+    def __repr__(self) -> str:
+        how = "cached context" if self._binding.is_fast else "plain calls"
+        return f"<BoundKernel {self.kernel.name} over {how}>"
+
+
+class _Binding:
+    """Arguments bound to code: they go together into a launch, or not at all."""
+
+    def __init__(self, loaded: Loaded, values: tuple[Any, ...]) -> None:
+        self.loaded = loaded
+        self.values = list(loaded.prepare(values))
+        self.is_fast = _is_proven(loaded, tuple(self.values))
+        self.contexts: dict[int, _Context] = {}  # By thread.
+        self.version = 0  # Counts the changes of scalars.
+        self.is_in_force = True
+        self.changing = threading.Lock()
+        self._slots = _slots(loaded)
+        self._scalars = {
+            argument.name: (index, argument)
+            for index, argument in enumerate(loaded.signature.arguments)
+            if isinstance(argument, Scalar)
+        }
+
+    def keep_scalars(self, scalars: dict[str, Any], context: _Context | None) -> bool:
+        """Keep new values, all or none; a context that is up to date stays so.
+
+        Returns whether they were kept, which they are not once something else is bound.
+        """
+        for name, value in scalars.items():
+            if name not in self._scalars:
+                takes = ", ".join(self._scalars) or "no scalar"
+                problem = f"has no scalar argument {name!r}; it takes {takes}"
+                raise ArgumentError(self.loaded.name, problem)
+            if problem := self.loaded.signature.scalar_problem(self._scalars[name][0], value):
+                raise ArgumentError(self.loaded.name, problem)
+        with self.changing:
+            if not self.is_in_force:
+                return False
+            is_current = context is not None and context.version == self.version
+            self.version += 1  # The contexts of other threads have to follow.
+            for name, value in scalars.items():
+                self.values[self._scalars[name][0]] = value
+                if is_current:
+                    context.setters[name](value)  # type: ignore[union-attr]
+            if is_current:
+                context.version = self.version  # type: ignore[union-attr]
+        return True
+
+    def refresh(self, context: _Context | None) -> _Context:
+        """Return the context of this thread, made if it is missing, with every argument set."""
+        with self.changing:
+            if context is None:
+                launcher = launching.Launcher(self.loaded.function, self.values)
+                context = self.contexts[get_ident()] = _Context(launcher)
+            elif context.launcher.is_spent:
+                context.launcher.renew()
+            context.set_all(self.values, self._slots, self._scalars)
+            context.version = self.version
+        return context
+
+
+class _Context:
+    """What one thread needs to launch."""
+
+    def __init__(self, launcher: launching.Launcher) -> None:
+        self.version = -1
+        self.launcher = launcher
+        self.setters: dict[str, Callable[[Any], None]] = {}
+        self.tensors: list[tuple[int, Any]] = []
+
+    def set_all(
+        self, values: list[Any], slots: dict[int, int], scalars: dict[str, tuple[int, Scalar]]
+    ) -> None:
+        self.setters = {
+            name: self.launcher.scalar_setter(
+                slots[index], scalar.dtype.is_float, scalar.dtype.is_signed
+            )
+            for name, (index, scalar) in scalars.items()
+        }
+        for name, (index, _) in scalars.items():
+            self.setters[name](values[index])
+        arrays = slots.keys() - {index for index, _ in scalars.values()}
+        for index in arrays:
+            self.launcher.set_array(slots[index], values[index])
+        self.tensors = [(slots[i], values[i]) for i in arrays if hasattr(values[i], "data_ptr")]
+
+
+def _is_proven(loaded: Loaded, values: tuple[Any, ...]) -> bool:
+    """Tell whether launches with ``values`` may go over a cached context; compile for them then."""
+    if runtime.current_arch() not in _PROVEN_ARCHS or not launching.can_bind():
+        return False
+    if loaded.signature.is_opaque:  # Such an argument may take no slot, or several.
+        return False
+    if loaded.needs_staging(values):
+        return False
+    loaded.compile_for(values)
+    return kernels.is_plain_launch(loaded.function)
+
+
+def _slots(loaded: Loaded) -> dict[int, int]:
+    """Return the launch slot of each argument that is passed at run time; fields have none."""
+    passed = [
+        index
+        for index, argument in enumerate((*loaded.signature.arguments, *loaded.workspace))
+        if not (isinstance(argument, Array) and argument.storage == "field")
+    ]
+    return {index: slot for slot, index in enumerate(passed)}

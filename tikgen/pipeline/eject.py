@@ -1,0 +1,320 @@
+"""Writes a kernel as a file that stands alone: kernel, NumPy reference, self-check."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import pprint
+import re
+import textwrap
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tikgen.dtypes import DType
+from tikgen.errors import TemplateError
+from tikgen.expression import Expression, Program
+from tikgen.pipeline.comparison import perturbed_error, worst_error
+from tikgen.pipeline.rendering import Source, Variant
+from tikgen.template.arguments import Array, concrete_shape
+from tikgen.template.base import Template
+
+_DTYPE_ATTRIBUTES = (
+    "value", "numpy", "wide", "eps", "tiny", "bits", "is_float", "is_signed", "lowest", "highest",
+)  # fmt: skip
+
+
+def eject_text(source: Source) -> str:
+    """Return a Python file that runs without tikgen.
+
+    Raises:
+        TemplateError: if the reference needs something that cannot be copied.
+    """
+    variant = source.variant
+    template = variant.template
+    if type(template).reference is Template.reference:
+        raise TemplateError(
+            template.name, "has no reference to eject; its kernel alone is source.text"
+        )
+    collected = _Collected(template.name)
+    for function in (template.reference, template.inputs, template.tolerance, worst_error):
+        collected.add(function)
+    programs = [v for _, v in variant.problem if isinstance(v, Program)]
+    if programs or any(isinstance(v, Expression) for _, v in variant.problem):
+        collected.add(perturbed_error)
+    functions = "\n\n".join(collected.functions.values())
+    parts = [
+        _with_imports(_numbered(source), _imports(collected)).rstrip(),
+        *(_program_function(program, _kernel_dtype(variant)) for program in programs),
+        f"p = {_namespace(variant, functions)}",
+        *collected.constants.values(),
+        functions.rstrip(),
+        _self_check(variant).rstrip(),
+        'if __name__ == "__main__":\n    self_check()',
+    ]
+    return "\n\n\n".join(parts) + "\n"
+
+
+class _Collected:
+    """Functions, constants and imports that a set of functions needs, each once."""
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+        self.imports: dict[str, str] = {}
+        self.constants: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
+
+    def add(self, function: Callable[..., Any]) -> None:
+        """Add ``function`` and everything it refers to."""
+        name = function.__name__
+        if name in self.functions:
+            return
+        text = textwrap.dedent(_source_of(function))
+        tree = ast.parse(text)
+        definition = tree.body[0]
+        assert isinstance(definition, ast.FunctionDef)
+        text = _with_known_annotations(text, definition, function.__globals__)
+        self.functions[name] = "\n".join(text.splitlines()[definition.lineno - 1 :]) + "\n"
+        names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        for used in sorted(names - {"staticmethod", name}):
+            if used in function.__globals__:
+                self._add_global(used, function.__globals__[used], function)
+
+    def _add_global(self, name: str, value: Any, user: Callable[..., Any]) -> None:
+        if isinstance(value, types.ModuleType):
+            self.imports[name] = f"import {value.__name__}" + (
+                f" as {name}" if name != value.__name__ else ""
+            )
+        elif isinstance(value, types.FunctionType) and value.__module__ == user.__module__:
+            self.add(value)
+        elif _is_imported(value):
+            self.imports[name] = f"from {value.__module__} import {name}"
+        elif _is_literal(value):
+            self.constants[name] = f"{name} = {pprint.pformat(value, width=90)}"
+        else:
+            raise TemplateError(
+                self.template,
+                f"cannot be ejected: {user.__name__} uses {name}, which is neither a function "
+                "or constant of the template nor a module",
+            )
+
+
+def _with_known_annotations(text: str, definition: ast.FunctionDef, known: dict[str, Any]) -> str:
+    """Return ``text`` with ``object`` for each annotation whose names cannot be copied."""
+    lines = text.encode().splitlines(keepends=True)
+    annotated = [node for node in ast.walk(definition.args) if isinstance(node, ast.arg)]
+    annotations = [*(node.annotation for node in annotated), definition.returns]
+    found = [node for node in annotations if node is not None]
+    for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        if not all(hasattr(builtins, name) or _is_imported(known.get(name)) for name in names):
+            last = node.end_lineno or node.lineno
+            start, rest = lines[node.lineno - 1], lines[last - 1]
+            between = start[: node.col_offset] + b"object" + rest[node.end_col_offset :]
+            lines[node.lineno - 1 : last] = [between]
+    return b"".join(lines).decode()
+
+
+def _is_imported(value: Any) -> bool:
+    """Say whether an import in the ejected file can name ``value``."""
+    names = ("typing", "collections.abc")
+    return isinstance(value, types.ModuleType) or getattr(value, "__module__", "") in names
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    """Return the text of ``function`` as it was loaded, whatever its file holds by now."""
+    text = function.__globals__["__loader__"].get_source(function.__module__)
+    first = function.__code__.co_firstlineno - 1
+    return "".join(inspect.getblock(text.splitlines(keepends=True)[first:]))
+
+
+def _is_literal(value: Any) -> bool:
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError):
+        return False
+
+
+def _numbered(source: Source) -> str:
+    """Return the text, each kernel of it with a number of its own where it has functions."""
+    lines = source.text.splitlines(keepends=True)
+    definitions = [n for n in ast.parse(source.text).body if isinstance(n, ast.FunctionDef)]
+    made_by = {d.name: {ast.unparse(each) for each in d.decorator_list} for d in definitions}
+    if not any("real_func" in name for names in made_by.values() for name in names):
+        return source.text
+    for definition in reversed(definitions):
+        if "ti.kernel" in made_by[definition.name]:
+            first = definition.body[0]
+            indent = " " * first.col_offset
+            lines[first.lineno - 1 : first.lineno - 1] = [
+                f"{indent}# Without an offline cache Taichi takes kernels of equal code for one,\n",
+                f"{indent}# whatever functions they call.\n",
+                f"{indent}tikgen_variant = {int(source.digest[:7], 16)}\n",
+            ]
+    return "".join(lines)
+
+
+def _with_imports(text: str, imports: str) -> str:
+    """Return ``text`` with ``imports`` in the place of its import of Taichi."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import) and node.names[0].name == "taichi":
+            lines[node.lineno - 1 : node.end_lineno] = [imports]
+            return "".join(lines)
+    return imports + text
+
+
+def _imports(collected: _Collected) -> str:
+    collected.imports.setdefault("np", "import numpy as np")
+    standard = {"from types import SimpleNamespace"}
+    third_party = {"import taichi as ti"}
+    for line in collected.imports.values():
+        (third_party if "numpy" in line else standard).add(line)
+    ordered = [
+        sorted(group, key=lambda li: (li.startswith("from"), li))
+        for group in (standard, third_party)
+    ]
+    return "\n".join(ordered[0]) + "\n\n" + "\n".join(ordered[1]) + "\n"
+
+
+def _namespace(variant: Variant, functions: str) -> str:
+    """Return code for the problem parameters, with what ``functions`` use of each."""
+    lines = ["SimpleNamespace("]
+    dtype = _kernel_dtype(variant)
+    for name, value in variant.problem:
+        if isinstance(value, Expression):
+            code = _expression_code(name, value, dtype)
+        else:
+            code = _value_code(name, value, functions)
+        lines.append(f"    {name}={code},")
+    return "\n".join([*lines, ")"])
+
+
+def _value_code(name: str, value: Any, functions: str) -> str:
+    if isinstance(value, DType):
+        used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)]
+        fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
+        return f"SimpleNamespace({fields})"
+    if isinstance(value, Program):
+        return (
+            "SimpleNamespace(\n"
+            f"        names={value.names!r},\n"
+            f"        inputs={value.inputs!r},\n"
+            f"        outputs={value.outputs!r},\n"
+            f"        folded=lambda dtype: p.{name},\n"
+            "        evaluate=evaluate,\n"
+            "        error_bound=lambda values, dtype: {\n"
+            "            name: perturbed_error(lambda **v: evaluate(**v)[name], values, dtype)\n"
+            f"            for name in {value.outputs!r}\n"
+            "        },\n"
+            "    )"
+        )
+    if isinstance(value, str):
+        return repr(str(value))
+    return repr(value)
+
+
+def _kernel_dtype(variant: Variant) -> DType | None:
+    """Return the dtype for which expressions are folded."""
+    value = dict(variant.problem).get("dtype")
+    return value if isinstance(value, DType) else None
+
+
+def _expression_code(name: str, expression: Expression, dtype: DType | None) -> str:
+    folded = expression.folded(dtype) if dtype else expression
+    names = ", ".join(expression.names)
+    kind = f"np.result_type({names or 'np.float64'}).type("
+    code = re.sub(r"\bdtype\(", kind, folded.numpy_code())
+    return (
+        "SimpleNamespace(\n"
+        f"        folded=lambda dtype: p.{name},\n"
+        f"        evaluate=lambda {names}: {code},\n"
+        "        error_bound=lambda values, dtype, errors: perturbed_error(\n"
+        f"            p.{name}.evaluate, values, dtype, errors\n"
+        "        ),\n"
+        "    )"
+    )
+
+
+def _program_function(program: Program, dtype: DType | None) -> str:
+    """Return a NumPy function that computes what a program computes."""
+    folded = program.folded(dtype) if dtype else program
+    parameters = ", ".join([*program.inputs, "**_"])
+    outputs = ", ".join(f'"{name}": {name}' for name in program.outputs)
+    return "\n".join(
+        [
+            f"def evaluate({parameters}):",
+            f'    """Return the outputs of: {program}."""',
+            f"    dtype = np.result_type({', '.join(program.inputs) or 'np.float64'}).type",
+            '    with np.errstate(all="ignore"):',
+            *(f"        {name} = {e.numpy_code()}" for name, e in folded.assignments),
+            f"    return {{{outputs}}}",
+        ]
+    )
+
+
+def _plain_code(value: Any) -> str:
+    if isinstance(value, np.dtype):
+        return f'np.dtype("{value.name}")'
+    if isinstance(value, float) and not np.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _self_check(variant: Variant) -> str:
+    template, problem = variant.template, variant.problem
+    sizes = {**template.middle_sizes(problem), **dict(variant.sizes)}
+    lines = [
+        "def self_check():",
+        '    """Run the kernel on random numbers and compare it with the reference."""',
+        "    ti.init(arch=ti.cpu)",
+        "    rng = np.random.default_rng()",
+        f"    sizes = {sizes!r}",
+        "    values = {",
+    ]
+    for argument in variant.arguments:
+        lines.append(f'        "{argument.name}": {_random_code(argument, sizes)},')
+    lines += ["    }", "    values.update(inputs(p, sizes, rng))"]
+    lines.append("    expected = reference(p, *values.values())")
+    outputs = [a for a in variant.arguments if isinstance(a, Array) and a.written]
+    if len(outputs) == 1:
+        lines.append("    expected = (expected,)")
+    names = ", ".join(f'"{a.name}"' for a in outputs)
+    lines.append(f"    expected = dict(zip([{names}], expected))")
+    lines.append("    allowed = tolerance(p, values, expected)")
+    lines.append(
+        "    passed = {name: np.copy(v) if np.ndim(v) else v for name, v in values.items()}"
+    )
+    for argument in variant.arguments:
+        if isinstance(argument, Array) and argument.storage == "field":
+            place, dtype = f'passed["{argument.name}"]', argument.dtype.taichi
+            lines.append(f"    {place} = ti.field({dtype}, {place}.shape)")
+            lines.append(f'    {place}.from_numpy(values["{argument.name}"])')
+    scratch = [
+        f", ti.ndarray({array.dtype.taichi}, {concrete_shape(array, sizes)!r})"
+        for array in variant.workspace
+    ]
+    lines.append(f"    {variant.template.name}(*passed.values(){''.join(scratch)})")
+    lines.append("    for name in expected:")
+    is_field = any(isinstance(a, Array) and a.storage == "field" for a in outputs)
+    lines.append(f"        actual = passed[name]{'.to_numpy()' if is_field else ''}")
+    lines.append("        worst = worst_error(actual, expected[name], allowed[name])")
+    lines.append('        print(f"{name}: worst error is {worst:.1%} of what is allowed")')
+    lines.append("        assert worst <= 1")
+    return "\n".join(lines)
+
+
+def _random_code(argument: Any, sizes: dict[str, int]) -> str:
+    dtype = argument.dtype
+    shape = concrete_shape(argument, sizes) if isinstance(argument, Array) else ()
+    if not isinstance(argument, Array):
+        if dtype.is_float:
+            return "float(rng.uniform(-1, 1))"
+        return f"int(rng.integers({-5 if dtype.is_signed else 0}, 6))"
+    if dtype.is_float:
+        return f'rng.uniform(-1, 1, {shape!r}).astype("{dtype.numpy.name}")'
+    low = -5 if dtype.is_signed else 0
+    return f'rng.integers({low}, 6, {shape!r}).astype("{dtype.numpy.name}")'

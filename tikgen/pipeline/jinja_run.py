@@ -1,0 +1,115 @@
+"""Runs Jinja2 on the text of a template, and says where it went wrong."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import jinja2
+import jinja2.meta
+
+from tikgen.errors import RenderError
+from tikgen.pipeline.jinja_text import make_environment, split_marks
+from tikgen.template.base import TEXT_NAME, Template
+from tikgen.template.dependencies import Macro
+
+
+def run(
+    template: Template, names: Mapping[str, Any], params: Mapping[str, Any]
+) -> tuple[str, tuple[str, ...]]:
+    """Return what the text of ``template`` renders to, and where each line came from.
+
+    Args:
+        template: whose text it is.
+        names: what the text may use.
+        params: the parameters, for the message of an error.
+
+    Raises:
+        RenderError: if the text is malformed or uses an unknown name.
+    """
+    name, text = template.name, template.text
+    try:
+        return split_marks(_compiled(name, text, template.macros).render(names))
+    except jinja2.TemplateSyntaxError as error:
+        place = f"{error.name or name}:{error.lineno}"
+        problem = f"syntax error: {error.message}"
+    except jinja2.TemplateNotFound as error:
+        place, problem = _place_of(error, name), f"cannot find the file {error.name!r} it imports"
+    except jinja2.UndefinedError as error:
+        place, problem = _place_of(error, name), f"undefined name: {error.message}"
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        place, problem = _place_of(error, name), f"{type(error).__name__}: {error}"
+        if "StrictUndefined" in problem:  # As in range(n): Jinja2 then does not say which.
+            missing = sorted(names_used(template) - set(names))
+            problem = f"undefined name among {', '.join(missing)}"
+    raise RenderError(name, problem, template_line=_with_text(place, text), params=params) from None
+
+
+class _AsRead(jinja2.BaseLoader):
+    """Gives the macro files of a template as they were read along with its text."""
+
+    def __init__(self, macros: tuple[Macro, ...]) -> None:
+        self._macros = {macro.name: macro for macro in macros}
+
+    def load(
+        self,
+        environment: jinja2.Environment,
+        name: str,
+        globals: MutableMapping[str, Any] | None = None,
+    ) -> jinja2.Template:
+        """Return the macro file called ``name``."""
+        if name not in self._macros:
+            raise jinja2.TemplateNotFound(name)
+        names = environment.make_globals(globals)
+        return jinja2.Template.from_code(environment, _code_of(self._macros[name]), names)
+
+
+@functools.lru_cache(maxsize=256)
+def _code_of(macro: Macro) -> CodeType:
+    """Return the code of a macro file, which every template that imports it shares."""
+    return _environment(()).compile(macro.data.decode(), macro.name, str(macro.path))
+
+
+@functools.lru_cache(maxsize=64)
+def _environment(macros: tuple[Macro, ...]) -> jinja2.Environment:
+    return make_environment(_AsRead(macros))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(name: str, text: str, macros: tuple[Macro, ...]) -> jinja2.Template:
+    environment = _environment(macros)
+    code = environment.compile(text, name=f"{name}/{TEXT_NAME}", filename=f"{name}/{TEXT_NAME}")
+    return jinja2.Template.from_code(environment, code, environment.make_globals(None), None)
+
+
+def names_used(template: Template) -> set[str]:
+    """Return the names that the text of ``template`` expects, or ``p`` where it is malformed."""
+    environment = _environment(template.macros)
+    try:
+        used = jinja2.meta.find_undeclared_variables(environment.parse(template.text))
+    except (jinja2.TemplateSyntaxError, ValueError):
+        return {"p"}
+    return used - set(environment.globals)
+
+
+def _place_of(error: BaseException, name: str) -> str:
+    """Return the innermost template line that stands in the traceback of ``error``."""
+    place, frame = "", error.__traceback__
+    while frame is not None:
+        file = frame.tb_frame.f_code.co_filename
+        if file.endswith(".j2"):
+            place = f"{'/'.join(Path(file).parts[-2:])}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    return place or f"{name}/{TEXT_NAME}"
+
+
+def _with_text(place: str, text: str) -> str:
+    """Return ``place`` followed by the line of ``text``, where it lies in it."""
+    file, _, number = place.rpartition(":")
+    lines = text.splitlines()
+    if file.endswith(TEXT_NAME) and number.isdigit() and 0 < int(number) <= len(lines):
+        return f"{place}: {lines[int(number) - 1].strip()}"
+    return place

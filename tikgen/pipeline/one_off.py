@@ -1,0 +1,178 @@
+"""Kernels from a text in hand, without a template folder."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import create_model
+
+from tikgen.dtypes import DType
+from tikgen.errors import ExpressionError, ParameterError, RenderError
+from tikgen.expression import Expression
+from tikgen.pipeline.builder import kernel_of
+from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.rendering import Source, Variant, render_variant
+from tikgen.taichi import kernels
+from tikgen.template.arguments import Argument, Array, Opaque, Role, Scalar
+from tikgen.template.base import BUILTIN_FOLDER, Template
+from tikgen.template.parameters import (
+    RESERVED,
+    Identifier,
+    ParameterModel,
+    ProblemModel,
+    ScheduleModel,
+    make_model,
+    plain,
+)
+
+NAME = "one_off"
+
+
+class OneOff(Template):
+    """A kernel from a string."""
+
+    def __init__(self, text: str, problem: type[ParameterModel], name: str = NAME) -> None:
+        self.folder = BUILTIN_FOLDER / NAME
+        self.name = name
+        self.text = text
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        self.Problem = problem  # type: ignore[assignment, misc]
+
+    def arguments(self, p: Any) -> tuple[Argument, ...]:
+        """Return nothing: the arguments are read off the rendered kernel."""
+        return ()
+
+    def context(self, p: Any, s: Any) -> Mapping[str, Any]:
+        """Return every parameter under its own name."""
+        return dict(p)
+
+
+def from_string(text: str, /, **params: Any) -> Kernel:
+    """Return the kernel that a Jinja2 text renders to.
+
+    The text is a Python module that defines one ``@ti.kernel``; it may use ``#%`` statements
+    and the shared macros as any template does. Its arguments are checked as far as their
+    annotations tell; those that the kernel only reads may be read-only.
+
+    Args:
+        text: the template.
+        params: values for its names: numbers, bools, dtypes, identifiers, expressions, or
+            tuples of these.
+
+    Raises:
+        ParameterError: if a value is something else, and so could carry code.
+        RenderError: if the text is malformed or uses a name that is not given.
+        KernelCompileError: if it defines no kernel, or several.
+    """
+    return kernel_of(source_of(text, params), declared_arguments)
+
+
+def source_of(text: str, params: Mapping[str, Any], name: str = NAME) -> Source:
+    """Return the source that a Jinja2 text renders to; raises what :func:`from_string` raises.
+
+    Args:
+        text: the template.
+        params: values for its names.
+        name: what it is called in messages.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise RenderError(name, f"takes a non-empty text; got {type(text).__name__}")
+    values = {key: _safe(key, value, name) for key, value in params.items()}
+    for key in values:
+        if key in RESERVED | {"p", "s", "arguments", "workspace"}:
+            raise ParameterError(name, {key: "is a reserved name"})
+    fields = {key: (_annotation(value), value) for key, value in values.items()}
+    model = create_model("Problem", __base__=ProblemModel, **fields)  # type: ignore[call-overload]
+    template = OneOff(text, model, name)
+    from tikgen.pipeline.jinja_run import names_used  # Jinja2 takes a while to import.
+
+    used = names_used(template)
+    for key in values if "p" not in used else ():
+        if key not in used:
+            raise ParameterError.unknown(name, key, sorted(used))
+    problem = make_model(model, values, name)
+    return render_variant(Variant(template, problem, ScheduleModel()))
+
+
+def _safe(name: str, value: Any, template: str) -> Any:
+    """Return ``value`` as one of the kinds that may reach generated code."""
+    value = plain(value)
+    if value is None or isinstance(value, bool | int | float | DType | Expression):
+        return value
+    if isinstance(value, tuple):
+        return tuple(_safe(name, v, template) for v in value)
+    for parse in (DType.parse, Identifier.parse, Expression.parse):
+        with contextlib.suppress(ValueError, TypeError, ExpressionError):
+            return parse(value)
+    raise ParameterError(
+        template,
+        {
+            name: "takes a number, a dtype, an identifier, an expression, or a tuple of these; "
+            f"got {value!r}"
+        },
+    )
+
+
+def _annotation(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple[tuple(_annotation(v) for v in value)]  # type: ignore[misc]
+    return type(value)
+
+
+def declared_arguments(kernel: Any, text: str) -> tuple[Argument, ...]:
+    """Return the arguments that the annotations of a ``ti.kernel`` declare."""
+    read_only = only_read(text, kernel.__name__)
+    found: list[Argument] = []
+    for name, kind, dtype, ndim in kernels.kernel_arguments(kernel):
+        if kind == "scalar" and dtype in DType.__members__:
+            found.append(Scalar(name, DType(dtype)))
+        elif kind == "array" and dtype in DType.__members__ and ndim:
+            shape = tuple(f"{name}_{axis}" for axis in range(ndim))
+            role: Role = "in" if name in read_only else "inout"
+            found.append(Array(name, DType(dtype), shape, role=role, covered=False, inplace=True))
+        else:
+            found.append(Opaque(name))
+    return tuple(found)
+
+
+def only_read(text: str, function: str) -> set[str]:
+    """Return the arguments of which the kernel does nothing but load elements or the shape.
+
+    Args:
+        text: a module that defines the kernel.
+        function: name of the kernel.
+    """
+    definition = next(
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    )
+    names = {argument.arg for argument in definition.args.args}
+    harmless: set[ast.Name] = set()
+    written: set[str] = set()
+    for node in ast.walk(definition):
+        loads = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+        if loads or (isinstance(node, ast.Attribute) and node.attr == "shape"):
+            assert isinstance(node, ast.Subscript | ast.Attribute)
+            if isinstance(node.value, ast.Name):
+                harmless.add(node.value)
+        elif isinstance(node, ast.Call):  # Functions such as ti.atomic_add write to x[i].
+            given = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
+            written |= {_array_of(value) for value in given}
+        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            written.add(_array_of(node))  # Such as x[i].y = 1, which loads x[i].
+    used = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and n not in harmless}
+    return names - used - written
+
+
+def _array_of(node: ast.expr) -> str:
+    """Return the array of which an expression may be an element, or nothing."""
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
+        if isinstance(node, ast.Attribute) and node.attr == "shape":
+            return ""
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,293 @@
+"""What tuning measured, kept in the store candidate by candidate, and which record is best."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tikgen import untrusted
+from tikgen.errors import StoreWarning
+from tikgen.machine.devices import device_name
+from tikgen.store import Document, default_store
+from tikgen.template import shapes
+from tikgen.template.base import Template
+from tikgen.template.parameters import ParameterModel, canonical, plain
+
+KIND = "tuning"
+TIMED = "timed"
+# What a record was measured on: data that the template calls typical, or a user's own.
+WORKLOADS = TYPICAL, OWN = "typical", "own"
+
+# Rises whenever a record is kept or forgotten here: what was built before is looked at anew.
+generation = 0
+
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of one candidate: a schedule, on a device, for a problem of some sizes.
+
+    Attributes:
+        template: name of the template.
+        fingerprint: SHA-256 of the template's files.
+        problem: each problem parameter as text.
+        arch: where it ran.
+        device: name of the device.
+        taichi: version of Taichi.
+        tikgen: version of tikgen.
+        sizes: value of each size symbol.
+        schedule: each schedule parameter, as a literal.
+        kind: ``"timed"``, or why it has no time: ``"refused"``, ``"error"``, ``"mismatch"``,
+            ``"crash"``, ``"timeout"``.
+        seconds: median of a launch, in seconds; 0 where it has none.
+        spread: interquartile range of the rounds over their median.
+        rounds: how many rounds were timed.
+        ratio: seconds over those of the default schedule, measured in turn; 0 where it has none.
+        ratio_low: lower end of the 95 % interval of the ratio. Only a schedule that met the
+            default in the end has one, in fresh processes, and was faster; and the default
+            itself. 0 for all others, whose ratios are those of a moment.
+        ratio_high: upper end of the interval.
+        workload: what it was measured on, ``"typical"`` or ``"own"``.
+        data: SHA-256 of the user's own data, else empty.
+        message: what went wrong, in a sentence.
+        when: time in UTC, ISO 8601.
+    """
+
+    template: str
+    fingerprint: str
+    problem: Mapping[str, str]
+    arch: str
+    device: str
+    taichi: str
+    tikgen: str
+    sizes: Mapping[str, int]
+    schedule: Mapping[str, Any]
+    kind: str
+    seconds: float = 0.0
+    spread: float = 0.0
+    rounds: int = 0
+    ratio: float = 0.0
+    ratio_low: float = 0.0
+    ratio_high: float = 0.0
+    workload: str = TYPICAL
+    data: str = ""
+    message: str = ""
+    when: str = ""
+
+    @property
+    def candidate(self) -> str:
+        """Return one text for records of the same candidate, of which the latest is kept."""
+        same = (self.fingerprint, self.device, self.taichi, self.workload)
+        # In one order: templates and the store have sizes in orders of their own.
+        alike = canonical(dict(shapes.bucket(self.sizes)))
+        return repr((*same, alike, canonical(plain(self.schedule))))
+
+    @property
+    def is_proven(self) -> bool:
+        """Tell whether the ratio has an interval, and so is more than that of a moment."""
+        return self.ratio_low > 0
+
+    @property
+    def rank(self) -> tuple[bool, bool, float, float]:
+        """Return what is least for the best record.
+
+        What is proven goes first, then what was measured on a user's own data, then the ratio,
+        then the seconds.
+        """
+        return not self.is_proven, self.workload != OWN, self.ratio or math.inf, self.seconds
+
+    @property
+    def gain(self) -> str:
+        """Return in words how fast it is beside the default schedule, or an empty string."""
+        if not self.ratio:
+            return ""
+        if self.is_proven and self.ratio == 1:
+            return "the default schedule; no other proved faster"
+        text = f"{1 / self.ratio:.2f} times as fast as the default"
+        if not self.is_proven:
+            return text
+        return f"{text} ({1 / self.ratio_high:.2f} to {1 / self.ratio_low:.2f})"
+
+    def __str__(self) -> str:
+        data = " with your own data" if self.workload == OWN else ""
+        device = untrusted.printable(self.device)
+        what = f"tuned for {shapes.shown(self.sizes)}{data} on {device}"
+        return f"{what}, {self.gain}" if self.gain else what
+
+
+# What a record may say in any characters; it is shown with care.
+FREE_TEXTS = ("device", "message")
+_FIELDS = {field.name for field in dataclasses.fields(Record)}
+
+
+def problem_text(problem: ParameterModel) -> dict[str, str]:
+    """Return each problem parameter as text, as records keep it."""
+    return {name: canonical(value) for name, value in problem}
+
+
+def keep(record: Record) -> None:
+    """Put a record into the store, in the place of an earlier one of the same candidate."""
+    keep_all((record,))
+
+
+def keep_all(records: Iterable[Record]) -> None:
+    """Put records into the store, each in the place of an earlier one of the same candidate."""
+    global generation
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        key = _key(record.template, record.problem, record.arch)
+        groups.setdefault(key, []).append(record)
+    for key, group in groups.items():
+        default_store().update(KIND, key, functools.partial(_merged, group))
+    generation += 1
+
+
+def records_for(template: Template, problem: ParameterModel, arch: str) -> tuple[Record, ...]:
+    """Return the records of a problem that hold here: for this device and these versions.
+
+    Where there are others only, one line says so, once.
+    """
+    every = _read(_key(template.name, problem_text(problem), arch))
+    if not every:
+        return ()
+    version, device = taichi_version(), device_name(arch)
+    here = [r for r in every if r.device == device]
+    found = tuple(r for r in here if r.fingerprint == template.fingerprint and r.taichi == version)
+    if here and not found:
+        _warn_once(
+            f"tuning records of {template.name} on {arch} were made for another version of the "
+            "template or of Taichi and are ignored; tune it again"
+        )
+    return found
+
+
+def best_record(
+    template: Template, problem: ParameterModel, arch: str, sizes: Mapping[str, int] | None
+) -> Record | None:
+    """Return the fastest schedule measured for the nearest shape, or None.
+
+    Args:
+        template: the template.
+        problem: the problem.
+        arch: where it is to run.
+        sizes: the shape; None takes the largest that was tuned.
+    """
+    timed = [r for r in records_for(template, problem, arch) if r.kind == TIMED]
+    if sizes is None:
+        near = max((math.prod(shapes.bucket(r.sizes).values()) for r in timed), default=0)
+        timed = [r for r in timed if math.prod(shapes.bucket(r.sizes).values()) == near]
+    else:
+        far = [shapes.distance(shapes.bucket(sizes), shapes.bucket(r.sizes)) for r in timed]
+        least = min(far, default=math.inf)
+        timed = [r for r, d in zip(timed, far, strict=True) if d == least and least < math.inf]
+    return min(timed, key=lambda record: record.rank, default=None)
+
+
+def all_records() -> tuple[Record, ...]:
+    """Return every record of the store, whatever it was made for."""
+    store = default_store()
+    return tuple(record for key in store.keys(KIND) for record in _read(key))
+
+
+def forget(unwanted: Callable[[Record], bool]) -> int:
+    """Remove the records for which ``unwanted`` holds; return how many there were."""
+    global generation
+    store, removed = default_store(), 0
+    for key in store.keys(KIND):
+        found = _read(key)
+        going = {record.candidate for record in found if unwanted(record)}
+        if going:
+            removed += len(going)
+            store.update(KIND, key, functools.partial(_without, going))
+    generation += 1
+    return removed
+
+
+def warn_of(record: Record, error: Exception) -> None:
+    """Say once that a record cannot be used."""
+    _warn_once(f"a tuning record of {record.template} is ignored: {error}")
+
+
+@functools.cache
+def taichi_version() -> str:
+    """Return the version of the installed Taichi."""
+    return importlib.metadata.version("taichi")
+
+
+def _key(template: str, problem: Mapping[str, str], arch: str) -> str:
+    digest = hashlib.sha256(canonical(dict(problem)).encode()).hexdigest()
+    return f"{template[:64]}-{arch}-{digest[:16]}"
+
+
+def _merged(records: list[Record], document: Document | None) -> Document:
+    """Return the document with ``records`` in the place of those of the same candidates."""
+    kept = _without({record.candidate for record in records}, document)
+    return {"records": [*kept["records"], *map(asdict, records)]}
+
+
+def _without(candidates: set[str], document: Document | None) -> Document:
+    """Return the document less some candidates; what another version wrote stays."""
+    entries = _entries(document or {})
+    known = [(entry, _of(entry)) for entry in entries]
+    return {"records": [e for e, r in known if r is None or r.candidate not in candidates]}
+
+
+def _read(key: str) -> tuple[Record, ...]:
+    document = default_store().read(KIND, key)
+    return _records(document) if document is not None else ()
+
+
+def _records(document: Document) -> tuple[Record, ...]:
+    entries = _entries(document)
+    found = (_of(entry) for entry in entries)
+    usable = tuple(record for record in found if record is not None)
+    if len(usable) < len(entries):
+        _warn_once(
+            "tuning records of another version of tikgen are ignored: what they were measured on "
+            "is not known; tune again"
+        )
+    return usable
+
+
+def _entries(document: Document) -> list[Any]:
+    """Return the entries of a document, one that is no record where they are no list."""
+    found = document.get("records", [])
+    return found if isinstance(found, list) else [found]
+
+
+def _of(entry: Any) -> Record | None:
+    """Return the record that an entry of the store holds, or None."""
+    if not isinstance(entry, dict) or entry.keys() != _FIELDS:
+        return None
+    try:
+        found = untrusted.as_type(untrusted.checked(entry), Record)
+    except untrusted.Unusable:
+        return None
+    return found if _is_sound(found) else None
+
+
+def _is_sound(record: Record) -> bool:
+    """Tell whether names are names, and numbers in their range."""
+    told = [value for name, value in vars(record).items() if name not in FREE_TEXTS]
+    texts = [value for value in told if isinstance(value, str)]
+    numbers = [value for value in told if isinstance(value, int | float)]
+    return (
+        all(map(untrusted.is_printable, (*texts, *record.schedule, *record.sizes)))
+        and all(0 <= number < math.inf for number in numbers)
+        and all(size >= 1 for size in record.sizes.values())
+        and record.workload in WORKLOADS
+    )
+
+
+def _warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(untrusted.printable(message), StoreWarning, stacklevel=2)

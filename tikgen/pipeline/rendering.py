@@ -1,0 +1,276 @@
+"""Turns a variant into source: text, digest and line map."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import io
+import re
+import tokenize
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+from tikgen.errors import RenderError, TemplateError, TikgenError
+from tikgen.template.arguments import Argument, Array, symbols, with_sizes
+from tikgen.template.base import Template
+from tikgen.template.parameters import ParameterModel, canonical
+from tikgen.version import __version__
+
+# A part of a name, such as an expression, and a whole name.
+_LONGEST_PART, _LONGEST = 32, 60
+_DIGITS = 6
+
+
+def short_name(text: str, longest: int = _LONGEST_PART) -> str:
+    """Return letters, digits and underscores for a text; of a long one its beginning and a digest.
+
+    Args:
+        text: what to name.
+        longest: how many characters the name may have.
+    """
+    name = re.sub(r"[\W_]+", "_", text).strip("_")
+    if len(name) <= longest:
+        return name
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return f"{name[: longest - _DIGITS - 1].rstrip('_')}_{digest}"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A template with every parameter fixed."""
+
+    template: Template
+    problem: ParameterModel
+    schedule: ParameterModel
+    # Sizes that are baked into the text, by size symbol.
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Return every parameter, problem parameters first."""
+        return {**dict(self.problem), **dict(self.schedule)}
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Return one text for equal variants of equal templates."""
+        return f"{self.template.key}({canonical(self.params)}){self.sizes or ''}"
+
+    @functools.cached_property
+    def label(self) -> str:
+        """Return a readable name such as ``stencil_dim3_f32_order2_interior``."""
+        parts = []
+        for name, value in self.problem:
+            if value is None or value is False:
+                continue
+            is_number = isinstance(value, int | float) and value is not True
+            text = f"{name}{value}" if is_number else name if value is True else str(value)
+            parts.append(short_name(text))
+        if self.sizes:
+            parts.append("x".join(str(size) for _, size in self.sizes))
+        # The name of a template stays as it is.
+        return "_".join(filter(None, [self.template.name, short_name("_".join(parts), _LONGEST)]))
+
+    @functools.cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Return what a caller passes.
+
+        Raises:
+            TemplateError: if the template's ``arguments`` fails, or names an unusable extent.
+        """
+        return self._declared("arguments", self.problem)
+
+    @functools.cached_property
+    def workspace(self) -> tuple[Array, ...]:
+        """Return the scratch arrays that follow the arguments.
+
+        Raises:
+            TemplateError: if the template's ``workspace`` fails, or names an unusable extent.
+        """
+        return self._declared("workspace", self.problem, self.schedule)
+
+    def _declared(self, method: str, *models: ParameterModel) -> tuple[Any, ...]:
+        try:
+            found = tuple(getattr(self.template, method)(*models))
+            symbols(found)  # Raises where an extent cannot be read.
+            if self.sizes:
+                found = tuple(with_sizes(a, dict(self.sizes)) for a in found)
+        except TikgenError:
+            raise
+        except Exception as error:
+            problem = f"{method}() fails: {type(error).__name__}: {error}"
+            raise TemplateError(self.template.name, problem) from error
+        return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rendered text of a variant.
+
+    Attributes:
+        variant: what was rendered.
+        text: a Python module that defines one Taichi kernel.
+        digest: SHA-256 of the text less comments and blank lines, in hexadecimal.
+        line_map: for each line of the text, the ``file:line`` of the template it came from.
+    """
+
+    variant: Variant = field(repr=False)
+    text: str = field(repr=False)
+    digest: str
+    line_map: tuple[str, ...] = field(repr=False)
+
+    @property
+    def filename(self) -> str:
+        """Return the name under which tracebacks show the text."""
+        return f"tikgen:{self.variant.template.name}:{self._text_digest[:16]}"
+
+    @functools.cached_property
+    def _text_digest(self) -> str:
+        # Not that of the code: texts that differ in comments need names of their own.
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def line(self, number: int) -> str:
+        """Return line ``number`` of the text, counted from 1, or an empty string."""
+        lines = self.text.split("\n")  # As Python's parser does, unlike str.splitlines.
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+    def template_line(self, number: int) -> str:
+        """Return ``file:line`` of the template from which line ``number`` was rendered.
+
+        Raises:
+            IndexError: if the text has no such line.
+        """
+        if not 0 < number <= len(self.line_map):
+            raise IndexError(f"the text has lines 1 to {len(self.line_map)}, not {number}")
+        return self.line_map[number - 1]
+
+    def located(self, number: int) -> dict[str, Any]:
+        """Return what an error tells of line ``number``, 0 where it is not known, by keyword."""
+        places = {}
+        if number:
+            places["template_line"] = self.template_line(number)
+            places["rendered_line"] = f"{number}: {self.line(number).strip()}"
+        return {**places, "params": self.variant.params}
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def render_variant(variant: Variant) -> Source:
+    """Return the source of ``variant``.
+
+    Raises:
+        RenderError: if the template is malformed, uses an unknown name, or renders to text that
+            is not Python; names the template line and the parameters.
+    """
+    return hashed(variant, *render_text(variant))
+
+
+def render_text(variant: Variant) -> tuple[str, tuple[str, ...]]:
+    """Return the text of ``variant``, and for each line the template's line it came from.
+
+    Raises:
+        RenderError: if the template is malformed or uses an unknown name.
+    """
+    template = variant.template
+    names = {
+        "p": variant.problem,
+        "s": variant.schedule,
+        "name": template.name,
+        "arguments": variant.arguments,
+        "workspace": variant.workspace,
+        **template.context(variant.problem, variant.schedule),
+    }
+    from tikgen.pipeline.jinja_run import run  # Jinja2 takes a while to import.
+
+    body, places = run(template, names, variant.params)
+    header = _header(variant)
+    if variant.sizes:
+        body = _with_extents(body, variant.arguments + variant.workspace)
+    return header + body, ("",) * header.count("\n") + places
+
+
+def hashed(variant: Variant, text: str, line_map: tuple[str, ...]) -> Source:
+    """Return a rendered text as the source of ``variant``, with its digest.
+
+    Raises:
+        RenderError: if the text is not Python.
+    """
+    source = Source(variant, text, digest_of(text), line_map)
+    _check_syntax(source)
+    return source
+
+
+def _with_extents(text: str, arguments: tuple[Argument, ...]) -> str:
+    """Return ``text`` with the extents that are known, such as ``x.shape[0]``, as numbers."""
+    known = {a.name: a.shape for a in arguments if isinstance(a, Array)}
+
+    def number(match: re.Match[str]) -> str:
+        shape, axis = known.get(match[1], ()), int(match[2])
+        extent = shape[axis] if axis < len(shape) else None
+        return str(extent) if isinstance(extent, int) else match[0]
+
+    return re.sub(r"\b(\w+)\.shape\[(\d)\]", number, text)
+
+
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of ``text`` less its comments and blank lines."""
+    return hashlib.sha256(strip_comments(text).encode()).hexdigest()
+
+
+def strip_comments(text: str) -> str:
+    """Return ``text`` less its comments, blank lines and trailing space."""
+    if '"""' in text or "'''" in text:  # What looks like a comment may be part of a string.
+        return ast.unparse(ast.parse(text)) + "\n"
+    kept = []
+    for line in _without_inline_comments(text).splitlines():
+        bare = line.rstrip()
+        if bare and not bare.lstrip().startswith("#"):
+            kept.append(bare)
+    return "\n".join(kept) + "\n"
+
+
+def _without_inline_comments(text: str) -> str:
+    """Return ``text`` with comments behind code cut off; a ``#`` inside a string stays."""
+    if not any("#" in li and not li.lstrip().startswith("#") for li in text.splitlines()):
+        return text
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(lines)
+
+
+def _header(variant: Variant) -> str:
+    lines = [f"# {variant.template.name}: {variant.template.summary or 'one-off kernel'}"]
+    for kind, model in (("problem", variant.problem), ("schedule", variant.schedule)):
+        values = ", ".join(f"{k}={canonical(v)}" for k, v in model)
+        if values:
+            lines.append(f"# {kind}: {values}")
+    if variant.sizes:
+        lines.append("# shape: " + ", ".join(f"{name}={n}" for name, n in variant.sizes))
+    return "\n".join([*lines, f"# Rendered by tikgen {__version__}.", ""])
+
+
+@functools.lru_cache(maxsize=16)
+def code_of(text: str, filename: str) -> types.CodeType:
+    """Return the compiled text; checking its syntax and loading it share the work."""
+    return compile(text, filename, "exec", dont_inherit=True)
+
+
+def _check_syntax(source: Source) -> None:
+    try:
+        code_of(source.text, source.filename)
+    except SyntaxError as error:
+        number = min(error.lineno or 1, len(source.line_map))
+        raise RenderError(
+            source.variant.template.name,
+            f"the rendered text is not Python: {error.msg}",
+            **source.located(number),
+        ) from None
+    except (RecursionError, MemoryError):
+        problem = "the rendered text nests too deeply for Python; split long chains of operators"
+        name, params = source.variant.template.name, source.variant.params
+        raise RenderError(name, problem, params=params) from None

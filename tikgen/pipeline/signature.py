@@ -1,0 +1,79 @@
+"""Checks the arguments of a call before Taichi sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tikgen.dtypes import DType
+from tikgen.taichi import arrays
+from tikgen.template.argument_checks import Check, Rules, hidden_problem, is_tensor, kind_of
+from tikgen.template.arguments import Array, Scalar
+
+_STALE = "argument {name!r} was made before the last ti.init and is stale"
+_TORCH_NAMES = {f"torch.{dtype.numpy.name}": dtype for dtype in DType}
+
+
+class Signature(Rules):
+    """The ordered arguments of a kernel of Taichi, and the rules that a call must keep."""
+
+    device_kind = arrays.TiScalarNdarray
+    apart_kinds = arrays.TaichiArray
+
+    def _made_check(self, argument: Array | Scalar) -> Check:
+        return _TaichiCheck(argument, self.symbols)
+
+    def _opaque_problem(self, name: str, value: Any) -> str:
+        # A stale field could kill the process.
+        is_stale = isinstance(value, arrays.TaichiArray) and arrays.is_stale(value)
+        if is_stale:
+            return _STALE.format(name=name)
+        problem = hidden_problem(name, value)
+        return f"argument {name!r} {problem}" if problem else ""
+
+
+class _TaichiCheck(Check):
+    """What one argument of a kernel of Taichi must be."""
+
+    def __init__(self, argument: Array | Scalar, symbols: tuple[str, ...]) -> None:
+        super().__init__(argument, symbols)
+        self.taichi = arrays.primitive(argument.dtype.value)
+
+    def takes_fresh(self, array: Any) -> bool:
+        """Tell in the quickest way that a ``ti.ndarray`` fits; False means to look closer."""
+        return self.takes_host and array.dtype is self.taichi and arrays.is_fresh(array)
+
+    def array_problem(self, value: Any) -> str:
+        """Return what is wrong with an array that is no plain NumPy array, or nothing."""
+        if self.takes_field:
+            if not isinstance(value, arrays.TiScalarField):
+                return f"argument {self.name!r} takes a ti.field of scalars; got {kind_of(value)}"
+            if not arrays.is_placed(value):
+                return f"argument {self.name!r} is a field that is not placed; give it a shape"
+            found = str(value.dtype)
+        elif isinstance(value, arrays.TiScalarNdarray):
+            found = str(value.dtype)
+        elif isinstance(value, np.ndarray):
+            return self.numpy_problem(value)
+        elif is_tensor(value):
+            if problem := hidden_problem(self.name, value):
+                return f"argument {self.name!r} {problem}"
+            found = str(_TORCH_NAMES.get(str(value.dtype), value.dtype))
+            if not value.is_contiguous():
+                return f"argument {self.name!r} is not contiguous; pass {self.name}.contiguous()"
+            if value.requires_grad:
+                return (
+                    f"argument {self.name!r} requires a gradient, which a kernel does not record;"
+                    f" pass {self.name}.detach()"
+                )
+        else:
+            return (
+                f"argument {self.name!r} takes a NumPy array, a ti.ndarray or a torch tensor; "
+                f"got {kind_of(value)}"
+            )
+        if not hasattr(value, "data_ptr") and arrays.is_stale(value):
+            return _STALE.format(name=self.name)
+        if found != self.dtype.value:
+            return f"argument {self.name!r} takes dtype {self.dtype}; got {found}"
+        return ""

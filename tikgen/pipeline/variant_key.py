@@ -1,0 +1,32 @@
+"""What a variant is known by: every field of its key, as text, under a readable name."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tikgen.pipeline.rendering import Variant
+from tikgen.template.base import TEXT_NAME
+from tikgen.template.parameters import canonical
+from tikgen.version import __version__
+
+FINGERPRINT = "fingerprint of the template"
+FILE, PROBLEM, SCHEDULE, SIZE = "content of ", "problem parameter ", "schedule parameter ", "size "
+
+
+def key_fields(variant: Variant) -> dict[str, str]:
+    """Return what decides whether two builds are the same, by readable names."""
+    template = variant.template
+    return {
+        "template": template.name,
+        f"{FILE}{TEXT_NAME}": _digest(template.text.encode()),
+        **{f"{FILE}{macro.name}": _digest(macro.data) for macro in template.macros},
+        FINGERPRINT: template.fingerprint[:16],
+        **{f"{PROBLEM}{name}": canonical(value) for name, value in variant.problem},
+        **{f"{SCHEDULE}{name}": canonical(value) for name, value in variant.schedule},
+        **{f"{SIZE}{symbol}": str(extent) for symbol, extent in variant.sizes},
+        "tikgen": __version__,
+    }
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Everything that touches private names of Taichi, one file a topic."""

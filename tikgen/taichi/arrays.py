@@ -1,0 +1,110 @@
+"""Taichi's arrays and fields: which epoch they are of, how they are made and copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import taichi as ti
+from taichi.lang import impl
+from taichi.lang._ndarray import Ndarray, ScalarNdarray
+from taichi.lang.field import Field, ScalarField
+from taichi.lang.matrix import MatrixField
+
+from tikgen.taichi import patches
+from tikgen.taichi.functions import LIFE as LIFE
+
+
+def field_layout(field: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """Return dtype, shape and shape of an element of a field that ``ti.field`` can make again.
+
+    Raises:
+        ValueError: if it is of another kind; the message says which.
+    """
+    if not isinstance(field, ScalarField | MatrixField):
+        raise ValueError("is a field of structs; make a field of each of their members")
+    if is_stale(field):
+        raise ValueError("belongs to an earlier ti.init; make it again")
+    if not is_placed(field):
+        raise ValueError("has no shape yet")
+    for variable in field.vars:
+        node = variable.ptr.snode()
+        above = [node.parent, node.parent.parent]
+        if [str(n.type) for n in above] != ["SNodeType.dense", "SNodeType.root"]:
+            raise ValueError("is sparse or of several levels; make it with ti.field(dtype, shape)")
+        if any(node.offset):
+            raise ValueError("has an offset; make it without")
+    shape = (field.n, field.m)[: field.ndim] if isinstance(field, MatrixField) else ()
+    return str(field.dtype), tuple(field.shape), shape
+
+
+def is_stale(array: Any) -> bool:
+    """Tell whether a Taichi array or field was made before the last ``ti.init``."""
+    made = getattr(array, "_tikgen_epoch", patches.epoch_at_import)
+    return made is not impl.pytaichi or made.prog is None
+
+
+def is_fresh(array: Any) -> bool:
+    """Tell in the quickest way that an array is not stale; False means to look closer."""
+    return getattr(array, "_tikgen_epoch", None) is impl.pytaichi
+
+
+TiScalarNdarray = ScalarNdarray
+TiScalarField = ScalarField
+TaichiArray = (Ndarray, Field)
+
+
+def primitive(dtype: str) -> Any:
+    """Return Taichi's own object for a dtype, of which there is one."""
+    return getattr(ti, dtype)
+
+
+def make_ndarray(dtype: str, shape: tuple[int, ...]) -> Any:
+    """Return a new zeroed ``ti.ndarray``."""
+    return ti.ndarray(primitive(dtype), shape)
+
+
+def is_on_host(array: Any) -> bool:
+    """Tell whether ``array`` is one that Taichi copies to the device and back."""
+    return not isinstance(array, Ndarray | Field)
+
+
+def is_placed(field: Any) -> bool:
+    """Tell whether a field has a shape, be it its own or that of its place in a tree."""
+    return is_stale(field) or field.vars[0].ptr.snode() is not None
+
+
+def to_host(array: Any) -> Any:
+    """Return what a Taichi array, a field or a torch tensor holds, as a NumPy array."""
+    if isinstance(array, TaichiArray):
+        return array.to_numpy()
+    return array.detach().cpu().numpy() if hasattr(array, "data_ptr") else array
+
+
+def stand_in(array: Any) -> Any:
+    """Return a ``ti.ndarray`` of one element that is compiled for as ``array`` would be."""
+    host = to_host(array)
+    return make_ndarray(f"{host.dtype.kind}{8 * host.dtype.itemsize}", (1,) * host.ndim)
+
+
+def to_ndarray(array: Any) -> Any:
+    """Return a new ``ti.ndarray`` that holds what a NumPy array or a torch tensor holds."""
+    host = to_host(array)
+    made = make_ndarray(f"{host.dtype.kind}{8 * host.dtype.itemsize}", host.shape)
+    made.from_numpy(host)
+    return made
+
+
+def copy_back(made: Any, array: Any) -> None:
+    """Copy a ``ti.ndarray`` into the NumPy array or torch tensor that it was made from."""
+    if isinstance(array, np.ndarray):
+        array[...] = made.to_numpy()
+    else:
+        array.copy_(array.new_tensor(made.to_numpy()))
+
+
+def bytes_of(array: Any) -> int:
+    """Return how many bytes go with a Taichi array; those of a field stay until ``ti.init``."""
+    if not isinstance(array, Ndarray) or is_stale(array):
+        return 0
+    return int(array.arr.nelement() * array.arr.element_size())

@@ -1,0 +1,63 @@
+"""Writes compiled kernels and graphs as AOT modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import taichi as ti
+from taichi.aot.utils import produce_injected_args
+from taichi.lang import impl
+from taichi.lang.matrix import MatrixField
+
+from tikgen.taichi.functions import LIFE as LIFE
+
+# Ahead of time. ti.aot.Module ends the declaration of fields, so that there is one in each ti.init.
+
+
+class ArtefactBuilder:
+    """Collects compiled kernels and graphs, and writes them as one AOT module.
+
+    Within one ``ti.init`` there may be any number of them. All fields are declared before.
+
+    Args:
+        capabilities: what the device will have, such as ``spirv_has_float64``.
+    """
+
+    def __init__(self, capabilities: Sequence[str]) -> None:
+        if not impl.root.finalized:
+            impl.pytaichi._finalize_root_fb_for_aot()
+        arch = impl.current_cfg().arch
+        self._builder = impl.pytaichi.prog.make_aot_module_builder(arch, list(capabilities))
+        self._content: list[str] = []
+
+    def add_kernel(self, kernel: Any, name: str) -> None:
+        """Compile a ``ti.kernel``, each array of which says its dtype and dimension."""
+        primal = kernel._primal
+        number = primal.ensure_compiled(*produce_injected_args(primal))
+        self._builder.add(name, primal.compiled_kernels[number])
+        self._content.append(f"kernel:{name}")
+
+    def add_field(self, name: str, field: Any) -> None:
+        """Have the module tell of a field, which its kernels use."""
+        matrix = isinstance(field, MatrixField)
+        rows, columns = (field.m, field.n) if matrix else (1, 1)
+        snode = field.snode
+        self._builder.add_field(
+            name, snode.ptr, not matrix, field.dtype, snode.shape, rows, columns
+        )
+
+    def add_graph(self, name: str, steps: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        """Compile a graph of kernels, each with the ``ti.graph.Arg`` of its arguments."""
+        graph = ti.graph.GraphBuilder()
+        for kernel, arguments in steps:
+            graph.dispatch(kernel, *arguments)
+        self._builder.add_graph(name, graph.compile()._compiled_graph)
+        self._content.append(f"cgraph:{name}")
+
+    def write(self, folder: Path) -> None:
+        """Write the module into a folder that is there."""
+        self._builder.dump(str(folder), "")
+        (folder / "__content__").write_text("\n".join(self._content))
+        (folder / "__version__").write_text(".".join(map(str, ti.__version__)))

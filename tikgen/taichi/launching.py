@@ -1,0 +1,70 @@
+"""Launches a compiled kernel over a context that is kept, around Taichi's Python layer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import taichi as ti
+from taichi.lang import impl
+from taichi.lang._ndarray import Ndarray
+
+from tikgen.taichi import kernels, runtime
+from tikgen.taichi.functions import LIFE as LIFE
+
+# Launching over a cached context.
+
+
+def can_bind() -> bool:
+    """Tell whether launching around Taichi's Python layer is proven safe in this epoch."""
+    return ti.__version__[:2] == (1, 7) and runtime.is_initialised() and not runtime.is_debug()
+
+
+def is_recording() -> bool:
+    """Tell whether an autodiff tape must see each launch."""
+    runtime = impl.pytaichi
+    return runtime.target_tape is not None or runtime.fwd_mode_manager is not None
+
+
+class Launcher:
+    """A compiled kernel with a launch context of its own, for one thread and one epoch.
+
+    Arguments stay set from launch to launch, unless the context :attr:`is_spent` by a launch. On
+    cpu a ``ti.ndarray`` is passed by address, because there a launch replaces its handle.
+    """
+
+    def __init__(self, kernel: Any, values: Sequence[Any]) -> None:
+        self._program = impl.pytaichi.prog
+        self._kernel, self._compiled = kernels.ensure_compiled(kernel, values)
+        self._by_address = runtime.current_arch() == "cpu"
+        # A launch on cuda leaves device addresses behind: setting an argument then is a SIGSEGV.
+        self.is_spent = runtime.current_arch() == "cuda"
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin a new context, in which no argument is set."""
+        self._context = self._kernel.make_launch_context()
+        self.launch: Callable[[], None] = functools.partial(
+            self._program.launch_kernel, self._compiled, self._context
+        )
+
+    def set_array(self, slot: int, array: Any) -> None:
+        """Set the array argument in ``slot``; templates take no slot."""
+        context, where = self._context, (slot,)
+        if isinstance(array, Ndarray):
+            if not self._by_address:
+                context.set_arg_ndarray(where, array.arr)
+                return
+            address = self._program.get_ndarray_data_ptr_as_int(array.arr)
+            size = array.arr.nelement() * array.arr.element_size()
+        elif hasattr(array, "data_ptr"):
+            address, size = array.data_ptr(), array.element_size() * array.nelement()
+        else:
+            address, size = array.ctypes.data, array.nbytes
+        context.set_arg_external_array_with_shape(where, address, size, tuple(array.shape), 0)
+
+    def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
+        """Return the function that sets the scalar argument in ``slot``."""
+        name = "float" if is_float else "int" if is_signed else "uint"
+        return functools.partial(getattr(self._context, f"set_arg_{name}"), (slot,))

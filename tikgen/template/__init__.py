@@ -1,0 +1,1 @@
+"""What a kernel family declares, and where templates are found."""

@@ -1,0 +1,344 @@
+"""The rules that a call must keep, whether Taichi's arrays are passed or those of bundles."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tikgen.errors import ArgumentError
+from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_extent, symbols
+from tikgen.template.shapes import MOST_ELEMENTS
+
+
+class Check:
+    """What one argument must be, laid out for speed.
+
+    Besides NumPy arrays it takes what subclasses say in :meth:`takes_fresh` and
+    :meth:`array_problem`.
+    """
+
+    def __init__(self, argument: Array | Scalar, symbols: tuple[str, ...]) -> None:
+        dtype = argument.dtype
+        self.name = argument.name
+        self.dtype = dtype
+        self.numpy = dtype.numpy
+        self.is_scalar = isinstance(argument, Scalar)
+        self.is_float = dtype.is_float
+        self.lowest, self.highest = dtype.lowest, dtype.highest
+        if dtype.is_float:  # What Python can make a float of.
+            self.lowest, self.highest = -sys.float_info.max, sys.float_info.max
+        self.takes_field = isinstance(argument, Array) and argument.storage == "field"
+        self.takes_host = not self.is_scalar and not self.takes_field
+        self.written = isinstance(argument, Array) and argument.written
+        self.inplace = isinstance(argument, Array) and argument.inplace
+        self.shape = argument.shape if isinstance(argument, Array) else ()
+        self.ndim = len(self.shape)
+        self.extents = tuple(
+            (-1 if symbol is None else symbols.index(symbol), more)
+            for symbol, more in map(split_extent, self.shape)
+        )
+
+    def takes_numpy(self, array: Any) -> bool:
+        """Tell whether a NumPy array has the dtype, the layout and the access that is needed."""
+        flags = array.flags
+        return bool(
+            array.dtype == self.numpy
+            and flags.c_contiguous
+            and (flags.writeable or not self.written)
+        )
+
+    def takes_fresh(self, array: Any) -> bool:
+        """Tell in the quickest way that a device array fits; False means to look closer."""
+        raise NotImplementedError
+
+    def array_problem(self, value: Any) -> str:
+        """Return what is wrong with an array that is no plain NumPy array, or nothing."""
+        raise NotImplementedError
+
+    def scalar_problem(self, value: Any) -> str:
+        """Return what is wrong with a scalar, or an empty string."""
+        kind = type(value)
+        if (kind is float and self.is_float) or (
+            kind is int and self.lowest <= value <= self.highest
+        ):
+            return ""
+        what = f"argument {self.name!r} takes a number of dtype {self.dtype}"
+        if isinstance(value, bool | np.bool_) or not isinstance(
+            value, int | float | np.integer | np.floating
+        ):
+            return f"{what}; got {kind_of(value)}"
+        if self.is_float:
+            fits = not isinstance(value, int) or self.lowest <= value <= self.highest
+            return "" if fits else f"{what}; got an integer beyond every float"
+        if isinstance(value, float | np.floating):
+            return f"{what}; got the float {value!r}"
+        if not self.lowest <= int(value) <= self.highest:
+            return f"{what}, from {self.lowest} to {self.highest}; got {value!r}"
+        return ""
+
+    def numpy_problem(self, value: Any) -> str:
+        """Return what is wrong with a NumPy array of any class, or nothing."""
+        if problem := hidden_problem(self.name, value):
+            return f"argument {self.name!r} {problem}"
+        return "" if self.takes_numpy(value) else self.explain(value)
+
+    def explain(self, value: Any) -> str:
+        """Return what is wrong with a plain NumPy array."""
+        if value.dtype != self.numpy:
+            return (
+                f"argument {self.name!r} takes dtype {self.dtype} ({self.numpy}); got {value.dtype}"
+            )
+        if not value.flags.c_contiguous:
+            return (
+                f"argument {self.name!r} is not C-contiguous (strides {value.strides}); "
+                f"pass np.ascontiguousarray({self.name})"
+            )
+        return f"argument {self.name!r} is read-only, and the kernel writes to it"
+
+    def wrong_ndim(self, shape: tuple[int, ...]) -> str:
+        """Return how the number of axes is wrong."""
+        return f"argument {self.name!r} takes {self.ndim} axes {self._wanted()}; got shape {shape}"
+
+    def wrong_extent(
+        self, shape: tuple[int, ...], symbols: Sequence[str], sizes: Sequence[int]
+    ) -> str:
+        """Return how an extent is wrong, given the sizes that are known so far."""
+        known = [f"{k} = {v}" for k, v in zip(symbols, sizes, strict=True) if v >= 0]
+        where = f" where {', '.join(known)}" if known else ""
+        return f"argument {self.name!r} takes shape {self._wanted()}{where}; got {shape}"
+
+    def wrong_count(self, shape: tuple[int, ...]) -> str:
+        """Return how the number of elements is wrong."""
+        what = "is empty" if math.prod(shape) == 0 else f"has over {MOST_ELEMENTS} elements"
+        return f"argument {self.name!r} {what} (shape {shape}), which Taichi cannot take"
+
+    def _wanted(self) -> str:
+        return f"({', '.join(map(str, self.shape))}{',' * (self.ndim == 1)})"
+
+
+class Rules:
+    """The ordered arguments of a kernel, and the rules that a call must keep.
+
+    A subclass says which arrays there are besides NumPy's.
+    """
+
+    # The kind of array that lives on the device, and the kinds that share memory with no other.
+    device_kind: ClassVar[type]
+    apart_kinds: ClassVar[type | tuple[type, ...]]
+
+    def __init__(self, kernel: str, arguments: tuple[Argument, ...]) -> None:
+        self.kernel = kernel
+        self.arguments = arguments
+        self.names = tuple(a.name for a in arguments)
+        self.symbols = symbols(arguments)
+        self._checks = tuple(
+            None if isinstance(a, Opaque) else self._made_check(a) for a in arguments
+        )
+        self._opaque = tuple(i for i, a in enumerate(arguments) if isinstance(a, Opaque))
+        arrays = [i for i, a in enumerate(arguments) if isinstance(a, Array)]
+        # Pairs (written, other) that must not share memory, each pair once.
+        written = {i for i, a in enumerate(arguments) if isinstance(a, Array) and a.written}
+        self._apart = tuple(
+            (i, j) for i in written for j in arrays if i != j and (j > i or j not in written)
+        )
+
+    def _made_check(self, argument: Array | Scalar) -> Check:
+        """Return the check of one argument."""
+        raise NotImplementedError
+
+    def _opaque_problem(self, name: str, value: Any) -> str:
+        """Return why an argument that is passed unchecked must not be passed, or nothing."""
+        raise NotImplementedError
+
+    def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments in the kernel's order.
+
+        Raises:
+            ArgumentError: if one is missing, unknown or given twice.
+        """
+        if not kwargs and len(args) == len(self.names):
+            return tuple(args)
+        values = self.named(args, kwargs)
+        missing = [name for name in self.names if name not in values]
+        if missing:
+            raise self._error(f"argument {', '.join(missing)} is missing; it takes {self}")
+        return tuple(values[name] for name in self.names)
+
+    def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments given, by name.
+
+        Raises:
+            ArgumentError: if one is unknown or given twice.
+        """
+        if len(args) > len(self.names):
+            raise self._error(f"takes {len(self.names)} arguments ({self}); got {len(args)}")
+        values = dict(zip(self.names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in self.names:
+                raise self._error(f"has no argument {name!r}; it takes {self}")
+            if name in values:
+                raise self._error(f"argument {name!r} is given twice")
+            values[name] = value
+        return values
+
+    def check(self, values: Sequence[Any]) -> list[int]:
+        """Return the value of each size symbol, in order of :attr:`symbols`.
+
+        Raises:
+            ArgumentError: naming the argument, what it must be and what it is.
+        """
+        for index in self._opaque:
+            if problem := self._opaque_problem(self.names[index], values[index]):
+                raise self._error(problem)
+        device_kind = self.device_kind
+        sizes = [-1] * len(self.symbols)
+        for check, value in zip(self._checks, values, strict=True):
+            if check is None:
+                continue
+            kind = type(value)
+            if kind is np.ndarray and check.takes_host:
+                if not check.takes_numpy(value):
+                    raise self._error(check.explain(value))
+                shape = value.shape
+            elif kind is device_kind and check.takes_fresh(value):
+                shape = value.shape
+            elif check.is_scalar:
+                if problem := check.scalar_problem(value):
+                    raise self._error(problem)
+                continue
+            else:
+                if problem := check.array_problem(value):
+                    raise self._error(problem)
+                shape = value.shape
+            if len(shape) != check.ndim:
+                raise self._error(check.wrong_ndim(tuple(shape)))
+            count = 1
+            for (symbol, more), extent in zip(check.extents, shape, strict=True):
+                count *= extent
+                if symbol < 0:
+                    if extent != more:
+                        raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
+                elif sizes[symbol] < 0:
+                    sizes[symbol] = extent - more
+                elif sizes[symbol] != extent - more:
+                    raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
+            if not 0 < count <= MOST_ELEMENTS:
+                raise self._error(check.wrong_count(tuple(shape)))
+        for i, j in self._apart:
+            if self._may_share(values[i], values[j]):
+                self._check_alias(i, j, values)
+        return sizes
+
+    @property
+    def is_opaque(self) -> bool:
+        """Tell whether an argument is passed unchecked, because nothing is known about it."""
+        return bool(self._opaque)
+
+    def scalar_problem(self, index: int, value: Any) -> str:
+        """Return what is wrong with ``value`` for the scalar at ``index``, or nothing."""
+        check = self._checks[index]
+        return check.scalar_problem(value) if check is not None else ""
+
+    def _may_share(self, one: Any, other: Any) -> bool:
+        if one is other:
+            return True
+        if type(one) is np.ndarray and type(other) is np.ndarray:
+            return bool(np.may_share_memory(one, other))
+        if isinstance(one, self.apart_kinds) or isinstance(other, self.apart_kinds):
+            return False
+        ranges = _memory(one), _memory(other)
+        if ranges[0] is None or ranges[1] is None:
+            return False
+        return ranges[0][0] < ranges[1][1] and ranges[1][0] < ranges[0][1]
+
+    def _check_alias(self, i: int, j: int, values: Sequence[Any]) -> None:
+        one, other = self._checks[i], self._checks[j]
+        assert one is not None
+        assert other is not None
+        may_be_same = one.inplace and not other.written
+        if may_be_same and _is_same(values[i], values[j]):
+            return
+        allowed = " (the very same array would be fine)" if may_be_same else ""
+        raise self._error(
+            f"arguments {one.name!r} and {other.name!r} share memory, "
+            f"and the kernel writes to {one.name!r}{allowed}; pass a copy"
+        )
+
+    def _error(self, problem: str) -> ArgumentError:
+        return ArgumentError(self.kernel, problem)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.arguments))
+
+    def __repr__(self) -> str:
+        return f"({self})"
+
+
+def kind_of(value: Any) -> str:
+    """Return the name of the type of a value, for messages."""
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+def is_tensor(value: Any) -> bool:
+    """Tell whether a value is a tensor of torch, or of a library like it."""
+    return hasattr(value, "data_ptr") and hasattr(value, "is_contiguous")
+
+
+def hidden_problem(name: str, value: Any) -> str:
+    """Return why the memory of an array does not hold its elements, or nothing.
+
+    A kernel reads memory: it knows no masks, no pending signs and no indices of sparse elements.
+
+    Args:
+        name: what the array is called, for the advice.
+        value: anything; only NumPy arrays and torch tensors may have such a problem.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        return (
+            "is a masked array, and a kernel knows no masks; "
+            f"pass {name}.filled(...), or {name}.data to use what the mask hides"
+        )
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return ""
+    if value.is_nested or str(value.layout) != "torch.strided":
+        kind = "nested" if value.is_nested else str(value.layout).removeprefix("torch.").strip("_")
+        return f"is a tensor of layout {kind}; pass a copy, such as {name}.to_dense()"
+    if value.is_neg() or value.is_conj():
+        bit, method = ("negative", "neg") if value.is_neg() else ("conjugate", "conj")
+        return (
+            f"has the {bit} bit: its memory holds other numbers than the tensor; "
+            f"pass a copy, {name}.resolve_{method}()"
+        )
+    return "" if _has_memory(value) else _without_memory(value)
+
+
+def _has_memory(tensor: Any) -> bool:
+    try:
+        return bool(tensor.data_ptr()) or not tensor.nelement()
+    except (RuntimeError, NotImplementedError):  # Tensors of tracers and wrappers.
+        return False
+
+
+def _without_memory(tensor: Any) -> str:
+    device = f" of device {tensor.device}" if tensor.device.type == "meta" else ""
+    return f"is a tensor{device} that holds no data ({kind_of(tensor)})"
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (_memory(one) is not None and _memory(one) == _memory(other))
+
+
+def _memory(value: Any) -> tuple[int, int] | None:
+    """Return the addresses that a NumPy array or a torch tensor spans."""
+    if isinstance(value, np.ndarray):
+        start = value.ctypes.data
+        return start, start + value.nbytes
+    if hasattr(value, "data_ptr"):
+        start = value.data_ptr()
+        return start, start + value.element_size() * value.nelement()
+    return None

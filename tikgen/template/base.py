@@ -1,0 +1,270 @@
+"""The base class of every template: what a kernel family declares beside its text."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.errors import TemplateError
+from tikgen.template.arguments import Argument, Array, symbols
+from tikgen.template.dependencies import Files, Macro, read_files, read_macros
+from tikgen.template.parameters import (
+    ParameterInfo,
+    ProblemModel,
+    ScheduleModel,
+    listed_values,
+    parameter_infos,
+)
+
+_PACKAGE = Path(__file__).parents[1]
+# A wheel holds the templates inside the package, a checkout beside it.
+BUILTIN_FOLDER = next(
+    (f for f in (_PACKAGE / "templates", _PACKAGE.parent / "templates") if f.is_dir()),
+    _PACKAGE / "templates",
+)
+
+NDArray = npt.NDArray[Any]
+TEXT_NAME = "kernel.py.j2"
+CODE_NAME = "template.py"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one launch must do at least: bytes moved through memory, operations done."""
+
+    bytes: int
+    flops: int
+
+
+class Template:
+    """A kernel family: a Jinja2 text, its typed parameters and its NumPy reference.
+
+    A subclass lives in ``template.py`` beside ``kernel.py.j2``. It declares ``Problem`` and
+    ``Schedule`` and overrides what it needs. ``p`` is an instance of ``Problem`` throughout.
+
+    ``reference``, ``inputs`` and ``tolerance`` are static methods that use NumPy, ``p`` and
+    functions of their own module only, because ``Kernel.eject`` copies their source.
+    """
+
+    Problem: ClassVar[type[ProblemModel]] = ProblemModel
+    Schedule: ClassVar[type[ScheduleModel]] = ScheduleModel
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = folder.name
+        files = files_of(folder)
+        text = files.contents[folder / TEXT_NAME]
+        if text is None:
+            raise TemplateError(self.name, f"the file {folder / TEXT_NAME} cannot be read")
+        self.text = text.decode("utf-8")
+        self.macros = files.macros
+        # SHA-256 over the text, the declarations and the macro files, as they were read.
+        self.fingerprint = files.fingerprint
+
+    # What the template declares.
+
+    def arguments(self, p: Any) -> tuple[Argument, ...]:
+        """Return what a caller passes, in order."""
+        raise NotImplementedError
+
+    def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        """Return the scratch arrays that the kernel takes after its arguments."""
+        return ()
+
+    def context(self, p: Any, s: Any) -> Mapping[str, Any]:
+        """Return further names for the Jinja2 text; none of them may come from a user's text."""
+        return {}
+
+    def default_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
+        """Return the schedule parameters that differ from the model's defaults.
+
+        Args:
+            p: the problem.
+            arch: arch to run on.
+            sizes: value of each size symbol where they are known, else None.
+        """
+        return {}
+
+    def schedule_space(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, tuple[Any, ...]]:
+        """Return the values of each schedule parameter that tuning tries.
+
+        A parameter that is left out stays at its default. What ``check`` refuses is left out of
+        the product. Without an override every listed choice of every parameter is tried.
+        """
+        return {
+            info.name: values
+            for info in self.parameters
+            if info.kind == "schedule" and (values := listed_values(self.Schedule, info.name))
+        }
+
+    def check(self, p: Any, s: Any, arch: str) -> None:
+        """Raise :class:`tikgen.template.parameters.Invalid` where a schedule does not fit.
+
+        It may not fit the problem, or the arch: memory that threads share is missing on cpu.
+        """
+
+    def unsupported(self, p: Any, arch: str) -> str | None:
+        """Return why ``arch`` cannot run the problem and what to use instead, or None."""
+        return None
+
+    def steps(
+        self, p: Any, s: Any, sizes: Mapping[str, int], read: Callable[[str], NDArray]
+    ) -> int:
+        """Return how many steps the loops of one invocation take at most, on Vulkan.
+
+        Mesa's Vulkan on a processor ends every loop in silence after 65,535 of them, so that a
+        launch there which needs more is refused. :mod:`tikgen.pipeline.loop_steps` counts. Without
+        an override no launch is refused.
+
+        Args:
+            p: the problem.
+            s: the schedule.
+            sizes: value of each size symbol.
+            read: returns the content of the array with a name, where the steps depend on it.
+        """
+        return 0
+
+    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
+        """Return the least work of a launch where each size symbol has its value in ``sizes``."""
+        raise NotImplementedError
+
+    # What the kernel must compute.
+
+    @staticmethod
+    def reference(p: Any, *arguments: Any) -> NDArray | tuple[NDArray, ...]:
+        """Return what every written array must hold after a launch with ``arguments``.
+
+        Takes what the caller passes, outputs included with what they hold before the launch,
+        and changes none. Computes in higher precision (``DType.wide``).
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        """Return values for those arguments that random numbers would not suit."""
+        return {}
+
+    @staticmethod
+    def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
+        """Return the greatest error allowed, a dict from output to a number or an array.
+
+        The default allows 16 units in the last place of the largest expected value. Rounding
+        the result to its dtype is allowed on top, always.
+        """
+        allowed = {}
+        for name, value in expected.items():
+            finite = np.abs(value[np.isfinite(value)]) if value.dtype.kind == "f" else value[:0]
+            scale = float(finite.max()) if finite.size else 0.0
+            allowed[name] = 16 * float(np.finfo(p.dtype.numpy).eps) * scale if scale else 0.0
+        return allowed
+
+    # What tuning and sweeps time.
+
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Return typical data to time kernels on: values by argument, for each kind of data.
+
+        An argument that is left out holds uniform random numbers: floats from -1 to 1, integers
+        from -100 or 0 to 100. Kernels are timed on every kind. Data that verification needs,
+        such as NaN, infinities and empty ranges, does not belong here.
+
+        Without an override it is what ``inputs`` gives, less what is not finite.
+        """
+        given = self.inputs(p, sizes, rng)
+        return {"typical": {name: _finite(value, rng) for name, value in given.items()}}
+
+    # What verification draws.
+
+    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
+        """Return the sizes that verification tries for each size symbol."""
+        return {}
+
+    def strategies(self) -> Mapping[str, Any]:
+        """Return hypothesis strategies for parameters whose type does not imply one."""
+        return {}
+
+    def adjust(self, drawn: dict[str, Any], arch: str) -> Mapping[str, Any]:
+        """Return ``drawn``, some or all parameters by name, so changed that they fit ``arch``.
+
+        They must go together as well. What still does not (it raises ``Invalid``) is drawn again.
+        """
+        return drawn
+
+    # What follows from the above.
+
+    @property
+    def key(self) -> str:
+        """Return one text for equal templates, such as ``stencil@0123456789abcdef``."""
+        return f"{self.name}@{self.fingerprint[:16]}"
+
+    @property
+    def search_path(self) -> tuple[Path, ...]:
+        """Return the folders from which the text may import macros, nearest first."""
+        return _search_path(self.folder)
+
+    @functools.cached_property
+    def macros(self) -> tuple[Macro, ...]:
+        """Return the macro files that the text leads to, as they were when they were read."""
+        return read_macros(self.text.encode(), self.search_path, self.folder)[0]
+
+    @property
+    def doc(self) -> str:
+        """Return the template's own description."""
+        return (type(self).__doc__ or "").strip()
+
+    @property
+    def summary(self) -> str:
+        """Return the first line of the description."""
+        return self.doc.partition("\n")[0]
+
+    @functools.cached_property
+    def parameters(self) -> tuple[ParameterInfo, ...]:
+        """Return every parameter, problem parameters first."""
+        return parameter_infos(self.Problem, "problem") + parameter_infos(self.Schedule, "schedule")
+
+    def size_symbols(self, p: Any) -> tuple[str, ...]:
+        """Return the names of the sizes on which shapes depend."""
+        return symbols(self.arguments(p))
+
+    def middle_sizes(self, p: Any) -> dict[str, int]:
+        """Return for each size symbol the middle one of the sizes that verification tries."""
+        tried = self.sizes(p)
+        middle = {}
+        for symbol in self.size_symbols(p):
+            options = sorted(tried.get(symbol, (17,)))
+            middle[symbol] = options[len(options) // 2]
+        return middle
+
+    def __repr__(self) -> str:
+        return f"<Template {self.name} at {self.folder}>"
+
+
+def files_of(folder: Path) -> Files:
+    """Return what the files of the template in ``folder`` hold now."""
+    return read_files(folder / TEXT_NAME, folder / CODE_NAME, _search_path(folder))
+
+
+def _finite(value: Any, rng: np.random.Generator) -> Any:
+    """Return a value with random numbers of its range in the place of what is not finite."""
+    given = np.asarray(value)
+    if given.dtype.kind != "f" or np.isfinite(given).all():
+        return value
+    usable = np.isfinite(given)
+    known = given[usable] if usable.any() else np.array([-1.0, 1.0], given.dtype)
+    drawn = rng.uniform(float(known.min()), float(known.max()), given.shape)
+    return np.where(usable, given, drawn).astype(given.dtype)
+
+
+def _search_path(folder: Path) -> tuple[Path, ...]:
+    return (folder.parent, BUILTIN_FOLDER)

@@ -1,0 +1,313 @@
+"""Finding templates: built-in ones, the search path, installed packages, single folders."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import threading
+import traceback
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from tikgen.disk import why
+from tikgen.errors import TemplateError, UnknownTemplate
+from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
+from tikgen.template.parameters import Identifier
+from tikgen.untrusted import printable
+
+ENVIRONMENT_VARIABLE = "TIKGEN_TEMPLATE_PATH"
+ENTRY_POINTS = "tikgen.templates"
+# Of a template's text. Rendering and parsing ten times as much takes a minute.
+MOST_BYTES = 1_000_000
+
+_lock = threading.RLock()
+_paths: list[Path] = []
+_loaded: dict[Path, Template] = {}
+_by_name: dict[str, Template] = {}
+_warned: set[str] = set()
+# Folders that load_template was given; they win over every search path.
+_explicit: dict[str, Path] = {}
+_known_variable = os.environ.get(ENVIRONMENT_VARIABLE)
+# Counts the changes of what a name may mean; part of the key of every memo.
+generation = 0
+
+
+def add_template_path(path: str | os.PathLike[str]) -> None:
+    """Search ``path``, a folder of template folders, before those known so far.
+
+    Raises:
+        TemplateError: if ``path`` is not a folder.
+    """
+    folder = _folder_of(path)
+    if not folder.is_dir():
+        raise TemplateError(str(path), "is not a folder of templates")
+    with _lock:
+        if folder in _paths:
+            _paths.remove(folder)
+        _paths.insert(0, folder)
+        _by_name.clear()
+        _bump()
+
+
+def load_template(path: str | os.PathLike[str]) -> Template:
+    """Return the template in the folder ``path``, and make its name known.
+
+    Raises:
+        TemplateError: if the folder lacks ``kernel.py.j2`` or ``template.py``, or the latter
+            cannot be used.
+    """
+    folder = _folder_of(path)
+    with _lock:
+        template = _load_folder(folder)
+        if _by_name.get(template.name) is not template:
+            _by_name[template.name] = template
+            _explicit[template.name] = folder
+            _bump()
+        return template
+
+
+def reload_template(path: str | os.PathLike[str]) -> Template:
+    """Return the template in the folder ``path`` as its files are now; builds take it from now on.
+
+    Where nothing changed since it was loaded, that is the one which is known.
+
+    Raises:
+        TemplateError: if it cannot be used; the one that was known stays known.
+    """
+    folder = _folder_of(path)
+    with _lock:
+        known = _loaded.get(folder)
+        if known is not None and known.fingerprint == files_of(folder).fingerprint:
+            return known
+        template = _loaded[folder] = _read_folder(folder)
+        for name in [name for name, other in _by_name.items() if other is known]:
+            _by_name[name] = template
+        _bump()
+        return template
+
+
+def loaded_templates() -> tuple[Template, ...]:
+    """Return the templates that were loaded and not forgotten since."""
+    with _lock:
+        return tuple(_loaded.values())
+
+
+def find_template(name: str | Template) -> Template:
+    """Return the template called ``name``.
+
+    Raises:
+        UnknownTemplate: with near names.
+    """
+    if isinstance(name, Template):
+        return name
+    if not isinstance(name, str):
+        raise UnknownTemplate(repr(name), list_templates())
+    with _lock:
+        _follow_variable()
+        if name not in _by_name:
+            folder = _folders().get(name)
+            if folder is None:
+                if "/" in name or os.sep in name:
+                    raise TemplateError(name, "is a path: build(load_template(path)) takes those")
+                raise UnknownTemplate(name, _folders())
+            _by_name[name] = _load_folder(folder)
+        return _by_name[name]
+
+
+def list_templates() -> tuple[str, ...]:
+    """Return the names of all templates that can be built, sorted."""
+    with _lock:
+        return tuple(sorted(_folders()))
+
+
+def forget_templates() -> None:
+    """Forget every loaded template, so that the next use reads its files again."""
+    with _lock:
+        for folder in _loaded:
+            sys.modules.pop(_module_name(folder), None)
+        _loaded.clear()
+        _by_name.clear()
+        _bump()
+
+
+def _bump() -> None:
+    global generation
+    generation += 1
+
+
+def _folder_of(path: str | os.PathLike[str]) -> Path:
+    try:
+        folder = Path(path).expanduser().resolve()
+        folder.exists()  # Raises where the system cannot have such a name.
+        return folder
+    except (TypeError, OSError, ValueError, RuntimeError) as error:
+        raise TemplateError(repr(path)[:80], f"is not the path of a folder: {why(error)}") from None
+
+
+def _follow_variable() -> None:
+    """Forget what names meant, where the environment variable has changed since."""
+    global _known_variable
+    if os.environ.get(ENVIRONMENT_VARIABLE) != _known_variable:
+        _known_variable = os.environ.get(ENVIRONMENT_VARIABLE)
+        _by_name.clear()
+        _bump()
+
+
+def _folders() -> dict[str, Path]:
+    found = dict(_explicit)
+    for root in _roots():
+        for folder in _below(root):
+            found.setdefault(folder.name, folder)
+    return found
+
+
+def _below(root: Path) -> list[Path]:
+    """Return the template folders in a folder of the search path, sorted."""
+    try:
+        folders = sorted(root.iterdir()) if root.is_dir() else []
+    except OSError as error:
+        _warn(f"{root} cannot be searched for templates ({why(error)})")
+        return []
+    found = []
+    for folder in folders:
+        try:
+            if (folder / TEXT_NAME).is_file():
+                found.append(folder)
+        except OSError as error:
+            _warn(f"{folder} cannot be searched for a template ({why(error)})")
+    return found
+
+
+def _warn(message: str) -> None:
+    """Warn once of what the search for templates leaves out."""
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(printable(message), UserWarning, stacklevel=2)
+
+
+def _roots() -> Iterator[Path]:
+    """Yield the folders to search, those that win first."""
+    yield from _paths
+    for part in os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep):
+        try:
+            if part:
+                yield Path(part).expanduser().resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            _warn(f"{ENVIRONMENT_VARIABLE} names {part[:80]!r}, which is no folder ({why(error)})")
+    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            spec = importlib.util.find_spec(entry_point.value.partition(":")[0])
+        except (ImportError, ValueError) as error:
+            _warn(f"the templates of {entry_point.value!r} cannot be found ({error})")
+            continue
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            yield Path(location)
+    yield BUILTIN_FOLDER
+
+
+def _module_name(folder: Path) -> str:
+    return f"tikgen_template_{folder.name}_{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+
+
+def _load_folder(folder: Path) -> Template:
+    if folder not in _loaded:
+        _loaded[folder] = _read_folder(folder)
+    return _loaded[folder]
+
+
+def _read_folder(folder: Path) -> Template:
+    """Return the template in ``folder``; where it cannot be used, all stays as it was."""
+    try:
+        for required in (TEXT_NAME, CODE_NAME):
+            if (folder / required).is_dir():
+                raise TemplateError(folder.name, f"{folder / required} is a folder, not a file")
+            if not (folder / required).is_file():
+                raise TemplateError(folder.name, f"the file {folder / required} is missing")
+        size = (folder / TEXT_NAME).stat().st_size
+        if size > MOST_BYTES:
+            problem = f"{TEXT_NAME} has {size:,} bytes; it takes at most {MOST_BYTES:,}"
+            raise TemplateError(folder.name, problem)
+        Identifier.parse(folder.name)
+        (folder / TEXT_NAME).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TemplateError(folder.name, f"{TEXT_NAME} is not UTF-8: {error}") from None
+    except OSError as error:
+        raise TemplateError(folder.name[:80], f"cannot be read: {why(error)}") from None
+    except ValueError:
+        raise TemplateError(
+            folder.name, "the name of its folder, which becomes the kernel's, is no identifier"
+        ) from None
+    while True:
+        files = files_of(folder)
+        template = _execute(folder, files.contents[folder / CODE_NAME] or b"")
+        if template.fingerprint == files.fingerprint:  # Nothing was saved in between.
+            return template
+
+
+def _execute(folder: Path, code: bytes) -> Template:
+    """Return the template that ``code``, the text of ``template.py``, declares."""
+    name = _module_name(folder)
+    loader = _CodeLoader(name, folder / CODE_NAME, code)
+    spec = importlib.machinery.ModuleSpec(name, loader, origin=loader.path)
+    spec.has_location = True
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # pydantic looks the module up by name.
+    try:
+        loader.exec_module(module)
+        return _only_template(folder, vars(module))(folder)
+    except BaseException as error:
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
+        if isinstance(error, TemplateError) or not isinstance(error, Exception | SystemExit):
+            raise
+        problem = f"{CODE_NAME} cannot be imported: {type(error).__name__}: {error}"
+        places = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == loader.path]
+        if places:
+            problem += f" (in {CODE_NAME}:{places[-1].lineno})"
+        raise TemplateError(folder.name, problem) from error
+
+
+class _CodeLoader(importlib.machinery.SourceFileLoader):
+    """Knows the text of a ``template.py`` as it was read, whatever the file holds by now.
+
+    Python's cache of compiled files is left aside: it takes two saves of equal length within one
+    second for one.
+    """
+
+    def __init__(self, name: str, path: Path, code: bytes) -> None:
+        super().__init__(name, str(path))
+        self._code = code
+
+    def get_data(self, path: str) -> bytes:
+        return self._code
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        code: types.CodeType = self.source_to_code(self._code, self.path)
+        return code
+
+
+def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:
+    module = _module_name(folder)
+    found = [
+        value
+        for value in names.values()
+        if isinstance(value, type) and issubclass(value, Template) and value.__module__ == module
+    ]
+    if len(found) != 1:
+        raise TemplateError(
+            folder.name, f"{CODE_NAME} must define one subclass of Template; it has {len(found)}"
+        )
+    overlap = set(found[0].Problem.model_fields) & set(found[0].Schedule.model_fields)
+    if overlap:
+        raise TemplateError(
+            folder.name, f"{', '.join(sorted(overlap))} is both a problem and a schedule parameter"
+        )
+    return found[0]

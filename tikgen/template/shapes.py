@@ -1,0 +1,88 @@
+"""Shapes that users name: sizes for the symbols in which a template writes its shapes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tikgen.errors import ParameterError
+from tikgen.template.arguments import Argument, Array, concrete_shape
+
+Sizes = dict[str, int]
+
+# Taichi indexes with 32 bits.
+MOST_ELEMENTS = 2**31 - 1
+
+
+def sizes_of_shape(
+    template: str, symbols: Sequence[str], shape: Any, arrays: Iterable[Argument] = ()
+) -> Sizes:
+    """Return the value of each size symbol that ``shape`` gives.
+
+    Args:
+        template: name of the template, for messages.
+        symbols: size symbols of the problem, see :meth:`tikgen.Template.size_symbols`.
+        shape: one integer for each symbol in order, or a dict by symbol; a single integer where
+            there is one symbol.
+        arrays: arguments whose number of elements must fit.
+
+    Raises:
+        ParameterError: if a size is missing, unknown, no positive integer, or too large.
+    """
+    takes = f"takes {', '.join(symbols) or 'nothing'}, as a tuple in that order or as a dict"
+    if isinstance(shape, Mapping):
+        given = {str(name): size for name, size in shape.items()}
+    elif isinstance(shape, Sequence) and not isinstance(shape, str):
+        given = dict(zip(symbols, shape, strict=False)) if len(shape) == len(symbols) else {}
+    else:
+        given = {symbols[0]: shape} if len(symbols) == 1 else {}
+    if set(given) != set(symbols):
+        raise ParameterError(template, {"shape": f"{takes}; got {shape!r}"})
+    sizes = {}
+    for name in symbols:
+        try:
+            sizes[name] = operator.index(given[name])
+        except TypeError:
+            sizes[name] = 0
+        if sizes[name] < 1 or isinstance(given[name], bool):
+            problem = f"takes a positive integer for {name}; got {given[name]!r}"
+            raise ParameterError(template, {"shape": problem})
+    for array in arrays:
+        if isinstance(array, Array) and math.prod(concrete_shape(array, sizes)) > MOST_ELEMENTS:
+            raise ParameterError(
+                template,
+                {
+                    "shape": f"gives {array.name} the shape {concrete_shape(array, sizes)}, which "
+                    f"is more than the {MOST_ELEMENTS} elements that Taichi can index"
+                },
+            )
+    return sizes
+
+
+def bucket(sizes: Mapping[str, int]) -> Sizes:
+    """Return the sizes rounded to 2**k or 3 * 2**k, whichever is nearest in ratio.
+
+    Shapes of one bucket are taken to be alike: what was tuned for one holds for the other.
+    """
+    return {name: _rounded(size) for name, size in sizes.items()}
+
+
+def distance(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """Return how far two shapes lie apart, in octaves; infinite where their symbols differ."""
+    if one.keys() != other.keys():
+        return math.inf
+    return math.hypot(*(math.log2(one[name] / other[name]) for name in one))
+
+
+def shown(sizes: Mapping[str, int]) -> str:
+    """Return sizes as text, such as ``n0=200, n1=200``."""
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def _rounded(size: int) -> int:
+    exponent = math.log2(size)
+    octave = 1 << int(exponent)
+    choices = (octave, 3 * octave // 2, 2 * octave)
+    return min((c for c in choices if c), key=lambda c: abs(math.log2(c) - exponent))

@@ -1,0 +1,239 @@
+"""What kernels are timed on: data that is typical of a template, or a user's own.
+
+Verification has other data, full of special values, on which a schedule that is bad in use may win.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tikgen.dtypes import DType
+from tikgen.errors import ArgumentError, TemplateError, TikgenError
+from tikgen.pipeline.records import OWN, TYPICAL
+from tikgen.pipeline.signature import Signature
+from tikgen.taichi import arrays as taichi_arrays
+from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape, split_extent, symbols
+from tikgen.template.base import NDArray, Template
+from tikgen.verification.data import poison
+from tikgen.verification.diagnosis import blamed
+
+# What each argument holds before a launch, by name.
+Values = Mapping[str, Any]
+
+
+def typical_values(
+    template: Template, problem: Any, sizes: Mapping[str, int], seed: int
+) -> dict[str, Values]:
+    """Return the data that the template calls typical, by kind; what is only written is poison.
+
+    Raises:
+        TemplateError: if ``workload`` of the template fails, or gives what does not fit.
+    """
+    rng = np.random.default_rng(seed)
+    arguments = template.arguments(problem)
+    with blamed(template, "workload()"):
+        kinds = {kind: dict(v) for kind, v in template.workload(problem, sizes, rng).items()}
+    if not kinds:
+        raise TemplateError(template.name, "workload() gives no data")
+    shared = {
+        a.name: _made_up(a, sizes, rng)
+        for a in arguments
+        if any(a.name not in given for given in kinds.values())
+    }
+    return {
+        kind: {
+            a.name: _declared(template, a, sizes, given[a.name])
+            if a.name in given
+            else shared[a.name]
+            for a in arguments
+        }
+        for kind, given in kinds.items()
+    }
+
+
+def _made_up(argument: Argument, sizes: Mapping[str, int], rng: np.random.Generator) -> Any:
+    assert isinstance(argument, Array | Scalar)
+    dtype = argument.dtype
+    if isinstance(argument, Scalar):
+        return rng.uniform(0.5, 1) if dtype.is_float else int(rng.integers(1, 10))
+    shape = concrete_shape(argument, sizes)
+    return _blank(argument, sizes) if argument.role == "out" else uniform(dtype, shape, rng)
+
+
+def uniform(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray:
+    """Return floats from -1 to 1, or integers from -100 or 0 to 100."""
+    if not dtype.is_float:
+        return rng.integers(-100 if dtype.is_signed else 0, 100, shape, dtype.numpy, True)
+    values = rng.random(shape, np.float64 if dtype.bits == 64 else np.float32)
+    values *= 2
+    values -= 1
+    return values.astype(dtype.numpy, copy=False)
+
+
+def _declared(template: Template, argument: Argument, sizes: Mapping[str, int], value: Any) -> Any:
+    """Return a value that the template declares, in the dtype of its argument.
+
+    Raises:
+        TemplateError: if its shape is another one.
+    """
+    assert isinstance(argument, Array | Scalar)
+    shape = concrete_shape(argument, sizes) if isinstance(argument, Array) else ()
+    with blamed(template, "workload()"):
+        found = np.ascontiguousarray(value, argument.dtype.numpy).reshape(np.shape(value))
+    if found.shape != shape:
+        problem = f"workload() gives {argument.name} the shape {found.shape}, not {shape}"
+        raise TemplateError(template.name, problem)
+    return found.item() if isinstance(argument, Scalar) else found
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A user's own arguments.
+
+    Attributes:
+        values: what each argument holds before a launch.
+        same: the name of an output, and of the input that is the very same array.
+        sizes: value of each size symbol.
+    """
+
+    values: Values
+    same: Mapping[str, str]
+    sizes: Mapping[str, int]
+
+    @property
+    def digest(self) -> str:
+        """Return a SHA-256 of the data."""
+        digest = hashlib.sha256(repr(sorted(self.same.items())).encode())
+        for name, value in self.values.items():
+            array = np.asarray(value)
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """Where processes that measure find a user's own data; without it they take typical data.
+
+    Attributes:
+        path: the folder, empty where there is none.
+        digest: SHA-256 of the data, empty where there is none.
+        same: as in :class:`OwnData`.
+    """
+
+    path: str = ""
+    digest: str = ""
+    same: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Return what records say of the data."""
+        return OWN if self.path else TYPICAL
+
+
+@contextlib.contextmanager
+def saved(data: OwnData | None) -> Iterator[DataFolder]:
+    """Write data to a folder that only this user can read; it goes in the end.
+
+    Raises:
+        TikgenError: if it cannot be written.
+    """
+    if data is None:
+        yield DataFolder()
+        return
+    with tempfile.TemporaryDirectory(prefix="tikgen-data-") as folder:
+        try:
+            for name, value in data.values.items():
+                np.save(Path(folder, f"{name}.npy"), np.asarray(value), allow_pickle=False)
+        except OSError as error:
+            raise TikgenError(f"Cannot write the data to {folder}: {error.strerror}.") from None
+        yield DataFolder(folder, data.digest, data.same)
+
+
+def load(folder: str, arguments: Sequence[Argument]) -> dict[str, Values]:
+    """Return what :func:`saved` wrote."""
+    found = {}
+    for argument in arguments:
+        value = np.load(Path(folder) / f"{argument.name}.npy", allow_pickle=False)
+        found[argument.name] = value.item() if isinstance(argument, Scalar) else value
+    return {OWN: found}
+
+
+def own_data(
+    template: Template, problem: Any, positional: Sequence[Any], named: Mapping[str, Any]
+) -> OwnData:
+    """Return a user's own arguments, copied; those that are only written may be left out.
+
+    Args:
+        template: the template.
+        problem: what is computed.
+        positional: arguments in order.
+        named: further arguments by name.
+
+    Raises:
+        ArgumentError: if one is missing, unknown, or does not fit.
+    """
+    arguments = tuple(_on_host(a) for a in template.arguments(problem))
+    rules = Signature(template.name, arguments)
+    given = rules.named(positional, named)
+    arrays = {a.name: a for a in arguments if isinstance(a, Array)}
+    held = {name: _copied(value) for name, value in given.items()}
+    sizes = _sizes(arrays, held)
+    missing = [
+        name
+        for name in rules.names
+        if name not in given and not (name in arrays and _can_make(arrays[name], sizes))
+    ]
+    if missing:
+        what = f"argument {', '.join(missing)} is missing: give all that is read"
+        raise ArgumentError(template.name, what)
+    values = {
+        name: held[name] if name in held else _blank(arrays[name], sizes) for name in rules.names
+    }
+    found = rules.check(list(values.values()))
+    same = {
+        name: other
+        for name, array in arrays.items()
+        for other in given
+        if array.inplace and name != other and given.get(name) is given[other]
+    }
+    return OwnData(values, same, dict(zip(rules.symbols, found, strict=True)))
+
+
+def _on_host(argument: Argument) -> Argument:
+    """Return an argument as its data is held here, where a field is an array like any other."""
+    return replace(argument, storage="ndarray") if isinstance(argument, Array) else argument
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of an array in the order that kernels take; anything else as it is."""
+    host = taichi_arrays.to_host(value)
+    return np.array(host, order="C", subok=True) if isinstance(host, np.ndarray) else host
+
+
+def _sizes(arrays: Mapping[str, Array], held: Values) -> dict[str, int]:
+    """Return the sizes that the arrays given tell."""
+    sizes: dict[str, int] = {}
+    for name, array in arrays.items():
+        shape = getattr(held.get(name), "shape", ())
+        for (symbol, more), extent in zip(map(split_extent, array.shape), shape, strict=False):
+            if symbol is not None:
+                sizes.setdefault(symbol, extent - more)
+    return sizes
+
+
+def _can_make(array: Array, sizes: Mapping[str, int]) -> bool:
+    """Tell whether an array is only written, and its shape known."""
+    return array.role == "out" and set(symbols((array,))) <= sizes.keys()
+
+
+def _blank(array: Array, sizes: Mapping[str, int]) -> NDArray:
+    return np.full(concrete_shape(array, sizes), poison(array.dtype), array.dtype.numpy)

@@ -1,0 +1,45 @@
+"""Says what is wrong with a template, where its author's mistake would look like tikgen's."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tikgen.errors import TemplateError, TikgenError
+from tikgen.template.base import CODE_NAME, Template
+
+
+@contextlib.contextmanager
+def blamed(template: Template, method: str) -> Iterator[None]:
+    """Turn whatever is raised inside into a :class:`TemplateError` that names ``method``."""
+    try:
+        yield
+    except TikgenError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise TemplateError(
+            template.name,
+            f"{method} fails: {type(error).__name__}: {' '.join(str(error).split())} "
+            f"(in {Path(place.filename).name}:{place.lineno})",
+        ) from error
+
+
+def check_has_reference(template: Template) -> None:
+    """Raise :class:`TemplateError` where nothing says what the kernels must compute."""
+    if not (template.folder / CODE_NAME).is_file():
+        raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
+
+
+def check_unchanged(
+    template: Template, method: str, given: Mapping[str, Any], before: Mapping[str, Any]
+) -> None:
+    """Raise :class:`TemplateError` if ``method`` changed an array that it was given."""
+    for name, value in given.items():
+        if not np.array_equal(value, before[name], equal_nan=True):
+            raise TemplateError(template.name, f"{method} changes {name}, which it must only read")
