@@ -1,4 +1,4 @@
-"""The documentation of actors: the blocks of PyDotCompute's README, and every page of docs/actors."""
+"""The documentation of actors: the README of PyDotCompute, and every page of docs/actors."""
 
 from __future__ import annotations
 

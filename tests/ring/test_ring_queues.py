@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ring_samples import Note, error_of, started, swallow, turns, until
 from tikgen.ring import RingKernelRuntime
-from tikgen.ring.actors.queues import Inbox, Outbox
 from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.queues import Inbox, Outbox
 from tikgen.ring.actors.waiting import Line, Waiters
 
 MOVES = st.lists(

@@ -23,13 +23,13 @@ from ring_samples import (
     until,
 )
 from tikgen.ring import Barrier, KernelContext, RingKernelRuntime
-from tikgen.ring.routing import Topics
 from tikgen.ring.errors import (
     BarrierBroken,
     InvalidConfigurationError,
     KernelNotFoundError,
     RingError,
 )
+from tikgen.ring.routing import Topics
 
 
 def test_replies_go_on_to_the_actor_that_is_connected(rng: np.random.Generator) -> None:
