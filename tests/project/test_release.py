@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PUBLIC = (ROOT / "docs" / "public-api.md").read_text(encoding="utf-8")
 NAMES = {
     module: set(re.findall(r"`(\w+)`", names))
-    for module, names in re.findall(r"^### `([\w.]+)`\n\n(.*?)\n\n", PUBLIC, re.DOTALL | re.MULTILINE)
+    for module, names in re.findall(r"(?ms)^### `([\w.]+)`\n\n(.*?)\n\n", PUBLIC)
 }
 
 
