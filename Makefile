@@ -79,7 +79,7 @@ lint: $(VENV)/installed ## Check style and types
 	$(IN_VENV) -m ruff format --check .
 	$(IN_VENV) -m mypy
 
-docs: $(VENV)/installed ## Write docs/templates.md anew from the templates
+docs: $(VENV)/installed ## Write docs/templates/ and docs/files.md anew from the code
 	$(IN_VENV) docs/generate.py
 
 docs-site: $(VENV)/docs ## Build the documentation site into site/; a warning or a dead link is an error
