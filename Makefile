@@ -6,6 +6,11 @@ CANDIDATES := python3 python3.13 python3.12 python3.11 python3.10
 PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),\
 	$(shell $(python) -c "$(IN_RANGE)" 2>/dev/null && echo $(python))))
 
+# One of each version, on the PATH or pyenv's.
+PYTHONS = $(foreach version,3.10 3.11 3.12 3.13,$(firstword $(foreach python,\
+	python$(version) $(wildcard $(HOME)/.pyenv/versions/$(version).*/bin/python),\
+	$(shell $(python) -c "$(IN_RANGE)" >/dev/null 2>&1 && echo $(python)))))
+
 VENV := .venv
 IN_VENV := $(VENV)/bin/python
 PYTEST := $(IN_VENV) -m pytest
@@ -20,9 +25,10 @@ TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-alone test-vulkan verify soak bench bench-gpu lint docs clean
+.PHONY: docs-site docs-serve dist pythons
 
 help: ## Show what each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in under a minute
 	$(VENV)/bin/tikgen demo
@@ -73,11 +79,23 @@ lint: $(VENV)/installed ## Check style and types
 	$(IN_VENV) -m ruff format --check .
 	$(IN_VENV) -m mypy
 
-docs: $(VENV)/installed ## Write docs/templates.md anew from the templates
+docs: $(VENV)/installed ## Write docs/templates/ and docs/files.md anew from the code
 	$(IN_VENV) docs/generate.py
 
+docs-site: $(VENV)/docs ## Build the documentation site into site/; a warning or a dead link is an error
+	$(IN_VENV) -m mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/docs ## Show the site at http://127.0.0.1:8000 and rebuild it at each save
+	$(IN_VENV) -m mkdocs serve
+
+dist: $(VENV)/installed ## Build wheel and sdist, check them, run a kernel from an empty environment
+	.ci/check-release
+
+pythons: $(VENV)/installed ## The same from an empty environment of every Python found
+	.ci/check-release $(PYTHONS)
+
 clean: ## Delete .venv and everything that tools left behind
-	rm -rf $(VENV) dist build .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build site .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each of these files says that an installation is done; pyproject.toml makes it due again.
@@ -93,4 +111,8 @@ $(VENV)/libraries: $(VENV)/installed .ci/install-libraries
 
 $(VENV)/benchmarks: $(VENV)/libraries
 	$(IN_VENV) -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	@touch $@
+
+$(VENV)/docs: $(VENV)/installed
+	$(IN_VENV) -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	@touch $@

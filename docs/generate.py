@@ -1,4 +1,4 @@
-"""Writes what the documentation says about the code: docs/templates.md and docs/files.md.
+"""Writes what the documentation says about the code: docs/templates/ and docs/files.md.
 
 ``python docs/generate.py`` (or ``make docs``) does so; a test fails where a page is stale.
 """
@@ -9,8 +9,9 @@ import ast
 import dataclasses
 import textwrap
 from pathlib import Path
+from typing import Any
 
-from tikgen import describe
+from tikgen import describe, render
 from tikgen.lifecycle.description import Description
 from tikgen.pipeline.builder import resolve
 from tikgen.template.base import BUILTIN_FOLDER, TEXT_NAME
@@ -21,16 +22,40 @@ DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "tikgen"
 
 HEAD = """\
-# The templates
+# Templates
 
-This page is written from the templates themselves by `make docs`. Every template is a folder of
-two files under [`templates/`](../templates). A *problem* parameter decides what is computed; a
-*schedule* parameter decides how fast, and never changes the result beyond the tolerance of the
-verification. The default of a schedule parameter follows from problem, shape and arch; the tables
+A template is a folder of two files under [`templates/`](../../templates): the text of a kernel and
+the declaration of its parameters. A *problem* parameter decides what is computed. A *schedule*
+parameter decides how fast, and never changes the result beyond the tolerance of the verification.
+
+| template | computes |
+| --- | --- |
+"""
+
+TAIL = """
+The default of a schedule parameter follows from problem, shape and arch. The tables on the pages
 show those of the default problem, where there is one. `tikgen describe NAME` prints the same, with
 what was tuned on your machine, and takes `-p` and `--shape`; `tikgen render NAME` prints the
-kernel's text.
+text of a kernel. These pages are written from the templates by `make docs`.
+[Writing a template](../writing-templates.md) explains how to make your own.
 """
+
+# The problem whose kernel a page shows.
+SHOWN: dict[str, dict[str, Any]] = {
+    "map": {"expr": "z = a*x + y"},
+    "reduce": {"op": "sum"},
+    "transpose": {"perm": (1, 0)},
+    "spmv": {"format": "csr"},
+    "scan": {"op": "sum"},
+    "ring": {
+        "handler": "total = total + x",
+        "inputs": {"x": "f32"},
+        "outputs": {"total": "f32"},
+        "state": ("total",),
+    },
+}
+# The first words of the works in docs/performance.md that measure a template.
+WORKS = {"map": ("copy", "axpy"), "reduce": ("sum", "dot")}
 
 
 FILES_HEAD = """\
@@ -43,32 +68,84 @@ written from the files themselves by `make docs`; [Architecture](architecture.md
 
 def pages() -> dict[Path, str]:
     """Return the text that each written page must have."""
-    return {DOCS / "templates.md": templates_page(), DOCS / "files.md": files_page()}
+    found = {DOCS / "templates" / f"{name}.md": template_page(name) for name in template_names()}
+    return {DOCS / "templates" / "index.md": index_page(), DOCS / "files.md": files_page(), **found}
 
 
-def templates_page() -> str:
-    """Return the page about every built-in template."""
-    names = sorted(path.parent.name for path in BUILTIN_FOLDER.glob(f"*/{TEXT_NAME}"))
-    index = "\n".join(
-        f"- [`{name}`](#{name}): {_plain(find_template(name).summary)}" for name in names
-    )
-    return "\n".join([HEAD, index, "", *map(_section, names)]).rstrip() + "\n"
+def template_names() -> list[str]:
+    """Return the names of the built-in templates."""
+    return sorted(path.parent.name for path in BUILTIN_FOLDER.glob(f"*/{TEXT_NAME}"))
+
+
+def index_page() -> str:
+    """Return the page that lists the built-in templates."""
+    rows = [
+        f"| [`{name}`]({name}.md) | {_plain(find_template(name).summary)} |"
+        for name in template_names()
+    ]
+    return HEAD + "\n".join(rows) + "\n" + TAIL
+
+
+def template_page(name: str) -> str:
+    """Return the page about a built-in template."""
+    parts = [_section(name), *_kernels(name), *_speed(name)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _kernels(name: str) -> list[str]:
+    """Return the lines that show a rendered kernel for the processor, and one for a GPU."""
+    problem = SHOWN.get(name, {})
+    call = ", ".join([f'"{name}"', *(f"{key}={value!r}" for key, value in problem.items())])
+    call = call.replace("'", '"')
+    parts = ["## A rendered kernel\n", f"`tikgen.build({call})` on cpu, with its default schedule:\n"]
+    for arch in ("cpu", "cuda"):
+        text = render(name, arch=arch, schedule={}, **problem).text.rstrip()
+        block = f"```python\n{text}\n```\n"
+        if arch == "cuda":
+            head = '<details markdown="1"><summary>The same on cuda</summary>\n'
+            block = f"{head}\n{block}\n</details>\n"
+        parts.append(block)
+    return parts
+
+
+def _speed(name: str) -> list[str]:
+    """Return the lines with the rows about a template in the tables of docs/performance.md."""
+    works = WORKS.get(name, (name,))
+    parts = []
+    page = (DOCS / "performance.md").read_text(encoding="utf-8")
+    for run in page.partition("\n## The core\n")[0].split("\n### ")[1:]:
+        title, _, rest = run.partition("\n")
+        tables = [part.split("\n") for part in rest.split("\n\n") if part.startswith("| work")]
+        # On lavapipe a processor plays a GPU: that says nothing about speed.
+        for table in tables if "lavapipe" not in title else ():
+            rows = [row for row in table[2:] if row[2:].startswith(works)]
+            if rows and "share of the limit" in table[0]:
+                parts += [f"{title}:\n", *table[:2], *rows, ""]
+    if not parts:
+        return []
+    head = (
+        "Times of others as multiples of the time of tikgen, measured in turn in one process; \n"
+        "[Performance](../performance.md) names the machines and explains the columns.\n"
+    ).replace(" \n", "\n")
+    return ["## Its speed\n", head, *parts]
 
 
 def _section(name: str) -> str:
+    """Return what a template declares: what it computes and its parameters."""
     description = _described(name)
     head, _, rest = description.doc.partition("\n")
-    parts = [f"## {name}\n", _plain("\n".join([head, textwrap.dedent(rest)]).strip()), ""]
+    parts = [f"# {name}\n", _plain("\n".join([head, textwrap.dedent(rest)]).strip()), ""]
     for kind in ("problem", "schedule"):
         infos = [info for info in description.parameters if info.kind == kind]
         if infos:
+            parts.append(f"## {kind.capitalize()} parameters\n")
             parts.append(f"| {kind} parameter | default | takes | meaning |\n|{' --- |' * 4}")
             parts += [_row(info, description.default_of(info)) for info in infos]
             parts.append("")
     if description.sizes:
         sizes = ", ".join(f"`{size}`" for size in description.sizes)
         parts.append(f"`shape` takes, by default: {sizes}.\n")
-    parts.append(f"Files: [`templates/{name}`](../templates/{name})\n")
+    parts.append(f"Files: [`templates/{name}`](../../templates/{name})\n")
     return "\n".join(parts)
 
 
@@ -140,4 +217,5 @@ def _doc(path: Path) -> str:
 
 if __name__ == "__main__":
     for page, text in pages().items():
+        page.parent.mkdir(exist_ok=True)
         page.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -53,6 +54,7 @@ def test_sdist_holds_what_a_packager_needs(dist: Path) -> None:
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"pyproject.toml", "LICENSE", "README.md", "Makefile", "tikgen/__init__.py"}
+    wanted |= {"SECURITY.md", "CITATION.cff", "mkdocs.yml", "docs/public-api.md"}
     assert wanted | set(TEMPLATE_FILES) | {"tests/conftest.py"} <= names
 
 
@@ -87,12 +89,21 @@ def test_metadata(wheel: Path) -> None:
         "gpu",
         "bench",
         "dev",
+        "docs",
         "all",
     }
     assert metadata["Version"] == tikgen.__version__
     assert extras == set(metadata.get_all("Provides-Extra", []))
     assert "tikgen = tikgen.cli:main" in entry_points
     assert any(r.startswith("taichi<1.8,>=1.7.4") for r in metadata.get_all("Requires-Dist", []))
+
+
+def test_twine_accepts_both(dist: Path) -> None:
+    if importlib.util.find_spec("twine") is None and os.environ.get("CI") != "true":
+        pytest.skip("twine is not installed")
+    files = sorted(str(path) for path in dist.iterdir())
+    assert len(files) == 2
+    run(sys.executable, "-m", "twine", "check", "--strict", *files)
 
 
 def test_installed_wheel_finds_and_builds_its_templates(wheel: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 # ring: Kernel that stays on the device and answers messages from a ring in memory.
 # problem: handler='total = 2 * x; count = n', inputs={n: i16, x: f32}, outputs={count: i16, total: f32}, state=(), dtype=f32
 # schedule: polling='fence', lanes=256, batch=4096
-# Rendered by tikgen 0.1.0.
+# Rendered by tikgen 0.2.0.
 import taichi as ti
 
 

@@ -1,7 +1,7 @@
 # spmv: Sparse matrix-vector product, y = alpha * A @ x + beta * y.
 # problem: format='csr', dtype=f32, index_dtype=i32
 # schedule: lanes=2, combine='shuffle', unroll=8, blocks=4224, block_dim=128
-# Rendered by tikgen 0.1.0.
+# Rendered by tikgen 0.2.0.
 import taichi as ti
 
 
