@@ -16,13 +16,14 @@ from tikgen.pipeline import records
 from tikgen.pipeline.builder import resolve
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
-from tikgen.tuning import sweep_file, sweeping
 from tikgen.tuning.job import Measurement
-from tikgen.tuning.limits import copy_job
-from tikgen.tuning.sweep_file import Done
-from tikgen.tuning.sweep_run import Task, absence
-from tikgen.tuning.sweep_space import SweepSpace, space_of
-from tikgen.tuning.sweeping import sweep
+from tikgen.tuning.sweeps import results_file
+from tikgen.tuning.sweeps import sweep as sweeping
+from tikgen.tuning.sweeps.combinations import SweepSpace, space_of
+from tikgen.tuning.sweeps.limits import copy_job
+from tikgen.tuning.sweeps.results_file import Done
+from tikgen.tuning.sweeps.runners import Task, absence
+from tikgen.tuning.sweeps.sweep import sweep
 from tuning_templates import SCALED_CODE, SCALED_TEXT, TWICE_CODE, TWICE_TEXT, make
 
 DEVICE = "a device"
@@ -279,7 +280,7 @@ def test_results_of_something_else_do_not_count(
         if what == "device":
             runner.device = "another device"
         else:
-            monkeypatch.setattr(sweep_file, "taichi_version", lambda: "1.7.99")
+            monkeypatch.setattr(results_file, "taichi_version", lambda: "1.7.99")
         with pytest.warns(StoreWarning, match="measured again"):
             sweep("stencil", **given)
     assert len(runner.stencils) == before + 1

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tikgen.errors import TikgenError
-from tikgen.tuning import cluster
 from tikgen.tuning.job import Job
-from tikgen.tuning.sweep_file import Done, ResultsFile
-from tikgen.tuning.sweeping import sweep
+from tikgen.tuning.sweeps import cluster
+from tikgen.tuning.sweeps.results_file import Done, ResultsFile
+from tikgen.tuning.sweeps.sweep import sweep
 
 pytest.importorskip("distributed")
 

@@ -15,20 +15,20 @@ from tikgen.errors import ParameterError
 from tikgen.pipeline.records import taichi_version
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
-from tikgen.tuning.limits import COPY, PEAK, Limits, limit_jobs
 from tikgen.tuning.options import problems_of
-from tikgen.tuning.sweep_file import Done, ResultsFile
-from tikgen.tuning.sweep_progress import Progress, shown_progress
-from tikgen.tuning.sweep_result import SweepResult
-from tikgen.tuning.sweep_rows import Metric, check_metrics, row_of, with_own_metrics
-from tikgen.tuning.sweep_run import LocalRunner, Runner, Task
-from tikgen.tuning.sweep_space import (
+from tikgen.tuning.sweeps.combinations import (
     Combination,
     SweepSpace,
     check_some_buildable,
     none_runs,
     space_of,
 )
+from tikgen.tuning.sweeps.limits import COPY, PEAK, Limits, limit_jobs
+from tikgen.tuning.sweeps.progress import Progress, shown_progress
+from tikgen.tuning.sweeps.results_file import Done, ResultsFile
+from tikgen.tuning.sweeps.rows import Metric, check_metrics, row_of, with_own_metrics
+from tikgen.tuning.sweeps.runners import LocalRunner, Runner, Task
+from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.diagnosis import check_has_reference
 from tikgen.version import __version__
 
@@ -229,7 +229,7 @@ def _runner(client: Client | None, scheduler: str | None, timeout: float) -> Ite
     if client is None and scheduler is None:
         yield LocalRunner(timeout)
         return
-    from tikgen.tuning.cluster import ClusterRunner, connected
+    from tikgen.tuning.sweeps.cluster import ClusterRunner, connected
 
     if client is not None:
         yield ClusterRunner(client, timeout)

@@ -11,7 +11,7 @@ from typing import Protocol
 from tikgen.machine.devices import device_name
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
-from tikgen.tuning.sweep_file import Done
+from tikgen.tuning.sweeps.results_file import Done
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ from typing import Any
 
 from tikgen.errors import ParameterError
 from tikgen.template.base import Template
-from tikgen.tuning.limits import Limits
-from tikgen.tuning.sweep_file import Done
-from tikgen.tuning.sweep_space import COLUMNS, SIZE, Combination
+from tikgen.tuning.sweeps.combinations import COLUMNS, SIZE, Combination
+from tikgen.tuning.sweeps.limits import Limits
+from tikgen.tuning.sweeps.results_file import Done
 
 Row = dict[str, Any]
 Metric = Callable[[Row], Any]

@@ -25,8 +25,8 @@ from tikgen.pipeline.records import taichi_version
 from tikgen.template.base import CODE_NAME, TEXT_NAME, Template
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
-from tikgen.tuning.sweep_file import Done
-from tikgen.tuning.sweep_run import Task, absence, in_order
+from tikgen.tuning.sweeps.results_file import Done
+from tikgen.tuning.sweeps.runners import Task, absence, in_order
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
