@@ -1,14 +1,12 @@
-"""One schedule to measure, and what came of it; both travel as JSON lines."""
+"""One schedule to measure, and its measurement; both travel as lines of JSON."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tikgen.children.job import KernelJob, KernelOutcome
 from tikgen.pipeline.rendering import Variant
 from tikgen.verification.case import literal
 
@@ -16,17 +14,10 @@ Kind = Literal["timed", "refused", "error", "mismatch", "crash", "timeout"]
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class Job(KernelJob):
     """A variant to verify and time on arrays of some sizes.
 
     Attributes:
-        template: name of the template.
-        folder: folder of the template.
-        arch: arch to run on.
-        params: every parameter, as Python literals.
-        sizes: value of each size symbol.
-        baked: whether the sizes are baked into the kernel.
-        seed: seed of the random data.
         rounds: how often a batch of launches is timed.
         least: rounds to time however long they take; None for the few that any job gets.
         data: folder with a user's own data; empty for data that the template calls typical.
@@ -34,13 +25,6 @@ class Job:
         is_verified: whether the kernel was verified before, in another process.
     """
 
-    template: str
-    folder: str
-    arch: str
-    params: Mapping[str, Any]
-    sizes: Mapping[str, int]
-    baked: bool = False
-    seed: int = 0
     rounds: int = 5
     least: int | None = None
     data: str = ""
@@ -60,34 +44,16 @@ class Job:
             **more,
         )
 
-    @functools.cached_property
-    def line(self) -> str:
-        """Return the job as one line of JSON; equal jobs give equal lines."""
-        return json.dumps(asdict(self) | {"params": repr(dict(self.params))})
-
-    @classmethod
-    def from_line(cls, line: str) -> Job:
-        """Return the job that :attr:`line` wrote."""
-        fields = json.loads(line)
-        return cls(**fields | {"params": ast.literal_eval(fields["params"])})
-
-    @property
-    def shape(self) -> dict[str, int] | None:
-        """Return the sizes that are baked into the kernel, if any."""
-        return dict(self.sizes) if self.baked else None
-
 
 @dataclass(frozen=True)
-class Measurement:
-    """What came of a job.
+class Measurement(KernelOutcome):
+    """The outcome of a job.
 
     Attributes:
         kind: ``"timed"``; ``"refused"`` where the parameters do not go together, or the arch or
             its memory cannot take them; ``"error"`` where the kernel does not build;
             ``"mismatch"`` where it disagrees with the reference; ``"crash"`` or ``"timeout"``
             where its process died or did not answer.
-        message: what is wrong, in a sentence or two.
-        digest: digest of the kernel, empty where it was not built.
         seconds: median time of a launch, device synchronisation included; where there are several
             kinds of data, the geometric mean over them.
         spread: interquartile range of the rounds over their median, the greatest of all kinds.
@@ -104,8 +70,6 @@ class Measurement:
     """
 
     kind: Kind
-    message: str = ""
-    digest: str = ""
     seconds: float = 0.0
     spread: float = 0.0
     rounds: int = 0
@@ -121,8 +85,3 @@ class Measurement:
     def ok(self) -> bool:
         """Tell whether the kernel agrees with the reference and has a time."""
         return self.kind == "timed"
-
-    @property
-    def line(self) -> str:
-        """Return the measurement as one line of JSON."""
-        return json.dumps(asdict(self))

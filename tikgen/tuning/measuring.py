@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import statistics
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tikgen.errors import CompileBudgetExceeded, ParameterError, TikgenError, UnsupportedOnArch
+from tikgen.children.job import described
+from tikgen.errors import CompileBudgetExceeded, ParameterError, UnsupportedOnArch
 from tikgen.pipeline.builder import build, resolve
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import runtime
@@ -48,7 +47,7 @@ class _Disagrees(Exception):
 
 
 def measure(
-    job: Job, baseline: Job | None = None, on_stage: Stage = lambda name, note: None
+    job: Job, baseline: Job | None = None, *, on_stage: Stage = lambda name, note: None
 ) -> Measurement:
     """Build, verify and time a candidate; whatever goes wrong is an outcome, and not raised.
 
@@ -107,13 +106,8 @@ def measure(
             compile_seconds=compile_seconds,
             worst=disagreement.worst,
         )
-    except TikgenError as error:
-        return Measurement("error", f"{type(error).__name__}: {error}", digest)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(place.filename)}:{place.lineno}"  # noqa: PTH119
-        message = f"{type(error).__name__}: {' '.join(str(error).split())} (in {where})"
-        return Measurement("error", message, digest)
+        return Measurement("error", described(error), digest)
     done = Measurement(
         "timed",
         digest=digest,

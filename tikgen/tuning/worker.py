@@ -24,12 +24,10 @@ def main() -> None:
 
 
 def _answer(line: str, tell: Tell) -> str:
-    job, *baseline = [Job.from_line(text) for text in json.loads(line)]
-    found = measure(
-        job, baseline[0] if baseline else None, lambda name, note: tell({"stage": name, "is": note})
-    )
+    jobs = [Job.from_line(text) for text in json.loads(line)]
+    found = measure(*jobs, on_stage=lambda name, note: tell({"stage": name, "note": note}))
     if not found.ok and not _device_answers():
-        tell({"stage": "broken", "is": ""})
+        tell({"stage": "broken", "note": ""})
     return found.line
 
 
