@@ -19,9 +19,9 @@ class Job(KernelJob):
 
     Attributes:
         rounds: how often a batch of launches is timed.
-        least: rounds to time however long they take; None for the few that any job gets.
+        least: rounds to time however long they take; None for the usual few.
         data: folder with a user's own data; empty for data that the template calls typical.
-        same: the name of an output, and of the input that is the very same array.
+        same: for each output that shares the array of an input, the name of that input.
         is_verified: whether the kernel was verified before, in another process.
     """
 
@@ -33,7 +33,7 @@ class Job(KernelJob):
 
     @classmethod
     def of(cls, variant: Variant, arch: str, sizes: Mapping[str, int], **more: Any) -> Job:
-        """Return the job that measures ``variant``; ``more`` are further attributes."""
+        """Return the job that measures a variant; ``more`` are further attributes."""
         return cls(
             template=variant.template.name,
             folder=str(variant.template.folder),
@@ -50,23 +50,21 @@ class Measurement(KernelOutcome):
     """The outcome of a job.
 
     Attributes:
-        kind: ``"timed"``; ``"refused"`` where the parameters do not go together, or the arch or
-            its memory cannot take them; ``"error"`` where the kernel does not build;
+        kind: ``"timed"``; ``"refused"`` where the parameters conflict, or the arch or its memory
+            cannot take them; ``"error"`` where the kernel does not build;
             ``"mismatch"`` where it disagrees with the reference; ``"crash"`` or ``"timeout"``
             where its process died or did not answer.
         seconds: median time of a launch, device synchronisation included; where there are several
             kinds of data, the geometric mean over them.
-        spread: interquartile range of the rounds over their median, the greatest of all kinds.
+        spread: interquartile range of the rounds over their median, the largest of all kinds.
         rounds: how many rounds were timed.
         compile_seconds: time that Taichi took to compile the kernel.
-        verify_seconds: time that verifying took, next to none where equal code was verified before.
-        worst: greatest error as a fraction of what is allowed.
-        baseline_seconds: median time of a launch of the baseline in the same, interleaved run;
-            0 without a baseline.
-        ratio: median over the rounds of the seconds over those of the baseline, in which drift of
-            the machine cancels; 1 without a baseline.
-        ratios: that of each round, the geometric mean over the kinds of data.
-        worst_ratio: the median ratio on that kind of data where it is greatest.
+        verify_seconds: time that the verification took, almost none where equal code was verified.
+        worst: largest error as a fraction of the tolerance.
+        baseline_seconds: median time of a launch of the baseline beside it; 0 without one.
+        ratio: median over the rounds of the seconds over those of the baseline; 1 without one.
+        ratios: the ratio of each round, the geometric mean over the kinds of data.
+        worst_ratio: the median ratio on the kind of data where it is largest.
     """
 
     kind: Kind
@@ -83,5 +81,5 @@ class Measurement(KernelOutcome):
 
     @property
     def ok(self) -> bool:
-        """Tell whether the kernel agrees with the reference and has a time."""
+        """Return whether the kernel agrees with the reference and has a time."""
         return self.kind == "timed"
