@@ -8,7 +8,6 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Cost,
     DType,
     Invalid,
     ProblemModel,
@@ -17,12 +16,15 @@ from tikgen import (
     parameter,
 )
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
-from tikgen.template.parameters import require_defaults
+from tikgen.template.rules import GPUS, Not
 
 AXES = ("i", "j", "k")
 COMPENSABLE = ("sum", "mean", "norm2", "dot")
 ACCUMULATED = (*COMPENSABLE, "prod")
 ACCUMULATORS = ("i32", "i64", "u32", "u64", "f32", "f64")
+# Problems that give one number, and those that give one for each line along an axis.
+WHOLE = ({"axis": None}, {"dim": 1})
+LINES = {"axis": Not(None), "dim": (2, 3)}
 # Pairwise summation adds blocks of so many elements in order.
 BLOCK = 64
 # Teams add at the end up to so many partial sums in order, and therefore shorter blocks before.
@@ -62,58 +64,74 @@ class Reduce(Template):
             "sum", "prod", "min", "max", "mean", "norm2", "dot", "argmin", "argmax", "any", "all"
         ] = parameter("what to compute", "sum")
         dim: int = parameter("number of axes of the input", 1, ge=1, le=3)
-        axis: Literal[0, 1, 2] | None = parameter("axis to reduce, None for all", None)
+        axis: Literal[0, 1, 2] | None = parameter(
+            "axis to reduce, None for all", None, needs={1: {"dim": (2, 3)}, 2: {"dim": 3}}
+        )
         dtype: DType = parameter("element type of the input", DType.f32)
         accumulator: DType | None = parameter(
-            "dtype of totals and of the result, of sum prod mean norm2 and dot only",
+            "dtype of totals and of the result",
             None,
             choices=ACCUMULATORS,
+            only={"op": ACCUMULATED},
         )
         accuracy: Literal["fast", "pairwise", "kahan"] = parameter(
-            "how rounding errors of sums are kept small", "fast"
+            "how rounding errors of sums are kept small", "fast", only={"op": COMPENSABLE}
         )
 
         def check(self) -> None:
-            if self.axis is not None and self.axis >= self.dim:
-                raise Invalid("axis", f"takes an axis below dim={self.dim}; got {self.axis}")
-            if self.accumulator is not None:
-                self.check_accumulator(self.accumulator)
-            summed = self.op in COMPENSABLE and work_dtype(self).is_float
-            if self.accuracy != "fast" and not summed:
+            if self.accuracy != "fast" and not work_dtype(self).is_float:
                 raise Invalid(
                     "accuracy",
-                    "must be 'fast' but for sum, mean, norm2 and dot with a float accumulator; "
-                    f"got {self.accuracy!r} with op={self.op!r} on {self.dtype}",
+                    f"must be 'fast' but for a float accumulator; got {self.accuracy!r} with "
+                    f"op={self.op!r} on {self.dtype}",
                 )
-
-        def check_accumulator(self, accumulator: DType) -> None:
-            if self.op not in ACCUMULATED:
-                raise Invalid("accumulator", f"must be None where op={self.op!r} adds nothing up")
             needs_float = self.dtype.is_float or self.op in ("mean", "norm2")
-            if needs_float and not accumulator.is_float:
+            if self.accumulator and needs_float and not self.accumulator.is_float:
                 raise Invalid(
                     "accumulator",
-                    f"takes f32 or f64 for op={self.op!r} on {self.dtype}; got {accumulator}",
+                    f"takes f32 or f64 for op={self.op!r} on {self.dtype}; got {self.accumulator}",
                 )
 
     class Schedule(ScheduleModel):
         chunks: int = parameter(
-            "most parts of a whole array that are reduced in parallel", 64, ge=1, le=16384
+            "most parts of a whole array that are reduced in parallel",
+            64,
+            ge=1,
+            le=16384,
+            only=WHOLE,
         )
-        grain: int = parameter("fewest elements in such a part", 1, ge=1, le=65536)
-        linear: bool = parameter("walk a whole array of several axes as if it had one", False)
+        grain: int = parameter(
+            "fewest elements in such a part",
+            1,
+            ge=1,
+            le=65536,
+            only=[{**whole, "chunks": Not(1)} for whole in WHOLE],
+        )
+        linear: bool = parameter(
+            "walk a whole array of several axes as if it had one",
+            False,
+            only={"axis": None, "dim": (2, 3)},
+        )
         unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step", 4)
         team: Literal[1, 64, 128, 256, 512, 1024] = parameter(
-            "threads that share a part, or a line along the axis; 1 on cpu", 1
+            "threads that share a part, or a line along the axis",
+            1,
+            only=[{**each, "arch": GPUS} for each in ({"dim": 1}, {"linear": True}, LINES)],
         )
         columns: Literal[0, 16, 32, 64] = parameter(
-            "columns that a thread of the cpu, or a team, reduces side by side, 0 for one each", 0
+            "columns that a thread, or a team, reduces side by side, 0 for one each",
+            0,
+            only=({"axis": 0, "dim": (2, 3)}, {"axis": 1, "dim": 3}),
         )
         spread: Literal[1, 8, 64, 512] = parameter(
-            "turns of the parallel loop for each line along the axis; the cpu deals out 512", 1
+            "turns of the parallel loop for each line along the axis; the cpu deals out 512",
+            1,
+            only={**LINES, "arch": "cpu"},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice; a team is a block of its own", 0
+            "threads in a block, 0 for Taichi's own choice; a team is a block of its own",
+            0,
+            only={"team": 1, "spread": 1, "chunks": Not(1)},
         )
 
     def default_schedule(
@@ -181,32 +199,12 @@ class Reduce(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.linear and (p.dim == 1 or not is_whole(p)):
-            raise Invalid("linear", "must be False but for whole arrays of several axes")
-        if s.columns and (is_whole(p) or p.axis == p.dim - 1):
-            raise Invalid("columns", "must be 0 but along an axis that is not the last")
-        if s.spread > 1 and (arch != "cpu" or is_whole(p)):
-            raise Invalid("spread", "must be 1 but for lines along an axis, on cpu")
-        if s.spread > 1:
-            require_defaults(s, ["block_dim"], "where spread exceeds 1")
-        if not is_whole(p):
-            require_defaults(s, ["chunks", "grain"], f"where axis={p.axis} is reduced")
-        elif s.chunks == 1:
-            require_defaults(s, ["grain"], "where there is one part")
-            if s.team == 1:
-                require_defaults(s, ["block_dim"], "where one thread does it all")
         if s.team == 1:
             if s.columns and (arch != "cpu" or p.accuracy != "fast"):
                 raise Invalid("columns", "needs a team, or cpu and accuracy='fast'")
             return
-        if arch == "cpu":
-            raise Invalid("team", "must be 1 on cpu, where threads share no block")
-        if s.block_dim:
-            raise Invalid("block_dim", f"must be 0 with team={s.team}, which is a block")
         if s.columns >= s.team or (not s.columns and not is_whole(p) and p.axis != p.dim - 1):
             raise Invalid("columns", f"takes 16, 32 or 64, but less than team={s.team}")
-        if is_whole(p) and p.dim > 1 and not s.linear:
-            raise Invalid("team", "must be 1 where linear=False and the array has several axes")
         if is_whole(p) and p.accuracy == "pairwise" and s.chunks > TEAM_PARTIALS * s.team:
             most = TEAM_PARTIALS * s.team
             raise Invalid("chunks", f"takes at most {most} for accuracy='pairwise' and this team")
@@ -393,12 +391,8 @@ class Reduce(Template):
             return {"signs": {"x": signs}}
         return {"uniform": {}}
 
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        elements = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))
-        results = 1 if is_whole(p) else elements // sizes[f"n{p.axis}"]
-        read = (2 if p.op == "dot" else 1) * elements * p.dtype.bits
-        flops = elements * (2 if p.op in ("dot", "norm2") else 1)
-        return Cost(bytes=(read + results * result_dtype(p).bits) // 8, flops=flops)
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
+        return math.prod(sizes.values()) * (2 if p.op in ("dot", "norm2") else 1)
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         tried = {1: (1, 2, 7, 63, 64, 65, 131, 1009, 4099), 2: (1, 3, 17, 67), 3: (1, 2, 5, 13, 17)}
@@ -413,46 +407,6 @@ class Reduce(Template):
             "chunks": st.sampled_from((1, 2, 7, 64, 1024)),
             "grain": st.sampled_from((1, 3, 64)),
         }
-
-    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        drawn = dict(drawn)
-        if drawn.get("axis") is not None:
-            drawn["axis"] = min(drawn["axis"], drawn["dim"] - 1)
-        dtype = DType.parse(drawn["dtype"])
-        needs_float = dtype.is_float or drawn["op"] in ("mean", "norm2")
-        given = drawn.get("accumulator")
-        if drawn["op"] not in ACCUMULATED or (given and needs_float and str(given)[0] != "f"):
-            given = drawn["accumulator"] = None
-        is_float = needs_float if given is None else str(given)[0] == "f"
-        if drawn["op"] not in COMPENSABLE or not is_float:
-            drawn["accuracy"] = "fast"
-        fitting = adjust_schedule(drawn, arch)
-        return {name: fitting.get(name, value) for name, value in drawn.items()}
-
-
-def adjust_schedule(drawn: Mapping[str, Any], arch: str) -> dict[str, Any]:
-    """Return schedule parameters that fit the drawn problem."""
-    whole = drawn["dim"] == 1 or drawn.get("axis") is None
-    linear = bool(drawn.get("linear")) and whole and drawn["dim"] > 1
-    team = 1 if arch == "cpu" else drawn.get("team", 1)
-    if whole and drawn["dim"] > 1 and not linear:
-        team = 1
-    across = not whole and drawn["axis"] < drawn["dim"] - 1
-    columns = drawn.get("columns", 0) if across else 0
-    if team > 1 and across:
-        columns = min(columns or 16, team // 2)
-    elif arch != "cpu" or drawn["accuracy"] != "fast":
-        columns = 0
-    spread = drawn.get("spread", 1) if arch == "cpu" and not whole else 1
-    block_dim = drawn.get("block_dim", 0) if team == 1 else 0
-    fitting = {"linear": linear, "team": team, "columns": columns, "spread": spread}
-    chunks = drawn.get("chunks", 1) if whole else 64
-    if drawn["accuracy"] == "pairwise":
-        chunks = min(chunks, TEAM_PARTIALS * 64)
-    if (whole and chunks == team == 1) or spread > 1:
-        block_dim = 0
-    grain = drawn.get("grain", 1) if whole and chunks > 1 else 1
-    return {**fitting, "chunks": chunks, "grain": grain, "block_dim": block_dim}
 
 
 def walked(p: Any, s: Any, length: int) -> int:

@@ -18,6 +18,7 @@ from tikgen import (
     parameter,
 )
 from tikgen.errors import ExpressionError
+from tikgen.template.rules import GPUS
 
 # Words of `control`, each on a cache line of its own, as _shared/ring.j2 has them.
 WORDS = 128
@@ -72,10 +73,12 @@ class Ring(Template):
 
     class Schedule(ScheduleModel):
         polling: Literal["atomic", "fence"] = parameter(
-            "how words are read and written: atomic on cpu, fence on cuda", "atomic"
+            "how words are read and written",
+            "atomic",
+            needs={"atomic": {"arch": "cpu"}, "fence": {"arch": GPUS}},
         )
         lanes: Literal[1, 32, 64, 128, 256, 512] = parameter(
-            "threads that share the messages of a batch", 1
+            "threads that share the messages of a batch", 1, only={"state": ((),), "arch": GPUS}
         )
         batch: Literal[1, 64, 1024, 4096, 65536] = parameter(
             "most messages between two looks at the words", 4096
@@ -87,21 +90,9 @@ class Ring(Template):
         # H100: 256 threads took 54.6 M messages/s, one took 5.6 M; a round trip 6.7 and 5.7 us.
         return {} if arch == "cpu" else {"polling": "fence", "lanes": 1 if p.state else 256}
 
-    def check(self, p: Any, s: Any, arch: str) -> None:
-        polling = "atomic" if arch == "cpu" else "fence"
-        if s.polling != polling:
-            raise Invalid("polling", f"must be {polling!r} on {arch}")
-        if s.lanes > 1 and arch == "cpu":
-            raise Invalid("lanes", "must be 1 on cpu, where threads share no block")
-        if s.lanes > 1 and p.state:
-            raise Invalid("lanes", "must be 1 with state, which messages change in their order")
-
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        drawn["polling"] = "atomic" if arch == "cpu" else "fence"
         if drawn.get("state") == ():
             drawn |= {"handler": STATELESS, "outputs": {"y": "f32"}}
-        if arch == "cpu" or drawn.get("state"):
-            drawn["lanes"] = 1
         dtype = DType(drawn["dtype"])
         drawn["inputs"] = {
             name: column if holds(dtype, DType(column)) else dtype

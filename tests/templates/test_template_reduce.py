@@ -10,6 +10,7 @@ import pytest
 import tikgen
 from tikgen import DType, Kernel
 from tikgen.errors import ParameterError
+from tikgen.template.schedules import fitted
 
 OPS = ("sum", "prod", "min", "max", "mean", "norm2", "dot", "argmin", "argmax", "any", "all")
 LENGTHS = (1, 2, 7, 63, 65, 1009, 4099)
@@ -334,14 +335,20 @@ def test_both_zeros_are_alike(op: str, order: int) -> None:
 @pytest.mark.parametrize(
     "params, problem",
     [
-        ({"linear": True}, "must be False but for whole arrays of several axes"),
-        ({"columns": 16}, "must be 0 but along an axis that is not the last"),
-        ({"spread": 8}, "must be 1 but for lines along an axis"),
-        ({"axis": 1}, "takes an axis below dim=1; got 1"),
-        ({"op": "max", "accuracy": "kahan"}, "must be 'fast' but for sum, mean, norm2 and dot"),
-        ({"op": "prod", "accuracy": "pairwise"}, "must be 'fast' but for sum"),
-        ({"dtype": "i32", "accuracy": "kahan"}, "with a float accumulator"),
-        ({"op": "any", "accumulator": "i32"}, "must be None where op='any' adds nothing up"),
+        (
+            {"linear": True},
+            "must be False where dim=1; it matters only where axis=None and dim=2 or 3",
+        ),
+        ({"columns": 16}, "must be 0 where axis=None and dim=1; it matters only where axis=0"),
+        ({"spread": 8}, "must be 1 where axis=None and dim=1"),
+        ({"axis": 1}, "cannot be 1 where dim=1; it works only where dim=2 or 3"),
+        (
+            {"op": "max", "accuracy": "kahan"},
+            "must be 'fast' where op='max'; it matters only where op='sum'",
+        ),
+        ({"op": "prod", "accuracy": "pairwise"}, "must be 'fast' where op='prod'"),
+        ({"dtype": "i32", "accuracy": "kahan"}, "must be 'fast' but for a float accumulator"),
+        ({"op": "any", "accumulator": "i32"}, "must be None where op='any'"),
         ({"accumulator": "i64"}, "takes f32 or f64 for op='sum' on f32; got i64"),
         ({"op": "mean", "dtype": "i32", "accumulator": "i64"}, "takes f32 or f64 for op='mean'"),
         ({"accumulator": "f16"}, "takes i32, i64, u32, u64, f32 or f64; got f16"),
@@ -363,8 +370,9 @@ def test_cost_counts_what_is_read_and_written() -> None:
 def test_drawn_parameters_are_repaired() -> None:
     template = tikgen.build("reduce").template
     drawn = {"op": "max", "dim": 1, "axis": 2, "dtype": "i8", "accumulator": "f32"}
-    fixed = template.adjust({**drawn, "accuracy": "kahan"}, "cpu")
-    assert fixed == {**drawn, "axis": 0, "accumulator": None, "accuracy": "fast"}
+    fixed = fitted(template, {**drawn, "accuracy": "kahan"}, "cpu")
+    # What does not apply is left out, and an axis that is missing gives way to one that exists.
+    assert fixed == {"op": "max", "dim": 1, "axis": 0, "dtype": "i8"}
     tikgen.build("reduce", **fixed)
 
 

@@ -259,9 +259,9 @@ def test_vulkan_is_refused_and_told_what_to_use(ti_arch: str) -> None:
         ({"outputs": {"y": "i64"}}, "rounded to 32 bits at most"),
         ({"outputs": {f"y{n}": "f32" for n in range(60)}}, "does not assign|more than 60"),
         ({"handler": "y = sin(x)", "dtype": "i32", "inputs": {"x": "i32"}}, "sin"),
-        ({"lanes": 64, "arch": "cuda"}, "must be 1 with state"),
-        ({"lanes": 64}, "must be 1 on cpu"),
-        ({"polling": "fence"}, "must be 'atomic' on cpu"),
+        ({"lanes": 64, "arch": "cuda"}, "must be 1 where state="),
+        ({"lanes": 64, "state": (), "handler": "y = a*x"}, "must be 1 on cpu"),
+        ({"polling": "fence"}, "cannot be 'fence' on cpu; it works only on cuda or vulkan"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changed: dict[str, Any], problem: str) -> None:

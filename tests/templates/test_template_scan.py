@@ -158,7 +158,7 @@ def test_teams(op: str, mode: str, ti_arch: str, rng: Any) -> None:
 @pytest.mark.parametrize(
     "params, problem",
     [
-        ({"items": 4, "team": 1}, "must be 0 with team=1"),
+        ({"items": 4, "team": 1}, "must be 0 where team=1"),
         ({"items": 32, "team": 512}, "on cpu|takes 71688 of 32768 bytes of shared memory"),
     ],
 )

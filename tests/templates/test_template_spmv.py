@@ -103,7 +103,7 @@ def test_schedules_to_try_hold_the_default(arch: str, form: str) -> None:
     for values in itertools.product(*space.values()):
         with contextlib.suppress(Invalid):
             chosen = {**default, **dict(zip(space, values, strict=True))}
-            template.check(variant.problem, template.Schedule(**chosen), arch)
+            template.check_schedule(variant.problem, template.Schedule(**chosen), arch)
             valid += 1
     assert 20 <= valid <= 300
 
@@ -224,18 +224,18 @@ def test_cost_counts_the_matrix_once() -> None:
         ({"lanes": 2, "arch": "cpu"}, "'lanes' must be 1 on cpu"),
         (
             {"lanes": 2, "block_dim": 0, "arch": "cuda"},
-            "'block_dim' must be given where lanes exceeds 1",
+            "'block_dim' cannot be 0 where lanes=2",
         ),
-        ({"blocks": 4224, "block_dim": 0, "arch": "cuda"}, "'blocks' needs a GPU, and block_dim"),
-        ({"blocks": 4224, "block_dim": 64, "arch": "cpu"}, "'blocks' needs a GPU, and block_dim"),
+        ({"blocks": 4224, "block_dim": 0, "arch": "cuda"}, "'blocks' must be 0 where block_dim=0"),
+        ({"blocks": 4224, "block_dim": 64, "arch": "cpu"}, "'blocks' must be 0 on cpu"),
         ({"combine": "shuffle", "lanes": 1, "arch": "cuda"}, "'combine' must be 'shared' where"),
         (
             {"lanes": 4, "block_dim": 64, "combine": "shuffle", "arch": "vulkan"},
-            "'combine' must be 'shared' for f32 on vulkan",
+            "'combine' must be 'shared' on vulkan",
         ),
         (
             {"lanes": 4, "block_dim": 64, "combine": "shuffle", "arch": "cuda", "dtype": "f64"},
-            "'combine' must be 'shared' for f64 on cuda",
+            "'combine' must be 'shared' where dtype=f64",
         ),
     ],
 )

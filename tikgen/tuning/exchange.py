@@ -14,12 +14,12 @@ from tikgen import untrusted
 from tikgen.disk import why
 from tikgen.errors import TikgenError
 from tikgen.pipeline import records
-from tikgen.pipeline.builder import make_schedule
 from tikgen.pipeline.records import TIMED, Record
 from tikgen.store import Store, default_store
 from tikgen.taichi import runtime
 from tikgen.template.catalogue import find_template
 from tikgen.template.parameters import canonical, make_model, plain
+from tikgen.template.schedules import make_schedule
 from tikgen.template.shapes import shown, sizes_of_shape
 from tikgen.tuning import toml
 from tikgen.tuning.job import Kind

@@ -13,6 +13,7 @@ from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
+from tikgen.template.schedules import fitted
 from tikgen.verification.case import Case, Data, literal
 from tikgen.verification.diagnosis import blamed
 from tikgen.verification.values import of_field
@@ -65,6 +66,10 @@ def trials(
         default_schedule = draw(st.integers(0, 3)) == 3
         with blamed(template, "adjust()"):
             adjusted = {**template.adjust({**chosen, **fixed}, arch), **fixed}
+        with blamed(template, "check()"):
+            adjusted = fitted(
+                template, adjusted, arch, fixed, lambda values: draw(st.sampled_from(values))
+            )
         if default_schedule:
             adjusted = {
                 name: value

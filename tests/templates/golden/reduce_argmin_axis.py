@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
-# problem: op='argmin', dim=3, axis=1, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=64, grain=1, linear=False, unroll=1, team=1, columns=32, spread=512, block_dim=0
+# problem: op='argmin', dim=3, axis=1, dtype=f32
+# schedule: unroll=1, columns=32, spread=512
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

@@ -1,6 +1,6 @@
 # ring: Kernel that stays on the device and answers messages from a ring in memory.
 # problem: handler='total = total + x; count = n // 2', inputs={n: i16, x: f32}, outputs={count: i16, total: f32}, state=(total,), dtype=f32
-# schedule: polling='atomic', lanes=1, batch=4096
+# schedule: polling='atomic', batch=4096
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

@@ -137,7 +137,7 @@ def _was_given(kernel: Kernel) -> bool:
         return False
     sizes = dict(variant.sizes) or None
     for arch in runtime.ARCHS:
-        default = variant.template.default_schedule(variant.problem, arch, sizes)
+        default = variant.template.default_values(variant.problem, arch, sizes)
         if variant.schedule == type(variant.schedule)(**default):
             return False
     return True
