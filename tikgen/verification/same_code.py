@@ -26,8 +26,9 @@ def normal_form(text: str) -> str:
     """Return one text for modules whose code differs in nothing that counts.
 
     Arithmetic of whole literals is done, sums with 0, products with 1, ``pass`` and names that
-    nobody reads go, and the index of a loop of one turn is 0. Modules that differ here may still
-    do the same.
+    nobody reads go, and the index of a loop of one turn is 0. The sign bit of an extent is a zero
+    that the compiler cannot know, and so has no sign. Modules that differ here may still do the
+    same.
 
     Raises:
         SyntaxError: if ``text`` is not Python.
@@ -35,6 +36,7 @@ def normal_form(text: str) -> str:
     tree = _Simpler().visit(ast.parse(text))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
+            _HiddenZeros(node).visit(node)
             _drop_unread(node)
     return ast.dump(tree)
 
@@ -90,6 +92,53 @@ class _Zero(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         is_read = node.id == self._index and isinstance(node.ctx, ast.Load)
         return ast.Constant(0) if is_read else node
+
+
+class _HiddenZeros(ast.NodeTransformer):
+    """Takes the sign from what is 0 at run time: it may be added or subtracted.
+
+    Args:
+        function: whose names are looked at; one that is assigned once may be such a zero.
+    """
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+        stored = [n.id for n in names if isinstance(n.ctx, ast.Store)]
+        self._zeros: set[str] = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                if stored.count(name) == 1 and self._is_zero(node.value):
+                    self._zeros.add(name)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        is_negated = isinstance(node.op, ast.USub) and self._is_zero(node.operand)
+        return node.operand if is_negated else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        is_nothing = ast.unparse(node.func) == "ti.atomic_sub" and self._is_zero(node.args[-1])
+        if is_nothing:
+            node.func = ast.parse("ti.atomic_add", mode="eval").body
+        return node
+
+    def _is_zero(self, node: ast.expr) -> bool:
+        """Return whether it is ``x.shape[0] & ti.i32(-2147483648)``, or a name or cast of it."""
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ti.cast":
+            return self._is_zero(node.args[0])
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._is_zero(node.operand)
+        if isinstance(node, ast.Name):
+            return node.id in self._zeros
+        return (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.BitAnd)
+            and isinstance(node.left, ast.Subscript)
+            and isinstance(node.left.value, ast.Attribute)
+            and node.left.value.attr == "shape"
+            and ast.unparse(node.right) in ("-2147483648", "ti.i32(-2147483648)")
+        )
 
 
 def _turns_once(loop: ast.expr) -> bool:
