@@ -118,7 +118,7 @@ class Map(Template):
         )
         serial: bool = parameter("whether one thread does it all, for loop='flat'", False)
         items: Literal[1, 2, 4, 8, 16] = parameter("elements a thread, for loop='blocks'", 1)
-        blocks: Literal[0, 1056, 2112, 4224, 8448] = parameter(
+        blocks: Literal[0, 2, 1056, 2112, 4224, 8448] = parameter(
             "blocks that take turns, for loop='blocks'; 0 for as many as there is work for", 0
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(

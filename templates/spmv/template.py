@@ -46,7 +46,7 @@ class Spmv(Template):
             "shared",
         )
         unroll: Literal[1, 2, 3, 4, 6, 8, 9, 16] = parameter("entries of a row a step", 1)
-        blocks: Literal[0, 4224, 8448] = parameter(
+        blocks: Literal[0, 2, 4224, 8448] = parameter(
             "blocks of a GPU that take turns; 0 for as many as there is work for", 0
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512, 1024] = parameter(

@@ -132,7 +132,7 @@ class Stencil(Template):
             "points that a thread walks, with loop='sweep'", 32
         )
         ahead: Literal[0, 1, 2] = parameter("points read ahead of their need, with loop='sweep'", 0)
-        blocks: Literal[0, 4224, 8448] = parameter(
+        blocks: Literal[0, 2, 4224, 8448] = parameter(
             "blocks that take turns, with loop='sweep'; 0 for as many as there is work for", 0
         )
 
