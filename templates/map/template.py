@@ -324,7 +324,7 @@ class Map(Template):
                     "x // y + x % y",
                     "x // 3 - y % 5",
                     "u = x**2 + y**3; v = -u",
-                    "sign(x - y) * (x != y)",
+                    "sign(x - y) + (x != y)",
                     "0 < x < y or not x == b",
                     "exp(-x*x) + sin(x) * cos(y)",
                     "sqrt(abs(x)) / (1 + y*y)",
