@@ -240,7 +240,7 @@ class Gemm(Template):
         return sizes["m"] * sizes["n"] * (2 * sizes["k"] + int(after))
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        return dict.fromkeys(("m", "n", "k"), (1, 2, 3, 8, 17, 37))
+        return dict.fromkeys(("m", "n", "k"), (1, 2, 3, 8, 9, 17, 33, 65))
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st

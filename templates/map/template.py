@@ -115,7 +115,7 @@ class Map(Template):
         )
         serial: bool = parameter("whether one thread does it all", False, only={"loop": "flat"})
         items: Literal[1, 2, 4, 8, 16] = parameter("elements a thread", 1, only={"loop": "blocks"})
-        blocks: Literal[0, 1056, 2112, 4224, 8448] = parameter(
+        blocks: Literal[0, 2, 1056, 2112, 4224, 8448] = parameter(
             "blocks that take turns, 0 for as many as there is work for",
             0,
             only={"loop": "blocks"},
@@ -290,7 +290,7 @@ class Map(Template):
                     "x // y + x % y",
                     "x // 3 - y % 5",
                     "u = x**2 + y**3; v = -u",
-                    "sign(x - y) * (x != y)",
+                    "sign(x - y) + (x != y)",
                     "0 < x < y or not x == b",
                     "exp(-x*x) + sin(x) * cos(y)",
                     "sqrt(abs(x)) / (1 + y*y)",

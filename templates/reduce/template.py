@@ -235,6 +235,7 @@ class Reduce(Template):
         final = known_dtypes(p, places=True)
         known = known_dtypes(p) if is_whole(p) else final
         return {
+            "p": p.model_copy(update={"accuracy": accuracy(p)}),
             "family": family(p),
             "whole": is_whole(p),
             "work": work_dtype(p),
@@ -314,42 +315,36 @@ class Reduce(Template):
     @staticmethod
     def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
         shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+        axis = p.dim - 1 if p.axis is None else p.axis
         if p.op in ("any", "all"):
             # Mostly all alike: one that differs decides.
             x = np.full(shape, p.op == "all")
-            if rng.random() < 0.5:
+            if rng.random() < 0.75:
                 x[tuple(rng.integers(0, shape))] ^= True
             return {"x": x.astype(p.dtype.numpy)}
-        if p.op == "prod" and p.dtype.is_float:
-            # Near 1, so that long products neither overflow nor vanish.
-            x = rng.choice((-1.0, 1.0), shape) * 2.0 ** rng.uniform(-0.5, 0.5, shape)
+        if p.op == "prod":
+            return {"x": factors(p, shape, rng)}
+        if p.op not in ACCUMULATED:
             if rng.random() < 0.5:
-                # But now and then they do, beside a 0, and some are infinite.
-                x = x * (_greatest(p.dtype) / 2)
-                x[tuple(rng.integers(0, shape))] = rng.choice((0, np.inf))
-                x[tuple(rng.integers(0, shape))] = 0
-            return {"x": x.astype(p.dtype.numpy)}
-        if p.op == "prod" and str(p.accumulator)[0] != "f":
-            # Odd numbers, whose product wraps and never vanishes.
-            odd = (-3, -1, 1, 3) if p.dtype.is_signed else (1, 3, 5, 7)
-            return {"x": rng.choice(odd, shape).astype(p.dtype.numpy)}
+                return {"x": extremes(p, shape, axis, rng)}
+            if p.dtype.is_float and rng.random() < 0.5:
+                special = rng.choice([-np.inf, np.inf, np.nan], shape)
+                x = np.where(rng.random(shape) < rng.choice([0.01, 0.5]), special, 1.0)
+                return {"x": x.astype(p.dtype.numpy)}
+            return {}
         if p.accuracy == "kahan" and p.op in ("sum", "mean") and p.dtype.is_signed:
             # Ill-conditioned: two great numbers cancel, the small ones in between count.
             great = 2.0 / float(np.finfo(total_numpy(p)).eps)
-            axis = p.dim - 1 if p.axis is None else p.axis
             if great < _greatest(p.dtype) and shape[axis] > 2:
                 x = rng.uniform(0, 4, shape)
+                one, other = rng.choice(shape[axis], 2, replace=False)
                 lines = np.moveaxis(x, axis, -1)
-                lines[..., 0], lines[..., -1] = great, -great
+                lines[..., one], lines[..., other] = great, -great
                 return {"x": x.astype(p.dtype.numpy)}
-        is_wide = not p.dtype.is_float and p.dtype.bits > 16
-        if p.op in ACCUMULATED and is_wide and rng.random() < 0.5:
+        if not p.dtype.is_float and rng.random() < 0.5:
             # Sums that f32 cannot hold exactly, nor 32 bits where they are long.
-            return {"x": rng.integers(0, 2**20, shape).astype(p.dtype.numpy)}
-        if p.op not in ACCUMULATED and p.dtype.is_float and rng.random() < 0.25:
-            special = rng.choice([-np.inf, np.inf, np.nan], shape)
-            x = np.where(rng.random(shape) < rng.choice([0.01, 0.5]), special, 1.0)
-            return {"x": x.astype(p.dtype.numpy)}
+            most = min(2 ** int(rng.choice((20, 30))), p.dtype.highest)
+            return {"x": rng.integers(0, most, shape, endpoint=True).astype(p.dtype.numpy)}
         return {}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
@@ -375,7 +370,7 @@ class Reduce(Template):
         sought = looped(length * s.team) if family(p) == "place" and s.team == 1 else 0
         if s.chunks == s.team == 1:
             return taken + sought
-        if p.accuracy == "pairwise" and s.team == 1:
+        if accuracy(p) == "pairwise" and s.team == 1:
             return max(taken, looped(2 * used.bit_length(), 1) + used)
         return max(taken + tree, looped(used // s.team + 1) + tree + sought)
 
@@ -411,7 +406,7 @@ class Reduce(Template):
 
 def walked(p: Any, s: Any, length: int) -> int:
     """Return the loop steps of a thread that takes so many elements, and adds up what it kept."""
-    if p.accuracy != "pairwise":
+    if accuracy(p) != "pairwise":
         return stepped(length, s.unroll)
     block = BLOCK if s.team == 1 else TEAM_BLOCK
     # Adding a block to the stack takes two steps on average, and the stack has 31 places.
@@ -444,11 +439,12 @@ def known_dtypes(p: Any, places: bool = False) -> dict[str, DType]:
     """Return the variables, with their dtypes, that hold what a reduction knows."""
     if family(p) == "total":
         work = work_dtype(p)
-        more = {"lost": work} if p.accuracy == "kahan" else {}
+        more = {"lost": work} if accuracy(p) == "kahan" else {}
         if p.op == "prod" and work.is_float:
             # The bits of the least and the greatest factor: a 0 beside finite ones gives 0, even
             # where others make up an infinity before they meet it.
-            more = dict.fromkeys(("least", "greatest"), DType(f"i{work.bits}"))
+            names = ("least", "greatest") if p.dtype.is_float else ("least",)
+            more = dict.fromkeys(names, DType(f"i{work.bits}"))
         return {"total": work, **more}
     if family(p) == "truth":
         return {"found": DType.i32}
@@ -470,6 +466,54 @@ def neutral(p: Any) -> dict[str, int]:
         "least": int(DType(f"i{work_dtype(p).bits}").highest),
         "greatest": 0,
     }
+
+
+def factors(p: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return numbers whose product shows each of them."""
+    if p.dtype.is_float:
+        # Near 1, so that long products neither overflow nor vanish.
+        x = rng.choice((-1.0, 1.0), shape) * 2.0 ** rng.uniform(-0.5, 0.5, shape)
+        if rng.random() < 0.5:
+            # But now and then they do, beside a 0, and some are infinite.
+            x = x * (_greatest(p.dtype) / 2)
+            if rng.random() < 0.5:
+                x[tuple(rng.integers(0, shape))] = np.inf
+            axis = p.dim - 1 if p.axis is None else p.axis
+            lines = np.moveaxis(x, axis, -1)
+            zeros = rng.integers(0, shape[axis], (*lines.shape[:-1], 1))
+            np.put_along_axis(lines, zeros, 0.0, -1)
+        return x.astype(p.dtype.numpy)
+    signs = np.array((-1, 1) if p.dtype.is_signed else (1,))
+    if work_dtype(p).is_float:
+        # Few other than 1, so that f32 holds the product; or one that overflows beside a 0.
+        x = rng.choice(signs, shape)
+        x.flat[rng.integers(0, x.size, 10)] = 3
+        if rng.random() < 0.5:
+            x = np.full(shape, p.dtype.highest)
+            x[tuple(rng.integers(0, shape))] = 0
+        return x.astype(p.dtype.numpy)
+    # Odd numbers, whose product wraps and never vanishes.
+    return rng.choice((*signs, 3, 5 - 8 * p.dtype.is_signed), shape).astype(p.dtype.numpy)
+
+
+def extremes(p: Any, shape: tuple[int, ...], axis: int, rng: np.random.Generator) -> np.ndarray:
+    """Return numbers among which each line along the axis has one or two that decide."""
+    x = rng.uniform(1, 100, shape)
+    lines = np.moveaxis(x, axis, -1)
+    for _ in range(rng.integers(1, 3)):
+        if p.axis is None and p.dim > 1:
+            x[tuple(rng.integers(0, shape))] = 0 if p.op.endswith("min") else 101
+        else:
+            places = rng.integers(0, shape[axis], (*lines.shape[:-1], 1))
+            np.put_along_axis(lines, places, 0 if p.op.endswith("min") else 101, -1)
+    return x.astype(p.dtype.numpy)
+
+
+def accuracy(p: Any) -> str:
+    """Return how sums are computed: "fast" where none is rounded, as of small integers in f64."""
+    bits = p.dtype.bits * (2 if p.op in ("dot", "norm2") else 1)
+    is_exact = not p.dtype.is_float and work_dtype(p).bits == 64 and bits <= 16
+    return "fast" if is_exact else str(p.accuracy)
 
 
 def _greatest(dtype: DType) -> float:
@@ -554,7 +598,9 @@ def result_form(p: Any) -> str:
     if p.op == "prod" and work.is_float:
         infinity = 0x7F800000 if work.bits == 32 else 0x7FF0000000000000
         bits = DType(f"i{work.bits}")
-        is_zero = f"least{{}} == {bits.literal(0)} and greatest{{}} < {bits.literal(infinity)}"
+        is_zero = f"least{{}} == {bits.literal(0)}"
+        if p.dtype.is_float:
+            is_zero += f" and greatest{{}} < {bits.literal(infinity)}"
         return f"ti.select({is_zero}, {work.literal(0)}, total{{}})"
     total = "ti.sqrt(total{})" if p.op == "norm2" else "total{}"
     return {"place": "at{}", "truth": "found{}"}.get(family(p), total)

@@ -48,7 +48,7 @@ class Spmv(Template):
             only={"lanes": Not(1), "dtype": ("f32", "i32"), "arch": "cuda"},
         )
         unroll: Literal[1, 2, 3, 4, 6, 8, 9, 16] = parameter("entries of a row a step", 1)
-        blocks: Literal[0, 4224, 8448] = parameter(
+        blocks: Literal[0, 2, 4224, 8448] = parameter(
             "blocks that take turns, 0 for as many as there is work for",
             0,
             only={"block_dim": Not(0), "arch": GPUS},

@@ -150,7 +150,7 @@ class Stencil(Template):
             "points that a thread walks", 32, only=SWEEP
         )
         ahead: Literal[0, 1, 2] = parameter("points read ahead of their need", 0, only=SWEEP)
-        blocks: Literal[0, 4224, 8448] = parameter(
+        blocks: Literal[0, 2, 4224, 8448] = parameter(
             "blocks that take turns, 0 for as many as there is work for", 0, only=SWEEP
         )
 
@@ -307,8 +307,8 @@ class Stencil(Template):
         return Cost(bytes=2 * points * size, flops=points * (2 * len(weights(p)) + 2 * p.update))
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        largest = {1: (1, 2, 5, 17, 64, 131), 2: (1, 3, 8, 17, 37), 3: (1, 2, 5, 9, 17)}[p.dim]
-        return {f"n{axis}": largest for axis in range(p.dim)}
+        tried = {1: (1, 2, 3, 7, 17, 64, 131), 2: (1, 3, 8, 17, 37), 3: (1, 2, 5, 9, 17)}
+        return {f"n{axis}": tried[p.dim] for axis in range(p.dim)}
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st

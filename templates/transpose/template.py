@@ -133,7 +133,7 @@ class Transpose(Template):
             "column_extent": extents[-1],
             "along": along,
             "counts": lambda height, width: [
-                f"({extent} - 1) // {side} + 1" if side else extent
+                f"({extent} - 1) // {side} + 1" if side > 1 else extent
                 for axis, extent in enumerate(extents)
                 for side in [height if axis == source else width if axis == dim - 1 else 0]
             ],

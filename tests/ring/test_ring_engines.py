@@ -76,14 +76,14 @@ TWICE = RingBody(
     is_let_go = 0
     while x == {{ held }} and is_let_go == 0:
         #% if is_atomic
-        is_let_go = ti.atomic_add(control[{{ gate }}], control[{{ zero }}])
+        is_let_go = ti.atomic_add(control[{{ gate }}], ring_zero)
         #% else
         ti.simt.grid.memfence()
         is_let_go = control[{{ gate }}]
         #% endif
     count = count + 1
     """,
-    params={"held": HELD, "gate": GATE, "zero": words.ZERO, "is_atomic": ARCH != "cuda"},
+    params={"held": HELD, "gate": GATE, "is_atomic": ARCH != "cuda"},
 )
 
 

@@ -25,7 +25,7 @@ SUM = {
     "state": ("total",),
 }
 RUN, PAUSE, DRAIN, END = range(4)
-COMMAND, TAIL, DONE, STATE, BEAT, LIMIT, POLLS, ZERO = range(0, 128, 16)
+COMMAND, TAIL, DONE, STATE, BEAT, LIMIT, POLLS = range(0, 112, 16)
 
 
 @pytest.fixture
@@ -101,7 +101,8 @@ def test_commands(arch: str, command: int, limit: int, count: int, state: int, r
     words = launched(kernel, 8, 3, 7, rng, command, limit)["control"]
     assert words[DONE] == 3 + count
     assert words[STATE] == state
-    assert words[POLLS] == (limit if state == 5 else 0)
+    assert words[POLLS] == (1024 * limit if state == 5 else 0)
+    assert words[STATE + 1] == (2 if command == PAUSE else 1)
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f64"])

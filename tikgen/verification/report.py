@@ -56,8 +56,8 @@ class ArchReport:
         absent: why the arch does not work here, or an empty string.
         never_varied: parameters that had one value in all launches, though nobody held them
             fixed: what other values do was not looked at.
-        pinned: schedule parameters among which others were drawn, but the template takes one
-            value only on this arch.
+        pinned: parameters for which other values were drawn, but the template allowed only one
+            in every variant on this arch.
         mutation: how many faults in the kernels' text were noticed, if that was asked for.
     """
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tikgen.errors import ParameterError, TemplateError
+from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.evidence import Tally
 from tikgen.store import default_store
 from tikgen.template.base import Template
@@ -81,7 +82,7 @@ class Search:
         self._cases = trials(
             template, arch, fixed, self._note_unsupported, self._note_invalid, self._note_drawn
         )
-        self._values_drawn: dict[str, set[str]] = {}
+        self._values_drawn: dict[str, dict[str, Any]] = {}
 
     def run(self) -> ArchReport:
         """Look until an example fails or all agree, and return what was found.
@@ -101,13 +102,7 @@ class Search:
             mutation = self._mutate()
         passed = [t for t in self.tallies.values() if t.passed]
         constant = self._never_varied()
-        # Where others were drawn, the template itself allows no other on this arch.
-        pinned = [
-            name
-            for name in constant
-            if name in self.template.Schedule.model_fields
-            and len(self._values_drawn.get(name, ())) > 1
-        ]
+        pinned = [name for name in constant if self._is_pinned(name)]
         if not self._outcomes and not self._skipped and self._invalid is not None:
             raise self._invalid
         return ArchReport(
@@ -253,12 +248,35 @@ class Search:
                     values.add(repr(params[name]))
         return [name for name, values in seen.items() if len(values) < 2]
 
+    def _is_pinned(self, name: str) -> bool:
+        """Return whether other values were drawn, and the template allowed none of them."""
+        others = self._values_drawn.get(name, {})
+        if len(others) < 2 or name in self.template.Schedule.model_fields:
+            return len(others) > 1
+        lines = [line for line, outcome in self._outcomes.items() if outcome.digest]
+        variants = {repr(params): params for params in (Case.from_line(li).params for li in lines)}
+        return not any(
+            self._is_allowed(params, name, value)
+            for params in variants.values()
+            for value in others.values()
+            if repr(value) != repr(params[name])
+        )
+
+    def _is_allowed(self, params: Mapping[str, Any], name: str, value: Any) -> bool:
+        """Return whether the problem of a variant may have another value."""
+        problem = {k: params[k] for k in self.template.Problem.model_fields}
+        try:
+            resolve(self.template, arch=self.arch, **problem | {name: value})
+        except ParameterError:
+            return False
+        return True
+
     def _note_unsupported(self, reason: str) -> None:
         self._skipped[reason] += 1
 
     def _note_drawn(self, chosen: Mapping[str, Any]) -> None:
         for name, value in chosen.items():
-            self._values_drawn.setdefault(name, set()).add(repr(value))
+            self._values_drawn.setdefault(name, {})[repr(value)] = value
 
     def _note_invalid(self, error: ParameterError) -> None:
         self._invalid = error

@@ -208,13 +208,12 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
         if long is not None:
             sizes[long] = draw(st.sampled_from(beyond))
             # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
-            for other in needed:
-                if other != long:
-                    upper = tried[other][len(tried[other]) // 2 :]
-                    sizes[other] = draw(st.sampled_from(upper))
-            for other in needed:
-                if other != long and elements(sizes) > MOST_STRETCHED:
-                    sizes[other] = tried[other][len(tried[other]) // 2]
+            others = [name for name in needed if name != long]
+            for other in others:
+                sizes[other] = draw(st.sampled_from(tried[other][len(tried[other]) // 2 :]))
+            for part in (2, 4, len(PLAIN_SIZES)):
+                if elements(sizes) > MOST_STRETCHED:
+                    sizes |= {other: tried[other][len(tried[other]) // part] for other in others}
             if elements(sizes) > MOST_STRETCHED:
                 sizes[long] = tried[long][-1]
         return sizes

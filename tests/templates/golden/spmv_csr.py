@@ -27,7 +27,7 @@ def spmv(
             e2 = e + 2
             total += data[e2] * x[ti.cast(indices[e2], ti.i32)]
         for e_rest in range(ti.max(stop - start, 0) % 3):
-            e = stop - ti.max(stop - start, 0) % 3 + e_rest
+            e = stop - (stop - start) % 3 + e_rest
             total += data[e] * x[ti.cast(indices[e], ti.i32)]
         value = alpha * total
         if beta != 0:

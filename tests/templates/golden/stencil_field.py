@@ -37,7 +37,7 @@ def stencil(
                 + ti.f32(-6.0) * x[i, j, k1]
             )
         for k_rest in range(ti.max(x.shape[2] - 2, 0) % 2):
-            k = x.shape[2] - 1 - ti.max(x.shape[2] - 2, 0) % 2 + k_rest
+            k = x.shape[2] - 1 - (x.shape[2] - 2) % 2 + k_rest
             y[i, j, k] = (
                 (
                     x[i - 1, j, k]
