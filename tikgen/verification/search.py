@@ -1,4 +1,4 @@
-"""Drives hypothesis over one arch: many examples, then the smallest one that fails."""
+"""Draws examples on one arch with hypothesis, and shrinks one that fails."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tikgen.verification.process import ArchProcess
 from tikgen.verification.report import ArchReport, Failure
 from tikgen.verification.strategies import trials
 
-# After ten examples hypothesis mostly alters those it has drawn. What is wanted are others, so
-# examples are drawn in short runs. Every other run has an offline cache.
+# After ten examples hypothesis mostly mutates those it has drawn, so that examples are drawn in
+# short runs. Every other run has an offline cache.
 _RUN = 9
 # Runs of further examples where those so far compared nothing of an output.
 _MORE_RUNS = 3
@@ -32,7 +32,7 @@ _MORE_RUNS = 3
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to look: examples, their seed, seconds for shrinking and for a case, mutants."""
+    """Examples, their seed, seconds for shrinking and for a case, mutants."""
 
     max_examples: int
     seed: int
@@ -42,19 +42,19 @@ class Limits:
 
 
 class _Wrong(Exception):
-    """Tells hypothesis that a case failed."""
+    """A case failed."""
 
 
 class Search:
-    """Looks on one arch for a case that fails.
+    """Searches on one arch for a case that fails.
 
     Args:
         template: the template.
         arch: the arch.
         fixed: parameters that are not drawn.
-        limits: how long to look.
-        on_progress: told the number of examples drawn, and whether a failure is being shrunk.
-        on_mutants: told how many mutants were counted.
+        limits: how long to search.
+        on_progress: called with the number of examples, and whether a failure is being shrunk.
+        on_mutants: called with the number of mutants that were counted.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Search:
         self._values_drawn: dict[str, dict[str, Any]] = {}
 
     def run(self) -> ArchReport:
-        """Look until an example fails or all agree, and return what was found.
+        """Search until an example fails or all agree, and return the report.
 
         Raises:
             ParameterError: if the fixed parameters allow no variant at all.
@@ -120,7 +120,7 @@ class Search:
         )
 
     def _explore(self) -> None:
-        """Draw examples, in runs, until there are enough, one fails or there are no others."""
+        """Draw examples, in runs, until there are enough, one fails or no others are found."""
         most = min(_RUN, -(-self.limits.max_examples // 2))
         for run in itertools.count():
             missing = self.limits.max_examples - self._drawn
@@ -162,15 +162,15 @@ class Search:
             with contextlib.suppress(_Wrong, Unsatisfiable):
                 examples_agree()
         except TemplateError:
-            if self._failing is None:  # Else it came up while that was made smaller.
+            if self._failing is None:  # Else it was raised while shrinking.
                 raise
 
     def _check(self, case: Case) -> None:
-        """Run ``case`` unless that was done before, and raise if it fails."""
+        """Run a case unless that was done before, and raise if it fails."""
         outcome = self._outcomes.get(case.line)
         if outcome is None:
             if time.monotonic() > self._shrink_until:
-                return  # Whatever was not tried in time counts as agreeing.
+                return  # What was not tried in time counts as agreeing.
             outcome = self._outcomes[case.line] = self._process.run(case)
             self._note(case, outcome)
         if not outcome.ok:
@@ -214,7 +214,7 @@ class Search:
         return [name for name, count in compared.items() if not count]
 
     def _mutate(self) -> Mutation | None:
-        """Run mutants of what passed, if that is wanted and nothing failed."""
+        """Run mutants of what passed, if they are wanted and nothing failed."""
         passed = [Case.from_line(li) for li, o in self._outcomes.items() if o.kind == "passed"]
         if self._failing or not (passed and self.limits.mutants):
             return None
@@ -233,7 +233,7 @@ class Search:
             return None
 
     def _never_varied(self) -> list[str]:
-        """Return the parameters that nobody held fixed, and that had one value in all launches."""
+        """Return the parameters that were not fixed, and had a single value in all launches."""
         single = [info.name for info in self.template.parameters if len(info.choices) == 1]
         seen: dict[str, set[str]] = {
             name: set()
@@ -283,10 +283,7 @@ class Search:
 
 
 def _keep_files_in_store() -> None:
-    """Let hypothesis keep its files in the store, not in the user's folder.
-
-    Where it is imported already, the program uses it for itself, and has it its own way.
-    """
+    """Let hypothesis keep its files in the store, unless the program itself uses hypothesis."""
     if "hypothesis" not in sys.modules:
         from hypothesis import configuration
 

@@ -1,10 +1,10 @@
-"""Draws sweeps: lines, heat maps and rooflines."""
+"""Draws sweeps as lines, heat maps and rooflines, and the search of a tuning."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -13,15 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from tikgen.errors import TikgenError
-from tikgen.tuning.sweeps.rows import GREATEST, METRICS, Row
+from tikgen.pipeline.records import Record
+from tikgen.tuning.sweeps.rows import GREATEST, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-
 INK, PALE = "#222222", "#777777"
-# Okabe and Ito (2008): told apart by colour-blind readers as well.
+# Okabe and Ito (2008), for colour-blind readers as well.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 MARKERS = "osD^vP*X"
 _LABELS = {
@@ -33,49 +33,40 @@ _LABELS = {
     "share": "share of the machine's limit",
     "worst": "error over the error allowed",
 }
-# Beyond that ratio a logarithmic axis shows more.
+# Above this ratio an axis is logarithmic.
 _LOG_RATIO = 8.0
 _MOST_LINES = 8
 _LABEL_WIDTH = 48
 _MOST_NOTED_CELLS = 150
 
 
-class Drawn(Protocol):
-    """What is drawn: the rows of a :class:`tikgen.SweepResult`."""
+def draw(
+    rows: Sequence[Row],
+    given: Sequence[str],
+    measured: Sequence[str],
+    x: str | None,
+    y: str | None,
+    hue: str | None,
+) -> Figure:
+    """Return a figure of lines, or of a heat map where ``y`` is an axis as well.
 
-    @property
-    def timed(self) -> tuple[Row, ...]:
-        """Return the rows that have a time."""
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Return what varies."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of all columns."""
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """Return what is known of the whole sweep."""
-
-
-def draw(result: Drawn, x: str | None, y: str | None, hue: str | None) -> Figure:
-    """Return a figure of lines, or of a heat map where ``y`` is an axis as well."""
-    rows = result.timed
+    Args:
+        rows: the rows that have a time.
+        given: the axes of the sweep.
+        measured: the columns that are no axes.
+        x: as for :meth:`tikgen.SweepResult.plot`, like ``y`` and ``hue``.
+        y: see there.
+        hue: see there.
+    """
     if not rows:
         raise TikgenError("Nothing was timed, so that there is nothing to draw.")
-    # Schedule parameters that were chosen along with others vary as well, and are no axes.
-    given = result.about.get("axes", result.axes)
-    named = [name for name in result.axes if name in given]
-    axes = [*named, "shape"]
+    axes = [*given, "shape"]
     if x is None:
         x = next((name for name in axes if name != y and _is_numeric(rows, name)), axes[0])
-    measured = [*METRICS, *result.columns[result.columns.index("digest") :]]
     if y is not None and y not in measured:
-        left = [name for name in named if name not in (x, y)]
+        left = [name for name in given if name not in (x, y)]
         return _heat_map(rows, x, y, hue or "seconds", left)
-    others = [name for name in named if name != x]
+    others = [name for name in given if name != x]
     if hue is None:
         hue = next((n for n in others if len({repr(r[n]) for r in rows}) <= _MOST_LINES), None)
     left = [name for name in others if name != hue]
@@ -109,16 +100,11 @@ def _lines(rows: Sequence[Row], x: str, y: str, hue: str | None, left: list[str]
     _dress_x(panel.xaxis, places, is_number)
     if min(values) > 0 and max(values) > _LOG_RATIO * min(values):
         panel.set_yscale("log")
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-        panel.yaxis.set_minor_formatter(
-            FuncFormatter(lambda v, _: f"{v:g}" if f"{v:e}"[0] in "235" else "")
-        )
+        _plain_numbers(panel.yaxis)
     else:
         panel.set_ylim(min(0.0, *values), 1.08 * max(values))
     panel.set_xlabel(x, color=INK)
     panel.set_ylabel(_label(y, unit, left), color=INK)
-    panel.grid(alpha=0.25, which="major", lw=0.6)
-    panel.spines[["top", "right"]].set_visible(False)
     if hue and len(groups) > 1:
         panel.legend(title=hue, frameon=False, fontsize=9, title_fontsize=9)
     return figure
@@ -158,6 +144,7 @@ def _heat_map(rows: Sequence[Row], x: str, y: str, value: str, left: list[str]) 
     panel.set_xticks(np.arange(len(columns)) + 0.5, columns)
     panel.set_yticks(np.arange(len(lines)) + 0.5, lines)
     panel.tick_params(length=0)
+    panel.grid(False)
     panel.spines[:].set_visible(False)
     panel.set_xlabel(x, color=INK)
     panel.set_ylabel(y, color=INK)
@@ -169,10 +156,10 @@ def _heat_map(rows: Sequence[Row], x: str, y: str, value: str, left: list[str]) 
     return figure
 
 
-def draw_roofline(result: Drawn) -> Figure:
-    """Return the figure of Williams, Waterman and Patterson (2009) for the rows of a sweep."""
+def draw_roofline(timed: Sequence[Row]) -> Figure:
+    """Return the roofline of rows that have a time (Williams, Waterman and Patterson 2009)."""
     needed = ("flops", "bytes", "gflop_per_s", "limit_gb_per_s")
-    rows = [r for r in result.timed if all(r.get(name) for name in needed)]
+    rows = [r for r in timed if all(r.get(name) for name in needed)]
     if not rows:
         raise TikgenError(
             "A roofline needs rows with a time, operations, bytes and limits; keep the columns "
@@ -211,8 +198,6 @@ def draw_roofline(result: Drawn) -> Figure:
         axis.set_minor_formatter(NullFormatter())
     panel.set_xlabel("operations per byte moved (FLOP/B)", color=INK)
     panel.set_ylabel("GFLOP/s", color=INK)
-    panel.grid(alpha=0.25, which="major", lw=0.6)
-    panel.spines[["top", "right"]].set_visible(False)
     figure.legend(
         *panel.get_legend_handles_labels(),
         loc="outside lower center",
@@ -224,18 +209,39 @@ def draw_roofline(result: Drawn) -> Figure:
     return figure
 
 
-def _draw_roofs(panel: Axes, rows: Sequence[Row], reach: Any, colour: str) -> str:
-    """Draw for each copy that was measured the roof that it makes with the arithmetic.
+def draw_search(
+    title: str,
+    seconds: Sequence[float],
+    best: Record,
+    speedup: float | None,
+    interval: tuple[float, float] | None,
+) -> Figure:
+    """Return a figure of the seconds of each candidate, and of what was proven in the end."""
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes, least = figure.add_subplot(), 1e3 * best.seconds
+    axes.plot(range(1, len(seconds) + 1), [1e3 * s for s in seconds], "o", ms=4, label="candidate")
+    if speedup is not None:
+        axes.axhline(least * speedup, color="C7", ls="--", label="default schedule")
+        if speedup != 1:
+            axes.axhline(least, color="C1", label=textwrap.fill(best.gain, 40))
+        if interval is not None:
+            low, high = (least * speedup / bound for bound in interval)
+            axes.axhspan(high, low, color="C1", alpha=0.2)
+    axes.set(xlabel="candidate", ylabel="ms a launch", yscale="log", title=title)
+    _plain_numbers(axes.yaxis)
+    axes.legend()
+    return figure
 
-    Returns the limits of the largest arrays in words.
-    """
+
+def _draw_roofs(panel: Axes, rows: Sequence[Row], reach: Any, colour: str) -> str:
+    """Draw a roof for each copy that was measured; return the limits of the largest arrays."""
     peak = max((row["limit_gflop_per_s"] or 0.0 for row in rows), default=0.0)
     sizes: dict[float, int] = {}
     for row in rows:
         rate = row["limit_gb_per_s"]
         sizes[rate] = max(sizes.get(rate, 0), row["bytes"])
-    # The roof of the largest arrays is drawn as the machine's; small ones have caches to live in,
-    # or are over before the launch is paid for.
+    # The roof of the largest arrays is the machine's; small ones fit caches, or cost less than the
+    # launch.
     main = max(sizes, key=lambda rate: sizes[rate])
     for rate in sizes:
         roof = np.minimum(rate * reach, peak) if peak else rate * reach
@@ -257,6 +263,8 @@ def _figure(rows: Sequence[Row], size: tuple[float, float]) -> tuple[Figure, Axe
     FigureCanvasAgg(figure)
     panel = figure.subplots()
     panel.tick_params(labelsize=9, colors=PALE, labelcolor=INK, which="both")
+    panel.grid(alpha=0.25, which="major", lw=0.6)
+    panel.spines[["top", "right"]].set_visible(False)
     names = ", ".join(dict.fromkeys(str(row["template"]) for row in rows))
     devices = ", ".join(dict.fromkeys(str(r["device"]) for r in rows if r.get("device")))
     panel.set_title(f"{names} on {devices}" if devices else names, fontsize=11, color=INK)
@@ -272,7 +280,7 @@ def _with(rows: Sequence[Row], name: str) -> list[Row]:
 
 
 def _places(rows: Sequence[Row], name: str) -> tuple[dict[str, float], bool]:
-    """Return where each value of an axis stands, in order, and whether it is a number."""
+    """Return the place of each value of an axis, in order, and whether values are numbers."""
     values = sorted({repr(row[name]): row[name] for row in rows}.values(), key=_sort_key)
     if _is_numeric(rows, name):
         return {str(value): float(value) for value in values}, True
@@ -294,7 +302,7 @@ def _sort_key(value: Any) -> tuple[Any, ...]:
 
 
 def _best_at(rows: Sequence[Row], axes: tuple[str, ...], value: str) -> dict[tuple[str, ...], Row]:
-    """Return for each place on the axes the best of the rows that fall on it."""
+    """Return the best row at each place on the axes."""
     found: dict[tuple[str, ...], Row] = {}
     sign = -1 if value in GREATEST else 1
     for row in rows:
@@ -304,8 +312,15 @@ def _best_at(rows: Sequence[Row], axes: tuple[str, ...], value: str) -> dict[tup
     return found
 
 
+def _plain_numbers(axis: Axis) -> None:
+    """Write numbers on a logarithmic axis without exponents."""
+    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    # Nine labels a decade would overlap.
+    axis.set_minor_formatter(FuncFormatter(lambda v, _: f"{v:g}" if f"{v:e}"[0] in "235" else ""))
+
+
 def _dress_x(axis: Axis, places: dict[str, float], is_number: bool) -> None:
-    """Put a tick at each value; numbers that double and double again stand at equal distances."""
+    """Put a tick at each value; numbers over a wide range are on a logarithmic axis."""
     numbers = list(places.values())
     if is_number and min(numbers) > 0 and max(numbers) >= _LOG_RATIO * min(numbers):
         axis.axes.set_xscale("log", base=2)
@@ -316,7 +331,7 @@ def _dress_x(axis: Axis, places: dict[str, float], is_number: bool) -> None:
 
 
 def _scale(name: str, values: Sequence[float]) -> tuple[float, str]:
-    """Return the factor and the unit in which the values of a column read well."""
+    """Return a factor and a unit for the values of a column."""
     if name == "share":
         return 100.0, "%"
     if name != "seconds" and not name.endswith("_seconds"):
@@ -326,7 +341,7 @@ def _scale(name: str, values: Sequence[float]) -> tuple[float, str]:
 
 
 def _label(name: str, unit: str, left: Sequence[str]) -> str:
-    """Return what a column is, and which row was taken where several fall on one point."""
+    """Return the label of a column, and which row is drawn where several fall on one point."""
     text = _LABELS.get(name, name)
     text += f" ({unit})" if unit else ""
     if left:
