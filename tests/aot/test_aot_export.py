@@ -16,8 +16,8 @@ import tikgen
 from conftest import ARCH
 from tikgen.aot.exporting import staging, writing
 from tikgen.aot.exporting.compiling import Compiled
-from tikgen.aot.running.devices import host_arch
 from tikgen.errors import BundleError, ExportError, ParameterError
+from tikgen.machine.devices import host_arch
 from tikgen.pipeline import evidence, rendering
 
 TO = host_arch() if ARCH == "cpu" else ARCH
@@ -200,7 +200,7 @@ def test_an_interrupted_export_leaves_the_old_bundle_whole(
     with pytest.raises(KeyboardInterrupt):
         tikgen.aot.export(kernels[:2], bundle.path, [TO])
     monkeypatch.setattr(writing, "publish", full)
-    with pytest.raises(BundleError, match=r"the disk is full; the bundle that was there stays"):
+    with pytest.raises(BundleError, match=r"the disk is full; the existing bundle is unchanged"):
         tikgen.aot.export(kernels[:2], bundle.path, [TO])
     assert bundle.verify(prove=False) == ()
     assert tikgen.aot.Bundle(bundle.path).kernels == bundle.kernels

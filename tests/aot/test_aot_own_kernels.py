@@ -17,7 +17,7 @@ import taichi.math as tm
 
 import tikgen
 from conftest import ARCH, init_taichi
-from tikgen.aot.user_kernels.kernels import OwnKernel, extract
+from tikgen.aot.user_kernels.extraction import OwnKernel, extract
 from tikgen.errors import ExportError
 from tikgen.live import Loader
 from tikgen.pipeline.one_off import only_read
@@ -564,7 +564,7 @@ def test_one_field_has_one_name(ti_arch: str, module_of: Callable[..., Any]) -> 
 def test_without_ti_init(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(
-        "import taichi as ti\nfrom tikgen.aot.user_kernels.kernels import extract\n\nn = 4\n\n\n"
+        "import taichi as ti\nfrom tikgen.aot.user_kernels.extraction import extract\n\nn = 4\n\n\n"
         "@ti.kernel\ndef put(a: float, x: ti.types.ndarray(dtype=int, ndim=2)):\n"
         "    x[0, 1] = ti.cast(a, int) + n\n\n\n"
         "print([a.dtype for a in extract(put).arguments])\nprint(extract(put).text)\n"

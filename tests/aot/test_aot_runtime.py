@@ -23,8 +23,7 @@ from aot_samples import DTYPES, LACKED
 from conftest import ARCH
 from tikgen.aot.manifest import encode
 from tikgen.aot.manifest_reading import decode
-from tikgen.aot.running.devices import host_arch, problem_with
-from tikgen.aot.running.engine import Engine
+from tikgen.aot.running.c_engine import Engine
 from tikgen.dtypes import DType
 from tikgen.errors import (
     ArgumentError,
@@ -33,6 +32,7 @@ from tikgen.errors import (
     UnknownEntry,
     UnsupportedOnArch,
 )
+from tikgen.machine.devices import host_arch, problem_with
 
 pytestmark = pytest.mark.arch
 BUNDLE_ARCH = host_arch() if ARCH == "cpu" else ARCH

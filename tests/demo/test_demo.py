@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tikgen.demo.demonstration import DemoResult
 from tikgen.demo.heat import RATIO, ExactHeat, NumpyHeat, initial_field
-from tikgen.demo.run import DemoResult
 
 
 def demo(

@@ -11,34 +11,25 @@ from typing import Annotated, Any
 
 import typer
 
-from tikgen.cli.options import Arch, Name, Params, template_name
+from tikgen.cli.common import Arch, Name, Params, RunArchs, request
 from tikgen.cli.output import say
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.template import catalogue
-from tikgen.template.literals import parse_params
 from tikgen.units import duration
 
 _STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow", "absent": "yellow"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("watch")(watch_command)
-
-
 def watch_command(
     name: Name,
     param: Params = None,
-    arch: Annotated[
-        list[Arch] | None, typer.Option(help="Arch to run on; give it once for each; cpu without.")
-    ] = None,
+    arch: RunArchs = None,
     max_examples: Annotated[
-        int, typer.Option(min=1, help="How many variants to try on each arch at each save.")
+        int, typer.Option(min=1, help="Number of variants to try on each arch at each save.")
     ] = 20,
 ) -> None:
-    """Verify a template now and at every save of its files; Ctrl-C ends it."""
-    name = template_name(name)
-    params = parse_params(name, param)
+    """Verify a template now and whenever one of its files is saved, until Ctrl-C."""
+    name, params = request(name, param)
     archs = [a.value for a in arch or (Arch.cpu,)]
     folder = catalogue.find_template(name).folder
     is_first = True
@@ -47,9 +38,9 @@ def watch_command(
             try:
                 _verify(folder, archs, max_examples, params)
             except ParameterError as error:
-                if is_first:  # A mistake of the command line, and none of the template.
+                if is_first:  # A mistake on the command line, not in the template.
                     raise
-                _tell("failed", f"{name}: {error}")
+                _print("failed", f"{name}: {error}")
             is_first = False
             say("waiting for a save; Ctrl-C ends")
             sys.stdout.flush()
@@ -58,10 +49,7 @@ def watch_command(
 
 
 def _saves(folder: Path) -> Iterator[None]:
-    """Yield at once, then whenever the files of the template in ``folder`` are not what they were.
-
-    Several saves while the caller is at work are one.
-    """
+    """Yield at once, then whenever the files of the template in ``folder`` have changed."""
     from tikgen.live.saves import folders_behind, wakes
     from tikgen.template.base import files_of
 
@@ -74,7 +62,7 @@ def _saves(folder: Path) -> Iterator[None]:
 
 
 def _verify(folder: Path, archs: Sequence[str], max_examples: int, params: dict[str, Any]) -> None:
-    """Verify the template as it is now and print what came of it.
+    """Verify the template as it is now and print the outcome.
 
     Raises:
         ParameterError: if the parameters do not fit the template.
@@ -88,13 +76,13 @@ def _verify(folder: Path, archs: Sequence[str], max_examples: int, params: dict[
     except ParameterError:
         raise
     except TikgenError as error:
-        _tell("failed", f"{folder.name} in {duration(time.perf_counter() - began)}\n{error}")
+        _print("failed", f"{folder.name} in {duration(time.perf_counter() - began)}\n{error}")
         return
     for found in report.archs:
-        _tell(found.status, f"{folder.name} on {found.arch}: {found.summary}")
+        _print(found.status, f"{folder.name} on {found.arch}: {found.summary}")
         for reason, count in found.skipped.items():
             say(f"  {count} skipped: {reason}")
 
 
-def _tell(status: str, text: str) -> None:
+def _print(status: str, text: str) -> None:
     say(f"{time.strftime('%H:%M:%S')} {status:<7} {text}", style=_STYLES[status])

@@ -1,22 +1,28 @@
-"""Commands about kernels: render, build, verify, eject."""
+"""Commands about kernels: render, build, verify, eject, ir, why."""
 
 from __future__ import annotations
 
 import secrets
+import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tikgen.cli import exit_codes
-from tikgen.cli.options import (
+from tikgen.cli.common import (
     Arch,
     Json,
     Name,
+    Output,
     Params,
+    RunArch,
+    RunArchs,
+    ScheduleArch,
     Shape,
-    parse_shape,
-    template_name,
+    request,
+    write_text,
 )
 from tikgen.cli.output import (
     plain,
@@ -27,30 +33,28 @@ from tikgen.cli.output import (
     say,
     say_error,
 )
-from tikgen.disk import why
-from tikgen.template.literals import parse_params
 
 if TYPE_CHECKING:
-    from tikgen.demo.stages import Stage
-
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="File to write, in place of the screen.")
-]
-ForArch = Annotated[Arch, typer.Option(help="Arch whose default schedule is taken.")]
+    from tikgen.demo.stepwise import Stage
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command("render")(render_command)
-    app.command("build")(build_command)
-    app.command("verify")(verify_command)
-    app.command("eject")(eject_command)
+class Kind(str, Enum):
+    """The representations of a kernel."""
+
+    python = "python"
+    ast = "ast"
+    chi = "chi"
+    llvm = "llvm"
+    llvm_optimized = "llvm-optimized"
+    asm = "asm"
+    spirv = "spirv"
+    ptx = "ptx"
 
 
 def render_command(
     name: Name,
     param: Params = None,
-    arch: ForArch = Arch.cpu,
+    arch: ScheduleArch = Arch.cpu,
     shape: Shape = None,
     output: Output = None,
     json: Json = False,
@@ -58,10 +62,8 @@ def render_command(
     """Print the source of a kernel."""
     from tikgen.pipeline.builder import render
 
-    name = template_name(name)
-    source = render(
-        name, arch=arch.value, shape=parse_shape(name, shape), **parse_params(name, param)
-    )
+    name, asked = request(name, param, shape)
+    source = render(name, arch=arch.value, **asked)
     if json:
         print_json(
             {
@@ -80,12 +82,12 @@ def render_command(
 def build_command(
     name: Name,
     param: Params = None,
-    arch: Annotated[Arch, typer.Option(help="Arch to run on.")] = Arch.cpu,
+    arch: RunArch = Arch.cpu,
     shape: Shape = None,
     json: Json = False,
 ) -> None:
-    """Render, load, compile and launch a kernel on small inputs; tell what each stage did."""
-    from tikgen.demo.stages import build_in_stages, launch_in_stages, start_taichi
+    """Render, load, compile and launch a kernel on small inputs, and report each stage."""
+    from tikgen.demo.stepwise import build_in_stages, launch_in_stages, start_taichi
 
     stages: list[Stage] = []
 
@@ -94,10 +96,8 @@ def build_command(
         if not json:
             print_stage(stage)
 
-    name = template_name(name)
-    sizes = parse_shape(name, shape)
-    params = parse_params(name, param)
-    kernel = build_in_stages(name, report, arch=arch.value, shape=sizes, **params)
+    name, asked = request(name, param, shape)
+    kernel = build_in_stages(name, report, arch=arch.value, **asked)
     start_taichi(arch.value, name)
     outcome = launch_in_stages(kernel, report, seed=secrets.randbits(32))
     if json:
@@ -124,22 +124,20 @@ def build_command(
 def verify_command(
     name: Name,
     param: Params = None,
-    arch: Annotated[
-        list[Arch] | None, typer.Option(help="Arch to run on; give it once for each.")
-    ] = None,
+    arch: RunArchs = None,
     max_examples: Annotated[
-        int | None, typer.Option(min=1, help="How many variants to try on each arch.")
+        int | None, typer.Option(min=1, help="Number of variants to try on each arch.")
     ] = None,
     mutants: Annotated[
         int,
         typer.Option(
-            min=0, help="How many kernels, each changed in one place, to try: are they noticed?"
+            min=0, help="Number of mutants to try: kernels changed in one place. Are they noticed?"
         ),
     ] = 0,
     min_score: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Least part of the mutants that must be noticed, such as 0.95."
+            min=0, max=1, help="Smallest share of mutants that must be noticed, such as 0.95."
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, to repeat a verification.")] = None,
@@ -147,21 +145,21 @@ def verify_command(
 ) -> None:
     """Compare random variants of a template with its NumPy reference on every arch.
 
-    Exits with 1 where one disagrees or the score is below `--min-score`, and with 2 where an arch
-    that was named does not work here.
+    Exits with 1 if one disagrees or the score is below `--min-score`, and with 2 if an arch that
+    was named does not work here.
     """
     from tikgen.verification import verify
     from tikgen.verification.run import quiet
 
     if min_score is not None and not mutants:
         raise typer.BadParameter("--min-score needs --mutants, which measures the score")
-    name = template_name(name)
+    name, params = request(name, param)
     options: dict[str, Any] = {"max_examples": max_examples, "mutants": mutants, "seed": seed}
     if arch:
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}
     with quiet():
-        report = verify(name, **given, **parse_params(name, param))
+        report = verify(name, **given, **params)
     print_result(report, json)
     if code := exit_codes.of_report(report, every_arch=bool(arch)):
         raise typer.Exit(code)
@@ -174,26 +172,59 @@ def verify_command(
 def eject_command(
     name: Name,
     param: Params = None,
-    arch: ForArch = Arch.cpu,
+    arch: ScheduleArch = Arch.cpu,
     shape: Shape = None,
     output: Output = None,
 ) -> None:
-    """Write a kernel as a Python file of its own: kernel, NumPy reference and self-check."""
+    """Write a kernel as a standalone Python file: kernel, NumPy reference and self-check."""
     from tikgen.pipeline.builder import build
 
-    name = template_name(name)
-    kernel = build(
-        name, arch=arch.value, shape=parse_shape(name, shape), **parse_params(name, param)
-    )
-    _emit(kernel.eject(), output)
+    name, asked = request(name, param, shape)
+    _emit(build(name, arch=arch.value, **asked).eject(), output)
+
+
+def ir_command(
+    name: Name,
+    kind: Annotated[
+        Kind, typer.Argument(help="What to print; spirv needs vulkan, ptx needs cuda.")
+    ],
+    param: Params = None,
+    arch: Annotated[Arch, typer.Option(help="Arch to compile for.")] = Arch.cpu,
+    shape: Shape = None,
+) -> None:
+    """Print a kernel at one stage of its compilation, from Python to machine code."""
+    from tikgen.lifecycle.ir import ir_of
+    from tikgen.pipeline.builder import build
+
+    name, asked = request(name, param, shape)
+    text = ir_of(build(name, arch=arch.value, **asked), kind.value, arch=arch.value)
+    if kind is Kind.python:
+        print_code(text)
+    else:
+        sys.stdout.write(text)
+
+
+def why_command(
+    name: Name,
+    param: Params = None,
+    arch: ScheduleArch = Arch.cpu,
+    shape: Shape = None,
+    json: Json = False,
+) -> None:
+    """Explain why a kernel would be built: how it differs from the nearest stored one."""
+    from tikgen.lifecycle.cause import why
+
+    name, asked = request(name, param, shape)
+    cause = why(name, arch=arch.value, **asked)
+    if json:
+        print_json({"text": str(cause), "differences": [d._asdict() for d in cause.differences]})
+    else:
+        say(str(cause))
 
 
 def _emit(text: str, output: Path | None) -> None:
     if output is None:
         print_code(text)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write {output}: {why(error)}") from None
-    say(f"wrote {output}")
+    else:
+        write_text(output, text)
+        say(f"wrote {output}")

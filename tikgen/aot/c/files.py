@@ -12,7 +12,8 @@ from tikgen.aot.c.entries import Entries
 from tikgen.aot.c.identifiers import as_comment, names_in, prefix_of, quoted
 from tikgen.aot.c.methods import CPP_TYPES, OWN_NAMES, methods
 from tikgen.aot.c.selectors import selectors
-from tikgen.aot.manifest import HOST_ARCHS, Manifest
+from tikgen.aot.manifest import Manifest
+from tikgen.machine.devices import HOST_ARCHS
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # What every header has, whatever is in the bundle.

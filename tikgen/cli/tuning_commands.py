@@ -9,47 +9,41 @@ from typing import Annotated, Any
 
 import typer
 
-from tikgen.cli import completion
-from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
-from tikgen.cli.options import (
+from tikgen.cli import shell_completion
+from tikgen.cli.common import (
     Arch,
     Json,
     Name,
     Params,
+    Picture,
+    RunArch,
     check_picture,
     one_or_all,
+    request,
     template_name,
 )
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
 from tikgen.cli.output import print_json, print_result, say, say_error
-from tikgen.template.literals import parse_params
+from tikgen.errors import TikgenError
+from tikgen.template.catalogue import find_template
 
-_NOT_KEPT = "not kept: the store cannot be written; what was found goes with this process"
+_NOT_KEPT = "not kept: the store cannot be written; the records end with this process"
 
 Shape = Annotated[
     str,
     typer.Option(
         metavar="SIZES",
-        help="Sizes of the arrays: 200,200,200, or by symbol: m=512,k=64,n=512, or one number "
-        "for all.",
+        help="Sizes of the arrays, as 200,200,200 or m=512,k=64,n=512, or one number for all.",
     ),
 ]
-Budget = Annotated[str, typer.Option(help="quick (a minute), full (everything), or seconds.")]
+Budget = Annotated[str, typer.Option(help="quick (a minute), full (all schedules), or seconds.")]
 OneTemplate = Annotated[
     str | None,
-    typer.Argument(help="Name of a template; all without it.", autocompletion=completion.templates),
+    typer.Argument(
+        help="Name of a template; by default all.", autocompletion=shell_completion.templates
+    ),
 ]
 File = Annotated[Path, typer.Argument(help="A TOML file.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command("tune")(tune_command)
-    tuned = typer.Typer(no_args_is_help=True, help="Look at and move what tuning found.")
-    tuned.command("show")(show_command)
-    tuned.command("export")(export_command)
-    tuned.command("import")(import_command)
-    tuned.command("clear")(clear_command)
-    app.add_typer(tuned, name="tuned")
 
 
 def tune_command(
@@ -57,22 +51,20 @@ def tune_command(
     shape: Shape,
     param: Params = None,
     budget: Budget = "quick",
-    arch: Annotated[Arch, typer.Option(help="Arch to tune on.")] = Arch.cpu,
-    strategy: Annotated[
-        str, typer.Option(help="exhaustive, halving, optuna, or auto to choose one.")
-    ] = "auto",
+    arch: RunArch = Arch.cpu,
+    strategy: Annotated[str, typer.Option(help="exhaustive, halving, optuna, or auto.")] = "auto",
     seed: Annotated[int | None, typer.Option(min=0, help="Seed, to repeat a search.")] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure again what was measured before.")
     ] = False,
-    plot: Annotated[Path | None, typer.Option(help="Picture of the search to write.")] = None,
+    plot: Picture = None,
     json: Json = False,
 ) -> None:
-    """Find the fastest schedule of a problem on this machine; `build` takes it from then on."""
+    """Find the fastest schedule of a problem on this machine; `build` uses it from then on."""
     from tikgen.tuning.exchange import are_on_disk
     from tikgen.tuning.run import tune
 
-    name = template_name(name)
+    name, problem = request(name, param)
     check_picture(plot)
     result = tune(
         name,
@@ -82,7 +74,7 @@ def tune_command(
         strategy=strategy,
         seed=seed,
         fresh=fresh,
-        **parse_params(name, param),
+        **problem,
     )
     if plot is not None:
         result.plot(plot)
@@ -104,7 +96,7 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
     name = _named(name)
     every = [r for r in records.all_records() if name is None or r.template == name]
     if name is not None and not every:
-        template_name(name)  # There is none of a template that exists, or it is a mistake.
+        template_name(name)  # It may be a mistake.
     best = best_of_each(every)
     if json:
         print_json([asdict(r) | {"current": is_current(r)} for r in best])
@@ -129,7 +121,7 @@ def export_command(
     file: File,
     name: OneTemplate = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every candidate, not just the best ones.")
+        bool, typer.Option("--all", help="Export every candidate, not only the best.")
     ] = False,
 ) -> None:
     """Write tuning records to a TOML file that can be read, edited and checked in."""
@@ -139,7 +131,7 @@ def export_command(
 
 
 def import_command(file: File) -> None:
-    """Take up the tuning records of a TOML file; what does not fit is told and left out."""
+    """Import the tuning records of a TOML file; report and skip those that do not fit."""
     from tikgen.tuning.exchange import are_on_disk, import_records
 
     found = import_records(file)
@@ -174,14 +166,11 @@ def _count(number: int) -> str:
 
 
 def _named(name: str | None) -> str | None:
-    """Return the name of a template, also where a folder is given; it may be gone by now."""
+    """Return the name of a template that is given by name or folder and need not exist."""
     return template_name(name) if name is not None and "/" in name.replace(os.sep, "/") else name
 
 
 def _why_not_current(record: Any) -> str:
-    from tikgen.errors import TikgenError
-    from tikgen.template.catalogue import find_template
-
     try:
         find_template(record.template)
     except TikgenError:
@@ -190,10 +179,7 @@ def _why_not_current(record: Any) -> str:
 
 
 def _changed(record: Any) -> str:
-    """Return the problem parameters that are not at their defaults."""
-    from tikgen.errors import TikgenError
-    from tikgen.template.catalogue import find_template
-
+    """Return the problem parameters that differ from their defaults."""
     try:
         defaults = {info.name: info.default for info in find_template(record.template).parameters}
     except TikgenError:

@@ -7,34 +7,24 @@ from typing import Annotated
 
 import typer
 
+from tikgen.cli.common import Arch, Json, RunArch, check_picture
 from tikgen.cli.exit_codes import FAILED
-from tikgen.cli.options import Arch, Json, check_picture
 from tikgen.cli.output import print_json, print_stage, print_table, say
 from tikgen.errors import near
 from tikgen.store import default_store
 from tikgen.units import size
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command("demo")(demo_command)
-    app.command("doctor")(doctor_command)
-    cache = typer.Typer(no_args_is_help=True, help="Show or clear what tikgen keeps on disk.")
-    cache.command("show")(cache_show_command)
-    cache.command("clear")(cache_clear_command)
-    app.add_typer(cache, name="cache")
-
-
 def demo_command(
-    arch: Annotated[Arch, typer.Option(help="Arch to run on.")] = Arch.cpu,
-    n: Annotated[int, typer.Option(min=8, max=512, help="Grid points along an axis.")] = 128,
-    steps: Annotated[int, typer.Option(min=1, help="Steps in time.")] = 400,
+    arch: RunArch = Arch.cpu,
+    n: Annotated[int, typer.Option(min=8, max=512, help="Grid points along each axis.")] = 128,
+    steps: Annotated[int, typer.Option(min=1, help="Time steps.")] = 400,
     output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write.")] = Path(
         "tikgen_demo.png"
     ),
 ) -> None:
-    """Solve the 3D heat equation; compare with the exact solution and with NumPy."""
-    from tikgen.demo.run import run_demo
+    """Solve the 3D heat equation, and compare with the exact solution and with NumPy."""
+    from tikgen.demo.demonstration import run_demo
 
     check_picture(output)
     result = run_demo(arch.value, n, steps, output, print_stage, say)
@@ -43,7 +33,7 @@ def demo_command(
 
 
 def doctor_command(json: Json = False) -> None:
-    """Tell which archs work here, known limits, versions and caches."""
+    """Show which archs work here, known limits, versions and caches."""
     from tikgen.machine.doctor import examine
 
     diagnosis = examine()
@@ -69,7 +59,7 @@ def doctor_command(json: Json = False) -> None:
 
 
 def cache_show_command(json: Json = False) -> None:
-    """Show where the store is and what it holds."""
+    """Show where the store is and what it contains."""
     store = default_store()
     sizes = store.sizes()
     if json:
@@ -86,10 +76,10 @@ def cache_show_command(json: Json = False) -> None:
 
 def cache_clear_command(
     kind: Annotated[
-        str | None, typer.Option(help="Clear this kind only, such as evidence.")
+        str | None, typer.Option(help="Delete only this kind, such as evidence.")
     ] = None,
 ) -> None:
-    """Remove what the store holds."""
+    """Delete the contents of the store."""
     store = default_store()
     held = store.sizes()
     say(f"removed {store.clear(kind)} entries")

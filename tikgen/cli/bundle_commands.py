@@ -1,4 +1,4 @@
-"""The command bundle run: launches a kernel or a graph of a bundle, without Taichi's compiler."""
+"""Commands about bundles: bundle show, verify and run; none of them needs Taichi's compiler."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import math
 import secrets
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,26 +14,124 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tikgen.cli.options import Json
+from tikgen.cli.common import Json, Seed, check_file
+from tikgen.cli.exit_codes import FAILED
+from tikgen.cli.export_command import BundleArch
 from tikgen.cli.output import print_json, print_table, say
 from tikgen.disk import why
-from tikgen.errors import ArgumentError
+from tikgen.errors import ArgumentError, BundleError, UnsupportedOnArch
 from tikgen.template.literals import parse_literal
 from tikgen.units import duration
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from tikgen.aot.bundle import Bundle
     from tikgen.aot.manifest import Argument
-    from tikgen.aot.running.runtime import Runtime
+    from tikgen.aot.running.bundle_runtime import Runtime
 
     Array = np.ndarray[Any, Any]
 
 _FORMS = "x=field.npy, x=random:64x64 or x=zeros:64x64"
 
+BundlePath = Annotated[Path, typer.Argument(metavar="PATH", help="A folder, or a .zip file.")]
+
+
+def show_command(path: BundlePath, json: Json = False) -> None:
+    """Show the contents of a bundle: kernels, graphs, fields, archs and proofs."""
+    from tikgen.aot.bundle import Bundle
+    from tikgen.aot.bundle_shown import HEADER, rows_of, title_of
+    from tikgen.aot.manifest import encode
+
+    manifest = Bundle(path).manifest
+    if json:
+        sys.stdout.write(encode(manifest).decode())
+        return
+    print_table(HEADER, rows_of(manifest), title=title_of(path, manifest))
+    families: dict[str, list[str]] = {}
+    for kernel in manifest.kernels.values():
+        families.setdefault(kernel.family, []).append(kernel.name)
+    for family, members in sorted(families.items()):
+        if members != [family]:
+            say(f"family {family}: {', '.join(members)}")
+
+
+def verify_command(
+    path: BundlePath,
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove",
+            help="Prove its artefacts again. This runs the bundle's code: its compiled kernels "
+            "and its Python sources.",
+        ),
+    ] = False,
+    arch: Annotated[
+        list[BundleArch] | None,
+        typer.Option(help="Arch to prove on; by default all that work here. Repeatable."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check the manifest of a bundle and the digest of every file, without running its code."""
+    from tikgen.aot.bundle import Bundle
+
+    if arch and not prove:
+        raise typer.BadParameter("--arch needs --prove")
+    absent: dict[str, str] = {}
+    proved: list[str] = []
+    problems: tuple[str, ...] = ()
+    bundle = None
+    try:
+        bundle = Bundle(path)
+    except BundleError as error:
+        if not path.exists():
+            raise
+        problems = (str(error),)
+    if bundle is not None:
+        if prove:
+            absent, proved = _places(bundle, arch)
+        if proved:
+            print(f"runs the code of {path}", file=sys.stderr)
+        problems = bundle.verify(prove=bool(proved), archs=proved or None)
+    if json:
+        print_json({"problems": list(problems), "proved": proved, "not_proved": absent})
+    else:
+        for problem in problems:
+            say(problem, style="bold red")
+        for name, problem in absent.items():
+            say(f"not proved on {name}: {problem}", style="yellow")
+        if bundle is not None and not problems:
+            done = f"proved again on {', '.join(proved)}" if proved else "not proved again"
+            files = len(bundle.manifest.files)
+            say(f"{path} is undamaged: {files} files, {done}", style="bold green")
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+def _places(bundle: Bundle, archs: Sequence[BundleArch] | None) -> tuple[dict[str, str], list[str]]:
+    """Return why nothing can be proved here, by arch, and the archs on which it can.
+
+    Raises:
+        BundleError: if the bundle has nothing for an arch that is named.
+        UnsupportedOnArch: if an arch that is named does not work here.
+    """
+    from tikgen.machine.devices import arch_named, problem_with
+
+    named = [arch_named(arch.value) for arch in archs or ()]
+    for name in named:
+        if name not in bundle.archs:
+            raise BundleError(
+                bundle.path, f"has nothing for {name}; it has {', '.join(bundle.archs)}"
+            )
+        if problem := problem_with(name):
+            raise UnsupportedOnArch(str(bundle.path), name, problem)
+    problems = {name: problem_with(name) for name in named or bundle.archs}
+    absent = {name: problem for name, problem in problems.items() if problem}
+    return absent, [name for name in problems if name not in absent]
+
 
 def run_command(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder, or a .zip file.")],
+    path: BundlePath,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A kernel or a graph.")],
     given: Annotated[
         list[str] | None,
@@ -42,19 +141,19 @@ def run_command(
         ),
     ] = None,
     arch: Annotated[
-        str | None, typer.Option(help="Arch to run on; the first that works without.")
+        str | None, typer.Option(help="Arch to run on; by default the first that works.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of random arrays.")] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="How many more launches are timed.")] = 5,
+    seed: Seed = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of further, timed launches.")] = 5,
     save: Annotated[
-        Path | None, typer.Option(help="File for the arrays that were written, such as out.npz.")
+        Path | None, typer.Option(help="File for the written arrays, such as out.npz.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Launch a kernel or a graph once, tell what it wrote, then time some more launches."""
+    """Launch a kernel or a graph, summarise the arrays that it wrote, and time more launches."""
     from tikgen.aot.running.loading import load
 
-    _check_target(save)
+    check_file(save, (".npz",))
     texts = _texts(name, given or ())
     seed = secrets.randbits(32) if seed is None else seed
     began = time.perf_counter()
@@ -67,39 +166,25 @@ def run_command(
         chosen = runtime.arch
     if save is not None:
         _save(save, written)
-    told = {name: _told(array) for name, array in written.items()}
+    summaries = {name: _summary(array) for name, array in written.items()}
     if json:
         times = {"first_seconds": first, "seconds": seconds, "repeat": repeat}
-        print_json({"name": name, "arch": chosen, "seed": seed, **times, "arrays": told})
+        print_json({"name": name, "arch": chosen, "seed": seed, **times, "arrays": summaries})
         return
     columns = ("array", "dtype", "shape", "min", "max", "mean", "sha256")
-    rows = [(array, *map(_shown, about.values())) for array, about in told.items()]
+    rows = [(array, *map(_shown, about.values())) for array, about in summaries.items()]
     if rows:
         print_table(columns, rows)
     say(
-        f"{name} on {chosen}: {duration(seconds)} a launch (median of {repeat}), "
-        f"{duration(first)} until the first was done; seed {seed}"
+        f"{name} on {chosen}: {duration(seconds)} per launch (median of {repeat}), "
+        f"{duration(first)} to the end of the first; seed {seed}"
     )
     if save is not None:
         say(f"wrote {save}")
 
 
-def _check_target(save: Path | None) -> None:
-    """Raise where the file cannot be written, before anything is launched."""
-    if save is None:
-        return
-    if save.suffix != ".npz":
-        raise typer.BadParameter(f"cannot write {save}: name a .npz file")
-    if not save.absolute().parent.is_dir():
-        raise typer.BadParameter(f"cannot write {save}: {save.parent} is not a folder")
-
-
 def _save(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to a .npz file, or leave none behind.
-
-    Raises:
-        OSError: if the disk is full, for example; it names the file.
-    """
+    """Write arrays to a .npz file, all of it or nothing."""
     import numpy as np
 
     with path.open("wb") as file:
@@ -126,7 +211,7 @@ def _texts(kernel: str, given: Sequence[str]) -> dict[str, str]:
 def _bound(
     runtime: Runtime, name: str, texts: Mapping[str, str], seed: int
 ) -> tuple[Callable[[], None], dict[str, Callable[[], Array]]]:
-    """Return what launches a kernel or a graph, and for each array that it writes what reads it.
+    """Return a function that launches a kernel or graph, and one that reads each written array.
 
     Raises:
         ArgumentError: if an argument does not fit.
@@ -165,11 +250,7 @@ def _fields_of(runtime: Runtime, name: str) -> list[str]:
 
 
 def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator) -> Array:
-    """Return the array that a text such as ``field.npy`` or ``random:64x64`` means.
-
-    Raises:
-        ArgumentError: if it means none.
-    """
+    """Return the array that a text such as ``field.npy`` or ``random:64x64`` means."""
     import numpy as np
 
     from tikgen.aot.running.device_array import checked_shape
@@ -202,15 +283,15 @@ def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator)
 
 
 def _timed(runtime: Runtime, launch: Callable[[], None]) -> float:
-    """Return the seconds that a launch takes, until the device is done."""
+    """Return the seconds of a launch, until the device is done."""
     began = time.perf_counter()
     launch()
     runtime.sync()
     return time.perf_counter() - began
 
 
-def _told(array: Array) -> dict[str, Any]:
-    """Return what tells one array from another at a glance; null where that is no number."""
+def _summary(array: Array) -> dict[str, Any]:
+    """Return a summary of an array; None in place of what is not finite."""
     import numpy as np
 
     with np.errstate(all="ignore"):

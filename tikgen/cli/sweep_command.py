@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tikgen.cli import completion
-from tikgen.cli.exit_codes import FAILED, INTERRUPTED
-from tikgen.cli.options import (
+from tikgen.cli import shell_completion
+from tikgen.cli.common import (
     Arch,
     Json,
     Name,
+    Picture,
+    RunArchs,
+    Seed,
     check_picture,
     one_or_all,
     template_name,
 )
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED
 from tikgen.cli.output import print_result, say
+from tikgen.errors import ParameterError, TikgenError
+from tikgen.template.catalogue import find_template
 from tikgen.template.literals import parse_params
 
 Axes = Annotated[
@@ -27,8 +34,8 @@ Axes = Annotated[
         "-p",
         "--param",
         metavar="NAME=VALUE",
-        help="A parameter, or an axis in brackets: -p dim=3 -p 'dtype=[f32,f64]'.",
-        autocompletion=completion.parameters,
+        help="A parameter, or an axis in brackets: -p dim=3 -p 'dtype=[f32,f64]'. Repeatable.",
+        autocompletion=shell_completion.parameters,
     ),
 ]
 Shapes = Annotated[
@@ -36,55 +43,48 @@ Shapes = Annotated[
     typer.Option(
         "--shape",
         metavar="N,N,...",
-        help="Sizes of the arrays, as 200,200 or rows=9,cols=7, or one number for all; "
-        "give it once for each.",
+        help="Sizes of the arrays, as 200,200 or rows=9,cols=7, or one number for all. Repeatable.",
     ),
 ]
-Picture = Annotated[Path | None, typer.Option(help="Picture to write.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("sweep")(sweep_command)
 
 
 def sweep_command(
     name: Name,
     param: Axes = None,
     shape: Shapes = None,
-    arch: Annotated[
-        list[Arch] | None, typer.Option(help="Arch to run on; give it once for each.")
-    ] = None,
+    arch: RunArchs = None,
     baked: Annotated[bool, typer.Option(help="Bake the sizes into the kernels.")] = False,
     results: Annotated[
         Path | None,
-        typer.Option(help="File of JSON lines to add to; what it holds is not measured again."),
+        typer.Option(help="File of JSON lines to extend; what it holds is not measured again."),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Table to write: .csv, .json or .parquet."),
     ] = None,
     plot: Picture = None,
-    x: Annotated[str | None, typer.Option("--x", help="Column along the picture.")] = None,
-    y: Annotated[str | None, typer.Option("--y", help="Column up the picture.")] = None,
-    hue: Annotated[str | None, typer.Option(help="Column that gives the colour.")] = None,
+    x: Annotated[str | None, typer.Option("--x", help="Column on the horizontal axis.")] = None,
+    y: Annotated[str | None, typer.Option("--y", help="Column on the vertical axis.")] = None,
+    hue: Annotated[str | None, typer.Option(help="Column shown by colour.")] = None,
     roofline: Picture = None,
     scheduler: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786."),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each is timed.")] = 5,
-    timeout: Annotated[float, typer.Option(help="Seconds that a kernel may take.")] = 60.0,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random data.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of timed rounds.")] = 5,
+    timeout: Annotated[float, typer.Option(help="Most seconds for each kernel.")] = 60.0,
+    seed: Seed = None,
     json: Json = False,
 ) -> None:
-    """Verify and time a template for every combination of the values given."""
+    """Verify and time a template for every combination of parameter values."""
     from tikgen.tuning.sweeps.formats import check_path
     from tikgen.tuning.sweeps.sweep import sweep
 
     name = template_name(name)
-    if output is not None:  # Told now, not after the measurements.
+    params = parse_axes(name, param)
+    if output is not None:  # Now, not after the measurements.
         check_path(output)
+    _check_columns(name, params, [column for column in (x, y, hue) if column is not None])
     for picture in (plot, roofline):
         check_picture(picture)
     shapes = [one_or_all(name, text) for text in shape or ()]
@@ -98,7 +98,7 @@ def sweep_command(
         rounds=rounds,
         timeout=timeout,
         seed=seed,
-        **parse_axes(name, param),
+        **params,
     )
     if output is not None:
         result.save(output)
@@ -119,17 +119,38 @@ def sweep_command(
 
 
 def parse_axes(template: str, given: Sequence[str] | None) -> dict[str, Any]:
-    """Return parameters from texts such as ``dim=3`` and ``dtype=[f32,f64]``, which is an axis.
-
-    Raises:
-        ParameterError: as :func:`tikgen.template.literals.parse_params` does.
-    """
+    """Return parameters from texts such as ``dim=3`` and ``dtype=[f32,f64]``, which is an axis."""
     params = parse_params(template, given)
     for name, value in params.items():
         if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
             parts = split_values(value[1:-1])
             params[name] = [parse_params(template, [f"{name}={part}"])[name] for part in parts]
     return params
+
+
+def combinations(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every combination of parameters of which lists are axes."""
+    axes = [value if isinstance(value, list) else [value] for value in params.values()]
+    for values in itertools.product(*axes):
+        yield dict(zip(params, values, strict=True))
+
+
+def _check_columns(name: str, params: Mapping[str, Any], columns: Sequence[str]) -> None:
+    """Raise ParameterError for a column that the sweep will not have."""
+    from tikgen.pipeline.builder import resolve
+    from tikgen.tuning.sweeps.combinations import COLUMNS, SIZE
+    from tikgen.tuning.sweeps.rows import METRICS, OUTCOME
+
+    template = find_template(name)
+    known = [*COLUMNS, *(info.name for info in template.parameters), *OUTCOME, *METRICS]
+    if any(column.startswith(SIZE) for column in columns):
+        for combination in combinations(params):
+            with contextlib.suppress(TikgenError):  # It becomes a row that says why.
+                problem = resolve(template, **combination).problem
+                known += [f"{SIZE}{symbol}" for symbol in template.size_symbols(problem)]
+    for column in columns:
+        if column not in known:
+            raise ParameterError.unknown("sweep", column, list(dict.fromkeys(known)))
 
 
 def split_values(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command trace: runs a user's script and tells what became of its kernels."""
+"""The command trace: runs a user's script and reports on its kernels."""
 
 from __future__ import annotations
 
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 _PROFILER = "TI_KERNEL_PROFILER"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    # What follows the name of the script is for the script, options included.
-    settings = {"allow_interspersed_args": False}
-    app.command("trace", context_settings=settings)(trace_command)
-
-
 def trace_command(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="Script to run.")],
     arguments: Annotated[
@@ -47,26 +40,26 @@ def trace_command(
         Path | None, typer.Option(help="Picture to write, such as trace.png.")
     ] = None,
     device_time: Annotated[
-        bool, typer.Option("--device-time", help="Have Taichi's profiler time each kernel, too.")
+        bool, typer.Option("--device-time", help="Time each kernel with Taichi's profiler as well.")
     ] = False,
     own: Annotated[
         bool, typer.Option("--own", help="Trace tikgen's kernels only, not all of Taichi's.")
     ] = False,
 ) -> None:
-    """Run a script; then tell what its kernels went through, and how long that took.
+    """Run a script; then print the stages of its kernels and their durations.
 
-    Options stand before the script; what stands behind it goes to the script. The exit code is
-    the script's. The table goes to the error stream.
+    Options come before the script; what follows it goes to the script. The exit code is that of
+    the script. The table goes to the error stream.
     """
     from tikgen.lifecycle.trace import PAGES, PICTURES, check_path
     from tikgen.lifecycle.tracing import trace
 
     _check_script(script)
     written = [(save, (".json",)), (html, PAGES), (timeline, PICTURES)]
-    for path, endings in written:  # Told now, not when the script is through.
+    for path, endings in written:  # Now, not when the script has ended.
         if path is not None:
             check_path(path, endings)
-    targets = [path and path.absolute() for path, _ in written]  # The script may go elsewhere.
+    targets = [path and path.absolute() for path, _ in written]  # The script may change the folder.
     if timeline is not None and find_spec("matplotlib") is None:
         raise TraceError("timeline needs matplotlib: pip install 'tikgen[plot]'")
     if device_time:
@@ -89,7 +82,7 @@ def _run(script: Path, arguments: list[str]) -> int:
     """Run the script as ``python SCRIPT`` would, and return its exit code."""
     sys.argv = [str(script), *arguments]
     script = script.absolute()  # As Python names the file of a script.
-    # In place of the folder of the command, which the script has nothing to do with.
+    # In place of the folder of the command.
     sys.path.insert(0, str(script.resolve().parent))
     try:
         with pythons_own():
@@ -117,14 +110,14 @@ def _join_threads() -> None:
 
 
 def _frames_of(script: Path, frames: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the script on; nothing if the script never began to run."""
+    """Return the traceback from the script on; None if the script did not start."""
     while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
         frames = frames.tb_next
     return frames
 
 
 def _report(traced: Trace, save: Path | None, page: Path | None, timeline: Path | None) -> bool:
-    """Print the table and write the files; tell whether all of them could be written."""
+    """Print the table and write the files; return whether all could be written."""
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     console.print(f"\n{escape(str(traced))}")
     is_written = True

@@ -8,8 +8,8 @@ from typing import Any
 
 from tikgen.aot import manifest
 from tikgen.aot.running.bundle_signature import Signature, argument_of
+from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray
-from tikgen.aot.running.engine import Engine
 from tikgen.aot.running.frame import Frame
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError

@@ -11,10 +11,10 @@ import numpy as np
 
 from tikgen.aot.contents import Contents
 from tikgen.aot.manifest import Manifest
-from tikgen.aot.running.calls import Launchable, graph_of, kernel_of
+from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray, checked_shape
-from tikgen.aot.running.engine import Engine
 from tikgen.aot.running.families import Family
+from tikgen.aot.running.launchable import Launchable, graph_of, kernel_of
 from tikgen.aot.running.loaded_field import LoadedField
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, UnknownEntry

@@ -11,7 +11,7 @@ import msgspec
 import taichi as ti
 
 from tikgen.aot import manifest
-from tikgen.aot.user_kernels.values import MatrixType, Writer, array_code, element_of, type_code
+from tikgen.aot.user_kernels.value_text import MatrixType, Writer, array_code, element_of, type_code
 from tikgen.dtypes import DType
 from tikgen.errors import ExportError, near
 from tikgen.pipeline.one_off import only_read

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tikgen.aot.contents import Contents
-from tikgen.aot.manifest import ARCHS, HOST_ARCHS
+from tikgen.aot.manifest import ARCHS
 from tikgen.aot.running.c_library import Library, open_library
-from tikgen.aot.running.cuda_context import current_context, make_current
 from tikgen.errors import BundleError, LibraryError, TikgenError, UnsupportedOnArch
+from tikgen.machine.devices import HOST_ARCHS
+from tikgen.machine.drivers import current_cuda_context, use_cuda_context
 
 # Bytes that go through staging memory at once.
 _MOST_STAGED = 1 << 26
@@ -47,7 +48,7 @@ class _Made:
                 )
             self.runtime = self.library.create_runtime(ARCHS[arch], device)
             if arch == "cuda":
-                self.context = current_context()
+                self.context = current_cuda_context()
         except TikgenError as error:
             self.error = error
 
@@ -61,7 +62,7 @@ class _Made:
             if self.library is None or not self.runtime:
                 return
             if self.context:
-                make_current(self.context)
+                use_cuda_context(self.context)
             with contextlib.suppress(LibraryError):
                 self.library.wait(self.runtime)
             for memory in self.memories:
@@ -131,7 +132,7 @@ class Engine:
         if self._made.error is not None:
             raise self._made.error
         if self._made.context:  # Of the thread that created the runtime.
-            make_current(self._made.context)
+            use_cuda_context(self._made.context)
         return self._made.runtime
 
     def refuse(self) -> NoReturn:

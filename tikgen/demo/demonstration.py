@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import taichi as ti
 
+from tikgen.demo.demo_result import DemoResult as DemoResult
+from tikgen.demo.demo_result import History
 from tikgen.demo.heat import RATIO, ExactHeat, Field, NumpyHeat, initial_field
-from tikgen.demo.result import DemoResult as DemoResult
-from tikgen.demo.result import History
-from tikgen.demo.stages import Report, Stage, build_in_stages, start_taichi, timed
+from tikgen.demo.stepwise import Report, Stage, build_in_stages, start_taichi, timed
 from tikgen.disk import why
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.kernel import Kernel

@@ -8,19 +8,11 @@ from typing import Annotated
 
 import typer
 
-from tikgen.cli.options import Json, Name, Params, Shape, parse_shape, template_name
+from tikgen.cli.common import Json, Name, Params, Shape, request
 from tikgen.cli.output import print_json, print_table, say, width
 from tikgen.cli.text_layout import reflow
 from tikgen.errors import TikgenError
 from tikgen.template import catalogue
-from tikgen.template.literals import parse_params
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command("list")(list_command)
-    app.command("describe")(describe_command)
-    app.command("new")(new_command)
 
 
 def list_command(json: Json = False) -> None:
@@ -35,11 +27,11 @@ def list_command(json: Json = False) -> None:
 def describe_command(
     name: Name, param: Params = None, shape: Shape = None, json: Json = False
 ) -> None:
-    """Describe a template: what it computes, its parameters, and its schedule on each arch."""
-    name = template_name(name)
+    """Describe a template: what it computes, its parameters, its schedule on each arch."""
     from tikgen.lifecycle.description import describe
 
-    description = describe(name, shape=parse_shape(name, shape), **parse_params(name, param))
+    name, asked = request(name, param, shape)
+    description = describe(name, **asked)
     if json:
         print_json(description.to_dict())
         return
@@ -71,11 +63,9 @@ def describe_command(
 
 def new_command(
     name: Annotated[str, typer.Argument(help="Name of the new template: a Python identifier.")],
-    path: Annotated[Path, typer.Option(help="Folder in which to make the template's folder.")] = (
-        Path()
-    ),
+    path: Annotated[Path, typer.Option(help="Parent of the new folder.")] = (Path()),
 ) -> None:
-    """Scaffold a template folder that works and verifies at once."""
+    """Create a template folder that builds and verifies."""
     from tikgen.template.scaffold import scaffold
 
     folder = scaffold(name, path)

@@ -21,18 +21,12 @@ USUAL_OPTIONS = {"default_fp": "f32", "default_ip": "i32"}
 
 @dataclass(frozen=True)
 class Code:
-    """The text of a kernel for one arch.
+    """The text of a kernel for one arch; see :class:`tikgen.aot.manifest.Build` for the rest.
 
     Attributes:
         text: a Python module; fields that it uses are in a dict ``FIELDS`` among its globals.
         function: name of the ``ti.kernel`` in it.
-        digest: SHA-256 of the text less comments.
-        literals: every parameter of a template, as a Python dict.
-        schedule: schedule parameters as text.
-        workspace: scratch arrays that it takes behind the arguments.
-        evidence: what verification showed; None for a user's own kernel.
-        fields: by the names under which the text has them, their names in the bundle.
-        options: types of Python's numbers, as ``ti.init`` takes them.
+        digest: SHA-256 of the text without comments.
     """
 
     text: str
@@ -45,16 +39,19 @@ class Code:
     fields: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of_build(cls, build: m.Build, text: str, digest: str) -> Code:
+        """Return the code from which a build was compiled."""
+        shared = {name: getattr(build, name) for name in _OF_BUILD}
+        return cls(text=text, digest=digest, **shared)
 
-@dataclass(frozen=True)
-class TemplateCheck:
-    """How the artefact of a template's kernel is proved: by trials against the reference.
+    @property
+    def of_manifest(self) -> dict[str, Any]:
+        """Return what a build in the manifest says of it."""
+        return {name: getattr(self, name) for name in _OF_BUILD}
 
-    Attributes:
-        folder: folder of the template.
-    """
 
-    folder: str
+_OF_BUILD = ("function", "literals", "schedule", "workspace", "evidence", "fields", "options")
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class OwnCheck:
     """How the artefact of a user's own kernel is proved: by its reference, else by Taichi's JIT.
 
     Attributes:
-        examples: arguments to launch it with; without any they are made up.
+        examples: arguments to launch it with; random ones if there are none.
         reference: takes what the kernel takes, while its fields hold zeros, and returns a dict of
             what written arrays and fields hold.
     """
@@ -76,16 +73,18 @@ class KernelPlan:
     """A kernel to export.
 
     Attributes:
-        entry: what the manifest will say of it, but for its builds.
+        entry: its entry in the manifest, without builds.
         codes: its text, by arch.
+        check: how it is proved if it is a user's own.
+        template: folder of its template, which has the reference to prove it; else empty.
         fields: the fields that it uses, by their names in the bundle.
-        check: how it is proved.
-        failures: what speaks against an arch, by arch.
+        failures: why it cannot be exported, by arch.
     """
 
     entry: m.Kernel
     codes: Mapping[str, Code]
-    check: TemplateCheck | OwnCheck
+    check: OwnCheck = OwnCheck()
+    template: str = ""
     fields: Mapping[str, m.Field] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
 
@@ -97,8 +96,8 @@ class Plan:
     Attributes:
         kernels: by name.
         graphs: by name, without their builds.
-        archs: where to, Taichi's names.
-        capabilities: what a Vulkan device may be relied on to have, beyond what kernels need.
+        archs: archs to compile for, Taichi's names.
+        capabilities: what every Vulkan device has, beyond what kernels need.
     """
 
     kernels: Mapping[str, KernelPlan]
@@ -109,14 +108,14 @@ class Plan:
     @property
     def fields(self) -> dict[str, m.Field]:
         """Return every field that a kernel uses, by name."""
-        return {name: f for k in self.kernels.values() for name, f in sorted(k.fields.items())}
+        return _fields_of(self.kernels)
 
     def with_graph(self, graph: m.Graph) -> Plan:
-        """Return the plan with a graph, in the place of one of its name."""
+        """Return the plan with another graph, which replaces one of the same name."""
         return replace(self, graphs={**self.graphs, graph.name: graph})
 
     def modules(self, arch: str) -> list[ModulePlan]:
-        """Return the AOT modules of an arch: kernels with fields share one with their graphs."""
+        """Return the AOT modules of an arch; all that uses fields shares one."""
         usable = {n: k for n, k in sorted(self.kernels.items()) if arch in k.codes}
         graphs = [
             g
@@ -149,11 +148,7 @@ class ModulePlan:
 
     Attributes:
         folder: its folder in the bundle.
-        arch: what it is compiled for.
-        kernels: the kernels in it, by name.
-        graphs: the graphs in it.
-        capabilities: what a device may be relied on to have.
-        is_graph: whether kernels are there for its graphs only, and have modules of their own.
+        is_graph: whether its kernels serve its graphs only, and have modules of their own.
     """
 
     folder: str
@@ -166,7 +161,7 @@ class ModulePlan:
     @property
     def fields(self) -> dict[str, m.Field]:
         """Return the fields of its kernels, by name."""
-        return {n: f for k in self.kernels.values() for n, f in sorted(k.fields.items())}
+        return _fields_of(self.kernels)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -176,34 +171,33 @@ class ModulePlan:
 
     @property
     def options(self) -> dict[str, str]:
-        """Return the types of Python's numbers, in which all kernels of a module agree.
-
-        Raises:
-            ExportError: if they do not.
-        """
+        """Return the types of Python's numbers; raise ExportError if its kernels disagree."""
         found: dict[str, str] = {}
         first = ""
         for name, kernel in self.kernels.items():
             options = dict(kernel.codes[self.arch].options)
             if first and options != found:
-                told = [_told_types(found), _told_types(options)]
+                one, other = (
+                    " and ".join(f"{n}={v}" for n, v in sorted({**USUAL_OPTIONS, **each}.items()))
+                    for each in (found, options)
+                )
                 raise ExportError(
                     f"{first} and {name} together",
                     f"a module that graphs or fields make them share has one type for Python's "
-                    f"numbers; these were made for {told[0]} and {told[1]}",
+                    f"numbers; these were made for {one} and {other}",
                 )
             first, found = name, options
         return found
 
     def without(self, kernel: str) -> ModulePlan:
-        """Return the module less a kernel and the graphs that launch it."""
+        """Return the module without a kernel and the graphs that launch it."""
         kernels = {n: k for n, k in self.kernels.items() if n != kernel}
         graphs = tuple(g for g in self.graphs if all(s.kernel != kernel for s in g.steps))
         return replace(self, kernels=kernels, graphs=graphs)
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of all that decides what the module will hold."""
+        """Return the SHA-256 of all that determines the compiled module."""
         said = {
             "arch": self.arch,
             "kernels": {
@@ -220,37 +214,35 @@ class ModulePlan:
         }
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
-    def job(self, folder: str) -> str:
-        """Return what the exporting process is told, as a line of JSON."""
+    def job(self, folder: str) -> dict[str, Any]:
+        """Return the job of the compiling process, which writes the module to ``folder``."""
         codes = {n: k.codes[self.arch] for n, k in self.kernels.items()}
-        return json.dumps(
-            {
-                "folder": folder,
-                "capabilities": list(self.capabilities),
-                "is_graph": self.is_graph,
-                "options": self.options,
-                "fields": [msgspec.to_builtins(f) for f in self.fields.values()],
-                "kernels": {
-                    n: {
-                        "text": code.text,
-                        "function": code.function,
-                        "fields": dict(code.fields),
-                        "arguments": msgspec.to_builtins(
-                            (*self.kernels[n].entry.arguments, *code.workspace)
-                        ),
-                        "workspace": [w.name for w in code.workspace],
-                    }
-                    for n, code in codes.items()
-                },
-                "graphs": [msgspec.to_builtins(g) for g in self.graphs],
-            }
-        )
+        return {
+            "folder": folder,
+            "capabilities": list(self.capabilities),
+            "is_graph": self.is_graph,
+            "options": self.options,
+            "fields": [msgspec.to_builtins(f) for f in self.fields.values()],
+            "kernels": {
+                n: {
+                    "text": code.text,
+                    "function": code.function,
+                    "fields": dict(code.fields),
+                    "arguments": msgspec.to_builtins(
+                        (*self.kernels[n].entry.arguments, *code.workspace)
+                    ),
+                    "workspace": [w.name for w in code.workspace],
+                }
+                for n, code in codes.items()
+            },
+            "graphs": [msgspec.to_builtins(g) for g in self.graphs],
+        }
 
 
-def _told_types(options: Mapping[str, str]) -> str:
-    return " and ".join(f"{n}={v}" for n, v in sorted({**USUAL_OPTIONS, **options}.items()))
+def _fields_of(kernels: Mapping[str, KernelPlan]) -> dict[str, m.Field]:
+    return {name: f for k in kernels.values() for name, f in sorted(k.fields.items())}
 
 
 def accessor_names(field: str) -> tuple[str, str]:
-    """Return the names of the kernels that read and write a field, which no other kernel has."""
+    """Return the names of the kernels that read and write a field."""
     return f"read__{field}", f"write__{field}"

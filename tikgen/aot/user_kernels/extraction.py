@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tikgen.aot import manifest
-from tikgen.aot.user_kernels.arguments import Signature, of_function, of_kernel
-from tikgen.aot.user_kernels.functions import FunctionText, Read
-from tikgen.aot.user_kernels.values import FieldDecl, Writer, is_module, unused
+from tikgen.aot.user_kernels.annotations import Signature, of_function, of_kernel
+from tikgen.aot.user_kernels.function_text import FunctionText, Read
+from tikgen.aot.user_kernels.value_text import FieldDecl, Writer, is_module, unused
 from tikgen.errors import ExportError
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import arrays, kernels, runtime

@@ -1,4 +1,4 @@
-"""What a shell offers at the Tab key: templates, their parameters and the values of these."""
+"""Completions in a shell: templates, their parameters and the values of these."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Offer = tuple[str, str]
 
 
 def templates(incomplete: str) -> list[str]:
-    """Return the names of templates; paths of folders are left to the shell."""
+    """Return the names of templates; the shell completes paths."""
     return [name for name in catalogue.list_templates() if name.startswith(incomplete)]
 
 
 def parameters(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    """Return parameters of the template that the command names, or the values of one."""
-    # The parser gives up at an option without its value, and leaves arguments where they are.
+    """Return parameters of the named template, or the values of one."""
+    # The parser stops at an option without its value, and does not move arguments.
     named = [ctx.params.get("name"), *_arguments(ctx)]
     return list(_offers(next(filter(None, named), ""), incomplete))
 
 
 def words(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    """Return what may stand among templates that are each followed by their parameters."""
+    """Return templates, and parameters of the template before the cursor."""
     given = ctx.params.get("words") or _arguments(ctx)
     named = [word for word in given if "=" not in word]
     offers = [] if "=" in incomplete else [(name, "template") for name in templates(incomplete)]
@@ -46,7 +46,7 @@ def _arguments(ctx: typer.Context) -> list[str]:
 
 
 def _offers(template: str, incomplete: str) -> Iterator[Offer]:
-    # The code of a folder that is merely typed is not run.
+    # The code of a typed folder is not run.
     if template not in catalogue.list_templates():
         return
     with contextlib.suppress(TikgenError):
@@ -64,7 +64,7 @@ def _offers(template: str, incomplete: str) -> Iterator[Offer]:
 
 
 def _values(template: Template, info: ParameterInfo) -> tuple[str, ...]:
-    """Return the values of a parameter, or its default where there are too many to list."""
+    """Return the values of a parameter, or its default if there are too many."""
     if info.choices:
         return info.choices
     model = template.Problem if info.kind == "problem" else template.Schedule
@@ -85,7 +85,7 @@ def _values(template: Template, info: ParameterInfo) -> tuple[str, ...]:
 
 
 def run_app(app: Callable[[], object]) -> None:
-    """Run the command line; for bash, which parts words at ``=``, with whole words."""
+    """Run the command line; for bash, which splits words at ``=``, with whole words."""
     if os.environ.get(_VARIABLE) != "complete_bash":
         app()
         return
@@ -97,7 +97,7 @@ def run_app(app: Callable[[], object]) -> None:
         else:
             whole.append(word)
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(whole), str(len(whole) - 1)
-    # What stands before the last "=" is no part of the word that bash replaces.
+    # Bash replaces only what follows the last "=".
     before = whole[-1].rpartition("=")[0]
     shown = io.StringIO()
     try:
