@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import taichi as ti
+
+import tikgen
 from machine import description
 from page import table, write_section
 from timing import Turns
-
-import tikgen
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "tutorials" / "fast-template.md"
@@ -58,7 +58,7 @@ def main() -> None:
     versions = ", ".join(machine["versions"].split(", ")[:3])
     rows = [(f"`{loop}`", f"{medians['points'] / medians[loop]:.1f}x") for loop in calls]
     lines = [
-        f"{n}^3 points in f32 on {device}; medians of {ROUNDS} rounds in which the steps take turns.",
+        f"{n}^3 points in f32 on {device}; medians of {ROUNDS} rounds in turn.",
         f"{machine['date']}, {versions}.",
         "",
         *table(("`loop`", "as fast as `points`"), rows),
