@@ -55,8 +55,8 @@ from .template.parameters import (
 )
 from .tuning.result import TuneResult as TuneResult
 from .tuning.run import tune as tune
-from .tuning.sweep_result import SweepResult as SweepResult
-from .tuning.sweeping import sweep as sweep
+from .tuning.sweeps.sweep import sweep as sweep
+from .tuning.sweeps.table import SweepResult as SweepResult
 from .verification import Report as Report
 from .verification import verify as verify
 from .version import __version__ as __version__

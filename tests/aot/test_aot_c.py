@@ -23,7 +23,7 @@ from tikgen.aot.c.identifiers import prefix_of
 from tikgen.aot.manifest_reading import decode
 
 TESTS = Path(__file__).parent
-EXAMPLES = TESTS.parent / "examples"
+EXAMPLES = TESTS.parents[1] / "examples"
 C_API = Path(ti.__path__[0]) / "_lib" / "c_api"
 BUNDLE_ARCH = {"cpu": "x64"}.get(ARCH, ARCH)
 DTYPES = ["i8", "i32", "i64", "f16", "f32"]

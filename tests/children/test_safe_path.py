@@ -125,7 +125,7 @@ def test_tikgen_as_a_module_imports_nothing_of_the_working_directory(
 
 def test_every_process_is_started_by_one_function() -> None:
     package = Path(safe_path.__file__).parent
-    allowed = {"child_process.py", "doctor.py"}
+    allowed = {"process.py", "doctor.py"}
     for path in package.rglob("*.py"):
         text = path.read_text()
         starts = "sys.executable" in text or "import subprocess" in text

@@ -28,7 +28,7 @@ from tikgen.aot.running.devices import host_arch
 from tikgen.children.process import ChildProcess
 from tikgen.cli import app
 from tikgen.cli.aot import combinations, parse_words
-from tikgen.tuning.sweep_result import SweepResult
+from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.case import literal
 
 TO = host_arch() if ARCH == "cpu" else ARCH

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tikgen.cli import sweeps
 from tikgen.errors import ParameterError, TikgenError
-from tikgen.tuning.sweep_result import SweepResult
+from tikgen.tuning.sweeps.table import SweepResult
 
 APP = typer.Typer()
 APP.command("other")(lambda: None)

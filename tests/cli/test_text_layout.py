@@ -179,7 +179,7 @@ def test_describe_takes_the_problem_and_the_shape() -> None:
 def test_describe_shows_what_was_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     from tikgen.pipeline import builder
 
-    variant = tikgen.pipeline.builder.resolve("scan", schedule={"unroll": 16}, arch="cpu")
+    variant = builder.resolve("scan", schedule={"unroll": 16}, arch="cpu")
     monkeypatch.setattr(builder, "choose", lambda *_: (variant, "tuned for n0=1000 on a CPU"))
     described = tikgen.describe("scan")
     assert described.schedules["cpu"]["unroll"] == "16"

@@ -21,8 +21,8 @@ from tikgen.errors import StoreWarning, TikgenError
 from tikgen.store import Store
 from tikgen.template import scaffold
 from tikgen.tuning.job import Job, Measurement
-from tikgen.tuning.sweep_file import Done, ResultsFile
-from tikgen.tuning.sweep_result import SweepResult
+from tikgen.tuning.sweeps.results_file import Done, ResultsFile
+from tikgen.tuning.sweeps.table import SweepResult
 
 LONG = "x" * 300
 ROW = {"template": "map", "arch": "cpu", "digest": "d", "kind": "timed", "message": None}

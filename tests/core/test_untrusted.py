@@ -28,12 +28,13 @@ from tikgen.pipeline import builder, evidence, records
 from tikgen.pipeline.rendering import Variant
 from tikgen.store import Store, default_store
 from tikgen.template.literals import parse_literal
-from tikgen.tuning import sweep_file, toml
+from tikgen.tuning import toml
 from tikgen.tuning.exchange import import_records
 from tikgen.tuning.job import Measurement
-from tikgen.tuning.sweep_file import ResultsFile
-from tikgen.tuning.sweep_result import SweepResult
-from tikgen.tuning.sweep_rows import METRICS
+from tikgen.tuning.sweeps import results_file
+from tikgen.tuning.sweeps.results_file import ResultsFile
+from tikgen.tuning.sweeps.rows import METRICS
+from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.untrusted import Unusable, from_json, from_literal, from_toml, from_yaml, printable
 
 DEEP = "[" * 100_000
@@ -163,7 +164,7 @@ def test_a_hostile_file_of_records_is_ignored_in_words(tmp_path: Path, text: str
     "line", [DEEP, LONG, f'{{"tikgen_sweep": 1, "work": {LONG}}}', "5", "null"]
 )
 def test_a_hostile_line_of_a_sweep_counts_as_damaged(line: str) -> None:
-    assert sweep_file._parsed(line) is None
+    assert results_file._parsed(line) is None
 
 
 @pytest.mark.parametrize(

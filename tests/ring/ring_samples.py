@@ -99,7 +99,7 @@ def check_sums(actor: RingKernel, in_hand: int = 0) -> None:
         "expired": told.messages_expired,
         "duplicate": told.messages_duplicate,
         "rejected": told.messages_rejected,
-        "queued": actor.inbox.size,
+        "queued": actor.mailbox.inbox.size,
         "in hand": in_hand,
     }
     assert told.messages_received == sum(where.values()), (told.messages_received, where)

@@ -140,7 +140,7 @@ def test_messages_sent_together_meet_a_full_queue_as_the_table_says(policy: str,
                 assert (found.kernel_id, found.queue_size) == ("a", 2)
             else:
                 assert found is None and told.dropped == {policy: 3}
-            assert actor.inbox.size == 2
+            assert actor.mailbox.inbox.size == 2
             if how != "repeated ids":  # There the first one that is refused is the last one sent.
                 assert told.messages_rejected == (3 if policy in ("block", "reject") else 0)
             await runtime.terminate("a", drain=False)
@@ -208,14 +208,14 @@ def test_blocked_senders_are_served_in_order_even_if_their_room_is_taken() -> No
             await turns()
             came: list[int] = []
             while len(came) < 16:
-                while actor.inbox.size:
-                    came.append(actor.inbox.pop().message.n)
-                    actor.inbox.taken()
+                while actor.mailbox.inbox.size:
+                    came.append(actor.mailbox.inbox.pop().message.n)
+                    actor.mailbox.inbox.taken()
                 if len(came) < 6:  # Somebody takes the room that the woken ones were to get.
-                    actor.inbox.put(Envelope(Note(-1), 128, 0))
-                    actor.inbox.put(Envelope(None, 128, 0, None, 0, [Note(-1)] * 3, 3))
+                    actor.mailbox.inbox.put(Envelope(Note(-1), 128, 0))
+                    actor.mailbox.inbox.put(Envelope(None, 128, 0, None, 0, [Note(-1)] * 3, 3))
                 await turns()
-                if not actor.inbox.size and all(task.done() for task in blocked):
+                if not actor.mailbox.inbox.size and all(task.done() for task in blocked):
                     break
             assert [n for n in came if n >= 0] == list(range(6))
             await asyncio.wait_for(asyncio.gather(*blocked), 5)
@@ -232,7 +232,7 @@ def test_time_outs_hold_for_all_of_it_and_tell_how_many_were_taken() -> None:
             error: Any = await error_of(runtime.send_many("a", notes, timeout=0.02))
             assert isinstance(error, QueueTimeoutError) and error.taken == 3
             check_sums(actor)
-            assert actor.inbox.size == 3 and actor.telemetry.messages_rejected == 7
+            assert actor.mailbox.inbox.size == 3 and actor.telemetry.messages_rejected == 7
 
             async def slow(ctx: KernelContext, note: Note) -> None:
                 await asyncio.sleep(0.05)
@@ -270,8 +270,8 @@ def test_blocked_senders_are_woken_when_the_actor_ends(how: str) -> None:
         if how == "terminate":
             await runtime.terminate("a", 0.01)
         elif how == "cancel":
-            assert actor._task is not None
-            actor._task.cancel()
+            assert actor.status.task is not None
+            actor.status.task.cancel()
         else:
             gate.set()
         errors = [await error_of(asyncio.wait_for(task, 5)) for task in blocked]
@@ -300,11 +300,11 @@ def test_senders_cancelled_at_any_moment_lose_no_wake_up(rng: np.random.Generato
                     tasks[place].cancel()
                 await asyncio.wait(tasks, timeout=10)
                 assert all(task.done() for task in tasks)
-                await until(lambda: not actor.inbox.size)
+                await until(lambda: not actor.mailbox.inbox.size)
                 assert await runtime.send("a", Note(), timeout=5)
                 await turns(3)
             check_sums(actor)
-            assert not actor.inbox.senders.futures
+            assert not actor.mailbox.inbox.senders.futures
 
     play(main)
 
@@ -319,7 +319,7 @@ def test_waiting_again_and_again_leaves_nothing_behind() -> None:
                 task.cancel()
                 await turns(2)
                 await error_of(runtime.receive("a", timeout=0))
-            assert not actor.outbox.receivers.futures
+            assert not actor.mailbox.outbox.receivers.futures
 
     play(main)
 
@@ -334,9 +334,9 @@ def test_a_sender_that_waits_is_not_overtaken_by_blocks_for_ever() -> None:
             await turns()
             blocks = []
             for _ in range(20):  # There is always a block when there is room for one message.
-                actor.inbox.pop()
+                actor.mailbox.inbox.pop()
                 blocks.append(asyncio.ensure_future(runtime.send_many("a", [Note(1)])))
-                actor.inbox.taken()
+                actor.mailbox.inbox.taken()
                 await turns()
             assert waiting.done()
             for task in (waiting, *blocks):

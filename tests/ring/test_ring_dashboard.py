@@ -18,7 +18,7 @@ import tikgen
 from tikgen.lifecycle.look import COLOURS, MEANINGS
 from tikgen.lifecycle.placement import Layout
 from tikgen.pipeline.events import ACTOR_STAGES
-from tikgen.ring.actors.states import KernelState
+from tikgen.ring.actors.status import KernelState
 from tikgen.ring.errors import InvalidConfigurationError
 from tikgen.ring.telemetry import spans
 from tikgen.ring.telemetry.gpu_monitor import GPUInfo

@@ -284,7 +284,7 @@ def test_an_actor_that_would_wait_for_room_in_its_own_queue_is_refused(how: str)
             await until(lambda: errors)
             assert isinstance(errors[0], QueueFullError), errors
             assert "sends to itself, and would wait for ever" in str(errors[0])
-            await until(lambda: not actor.inbox.size)
+            await until(lambda: not actor.mailbox.inbox.size)
             check_sums(actor)
 
     play(main)

@@ -329,7 +329,7 @@ def test_a_pause_keeps_what_comes(ti_arch: str, engine: str) -> None:
         await runtime.send("a", In(x=3))
         await runtime.send_many("a", {"x": [4, 5]})
         await asyncio.sleep(0.05)
-        assert not asked.done() and actor.inbox.size == 4
+        assert not asked.done() and actor.mailbox.inbox.size == 4
         assert actor.telemetry.messages_processed == 1
         await runtime.reactivate("a")
         assert (await asked).y == 5

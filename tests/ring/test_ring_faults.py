@@ -211,8 +211,8 @@ def test_a_waiting_receive_is_woken_when_the_actor_ends(how: str) -> None:
         elif how == "shutdown":
             await runtime.shutdown(0.01)
         elif how == "cancel":
-            assert actor._task is not None
-            actor._task.cancel()
+            assert actor.status.task is not None
+            actor.status.task.cancel()
         gate.set()
         errors = [await error_of(task) for task in waiting]
         expected = KernelFailed if how == "raise" else KernelTerminated
@@ -240,7 +240,7 @@ def test_deactivate_really_pauses(rng: np.random.Generator) -> None:
             for n in range(1, size):
                 assert await runtime.send("a", Note(n))
             await turns(100)
-            assert seen == [-1] and actor.inbox.size == size
+            assert seen == [-1] and actor.mailbox.inbox.size == size
             assert actor.state is KernelState.DEACTIVATED
             await runtime.reactivate("a")
             for n in range(size):

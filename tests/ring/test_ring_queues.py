@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ring_samples import Note, error_of, started, swallow, turns, until
 from tikgen.ring import RingKernelRuntime
-from tikgen.ring.actors.channels import Inbox, Outbox
 from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.queues import Inbox, Outbox
 from tikgen.ring.actors.waiting import Line, Waiters
 
 MOVES = st.lists(
@@ -168,7 +168,7 @@ def looks_of(waiting: int, how: str) -> int:
                 asyncio.ensure_future(runtime.send("a", Note(n))) for n in range(waiting + 3)
             ]
             await turns(3)
-            assert len(actor.inbox.senders.futures) == waiting
+            assert len(actor.mailbox.inbox.senders.futures) == waiting
             if how == "give up":
                 for sender in reversed(senders):
                     sender.cancel()

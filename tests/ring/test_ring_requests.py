@@ -94,7 +94,7 @@ def test_an_answer_that_comes_too_late_never_reaches_whoever_receives(how: str) 
             )
             await asyncio.gather(*tasks)
             await turns()
-            assert actor.outbox.size == 0
+            assert actor.mailbox.outbox.size == 0
             assert isinstance(await error_of(runtime.receive("a", timeout=0.01)), QueueTimeoutError)
 
     play(main)
@@ -337,9 +337,9 @@ def test_requests_given_up_at_any_moment_leave_nothing_behind(rng: np.random.Gen
                         assert isinstance(error, (asyncio.CancelledError, QueueTimeoutError))
                 assert (await runtime.send_and_receive("a", Note(99), timeout=5)).n == 99
             await turns()
-            assert actor.inbox.size == 0 and actor.outbox.size == 0
-            assert not actor.inbox.senders.futures
-            assert actor._context is not None and not actor._context.open
+            assert actor.mailbox.inbox.size == 0 and actor.mailbox.outbox.size == 0
+            assert not actor.mailbox.inbox.senders.futures
+            assert actor._context is not None and not actor._context.requests.by_key
             check_sums(actor)
 
     play(main)

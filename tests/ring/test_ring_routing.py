@@ -23,13 +23,13 @@ from ring_samples import (
     until,
 )
 from tikgen.ring import Barrier, KernelContext, RingKernelRuntime
-from tikgen.ring.actors.topics import Topics
 from tikgen.ring.errors import (
     BarrierBroken,
     InvalidConfigurationError,
     KernelNotFoundError,
     RingError,
 )
+from tikgen.ring.routing import Topics
 
 
 def test_replies_go_on_to_the_actor_that_is_connected(rng: np.random.Generator) -> None:
@@ -266,8 +266,8 @@ def test_whoever_waits_at_a_barrier_that_breaks_is_told(how: str) -> None:
         barrier = runtime.barrier("b", 3)
         assert barrier.waiting == 2 or how == "time out"  # Time may be up already.
         if how == "cancel":
-            assert actor._task is not None
-            actor._task.cancel()
+            assert actor.status.task is not None
+            actor.status.task.cancel()
         elif how == "terminate":
             await runtime.terminate("x", 0.01)
         elif how == "shutdown":

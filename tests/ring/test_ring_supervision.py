@@ -197,7 +197,7 @@ def test_a_body_that_will_not_end_holds_nobody_up() -> None:
             ]
             check_sums(actor)
             release.set()
-            await until(lambda: actor._task is not None and actor._task.done())
+            await until(lambda: actor.status.task is not None and actor.status.task.done())
             check_sums(actor)
 
     async def released() -> None:
@@ -227,7 +227,7 @@ def test_a_body_that_swallows_everything_does_not_stop_the_event_loop() -> None:
         await turns()
         await runtime.terminate("a", 0.02)
         is_over = True
-        await until(lambda: actor._task is not None and actor._task.done())
+        await until(lambda: actor.status.task is not None and actor.status.task.done())
         await runtime.shutdown()
 
     play(main)

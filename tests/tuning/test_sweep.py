@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,25 +17,31 @@ from tikgen.pipeline import records
 from tikgen.pipeline.builder import resolve
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
-from tikgen.tuning import sweep_file, sweeping
 from tikgen.tuning.job import Measurement
-from tikgen.tuning.limits import copy_job
-from tikgen.tuning.sweep_file import Done
-from tikgen.tuning.sweep_run import Task, absence
-from tikgen.tuning.sweep_space import SweepSpace, space_of
-from tikgen.tuning.sweeping import sweep
+from tikgen.tuning.sweeps import results_file
+from tikgen.tuning.sweeps import sweep as sweeping
+from tikgen.tuning.sweeps.combinations import SweepSpace, space_of
+from tikgen.tuning.sweeps.limits import copy_job
+from tikgen.tuning.sweeps.playoff import works_of
+from tikgen.tuning.sweeps.results_file import Done
+from tikgen.tuning.sweeps.runners import Task, absence
+from tikgen.tuning.sweeps.sweep import sweep
 from tuning_templates import SCALED_CODE, SCALED_TEXT, TWICE_CODE, TWICE_TEXT, make
 
 DEVICE = "a device"
 
 
 class FakeRunner:
-    """Measures nothing: tells at once that each task took 1, 2, 3, ... ms."""
+    """Measures nothing: says at once that each kernel takes 1, 2, 3, ... ms."""
 
     width = 1
 
     def __init__(self) -> None:
         self.ran: list[Task] = []
+        # What was measured in turn: the works, and by which factor a kernel is slower than before.
+        self.again: list[str] = []
+        self.slower: dict[str, float] = {}
+        self.took: dict[str, float] = {}
         self.interrupt_after: int | None = None
         self.device = DEVICE
 
@@ -44,13 +51,23 @@ class FakeRunner:
     def devices(self, archs: Sequence[str]) -> Mapping[str, Sequence[str]]:
         return dict.fromkeys(archs, (self.device,))
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
-        for task in tasks:
+    def run(self, tasks: deque[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        while tasks:
+            task = tasks.popleft()
+            if task.baseline is not None:
+                self.again.append(task.work)
+                yield task, Done(task.work, self._beside(task.work), self.device), True
+                continue
             if self.interrupt_after is not None and len(self.ran) >= self.interrupt_after:
                 raise KeyboardInterrupt
             self.ran.append(task)
-            found = Measurement("timed", seconds=1e-3 * len(self.ran), rounds=task.job.rounds)
+            self.took[task.work] = seconds = 1e-3 * len(self.ran)
+            found = Measurement("timed", seconds=seconds, rounds=task.job.rounds)
             yield task, Done(task.work, found, self.device), True
+
+    def _beside(self, works: str) -> Measurement:
+        one, other = (self.took[w] * self.slower.get(w, 1.0) for w in works_of(works))
+        return Measurement("timed", seconds=one, baseline_seconds=other, ratio=one / other)
 
     @property
     def stencils(self) -> list[Task]:
@@ -145,6 +162,63 @@ def test_rates_and_the_share_follow_from_the_limits(runner: FakeRunner) -> None:
         max(row["gb_per_s"] / row["limit_gb_per_s"], row["gflop_per_s"] / row["limit_gflop_per_s"])
     )
     assert stencil.job.sizes == {"n0": 64, "n1": 128}
+
+
+FOUR = {"dim": 2, "loop": "rows", "row_buffer": [0, 16, 32, 64], "unroll": 1, "shape": 64}
+
+
+@pytest.mark.parametrize(
+    ("slower", "met", "best"),
+    [
+        ([1, 1, 1, 1], 3, 0),
+        ([3, 1, 1, 1], 3, 16),
+        ([3, 2, 0.5, 1], 3, 32),
+        ([9, 9, 9, 1], 4, 64),
+    ],
+)
+def test_the_fastest_kernels_of_a_problem_are_measured_again_in_turn(
+    runner: FakeRunner, slower: list[float], met: int, best: int
+) -> None:
+    runner.slower = dict(
+        zip([c.work for c in space(**FOUR).combinations()], slower, strict=True)  # type: ignore[arg-type]
+    )
+    result = sweep("stencil", **FOUR, rounds=2)
+    assert result.best()["row_buffer"] == best
+    assert result.best()["ratio"] == 1
+    found = [row for row in result.rows if row["ratio"] is not None]
+    assert len(found) == met == len(runner.again) + 1
+    for seconds, factor, row in zip((3e-3, 4e-3, 5e-3, 6e-3), slower, found, strict=False):
+        assert row["seconds"] == pytest.approx(factor * seconds)  # The limits take 1 and 2 ms.
+        assert row["ratio"] == pytest.approx(row["seconds"] / result.best()["seconds"])
+        assert row["gb_per_s"] == pytest.approx(row["bytes"] / row["seconds"] / 1e9)
+
+
+def test_kernels_of_different_problems_do_not_meet(runner: FakeRunner) -> None:
+    result = sweep("stencil", order=[2, 4], shape=[16, 32])
+    assert not runner.again
+    assert {row["ratio"] for row in result.rows} == {None}
+
+
+def test_measurements_in_turn_are_kept_as_well(runner: FakeRunner, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    whole = sweep("stencil", **FOUR, results=path)
+    again = sweep("stencil", **FOUR, results=path)
+    assert again.rows == whole.rows
+    assert len(runner.again) == 2
+    *lines, _ = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines))
+    assert sweep("stencil", **FOUR, results=path).rows == whole.rows
+    assert len(runner.again) == 3
+
+
+def test_a_kernel_that_fails_beside_another_one_leaves_its_time(
+    runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_beside", lambda works: Measurement("timeout", "hangs"))
+    result = sweep("stencil", **FOUR)
+    assert len(runner.again) == 2
+    assert [row["kind"] for row in result.rows] == ["timed"] * 4
+    assert result.best()["ratio"] is None
 
 
 def test_equal_code_for_another_problem_has_a_reference_of_its_own(
@@ -279,7 +353,7 @@ def test_results_of_something_else_do_not_count(
         if what == "device":
             runner.device = "another device"
         else:
-            monkeypatch.setattr(sweep_file, "taichi_version", lambda: "1.7.99")
+            monkeypatch.setattr(results_file, "taichi_version", lambda: "1.7.99")
         with pytest.warns(StoreWarning, match="measured again"):
             sweep("stencil", **given)
     assert len(runner.stencils) == before + 1
@@ -348,12 +422,13 @@ def test_bad_input_is_told_before_anything_is_measured(
 def test_where_no_arch_works_a_sweep_says_why(
     runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def absent(tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
-        for task in tasks:
+    def absent(tasks: deque[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        while tasks:
+            task = tasks.popleft()
             if task.job.arch == "cuda":
                 yield task, Done(task.work, absence("cuda", "no driver"), DEVICE), False
             else:
-                yield from measure([task])
+                yield from measure(deque([task]))
 
     measure = runner.run
     monkeypatch.setattr(runner, "run", absent)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tikgen.errors import TikgenError
-from tikgen.tuning import cluster
 from tikgen.tuning.job import Job
-from tikgen.tuning.sweep_file import Done, ResultsFile
-from tikgen.tuning.sweeping import sweep
+from tikgen.tuning.sweeps import cluster
+from tikgen.tuning.sweeps.results_file import Done, ResultsFile
+from tikgen.tuning.sweeps.sweep import sweep
 
 pytest.importorskip("distributed")
 
@@ -80,7 +80,9 @@ def test_a_worker_that_is_killed_loses_nothing(
     assert [row["kind"] for row in result.rows] == ["timed"] * 12, str(result)
     assert result.about["counts"]["measured"] == 12
     works = [json.loads(line)["work"] for line in results.read_text().splitlines()]
-    assert len(works) == len(set(works)) == 12 + 2  # And the two limits of the machine.
+    assert (
+        len(works) == len(set(works)) == 12 + 2 + 6
+    )  # With the machine's limits, and pairs in turn.
     again = sweep(
         "stencil",
         dim=1,

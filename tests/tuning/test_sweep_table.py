@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tikgen.errors import ParameterError, TikgenError
-from tikgen.tuning.sweep_result import SweepResult
-from tikgen.tuning.sweep_rows import METRICS, OUTCOME
+from tikgen.tuning.sweeps.rows import METRICS, OUTCOME
+from tikgen.tuning.sweeps.table import SweepResult
 
 PNG = b"\x89PNG"
 

@@ -111,7 +111,7 @@ def test_every_outcome_is_recorded_and_the_process_replaced(twice: Template) -> 
 
 def test_a_process_that_lost_its_device_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     error = {"kind": "error", "message": "illegal address"}
-    replies = [{"stage": "broken", "is": ""}, error]
+    replies = [{"stage": "broken", "note": ""}, error]
     running = [True]
     monkeypatch.setattr(MeasuringProcess, "is_running", property(lambda self: bool(running)))
     monkeypatch.setattr(MeasuringProcess, "send", lambda self, line: None)

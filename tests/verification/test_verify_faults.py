@@ -50,6 +50,13 @@ TOLERANCE = "\n    @staticmethod\n    def tolerance(p, inputs, expected):\n     
 INFINITE = TOLERANCE + "return {'y': float('inf')}\n"
 
 
+def test_examples_that_compare_nothing_are_followed_by_more(check, tmp_path):
+    only_large = INFINITE.replace("float('inf')", "float('inf') if inputs['x'].size < 6 else 0")
+    template = make_template(tmp_path, "large", TWICE_TEXT, TWICE_CODE + only_large)
+    for seed in range(3):
+        assert check(template, max_examples=1, dtype="f32", seed=seed).ok
+
+
 def test_a_tolerance_that_forgives_everything_is_reported(check, tmp_path):
     template = make_template(tmp_path, "lenient", TWICE_TEXT, TWICE_CODE + INFINITE)
     failure = failure_of(check(template, max_examples=3, dtype="f32"))

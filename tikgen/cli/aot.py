@@ -147,7 +147,7 @@ def export_command(
 
         kernels: Any
         if sweep is not None:
-            from tikgen.tuning.sweep_result import SweepResult
+            from tikgen.tuning.sweeps.table import SweepResult
 
             kernels = SweepResult.load(sweep)
         else:

@@ -79,8 +79,8 @@ def sweep_command(
     json: Json = False,
 ) -> None:
     """Verify and time a template for every combination of the values given."""
-    from tikgen.tuning.sweep_save import check_path
-    from tikgen.tuning.sweeping import sweep
+    from tikgen.tuning.sweeps.formats import check_path
+    from tikgen.tuning.sweeps.sweep import sweep
 
     name = template_name(name)
     if output is not None:  # Told now, not after the measurements.

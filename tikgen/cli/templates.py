@@ -12,7 +12,6 @@ from tikgen.cli.options import Json, Name, Params, Shape, parse_shape, template_
 from tikgen.cli.output import print_json, print_table, say, width
 from tikgen.cli.text_layout import reflow
 from tikgen.errors import TikgenError
-from tikgen.lifecycle.description import describe
 from tikgen.template import catalogue
 from tikgen.template.literals import parse_params
 
@@ -38,6 +37,8 @@ def describe_command(
 ) -> None:
     """Describe a template: what it computes, its parameters, and its schedule on each arch."""
     name = template_name(name)
+    from tikgen.lifecycle.description import describe
+
     description = describe(name, shape=parse_shape(name, shape), **parse_params(name, param))
     if json:
         print_json(description.to_dict())

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tikgen.lifecycle import html
-from tikgen.pipeline.builder import choose
+from tikgen.pipeline import builder
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
 from tikgen.template.parameters import ParameterInfo, ParameterModel, canonical, make_model
@@ -126,7 +126,7 @@ def _schedule(
     """Return the schedule that a build takes on ``arch``, and what is to be said of it."""
     if reason := template.unsupported(problem, arch):
         return {}, f"not supported, {reason}"
-    variant, record = choose(template, None, shape, arch, params)
+    variant, record = builder.choose(template, None, shape, arch, params)
     texts = {name: canonical(value) for name, value in variant.schedule}
     return texts, str(record or "")
 

@@ -1,10 +1,10 @@
 from . import errors as errors
 from .actors.actor import RingKernel as RingKernel
-from .actors.barriers import Barrier as Barrier
 from .actors.context import KernelContext as KernelContext
-from .actors.states import KernelState as KernelState
-from .actors.states import Termination as Termination
+from .actors.status import KernelState as KernelState
+from .actors.status import Termination as Termination
 from .actors.supervision import Supervision as Supervision
+from .barriers import Barrier as Barrier
 from .buffers import Accelerator as Accelerator
 from .buffers import BufferState as BufferState
 from .buffers import ComputeOrchestrator as ComputeOrchestrator
@@ -19,66 +19,26 @@ from .buffers import configure_memory_pool as configure_memory_pool
 from .buffers import get_accelerator as get_accelerator
 from .buffers import get_memory_pool as get_memory_pool
 from .buffers import kernel as kernel
-from .definition import (
-    Definition as Definition,
-)
-from .definition import (
-    RingKernelConfig as RingKernelConfig,
-)
-from .definition import (
-    ring_kernel as ring_kernel,
-)
-from .messages.base import (
-    RingKernelMessage as RingKernelMessage,
-)
-from .messages.base import (
-    deserialize_message as deserialize_message,
-)
-from .messages.base import (
-    message as message,
-)
-from .messages.columns import (
-    Column as Column,
-)
-from .messages.columns import (
-    columns_of as columns_of,
-)
-from .messages.columns import (
-    f16 as f16,
-)
-from .messages.columns import (
-    f32 as f32,
-)
-from .messages.columns import (
-    f64 as f64,
-)
-from .messages.columns import (
-    i8 as i8,
-)
-from .messages.columns import (
-    i16 as i16,
-)
-from .messages.columns import (
-    i32 as i32,
-)
-from .messages.columns import (
-    i64 as i64,
-)
-from .messages.columns import (
-    u8 as u8,
-)
-from .messages.columns import (
-    u16 as u16,
-)
-from .messages.columns import (
-    u32 as u32,
-)
-from .messages.columns import (
-    u64 as u64,
-)
-from .messages.columns import (
-    vector as vector,
-)
+from .definition import Definition as Definition
+from .definition import RingKernelConfig as RingKernelConfig
+from .definition import ring_kernel as ring_kernel
+from .messages.base import RingKernelMessage as RingKernelMessage
+from .messages.base import deserialize_message as deserialize_message
+from .messages.base import message as message
+from .messages.columns import Column as Column
+from .messages.columns import columns_of as columns_of
+from .messages.columns import f16 as f16
+from .messages.columns import f32 as f32
+from .messages.columns import f64 as f64
+from .messages.columns import i8 as i8
+from .messages.columns import i16 as i16
+from .messages.columns import i32 as i32
+from .messages.columns import i64 as i64
+from .messages.columns import u8 as u8
+from .messages.columns import u16 as u16
+from .messages.columns import u32 as u32
+from .messages.columns import u64 as u64
+from .messages.columns import vector as vector
 from .persistent.handler import RingBody as RingBody
 from .persistent.ring import PersistentRing as PersistentRing
 from .runtime import RingKernelRuntime as RingKernelRuntime

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
 
 from tikgen.errors import near
-from tikgen.ring.actors.mailbox import AGEING
+from tikgen.ring.actors.queues import AGEING
 from tikgen.ring.actors.supervision import Supervision
 from tikgen.ring.errors import InvalidConfigurationError
 

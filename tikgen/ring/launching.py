@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from tikgen.ring.actors.actor import RingKernel
 from tikgen.ring.actors.envelope import raised
-from tikgen.ring.actors.states import KernelState, Termination
+from tikgen.ring.actors.status import KernelState, Termination
 from tikgen.ring.actors.waiting import Clock, clock, left_of
 from tikgen.ring.choosing import definition_of, engine_of
 from tikgen.ring.definition import Definition, RingKernelConfig
@@ -108,7 +108,7 @@ class Life(Observing):
             raise WrongLoop("", "shut the runtime down")
         if self._closing is None:
             for actor in self._actors.values():
-                if actor.is_current():
+                if actor.status.is_current():
                     raise KernelStateError(
                         actor.kernel_id,
                         actor.state.name,
@@ -151,18 +151,16 @@ class Life(Observing):
             self._is_cut_short = True
             self._user.cancel()
 
-    def ended(self, actor: RingKernel, before: Termination | None = None) -> None:
-        """Take note that an actor has ended, or what more is known than ``before``; for actors."""
-        end = actor.termination
-        if before is not None and end is not None:
+    def ended(self, end: Termination, before: Termination | None = None) -> None:
+        """Record the end of an actor, or replace the record ``before``; for actors."""
+        if before is not None:
             self.terminations = [end if old is before else old for old in self.terminations]
             return
-        self._topics.unsubscribe(None, actor.kernel_id)
-        if end is not None:
-            self.terminations.append(end)
-            del self.terminations[:-1000]
+        self._topics.unsubscribe(None, end.kernel_id)
+        self.terminations.append(end)
+        del self.terminations[:-1000]
         for barrier in self._barriers.values():
-            barrier.leave(actor.kernel_id)
+            barrier.leave(end.kernel_id)
 
     # Its actors.
 
@@ -215,7 +213,7 @@ class Life(Observing):
             definition = definition.changed(kernel_id=kernel_id)
         engine = engine_of(definition)
         if before is not None:  # It ended by itself.
-            before.forsake()
+            before.discard_replies()
             self.collector.unregister_kernel(kernel_id)
         actor = RingKernel(definition, engine, cast("System", self))
         self._actors[kernel_id] = actor

@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from tikgen.ring.actors.actor import RingKernel
 from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.mailbox import Mailbox
 from tikgen.ring.actors.waiting import Clock
 from tikgen.ring.errors import MessageDropped, QueueTimeoutError
 
@@ -15,13 +15,13 @@ Reply = asyncio.Future[Any]
 
 
 async def within(
-    reply: Reply, actor: RingKernel, timeout: Clock | None, envelope: Envelope | None = None
+    reply: Reply, mailbox: Mailbox, timeout: Clock | None, envelope: Envelope | None = None
 ) -> Any:
     """Wait for a reply; nobody waits for it any more once time is up.
 
     Args:
         reply: what is waited for.
-        actor: who is to send it.
+        mailbox: of the actor that is to send it.
         timeout: None for as long as it takes.
         envelope: the request, where it has a deadline by which it has to be handled.
 
@@ -35,12 +35,12 @@ async def within(
     timers = []
     if timeout is not None:
         error = QueueTimeoutError(
-            actor.kernel_id, timeout.seconds, "waiting for a reply", actor.state.name
+            mailbox.kernel_id, timeout.seconds, "waiting for a reply", mailbox.status.state.name
         )
         timers.append(loop.call_later(timeout.left(), _give_up, reply, error))
     if envelope is not None and envelope.deadline > 0:
         left = (envelope.deadline - time.perf_counter_ns()) * 1e-9
-        timers.append(loop.call_later(max(left, 0.0), _expire, envelope, actor))
+        timers.append(loop.call_later(max(left, 0.0), _expire, envelope, mailbox))
     try:
         return await reply
     finally:
@@ -53,13 +53,13 @@ def _give_up(reply: Reply, error: Exception) -> None:
         reply.set_exception(error)
 
 
-def _expire(envelope: Envelope, actor: RingKernel) -> None:
+def _expire(envelope: Envelope, mailbox: Mailbox) -> None:
     """Let a request expire that nobody has begun to handle."""
     if not envelope.key and envelope.reply is not None and not envelope.reply.done():
-        actor.expire(envelope)
+        mailbox.expire(envelope)
 
 
-async def queue_request(actor: RingKernel, envelope: Envelope, timeout: Clock | None) -> None:
+async def queue_request(mailbox: Mailbox, envelope: Envelope, timeout: Clock | None) -> None:
     """Put a request into a queue that may be full.
 
     Raises:
@@ -68,33 +68,33 @@ async def queue_request(actor: RingKernel, envelope: Envelope, timeout: Clock | 
         QueueTimeoutError: if there was no room in time.
     """
     assert envelope.reply is not None
-    if not await actor.put(envelope, None if timeout is None else timeout.left()):
+    if not await mailbox.put(envelope, None if timeout is None else timeout.left()):
         if envelope.reply.done() and not envelope.reply.cancelled():
             envelope.reply.result()
-        raise MessageDropped(actor.kernel_id, "its queue was full")
+        raise MessageDropped(mailbox.kernel_id, "its queue was full")
 
 
 async def send_once(
-    actor: RingKernel, message: Any, timeout: float | None, deadline: float | None
+    mailbox: Mailbox, message: Any, timeout: float | None, deadline: float | None
 ) -> bool:
     """Send a message, unless it came before; what cannot be queued may come again."""
-    envelope = actor.envelope(message, None, deadline)
-    duplicates = actor.duplicates
+    envelope = mailbox.envelope(message, None, deadline)
+    duplicates = mailbox.duplicates
     assert duplicates is not None
     if duplicates.find(message)[0]:
-        actor.telemetry.messages_received += 1
-        actor.telemetry.messages_duplicate += 1
+        mailbox.telemetry.messages_received += 1
+        mailbox.telemetry.messages_duplicate += 1
         return False
     duplicates.note(message, None)
     try:
-        return await actor.put(envelope, timeout)
+        return await mailbox.put(envelope, timeout)
     except BaseException:
-        duplicates.forget(message)
+        duplicates.discard(message)
         raise
 
 
 async def ask_once(
-    actor: RingKernel, message: Any, timeout: Clock | None, deadline: float | None
+    mailbox: Mailbox, message: Any, timeout: Clock | None, deadline: float | None
 ) -> Any:
     """Return the reply to a request; one that came before gets the reply of the first.
 
@@ -103,33 +103,33 @@ async def ask_once(
     Raises:
         MessageDropped: if it came before as a message without a reply.
     """
-    duplicates, telemetry = actor.duplicates, actor.telemetry
+    duplicates, telemetry = mailbox.duplicates, mailbox.telemetry
     assert duplicates is not None
     loop = asyncio.get_running_loop()
     shared: Reply | None = loop.create_future()
-    envelope = actor.envelope(message, shared, deadline)
+    envelope = mailbox.envelope(message, shared, deadline)
     is_known, before = duplicates.find(message)
     if is_known:
         telemetry.messages_received += 1
         telemetry.messages_duplicate += 1
         if before is None:
-            raise MessageDropped(actor.kernel_id, "its id came before, with no reply asked for")
-        return await within(_own(before), actor, timeout)
+            raise MessageDropped(mailbox.kernel_id, "its id came before, with no reply asked for")
+        return await within(_own(before), mailbox, timeout)
     assert shared is not None
     duplicates.note(message, shared)
     own = _own(shared)
     try:
-        await queue_request(actor, envelope, timeout)
+        await queue_request(mailbox, envelope, timeout)
     except BaseException as error:
-        duplicates.forget(message)
+        duplicates.discard(message)
         if not shared.done():
             shared.set_exception(
                 error
                 if isinstance(error, Exception)
-                else MessageDropped(actor.kernel_id, "whoever sent it first gave up")
+                else MessageDropped(mailbox.kernel_id, "whoever sent it first gave up")
             )
         raise
-    return await within(own, actor, timeout, envelope)
+    return await within(own, mailbox, timeout, envelope)
 
 
 def _own(shared: Reply) -> Reply:

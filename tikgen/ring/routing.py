@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from tikgen.ring.actors.actor import RingKernel
-from tikgen.ring.actors.barriers import Barrier
-from tikgen.ring.actors.topics import Topics
+from tikgen.ring.barriers import Barrier
 from tikgen.ring.errors import InvalidConfigurationError, KernelNotFoundError
 
 
@@ -52,7 +52,7 @@ class Routing:
         if isinstance(kernel_ids, str) or not isinstance(kernel_ids, Iterable | None):
             raise InvalidConfigurationError("kernel_ids", kernel_ids, "takes several names")
         if kernel_ids is None:
-            kernel_ids = [name for name, actor in self._actors.items() if actor.is_taking]
+            kernel_ids = [name for name, actor in self._actors.items() if actor.status.is_taking]
         names = list(kernel_ids)
         # An actor that sends to itself does so in its own task, where it is seen that it does.
         own = [name for name in names if self._is_current(name)]
@@ -83,9 +83,9 @@ class Routing:
         while at is not None:
             if at == source:
                 raise InvalidConfigurationError("target", target, "replies would go in a circle")
-            at = self._known(at).outlet
-        actor.outlet = target
-        actor.outbox.senders.wake_all()
+            at = self._known(at).mailbox.outlet
+        actor.mailbox.outlet = target
+        actor.mailbox.outbox.senders.wake_all()
 
     def subscribe(self, pattern: str, kernel_id: str) -> None:
         """Have an actor get the messages of topics: ``"sensors.*.wind"``, ``"log.**"``."""
@@ -107,7 +107,9 @@ class Routing:
         """
         self._check_loop("", f"publish under {topic!r}")
         subscribers = self._topics.subscribers(topic)
-        return await self.broadcast(message, [n for n in subscribers if self._known(n).is_taking])
+        return await self.broadcast(
+            message, [n for n in subscribers if self._known(n).status.is_taking]
+        )
 
     def barrier(self, name: str, parties: int) -> Barrier:
         """Return the barrier of a name, made if there is none.
@@ -125,9 +127,13 @@ class Routing:
             )
         return found
 
+    async def wait_at(self, name: str, parties: int, timeout: float | None, member: str) -> int:
+        """Wait at a barrier, which breaks when the member ends; for actors."""
+        return await self.barrier(name, parties).wait(timeout, member)
+
     def _is_current(self, kernel_id: str) -> bool:
         actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
-        return actor is not None and actor.is_current()
+        return actor is not None and actor.status.is_current()
 
     def _known(self, kernel_id: str) -> RingKernel:
         actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
@@ -151,10 +157,82 @@ def in_order(actors: Iterable[RingKernel]) -> list[list[RingKernel]]:
     left = list(actors)
     groups = []
     while left:
-        targets: set[str] = set().union(*(a.targets for a in left if a.termination is None))
+        targets: set[str] = set().union(*(a.mailbox.targets for a in left if a.termination is None))
         behind = [actor for actor in left if actor.kernel_id in targets]
         if len(behind) == len(left):
             behind = []
         groups.append([a for a in left if not behind or a.kernel_id not in targets])
         left = behind
     return groups
+
+
+class Topics:
+    """Who subscribed to what.
+
+    A topic is words with dots between them, such as ``sensors.roof.wind``. In a pattern ``*``
+    stands for one word, and ``**`` for any number of them, none included.
+    """
+
+    def __init__(self) -> None:
+        self._subscribers: dict[str, dict[str, None]] = {}
+        self._found: dict[str, tuple[str, ...]] = {}
+
+    def subscribe(self, pattern: str, kernel_id: str) -> None:
+        """Have messages of all topics that match go to an actor, each of them once."""
+        _check(pattern, "pattern")
+        self._subscribers.setdefault(pattern, {})[kernel_id] = None
+        self._found.clear()
+
+    def unsubscribe(self, pattern: str | None, kernel_id: str) -> None:
+        """Undo a subscription, or, without a pattern, all of an actor."""
+        for name in [pattern] if pattern is not None else list(self._subscribers):
+            subscribers = self._subscribers.get(name, {})
+            subscribers.pop(kernel_id, None)
+            if not subscribers:
+                self._subscribers.pop(name, None)
+        self._found.clear()
+
+    def subscribers(self, topic: str) -> tuple[str, ...]:
+        """Return the actors that get a message of a topic, in the order of subscription."""
+        found = self._found.get(topic) if isinstance(topic, str) else None
+        if found is None:
+            _check(topic, "topic")
+            words = tuple(topic.split("."))
+            matching = [
+                subscribers
+                for pattern, subscribers in self._subscribers.items()
+                if _matches(tuple(pattern.split(".")), words)
+            ]
+            found = tuple(dict.fromkeys(name for names in matching for name in names))
+            if len(self._found) < 10_000:  # Topics may be made up without end.
+                self._found[topic] = found
+        return found
+
+
+def _matches(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    """Tell whether words match a pattern.
+
+    Each word is compared with each place of the pattern once at most, however many ``**`` it has.
+    """
+
+    @functools.cache
+    def rest(place: int, word: int) -> bool:
+        if place == len(pattern):
+            return word == len(words)
+        if pattern[place] == "**":
+            return rest(place + 1, word) or (word < len(words) and rest(place, word + 1))
+        is_match = word < len(words) and pattern[place] in ("*", words[word])
+        return is_match and rest(place + 1, word + 1)
+
+    return rest(0, 0)
+
+
+def _check(name: str, kind: str) -> None:
+    is_text = isinstance(name, str)
+    words = name.split(".") if is_text else []
+    allowed = ("*", "**") if kind == "pattern" else ()
+    if not words or not all(w in allowed or (w and "*" not in w) for w in words) or len(words) > 64:
+        wild = "; a word may be * for any one, ** for any number" if kind == "pattern" else ""
+        raise InvalidConfigurationError(
+            kind, name, f"takes at most 64 words with dots between them, as in 'a.b'{wild}"
+        )

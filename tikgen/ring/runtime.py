@@ -10,6 +10,7 @@ from typing import Any
 
 from tikgen.ring.actors.engine import NOT_NOW
 from tikgen.ring.actors.envelope import Envelope, Failure
+from tikgen.ring.actors.mailbox import opened
 from tikgen.ring.actors.waiting import clock, left_of, seconds_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
@@ -64,25 +65,23 @@ class RingKernelRuntime(Life):
         """
         if timeout is not None:
             seconds_of(timeout)
-        try:
-            actor = self._actors.get(kernel_id)
-        except TypeError:  # It is a list, or the like.
-            actor = None
+        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, "send a message")
-        if deadline is not None or actor.duplicates is not None or not actor.is_taking:
-            if actor.duplicates is not None:
-                return await send_once(actor, message, timeout, deadline)
-            envelope = actor.envelope(message, None, deadline)
+        mailbox = actor.mailbox
+        if deadline is not None or mailbox.duplicates is not None or not actor.status.is_taking:
+            if mailbox.duplicates is not None:
+                return await send_once(mailbox, message, timeout, deadline)
+            envelope = mailbox.envelope(message, None, deadline)
         else:
-            check = actor.input_checkers.get(message.__class__)
+            check = mailbox.input_checkers.get(message.__class__)
             if check is None or check(message) is not None:
-                actor.check_message(message)
+                mailbox.check_message(message)
             envelope = Envelope(message, getattr(message, "priority", 128), perf_counter_ns())
-        if actor.inbox.try_put(envelope):
-            actor.telemetry.messages_received += 1
+        if mailbox.inbox.try_put(envelope):
+            mailbox.telemetry.messages_received += 1
             return True
-        return await actor.put(envelope, timeout)
+        return await mailbox.put(envelope, timeout)
 
     async def receive(self, kernel_id: str, *, timeout: float | None = None) -> Any:
         """Return the next reply of an actor that answers no ``send_and_receive``.
@@ -96,17 +95,14 @@ class RingKernelRuntime(Life):
             KernelTerminated: if it ended, and no reply is left.
             QueueTimeoutError: if there was none in time.
         """
-        try:
-            actor = self._actors.get(kernel_id)
-        except TypeError:  # It is a list, or the like.
-            actor = None
+        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, "receive a reply")
         if timeout is not None:
-            return await actor.next_reply(timeout)
-        outbox = actor.outbox
+            return await actor.mailbox.next_reply(timeout)
+        outbox = actor.mailbox.outbox
         while not outbox.size:
-            actor.check_replying()
+            actor.status.check_replying()
             future = outbox.receivers.enter()
             try:
                 await future
@@ -114,7 +110,7 @@ class RingKernelRuntime(Life):
                 outbox.receivers.leave(future)
                 raise
         message = outbox.take()
-        return actor.opened(message) if message.__class__ is Failure else message
+        return opened(message) if message.__class__ is Failure else message
 
     async def send_and_receive(
         self,
@@ -142,36 +138,34 @@ class RingKernelRuntime(Life):
             QueueTimeoutError: if there was no reply in time.
             ReplyError: if the actor declined to answer.
         """
-        try:
-            actor = self._actors.get(kernel_id)
-        except TypeError:  # It is a list, or the like.
-            actor = None
+        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
         if actor is None or get_running_loop() is not self.loop:
             self._refuse(kernel_id, "send a request")
         assert self.loop is not None
         time_left = None if timeout is None else clock(timeout)
-        if actor.duplicates is not None:
-            return await ask_once(actor, message, time_left, deadline)
+        mailbox = actor.mailbox
+        if mailbox.duplicates is not None:
+            return await ask_once(mailbox, message, time_left, deadline)
         if actor.engine.is_direct and deadline is None:
             now = actor.answer_now(message)
             if isinstance(now, asyncio.Future):
-                return await within(now, actor, time_left)
+                return await within(now, mailbox, time_left)
             if now is not NOT_NOW:
                 return now
         reply: asyncio.Future[Any] = self.loop.create_future()
-        check = actor.input_checkers.get(message.__class__)
-        if deadline is not None or not actor.is_taking or check is None or check(message):
-            envelope = actor.envelope(message, reply, deadline)
+        check = mailbox.input_checkers.get(message.__class__)
+        if deadline is not None or not actor.status.is_taking or check is None or check(message):
+            envelope = mailbox.envelope(message, reply, deadline)
         else:
             priority = getattr(message, "priority", 128)
             envelope = Envelope(message, priority, perf_counter_ns(), reply)
-        if actor.inbox.try_put(envelope):
-            actor.telemetry.messages_received += 1
+        if mailbox.inbox.try_put(envelope):
+            mailbox.telemetry.messages_received += 1
         else:
-            await queue_request(actor, envelope, time_left)
+            await queue_request(mailbox, envelope, time_left)
         if time_left is None and deadline is None:
             return await reply
-        return await within(reply, actor, time_left, envelope)
+        return await within(reply, mailbox, time_left, envelope)
 
     async def send_many(
         self,
@@ -204,19 +198,19 @@ class RingKernelRuntime(Life):
                 "send_many",
                 kernel_id,
             )
-        taken = 0
+        taken, mailbox = 0, actor.mailbox
         try:
-            if actor.duplicates is not None and not isinstance(messages, Mapping):
+            if mailbox.duplicates is not None and not isinstance(messages, Mapping):
                 for message in messages:
                     left = left_of(time_left)
                     taken += await self.send(kernel_id, message, timeout=left, deadline=deadline)
                 return taken
             for envelope in actor.blocks(messages, deadline):
-                if actor.inbox.try_put(envelope):
-                    actor.telemetry.messages_received += envelope.count
+                if mailbox.inbox.try_put(envelope):
+                    mailbox.telemetry.messages_received += envelope.count
                     taken += envelope.count
                 else:
-                    taken += await actor.put_block(envelope, left_of(time_left))
+                    taken += await mailbox.put_block(envelope, left_of(time_left))
         except BaseException as error:
             error.taken = taken + getattr(error, "taken", 0)  # type: ignore[attr-defined]
             raise
@@ -243,7 +237,7 @@ class RingKernelRuntime(Life):
         actor = self._actor(kernel_id, "receive replies")
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise InvalidConfigurationError("most", most, "takes a whole number from 1")
-        return await actor.next_replies(most, timeout)
+        return await actor.mailbox.next_replies(most, timeout)
 
     def __repr__(self) -> str:
         state = "shut down" if self._is_over else "active" if self.loop else "not started"

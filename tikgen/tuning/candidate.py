@@ -1,4 +1,4 @@
-"""What is known of a schedule that was tried."""
+"""A schedule that was tried, and its latest record."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tikgen.tuning.space import Point
 
 @dataclass(eq=False)
 class Candidate:
-    """What is known of a candidate.
+    """A schedule that was tried.
 
     Attributes:
         point: its schedule.
         record: its latest record.
-        score: its time as a fraction of the default's, or where the default has none of that of
-            the first candidate that has one; infinite where it has no time itself.
-        rounds: for how many rounds it was asked.
+        score: its time over that of the default, or of the first candidate that has a time where
+            the default has none; infinite where it has no time itself.
+        rounds: how many rounds were asked for.
     """
 
     point: Point
@@ -29,7 +29,7 @@ class Candidate:
     rounds: float = math.inf
 
     def set_ratio(self, ratio: float, low: float = 0.0, high: float = 0.0) -> None:
-        """Change the time as a fraction of the default's, and the interval that it has, if any."""
+        """Set the time over that of the default, and its interval, if any."""
         self.score = ratio
         self.record = dataclasses.replace(self.record, ratio=ratio, ratio_low=low, ratio_high=high)
 

@@ -1,4 +1,4 @@
-"""The last comparison: what a schedule must show to replace the default."""
+"""The final comparison: what a schedule must show to replace the default."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from tikgen.tuning.job import Measurement
 from tikgen.tuning.timing import median_interval
 
-# A process of its own places arrays and code elsewhere, which may matter by some percent. There
-# are more of them where the interval is wide, as on a busy machine, and less where time is short.
+# Each process places arrays and code elsewhere, which may matter by some percent. More are taken
+# where the interval is wide, as on a busy machine, and fewer where time is short.
 LEAST_PROCESSES, PROCESSES, MOST_PROCESSES = 2, 3, 7
 WIDE = 1.1
-# An interval whose ends differ by a greater factor says too little for a claim, unless all of it
-# says that the schedule is at least twice as fast.
+# A wider interval supports no claim, unless all of it says at least twice as fast.
 WIDEST, AT_LEAST_TWICE = 1.35, 0.5
 ROUNDS = 31
-# Of one process: enough for an interval, however slow the kernels are.
+# In each process, however slow the kernels are: enough for an interval.
 LEAST_ROUNDS = 6
-# A schedule that gains less stays a tie, and the default is kept.
+# With a smaller gain the default is kept.
 LEAST_GAIN = 0.02
-# How much slower than the default it may be on one kind of data, where it is faster on average.
+# How much slower it may be on one kind of data, where it is faster on average.
 MOST_LOSS = 0.02
 
 
@@ -44,22 +43,22 @@ class Verdict:
 
     @property
     def is_wide(self) -> bool:
-        """Tell whether further rounds are worth their time."""
+        """Return whether further rounds are worth their time."""
         return self.high > WIDE * self.low
 
     @property
     def is_faster(self) -> bool:
-        """Tell whether the schedule is to replace the default."""
+        """Return whether the schedule replaces the default."""
         gains = self.high < 1 and self.ratio <= 1 / (1 + LEAST_GAIN)
         is_known = self.high <= max(WIDEST * self.low, AT_LEAST_TWICE)
         return gains and is_known and self.worst <= 1 + MOST_LOSS
 
 
 def judge(found: Sequence[Measurement]) -> Verdict:
-    """Return what measurements beside the default, each in a process of its own, say together.
+    """Return the verdict of measurements beside the default, each from a process of its own.
 
-    The interval is that of the median over all rounds, stretched so that it holds the median of
-    each process: rounds of one process have more in common than chance.
+    The interval of the median over all rounds is stretched until it holds the median of each
+    process, since rounds of one process are not independent.
     """
     ratios = [ratio for each in found for ratio in each.ratios]
     low, high = median_interval(ratios)
@@ -73,7 +72,7 @@ def judge(found: Sequence[Measurement]) -> Verdict:
 
 
 def pooled(found: Sequence[Measurement]) -> Measurement:
-    """Return measurements of one candidate as one."""
+    """Combine measurements of one candidate."""
     return dataclasses.replace(
         found[-1],
         seconds=statistics.median(each.seconds for each in found),

@@ -1,14 +1,12 @@
-"""One schedule to measure, and what came of it; both travel as JSON lines."""
+"""One schedule to measure, and its measurement; both travel as lines of JSON."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tikgen.children.job import KernelJob, KernelOutcome
 from tikgen.pipeline.rendering import Variant
 from tikgen.verification.case import literal
 
@@ -16,31 +14,17 @@ Kind = Literal["timed", "refused", "error", "mismatch", "crash", "timeout"]
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class Job(KernelJob):
     """A variant to verify and time on arrays of some sizes.
 
     Attributes:
-        template: name of the template.
-        folder: folder of the template.
-        arch: arch to run on.
-        params: every parameter, as Python literals.
-        sizes: value of each size symbol.
-        baked: whether the sizes are baked into the kernel.
-        seed: seed of the random data.
         rounds: how often a batch of launches is timed.
-        least: rounds to time however long they take; None for the few that any job gets.
+        least: rounds to time however long they take; None for the usual few.
         data: folder with a user's own data; empty for data that the template calls typical.
-        same: the name of an output, and of the input that is the very same array.
+        same: for each output that shares the array of an input, the name of that input.
         is_verified: whether the kernel was verified before, in another process.
     """
 
-    template: str
-    folder: str
-    arch: str
-    params: Mapping[str, Any]
-    sizes: Mapping[str, int]
-    baked: bool = False
-    seed: int = 0
     rounds: int = 5
     least: int | None = None
     data: str = ""
@@ -49,7 +33,7 @@ class Job:
 
     @classmethod
     def of(cls, variant: Variant, arch: str, sizes: Mapping[str, int], **more: Any) -> Job:
-        """Return the job that measures ``variant``; ``more`` are further attributes."""
+        """Return the job that measures a variant; ``more`` are further attributes."""
         return cls(
             template=variant.template.name,
             folder=str(variant.template.folder),
@@ -60,52 +44,30 @@ class Job:
             **more,
         )
 
-    @functools.cached_property
-    def line(self) -> str:
-        """Return the job as one line of JSON; equal jobs give equal lines."""
-        return json.dumps(asdict(self) | {"params": repr(dict(self.params))})
-
-    @classmethod
-    def from_line(cls, line: str) -> Job:
-        """Return the job that :attr:`line` wrote."""
-        fields = json.loads(line)
-        return cls(**fields | {"params": ast.literal_eval(fields["params"])})
-
-    @property
-    def shape(self) -> dict[str, int] | None:
-        """Return the sizes that are baked into the kernel, if any."""
-        return dict(self.sizes) if self.baked else None
-
 
 @dataclass(frozen=True)
-class Measurement:
-    """What came of a job.
+class Measurement(KernelOutcome):
+    """The outcome of a job.
 
     Attributes:
-        kind: ``"timed"``; ``"refused"`` where the parameters do not go together, or the arch or
-            its memory cannot take them; ``"error"`` where the kernel does not build;
+        kind: ``"timed"``; ``"refused"`` where the parameters conflict, or the arch or its memory
+            cannot take them; ``"error"`` where the kernel does not build;
             ``"mismatch"`` where it disagrees with the reference; ``"crash"`` or ``"timeout"``
             where its process died or did not answer.
-        message: what is wrong, in a sentence or two.
-        digest: digest of the kernel, empty where it was not built.
         seconds: median time of a launch, device synchronisation included; where there are several
             kinds of data, the geometric mean over them.
-        spread: interquartile range of the rounds over their median, the greatest of all kinds.
+        spread: interquartile range of the rounds over their median, the largest of all kinds.
         rounds: how many rounds were timed.
         compile_seconds: time that Taichi took to compile the kernel.
-        verify_seconds: time that verifying took, next to none where equal code was verified before.
-        worst: greatest error as a fraction of what is allowed.
-        baseline_seconds: median time of a launch of the baseline in the same, interleaved run;
-            0 without a baseline.
-        ratio: median over the rounds of the seconds over those of the baseline, in which drift of
-            the machine cancels; 1 without a baseline.
-        ratios: that of each round, the geometric mean over the kinds of data.
-        worst_ratio: the median ratio on that kind of data where it is greatest.
+        verify_seconds: time that the verification took, almost none where equal code was verified.
+        worst: largest error as a fraction of the tolerance.
+        baseline_seconds: median time of a launch of the baseline beside it; 0 without one.
+        ratio: median over the rounds of the seconds over those of the baseline; 1 without one.
+        ratios: the ratio of each round, the geometric mean over the kinds of data.
+        worst_ratio: the median ratio on the kind of data where it is largest.
     """
 
     kind: Kind
-    message: str = ""
-    digest: str = ""
     seconds: float = 0.0
     spread: float = 0.0
     rounds: int = 0
@@ -119,10 +81,5 @@ class Measurement:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the kernel agrees with the reference and has a time."""
+        """Return whether the kernel agrees with the reference and has a time."""
         return self.kind == "timed"
-
-    @property
-    def line(self) -> str:
-        """Return the measurement as one line of JSON."""
-        return json.dumps(asdict(self))

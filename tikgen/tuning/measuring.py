@@ -1,19 +1,18 @@
-"""Measures one candidate in this process: builds it, verifies it, times it beside a baseline."""
+"""Measures a candidate in this process: builds, verifies and times it beside a baseline."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import statistics
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tikgen.errors import CompileBudgetExceeded, ParameterError, TikgenError, UnsupportedOnArch
+from tikgen.children.job import described
+from tikgen.errors import CompileBudgetExceeded, ParameterError, UnsupportedOnArch
 from tikgen.pipeline.builder import build, resolve
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import runtime
@@ -22,7 +21,7 @@ from tikgen.template.base import Template
 from tikgen.template.catalogue import load_template
 from tikgen.template.parameters import canonical
 from tikgen.tuning.job import Job, Measurement
-from tikgen.tuning.timing import Launch, Timing, geometric_mean, time_in_turn
+from tikgen.tuning.timing import Launch, Timing, time_in_turn
 from tikgen.tuning.workload import Workload
 from tikgen.verification.case import Data
 from tikgen.verification.check import Trial
@@ -33,14 +32,14 @@ _TRIALS = 4
 
 Stage = Callable[[str, str], None]
 
-# One at a time: its arrays may fill the memory.
+# A single one: its arrays may fill the memory.
 _workload: tuple[Any, Workload] | None = None
-# Digests that agreed with the reference, and the worst error of each, with what they computed.
+# The worst error of each digest that agreed with the reference.
 _verified: dict[Any, float] = {}
 
 
 class _Disagrees(Exception):
-    """A kernel is wrong: says how."""
+    """A kernel disagrees with its reference."""
 
     def __init__(self, message: str, worst: float) -> None:
         super().__init__(message)
@@ -48,20 +47,19 @@ class _Disagrees(Exception):
 
 
 def measure(
-    job: Job, baseline: Job | None = None, on_stage: Stage = lambda name, note: None
+    job: Job, baseline: Job | None = None, *, on_stage: Stage = lambda name, note: None
 ) -> Measurement:
-    """Build, verify and time a candidate; whatever goes wrong is an outcome, and not raised.
+    """Build, verify and time a candidate; a failure is an outcome and not raised.
 
     Taichi must have been initialised on the arch of the job. The kernel is compared with its
-    reference on small sizes of many kinds and at the sizes that are timed, with outputs and
-    workspaces poisoned before. It is timed on every kind of data that the template calls typical,
-    or on a user's own.
+    reference on several small sizes and at the sizes that are timed, with poison in outputs and
+    workspaces. It is timed on each kind of data.
 
     Args:
         job: what to measure.
         baseline: what to time in turn with it, on the same arrays; it was measured before.
-        on_stage: told ``("built", digest)``, ``("prepared", "")`` and ``("compiled", "")`` as
-            they are reached.
+        on_stage: called with ``("built", digest)``, ``("prepared", "")`` and ``("compiled", "")``
+            as they are reached.
     """
     digest, compile_seconds, verify_seconds, worst = "", 0.0, 0.0, 0.0
     timings: list[list[Timing]] = []
@@ -70,7 +68,7 @@ def measure(
         kernel = build(template, shape=job.shape, **job.params)
         digest = kernel.digest
         on_stage("built", digest)
-        # Not the kernel's: one object serves every problem that renders the same code.
+        # Not the kernel's: one kernel serves every problem that renders the same code.
         problem = resolve(template, **job.params).problem
         workload = _workload_of(template, problem, job)
         values = workload.use(workload.kinds[0])
@@ -107,17 +105,12 @@ def measure(
             compile_seconds=compile_seconds,
             worst=disagreement.worst,
         )
-    except TikgenError as error:
-        return Measurement("error", f"{type(error).__name__}: {error}", digest)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(place.filename)}:{place.lineno}"  # noqa: PTH119
-        message = f"{type(error).__name__}: {' '.join(str(error).split())} (in {where})"
-        return Measurement("error", message, digest)
+        return Measurement("error", described(error), digest)
     done = Measurement(
         "timed",
         digest=digest,
-        seconds=geometric_mean([each[0].seconds for each in timings]),
+        seconds=statistics.geometric_mean([each[0].seconds for each in timings]),
         spread=max(each[0].spread for each in timings),
         rounds=min(len(each[0].rounds) for each in timings),
         compile_seconds=compile_seconds,
@@ -128,12 +121,12 @@ def measure(
 
 
 def _beside_baseline(found: Measurement, timings: list[list[Timing]]) -> Measurement:
-    """Return a measurement with what the baseline, which was timed in turn, makes of it."""
+    """Add the comparison with a baseline that was timed in turn."""
     by_kind = [one.ratios_to(other) for one, other in timings]
-    ratios = [geometric_mean(each) for each in zip(*by_kind, strict=False)]
+    ratios = [statistics.geometric_mean(each) for each in zip(*by_kind, strict=False)]
     return dataclasses.replace(
         found,
-        baseline_seconds=geometric_mean([other.seconds for _, other in timings]),
+        baseline_seconds=statistics.geometric_mean([other.seconds for _, other in timings]),
         ratio=statistics.median(ratios),
         ratios=tuple(ratios),
         worst_ratio=max(map(statistics.median, by_kind)),
@@ -141,14 +134,14 @@ def _beside_baseline(found: Measurement, timings: list[list[Timing]]) -> Measure
 
 
 def forget() -> None:
-    """Free the arrays that were kept for further jobs, and forget what was verified."""
+    """Discard the arrays that are kept for further jobs, and what was verified."""
     global _workload
     _workload = None
     _verified.clear()
 
 
 def _workload_of(template: Template, problem: Any, job: Job) -> Workload:
-    """Return the arguments for a job, those of the last one where it was alike."""
+    """Return the arguments for a job: those of the last job where it was alike."""
     global _workload
     key = (
         template.fingerprint,
@@ -160,7 +153,7 @@ def _workload_of(template: Template, problem: Any, job: Job) -> Workload:
         job.is_verified,
     )
     if _workload is None or _workload[0] != key:
-        forget()  # Frees the memory before more is taken.
+        forget()  # Free the memory first.
         _workload = (key, Workload(template, problem, job))
     return _workload[1]
 
@@ -172,8 +165,8 @@ def _verify(
     if kernel.digest in _verified:
         return _verified[kernel.digest]
     worst = 0.0
-    # A baked kernel exists at the timed sizes alone; its like at small sizes says something, and
-    # costs several compilations, so that it is asked only where there is nothing better.
+    # Baked kernels for small sizes are others, each to be compiled: only where no reference is
+    # affordable at the timed sizes.
     skip = job.baked and workload.has_reference
     for settings in () if skip else _small_trials(template, kernel, workload.problem, job):
         outcome = Trial(template, job.params, **settings, baked=job.baked).run()
@@ -184,7 +177,7 @@ def _verify(
     for kind in workload.kinds:
         values = workload.use(kind)
         if other is not None and not workload.is_judge:
-            # Which is the default schedule, or has agreed with it.
+            # It is the default schedule, or has agreed with it.
             other(*values)
             runtime.sync()
             workload.judge()
@@ -202,7 +195,7 @@ def _verify(
 def _small_trials(
     template: Template, kernel: Kernel, problem: Any, job: Job
 ) -> list[dict[str, Any]]:
-    """Return the settings of some trials: middle, largest and random sizes, all kinds of data."""
+    """Return the settings of some trials: largest, middle and random sizes."""
     given = template.sizes(problem)
     options = {
         symbol: sorted(given.get(symbol, PLAIN_SIZES)) for symbol in template.size_symbols(problem)
@@ -223,7 +216,7 @@ def _small_trials(
             "sizes": sizes,
             "seed": job.seed + number,
             "data": _DATA[number % len(_DATA)],
-            # Memory around NumPy arrays can be watched, on cpu alone without a detour.
+            # Writes outside NumPy arrays can be found, on cpu without a copy.
             "container": "numpy" if job.arch == "cpu" else "ndarray",
             "inplace": inplace and number == 1,
         }

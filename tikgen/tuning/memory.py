@@ -1,4 +1,4 @@
-"""Whether arrays fit the memory, told before they are allocated."""
+"""Checks whether arrays fit the memory before they are allocated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def array_bytes(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> int:
 
 
 def free_host_bytes() -> int:
-    """Return how much memory of the host can be had without swapping."""
+    """Return how much memory of the host is free without swapping."""
     info = Path("/proc/meminfo")
     text = info.read_text() if info.exists() else ""
     available = re.search(r"^MemAvailable:\s*(\d+) kB", text, flags=re.MULTILINE)
@@ -39,18 +39,17 @@ def free_host_bytes() -> int:
 def check_room(
     template: str, arch: str, arguments: Iterable[Argument], sizes: Mapping[str, int]
 ) -> None:
-    """Raise where the arrays cannot fit the host; what a GPU holds shows when it allocates.
+    """Raise :class:`ParameterError` where the arrays cannot fit the memory of the host.
 
-    Raises:
-        ParameterError: naming the shape, what it takes and what there is.
+    Whether they fit a GPU shows when it allocates them.
     """
     arrays = [a for a in arguments if isinstance(a, Array)]
     held, written = array_bytes(arrays, sizes), array_bytes((a for a in arrays if a.written), sizes)
     largest = max((math.prod(concrete_shape(a, sizes)) for a in arrays), default=0)
-    # First values are drawn in f64, beside as many numbers that choose zeros, and a mask.
+    # First values are drawn in f64, beside as many numbers that choose zeros and a mask.
     making = held + _DRAWN_BYTES * largest
-    # Beside them the arrays that kernels work on, where they are on the host; then what the outputs
-    # must be, a copy of them, and two temporaries of the comparison.
+    # With the arrays that kernels work on, if on the host, the expected outputs, a copy of the
+    # outputs, and two temporaries of the comparison.
     comparing = held * (2 if arch == "cpu" else 1) + 4 * written
     needed, free = max(making, comparing), free_host_bytes()
     if needed > free:
@@ -58,7 +57,7 @@ def check_room(
 
 
 def no_room(template: str, sizes: Mapping[str, int], problem: str) -> ParameterError:
-    """Return the error that says that arrays of such sizes do not fit."""
+    """Return the error for arrays that do not fit."""
     return ParameterError(
         template, {"shape": f"{tuple(sizes.values())} does not fit the memory: it {problem}"}
     )

@@ -1,4 +1,4 @@
-"""What tuning and sweeps ask of the options that both of them take."""
+"""Checks the options that tuning and sweeps have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUICK_SECONDS = 60.0
 
 
 def problems_of(*, seed: Any, timeout: Any) -> dict[str, str]:
-    """Return what is wrong with a seed and a time limit, either of which may be None."""
+    """Return what is wrong with a seed and a timeout, either of which may be None."""
     problems = {}
     if seed is not None and (type(seed) is not int or seed < 0):
         problems["seed"] = f"takes an integer of at least 0, or None; got {seed!r}"
@@ -21,7 +21,7 @@ def problems_of(*, seed: Any, timeout: Any) -> dict[str, str]:
 
 
 def is_positive(value: Any) -> bool:
-    """Tell whether a value is a number above 0."""
+    """Return whether a value is a number above 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 

@@ -1,4 +1,4 @@
-"""The entry: tunes a problem on this machine."""
+"""Tunes a problem on this machine."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from tikgen.errors import ParameterError, TuningError, UnsupportedOnArch
 from tikgen.machine.devices import device_name
 from tikgen.pipeline.builder import DEFAULT_ARCH, resolve
 from tikgen.pipeline.records import Record, problem_text
+from tikgen.progress import bar
 from tikgen.taichi import runtime
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
@@ -49,34 +50,32 @@ def tune(
     on_record: Callable[[Record], None] | None = None,
     **problem: Any,
 ) -> TuneResult:
-    """Find the fastest schedule of a problem on this machine, and keep all that was measured.
+    """Find the fastest schedule of a problem on this machine, and keep all measurements.
 
-    Each candidate is verified against the reference before it is timed, in a process that is
-    replaced when it dies, and in turn with the best one so far. ``tikgen.build`` takes the best
-    schedule from then on. Tuning again continues. An interruption (Ctrl-C) ends the search
-    early, and loses nothing.
-
-    The best few are measured again, and the winner meets the default in fresh processes: what is
-    not faster beyond doubt and by 2 % leaves the default in its place.
+    Each candidate is verified against the reference and then timed in turn with the best one so
+    far, in a process that is replaced when it dies. The best few are measured again, and the
+    winner is compared with the default in fresh processes: the default stays unless the winner is
+    faster beyond doubt and by 2 %. ``tikgen.build`` takes the best schedule from then on. Tuning
+    again continues; Ctrl-C ends the search early and loses nothing.
 
     Args:
         name: name of a template, or the template itself.
         shape: sizes of the arrays, in the order of the template's size symbols or by symbol; or
-            one number for all of them. Arguments that are given tell it.
+            one number for all of them. It may be left out where ``arguments`` are given.
         arguments: your own data to time with, by name or in order; what is only written may be
             left out. Without it kernels are timed on data that the template calls typical.
         budget: ``"quick"`` for about a minute, ``"full"`` for the whole space, or seconds.
         arch: arch to tune on: the current one, else cpu.
         strategy: ``"exhaustive"``, ``"halving"``, ``"optuna"`` (an extra), or ``"auto"``.
-        seed: seed of what is drawn; None takes a new one, which the result tells.
+        seed: seed of what is drawn; None takes a new one, which the result holds.
         fresh: whether to measure again what was measured before.
         timeout: seconds after which a candidate has failed.
-        on_record: told of each record as it is kept.
+        on_record: called with each record as it is kept.
         problem: problem parameters.
 
     Raises:
         UnknownTemplate: if no template has that name.
-        ParameterError: if a parameter, the shape or an option is of no use, or the arrays do not
+        ParameterError: if a parameter, the shape or an option is invalid, or the arrays do not
             fit the memory.
         ArgumentError: if an argument is missing or does not fit.
         UnsupportedOnArch: if the arch does not work here, or cannot run the problem.
@@ -102,11 +101,16 @@ def tune(
         timeout = _FULL_TIMEOUT if seconds == math.inf else _TIMEOUT
     until, end = began + _SEARCH_SHARE * seconds, began + seconds
     process = MeasuringProcess(arch, timeout)
-    progress = _progress(f"{template.name} on {arch}", seconds, space)
-    with process, saved(own) as data, progress as show:
+    what, by_time = f"{template.name} on {arch}", seconds < math.inf
+    total = seconds if by_time else len(space.points)
+    with process, saved(own) as data, bar(what, total, counts=not by_time) as show:
 
         def note(record: Record) -> None:
-            show(session)
+            text, tried = what, len(session.candidates)
+            if session.leader is not None:
+                text += f": {1e3 * session.leader.record.seconds:.4g} ms at best"
+            text += f", {tried} of {len(space.points)} tried"
+            show(completed=time.monotonic() - began if by_time else tried, description=text)
             if on_record is not None:
                 on_record(record)
 
@@ -116,7 +120,7 @@ def tune(
 
 
 def _search(session: Session, strategy: str, seed: int) -> Stopped:
-    """Try, compare the best, and return why it ended."""
+    """Search, compare the best, and return why the search ended."""
     try:
         session.try_default()
         stopped: Stopped = "complete"
@@ -127,7 +131,7 @@ def _search(session: Session, strategy: str, seed: int) -> Stopped:
         session.playoff()
     except KeyboardInterrupt:
         if session.default is None:
-            raise  # Nothing was measured that could be lost.
+            raise  # Nothing was measured yet.
         with contextlib.suppress(KeyboardInterrupt):
             session.settle()
         return "interrupted"
@@ -202,31 +206,3 @@ def _result(session: Session, strategy: str, stopped: Stopped, seconds: float) -
         stopped=stopped,
         workload=session.best.record.workload,
     )
-
-
-@contextlib.contextmanager
-def _progress(what: str, seconds: float, space: Space) -> Iterator[Callable[[Session], None]]:
-    """Show a bar on the error stream; give the function that moves it on."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    total = min(seconds, 1e9)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        began = time.monotonic()
-        by_time = seconds < math.inf
-        task = progress.add_task(what, total=total if by_time else len(space.points))
-
-        def show(session: Session) -> None:
-            tried = len(session.candidates)
-            text = what
-            if session.leader is not None:
-                text += f": {1e3 * session.leader.record.seconds:.4g} ms at best"
-            text += f", {tried} of {len(space.points)} tried"
-            done = time.monotonic() - began if by_time else tried
-            progress.update(task, completed=done, description=text)
-
-        yield show

@@ -1,8 +1,8 @@
-"""Strategies: in what order the schedules of a space are tried, and how often.
+"""Strategies: in which order the schedules of a space are tried, and for how many rounds.
 
-Each takes the space, a function that tries a point, and random numbers, and goes on until it has
-nothing left to try or the function raises. The function gives the time of a point as a fraction
-of the default's, infinite where it has none; a point tried before costs nothing.
+A strategy takes the space, a function that tries a point, and random numbers, and ends when
+nothing is left to try or the function raises. The function returns the time of a point over that
+of the default, infinite where it has none; to try a point again costs nothing.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from tikgen.tuning.space import Point, Space
 Try = Callable[[Point, int], float]
 Strategy = Callable[[Space, Try, random.Random], None]
 
-# Rounds of timing on each rung of halving; the third of a rung that is best climbs to the next.
+# Rounds of timing on each rung of halving; the best third of a rung climbs to the next.
 RUNGS = (3, 7, 15)
 ROUNDS = 7
-# Spaces that are tried completely where time is limited.
+# Spaces of up to this many points are tried completely, also where time is limited.
 SMALL_SPACE = 40
 _BATCH = 12
 _OPTUNA_STALLS = 100
 
 
 def exhaustive(space: Space, attempt: Try, rng: random.Random) -> None:
-    """Try every point, in random order, so that a search cut short has seen all regions."""
+    """Try every point, in random order: a search that is cut short has seen all regions."""
     for point in rng.sample(space.points, len(space.points)):
         attempt(point, ROUNDS)
 
 
 def halving(space: Space, attempt: Try, rng: random.Random) -> None:
-    """Try random points briefly, the better ones longer, then what lies around the best one.
+    """Try random points briefly, the better ones longer, then the neighbours of the best one.
 
-    Successive halving (Jamieson and Talwalkar 2016) with thirds, and a climb from each winner,
-    repeated with further random points until there are no others.
+    Successive halving (Jamieson and Talwalkar 2016) with thirds and a climb from each winner,
+    repeated with further random points until none is left.
     """
     rest = rng.sample(space.points, len(space.points))
     _climb(space, attempt, space.default)
@@ -89,7 +89,7 @@ def optuna(space: Space, attempt: Try, rng: random.Random) -> None:
 
 
 def _in_order(values: tuple[object, ...]) -> list[object]:
-    """Return numbers from small to great, anything else as it is."""
+    """Return numbers in ascending order, anything else as it is."""
     if all(type(v) in (int, float) for v in values):
         return sorted(values)  # type: ignore[type-var]
     return list(values)

@@ -1,4 +1,4 @@
-"""Tries the points of a space, keeps each outcome at once, and knows the best so far."""
+"""Tries the points of a space, keeps each outcome, and compares the best with the default."""
 
 from __future__ import annotations
 
@@ -34,37 +34,36 @@ from tikgen.version import __version__
 
 CONTENDERS = 6
 PLAYOFF_ROUNDS = 41
-# So many of them may meet the default, one after the other, until one is faster.
+# They may meet the default, one after the other, until one is faster.
 FINALISTS = 3
-# After an interruption somebody waits.
+# After an interruption, when somebody is waiting.
 _HASTY_ROUNDS = 15
-# The default schedule has to work out, so that it gets more time than other candidates.
+# The default schedule gets more time than other candidates: nothing works without it.
 _DEFAULT_SECONDS = 180.0
-# A measurement launches the candidate up to six times and the baseline five times at least, all of
-# which counts as the candidate's time: one as fast as the baseline must not run out of it.
+# The candidate's time limit includes at least five launches of the baseline beside it and up to
+# six of its own.
 _LAUNCHES = 16
-# What else becomes of a candidate (a crash, a time-out, a refusal) may be the fault of the moment:
-# a busy machine, a full memory. It is tried again.
+# Other outcomes (a crash, a timeout, a refusal) may be due to a busy machine or a full memory.
 _LASTING = (TIMED, "mismatch", "error")
 
 
 class Spent(Exception):
-    """The time for trying is over."""
+    """The time for the search is over."""
 
 
 class Session:
-    """One tuning: what was measured before, what is measured now, and the incumbent.
+    """One tuning: earlier records, new measurements, and the incumbent.
 
     Args:
         space: the schedules to try.
         sizes: value of each size symbol.
         seed: seed of the random data.
         process: where candidates are measured.
-        until: when trying ends, on the clock ``time.monotonic``.
+        until: when the search ends, on the clock ``time.monotonic``.
         end: when the comparison of the best ends.
-        fresh: whether earlier records do not count, and go once the default was measured.
-        on_record: told of each record as it is kept.
-        data: where a user's own data is, if there is any.
+        fresh: whether to ignore earlier records, and remove them once the default was measured.
+        on_record: called with each record as it is kept.
+        data: a user's own data, if any.
     """
 
     def __init__(
@@ -85,9 +84,9 @@ class Session:
         self._limit = process.timeout
         self._until, self._end, self._fresh = until, end, fresh
         self._data = data or DataFolder()
-        # What the longest timing took, and another one may take as well.
+        # Seconds of the longest timing so far.
         self._longest = 0.0
-        # By digest: points that render the same code are one candidate.
+        # By digest.
         self._candidates: dict[str, Candidate] = {}
         self._incumbent: Candidate | None = None
         for record in () if fresh else self._earlier():
@@ -98,19 +97,19 @@ class Session:
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Return what is known of each candidate, in the order in which they were first tried."""
+        """Return the candidates in the order in which they were first tried."""
         return tuple(self._candidates.values())
 
     @property
     def leader(self) -> Candidate | None:
-        """Return what seems to be the fastest candidate so far, if any has a time."""
+        """Return the candidate that seems to be the fastest so far, if any has a time."""
         return self._incumbent
 
     @property
     def best(self) -> Candidate | None:
-        """Return the candidate that was proven to be faster than the default, else that.
+        """Return the candidate that was proven faster than the default, else the default.
 
-        Where the default has no time, it is what seems to be the fastest, if any has one.
+        Where the default has no time, it is the :attr:`leader`.
         """
         default, leader = self.default, self._incumbent
         if default is None or default.score == math.inf or leader is None:
@@ -119,15 +118,14 @@ class Session:
 
     @property
     def default(self) -> Candidate | None:
-        """Return what is known of the default schedule."""
+        """Return the default schedule, if it was tried."""
         return self._candidates.get(self.space.digest(self.space.default))
 
     def try_default(self) -> None:
         """Measure the default schedule, unless that was done before.
 
-        Where an earlier search ended before its best one was proven, that one is measured anew
-        beside the default: a lucky moment may have made it the best, and others would be held
-        against it.
+        Where an earlier search ended before its best one was proven, that one is measured again
+        beside the default: its ratio may be lucky, and is the scale for all others.
 
         Raises:
             ParameterError: if the process refuses it, as where a GPU cannot hold the arrays.
@@ -144,12 +142,12 @@ class Session:
     def attempt(self, point: Point, rounds: int) -> float:
         """Return the time of a point over that of the default, infinite where it has none.
 
-        It is measured unless it was before, for as many rounds and in turn with the best so far.
-        What then seems to be better has to show it a second time, for only that counts: a lucky
-        moment would make it what all later ones are held against.
+        It is measured in turn with the best so far, unless it was before for as many rounds. What
+        seems to be a new best is measured a second time, which counts: all later candidates are
+        compared with it.
 
         Raises:
-            Spent: if the time for trying is over.
+            Spent: if the time for the search is over.
         """
         known = self._candidates.get(self.space.digest(point))
         best = self._incumbent
@@ -167,12 +165,10 @@ class Session:
         return found.score
 
     def playoff(self) -> None:
-        """Measure the best few candidates again, and prove that the winner beats the default.
+        """Measure the best few candidates again, and compare the winner with the default.
 
-        They are measured for longer, each against the winner so far, which then meets the default
-        schedule. Every ratio is scaled by what comes of it: until then they came by way of
-        whichever candidate was the best at the time. Does nothing where that was done and nothing
-        was measured since; leaves out the last ones where there is no time for them.
+        They are measured for longer, each beside the winner so far, as far as time allows. Does
+        nothing where that was done and nothing was measured since.
         """
         ranked = sorted(self._candidates.values(), key=lambda c: c.score)
         contenders = [c for c in ranked[:CONTENDERS] if c.score < math.inf]
@@ -182,13 +178,13 @@ class Session:
         met = [champion]
         for other in others:
             if not self._has_time(1 + LEAST_PROCESSES, self._end):
-                break  # The last measurements below need their time as well.
+                break  # The comparison with the default needs its time as well.
             met.append(self._measure(other.point, PLAYOFF_ROUNDS, champion))
             champion = min(champion, other, key=lambda c: c.score)
         self._prove(met, PROCESSES, ROUNDS, champion)
 
     def settle(self) -> None:
-        """Let the best candidates meet the default in haste, where a search was interrupted."""
+        """Compare the best candidates with the default briefly, after an interruption."""
         if not self._is_settled():
             self._prove(self.candidates, 1, _HASTY_ROUNDS)
 
@@ -199,17 +195,17 @@ class Session:
         rounds: int,
         champion: Candidate | None = None,
     ) -> None:
-        """Let candidates meet the default, the best first, while one may be better than another.
+        """Measure candidates beside the default, the best first, until no other may be better.
 
-        The best of those that are faster beyond doubt, else the default, is the best from then
-        on. Its ratio is the one that is told, with its interval; no other candidate has one.
+        The best of those that are faster beyond doubt, else the default, is the incumbent from
+        then on. Its ratio alone has an interval.
 
         Args:
-            candidates: who may meet the default.
-            processes: in how many processes each meets it.
+            candidates: what to compare with the default.
+            processes: in how many processes.
             rounds: for how many rounds in each.
-            champion: the best of them, if the others were measured beside it: what comes of it
-                holds for them.
+            champion: the candidate that the others were measured beside, if any: their ratios are
+                scaled with its ratio.
         """
         default = self.default
         if default is None or default.score == math.inf:
@@ -228,7 +224,7 @@ class Session:
             if verdict is not None and verdict.is_faster and verdict.ratio < winner.score:
                 winner, proven = candidate, verdict
         for candidate in (c for c in self.candidates if c is not default):
-            if candidate.score < winner.score:  # By a lucky moment, until it shows it again.
+            if candidate.score < winner.score:  # A lucky one, until it is measured again.
                 candidate.set_ratio(math.nextafter(winner.score, math.inf))
             elif candidate.score < math.inf:
                 candidate.set_ratio(candidate.score)
@@ -244,8 +240,8 @@ class Session:
     ) -> Verdict | None:
         """Measure a candidate beside the default in fresh processes; None if it fails there.
 
-        There are more of them than ``processes`` where the interval is wide, and less where there
-        is no time, though two in any case, unless one was asked for.
+        More than ``processes`` are taken where the interval is wide, and fewer where there is no
+        time, but at least two unless one was asked for.
         """
         found: list[Measurement] = []
         least = min(processes, LEAST_PROCESSES)
@@ -267,17 +263,17 @@ class Session:
         return verdict
 
     def _has_time(self, measurements: int, until: float) -> bool:
-        """Tell whether so many measurements more are likely to end in time."""
+        """Return whether this many measurements are likely to end in time."""
         return time.monotonic() + measurements * self._longest < until
 
     def _scale(self, factor: float, but: Sequence[Candidate]) -> None:
-        """Scale the ratios of all candidates but these."""
+        """Scale the ratios of all candidates except ``but``."""
         for candidate in self._candidates.values():
             if candidate.score < math.inf and candidate not in but:
                 candidate.set_ratio(candidate.score * factor)
 
     def _measure(self, point: Point, rounds: int, baseline: Candidate | None) -> Candidate:
-        """Measure a point in turn with another one, and keep what came of it.
+        """Measure a point beside the baseline, and keep the outcome.
 
         Raises:
             UnsupportedOnArch: if the arch does not work here.
@@ -287,15 +283,18 @@ class Session:
         score = math.inf
         if found.ok:
             score = found.ratio * (baseline.score if baseline is not None else 1.0)
-        # A ratio refers to the default, by way of the baseline, or there is none.
-        is_default = self.space.digest(point) == self.space.digest(self.space.default)
+        # A ratio refers to the default, directly or through the baseline.
+        is_default = self._is_default(point)
         has_ratio = is_default if baseline is None else baseline.record.ratio > 0
         return self._keep(point, rounds, found, score, score if found.ok and has_ratio else 0.0)
+
+    def _is_default(self, point: Point) -> bool:
+        return self.space.digest(point) == self.space.digest(self.space.default)
 
     def _run(
         self, point: Point, rounds: int, baseline: Candidate | None, **more: Any
     ) -> Measurement:
-        """Measure a point in turn with another one; ``more`` are attributes of the job."""
+        """Measure a point beside the baseline; ``more`` are attributes of the job."""
         space = self.space
         absent = "" if self._process.is_running else self._process.start()
         if absent:
@@ -308,7 +307,7 @@ class Session:
         beside = None
         if baseline is not None:
             beside = Job.of(space.variant(baseline.point), space.arch, self.sizes, **settings)
-        is_default = space.digest(point) == space.digest(space.default)
+        is_default = self._is_default(point)
         slowest = baseline.record.seconds if baseline is not None else 0.0
         limit = max(self._limit, _DEFAULT_SECONDS) if is_default else self._limit
         self._process.timeout = limit + _LAUNCHES * slowest
@@ -317,7 +316,7 @@ class Session:
         if is_default and found.kind == "refused" and not self.measured:
             problem = f"cannot be tuned, for the default schedule is refused: {found.message}"
             raise ParameterError(space.template.name, {"shape": problem})
-        if found.ok and self.measured:  # The first one makes the data, too.
+        if found.ok and self.measured:  # The first one makes the data as well.
             timing = time.monotonic() - began - found.compile_seconds - found.verify_seconds
             self._longest = max(self._longest, timing)
         self.measured += 1
@@ -326,7 +325,7 @@ class Session:
     def _keep(
         self, point: Point, rounds: float, found: Measurement, score: float, ratio: float
     ) -> Candidate:
-        """Keep what came of a point, and return it as the candidate that it is."""
+        """Keep the outcome of a point, and return its candidate."""
         record = self._record(point, found, ratio)
         candidate = self._note(Candidate(point, record, score, rounds))
         records.keep(record)
@@ -334,7 +333,7 @@ class Session:
         return candidate
 
     def _note(self, candidate: Candidate) -> Candidate:
-        """Take a candidate up, in place of what was known of it; return the one that is kept."""
+        """Update what is known of a candidate; return the one that is kept."""
         digest = self.space.digest(candidate.point)
         known = self._candidates.setdefault(digest, candidate)
         known.record, known.rounds = candidate.record, candidate.rounds
@@ -344,7 +343,7 @@ class Session:
         return known
 
     def _is_settled(self) -> bool:
-        """Tell whether it was proven, and not in haste, what is the best beside this default."""
+        """Return whether the best beside this default was proven, and not briefly."""
         best, default = self._incumbent, self.default
         if best is None or default is None or default.score != 1.0:
             return False
@@ -376,10 +375,8 @@ class Session:
         )
 
     def _earlier(self) -> Iterable[Record]:
-        """Return the records that count, of shapes that are alike, in the order of first trials.
-
-        A time without a ratio, which a person may have written, says nothing beside the others.
-        """
+        """Return the records that count, in the order of first trials."""
+        # A person may have written a time without a ratio, which does not compare.
         return [
             r
             for r in self._alike()
@@ -389,25 +386,18 @@ class Session:
         ]
 
     def _alike(self) -> Iterable[Record]:
-        """Return the records of such sizes and such a workload, whatever a user's data was."""
-        space = self.space
+        """Return the records of similar sizes and the same kind of workload."""
+        space, similar = self.space, bucket(self.sizes)
         found = records.records_for(space.template, space.problem, space.arch)
-        return [
-            r
-            for r in found
-            if bucket(r.sizes) == bucket(self.sizes) and r.workload == self._data.kind
-        ]
+        return [r for r in found if (bucket(r.sizes), r.workload) == (similar, self._data.kind)]
 
     def _forget_outdated(self) -> None:
-        """Remove records whose ratios are of another day, or of other data, from the store."""
+        """Remove records that ``fresh`` discards, or of other data, from the store."""
         default = self.default
         if default is None or default.score == math.inf:
             return
         problem, arch = records.problem_text(self.space.problem), self.space.arch
-        outdated = {
-            r.candidate for r in self._alike() if self._fresh or r.data != self._data.digest
-        } - {default.record.candidate}
-        if outdated:
-            records.forget(
-                lambda r: r.candidate in outdated and (r.problem, r.arch) == (problem, arch)
-            )
+        gone = {r.candidate for r in self._alike() if self._fresh or r.data != self._data.digest}
+        gone.discard(default.record.candidate)
+        if gone:
+            records.forget(lambda r: r.candidate in gone and (r.problem, r.arch) == (problem, arch))

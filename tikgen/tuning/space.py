@@ -1,4 +1,4 @@
-"""The schedules worth trying: the product of what the template lists, less what it refuses."""
+"""The schedules to try: the product of what the template lists, without what it refuses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tikgen.template.base import Template
 from tikgen.template.parameters import ProblemModel, ScheduleModel, make_model, plain
 from tikgen.verification.diagnosis import blamed
 
-# Products beyond that are sampled.
+# Larger products are sampled.
 MOST_COMBINATIONS = 50_000
-# Rendering takes about a millisecond; in larger spaces equal kernels are found when they come up.
+# In larger spaces equal kernels are found only when they come up: rendering takes about 1 ms.
 MOST_RENDERED = 2_000
 
-# A value for each schedule parameter, in the order in which the model declares them.
+# A value for each schedule parameter, in the order of the model.
 Point = tuple[Any, ...]
 
 
@@ -29,8 +29,8 @@ class Space:
 
     Attributes:
         default: the default schedule.
-        points: every schedule of the space, the default first, and one only of those that render
-            the same code.
+        points: every schedule of the space, the default first, and one of those that render the
+            same code.
 
     Raises:
         ParameterError: if the default schedule itself is refused.
@@ -62,10 +62,7 @@ class Space:
         return dict(zip(self._names, point, strict=True))
 
     def point_of(self, schedule: Mapping[str, Any]) -> Point | None:
-        """Return the point with these schedule parameters, or None if the template refuses them.
-
-        It may lie outside the space: a person may have written the schedule.
-        """
+        """Return the point with these schedule parameters, or None if the template refuses them."""
         try:
             model = make_model(self.template.Schedule, plain(schedule), self.template.name)
         except ParameterError:
@@ -82,12 +79,12 @@ class Space:
         if point not in self._digests:
             try:
                 self._digests[point] = render_variant(self.variant(point)).digest
-            except TikgenError as error:  # Measuring it says so, as of any other candidate.
+            except TikgenError as error:  # Measuring it reports the error.
                 self._digests[point] = f"{type(error).__name__}: {point!r}"
         return self._digests[point]
 
     def is_valid(self, point: Point) -> bool:
-        """Tell whether the template takes the schedule."""
+        """Return whether the template takes the schedule."""
         try:
             self._check(point)
         except ParameterError:
@@ -95,11 +92,11 @@ class Space:
         return True
 
     def __contains__(self, point: Point) -> bool:
-        # A sample is no border: the best point may lie beside it.
+        # The best point may lie beside a sample.
         return point in self._known or (self._is_sampled and self.is_valid(point))
 
     def neighbours(self, point: Point) -> list[Point]:
-        """Return the points of the space that differ in one parameter, numbers by one step."""
+        """Return the points that differ in one parameter, and by one step if it is a number."""
         found = []
         for name, values in self.axes.items():
             index = self._names.index(name)
@@ -121,7 +118,7 @@ class Space:
         return tuple(first.values())
 
     def _axes(self, listed: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-        """Return the values of each parameter that is tried, its default among them."""
+        """Return the values of each parameter that is tried, including its default."""
         axes = {}
         for name, values in listed.items():
             if name not in self._names:
@@ -137,7 +134,7 @@ class Space:
         if not self._is_sampled:
             yield from itertools.product(*axes)
             return
-        rng = random.Random(0)  # The same space each time, so that tuning can continue.
+        rng = random.Random(0)  # The same space in each run, so that tuning can continue.
         for _ in range(MOST_COMBINATIONS):
             yield tuple(rng.choice(values) for values in axes)
 

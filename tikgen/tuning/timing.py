@@ -1,10 +1,9 @@
-"""Times launches in turn, so that whatever slows the machine down slows all of them down."""
+"""Times launches in turn, so that drift of the machine affects all of them alike."""
 
 from __future__ import annotations
 
 import math
 import random
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,24 +15,19 @@ from tikgen.taichi import runtime
 
 Launch = Callable[[], object]
 
-# Long against the resolution of the clock and against waiting for the device: to wait costs
-# 0.6 to 1 ms on Vulkan, where Taichi holds back what it submits.
+# Long against the resolution of the clock and the synchronisation, 0.6 to 1 ms on Vulkan.
 BATCH_SECONDS = 2e-3
 GPU_BATCH_SECONDS = 4e-2
-# All rounds together; slow kernels get fewer of them.
+# For all rounds; slow kernels get fewer rounds.
 MOST_SECONDS = 4.0
-# Beyond that many times the fastest one, a single round says enough.
+# A kernel this many times as slow as the fastest one needs a single round.
 HOPELESS = 2.0
 _MOST_LAUNCHES = 100_000
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of a launch in each round.
-
-    Attributes:
-        rounds: the seconds, round by round.
-    """
+    """Seconds of a launch, round by round."""
 
     rounds: tuple[float, ...]
 
@@ -49,11 +43,7 @@ class Timing:
         return float(high - low) / self.seconds
 
     def ratios_to(self, other: Timing) -> tuple[float, ...]:
-        """Return the ratio of both in each round, in which they were neighbours.
-
-        Where the machine is slower in some rounds than in others, that tells more than the ratio
-        of the medians.
-        """
+        """Return the ratio of both in each round, in which drift of the machine cancels."""
         return tuple(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
 
@@ -65,19 +55,18 @@ def time_in_turn(
     seed: int = 0,
     prepare: Launch | None = None,
 ) -> list[Timing]:
-    """Return the timing of each launch, measured in rounds in which each has its turn.
+    """Return the timing of each launch, measured in rounds.
 
-    A round times one batch of each: as many launches as take 2 ms, 40 ms on a GPU, and the wait
-    for the device behind them. Which comes first is drawn for every other round, and the other
-    way round in the next.
+    A round times one batch of each: as many launches as take 2 ms, 40 ms on a GPU, and a
+    synchronisation. The order is drawn for every other round and reversed in the next.
 
     Args:
-        launches: what to time; each was compiled.
-        rounds: rounds to take, less where they would take more than some seconds.
-        least: rounds to take however long they take: three unless said, or one where one of
-            the launches is far slower than another.
+        launches: what to time, compiled.
+        rounds: rounds to take, fewer where they would take more than some seconds.
+        least: rounds to take in any case; None for three, or for one where one of the launches
+            is far slower than another.
         seed: seed of the order.
-        prepare: is called before each batch, outside the time taken.
+        prepare: called before each batch, outside the time taken.
     """
     found = [_launches_a_batch(launch, prepare) for launch in launches]
     counts = [count for count, _ in found]
@@ -101,27 +90,22 @@ def time_in_turn(
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return an interval that holds the median of what was sampled with a chance of 95 %.
+    """Return the 95 % confidence interval of the median, whatever the distribution.
 
-    Two order statistics bound it, whatever the distribution (Conover 1999, section 3.2). Of less
-    than six values it is all that they span, which says less.
+    Two order statistics bound it (Conover 1999, section 3.2). With fewer than six values it is
+    their range, whose confidence is lower.
     """
     ranked, count = sorted(values), len(values)
     rank, chance = 0, 0.5**count
-    while chance <= 0.025:  # That so many values or less lie below the median.
+    while chance <= 0.025:  # That at most so many values lie below the median.
         rank += 1
         chance += math.comb(count, rank) * 0.5**count
     rank = max(rank - 1, 0)
     return ranked[rank], ranked[-1 - rank]
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return the n-th root of the product of n values."""
-    return statistics.geometric_mean(values)
-
-
 def _launches_a_batch(launch: Launch, prepare: Launch | None) -> tuple[int, float]:
-    """Return how many launches make a batch, and its seconds; finding it out warms up."""
+    """Return how many launches make a batch, and its seconds; also warms up."""
     launch()
     runtime.sync()
     count, wanted = 1, _batch_seconds()

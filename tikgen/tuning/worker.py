@@ -1,7 +1,7 @@
 """The process that measures candidates on one arch: ``python -m tikgen.tuning.worker ARCH``.
 
-It reads a job and its baseline a line, as a JSON list, and answers with one measurement a line,
-before which it tells what it has reached, and whether the device is lost to this process.
+It reads a job and its baseline from each line, a JSON list, and answers with the stages that it
+reaches and with one measurement.
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ def main() -> None:
 
 
 def _answer(line: str, tell: Tell) -> str:
-    job, *baseline = [Job.from_line(text) for text in json.loads(line)]
-    found = measure(
-        job, baseline[0] if baseline else None, lambda name, note: tell({"stage": name, "is": note})
-    )
+    jobs = [Job.from_line(text) for text in json.loads(line)]
+    found = measure(*jobs, on_stage=lambda name, note: tell({"stage": name, "note": note}))
     if not found.ok and not _device_answers():
-        tell({"stage": "broken", "is": ""})
+        tell({"stage": "broken", "note": ""})
     return found.line
 
 
 def _device_answers() -> bool:
-    """Tell whether the device still works; after an illegal access all that follows fails on it."""
+    """Return whether the device still works; after an illegal access every launch fails."""
     try:
         runtime.sync()
     except Exception:

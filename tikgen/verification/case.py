@@ -1,15 +1,14 @@
-"""One trial that can be repeated anywhere, and what came of it; both travel as JSON lines."""
+"""One trial that can be repeated anywhere, and its outcome; both travel as lines of JSON."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+
+from tikgen.children.job import KernelJob, KernelOutcome
 
 Data = Literal["whole", "uniform", "sparse", "sorted", "records", "large"]
 Container = Literal["numpy", "ndarray"]
@@ -19,50 +18,25 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Case(KernelJob):
     """A variant, the sizes of its arrays, and how its data is made.
 
     Attributes:
-        template: name of the template.
-        folder: folder of the template.
-        arch: arch to run on.
-        params: every parameter, as Python literals.
-        sizes: value of each size symbol.
-        seed: seed of the random data.
         data: ``"whole"`` draws small whole numbers, ``"uniform"`` numbers from -1 to 1 (small
             ones for integers) with some zeros, ``"sparse"`` mostly zeros, ``"sorted"`` rising
             or falling numbers, ``"records"`` numbers of which a few are beyond all before,
             ``"large"`` integers of 64 bits that 32 bits do not hold.
         container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
         inplace: whether outputs share the array of an input, where the kernel allows it.
-        baked: whether the kernel is built for these very sizes.
         offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run's own.
         text: what runs in place of the rendered text: that of a mutant.
     """
 
-    template: str
-    folder: str
-    arch: str
-    params: Mapping[str, Any]
-    sizes: Mapping[str, int]
-    seed: int = 0
     data: Data = "whole"
     container: Container = "numpy"
     inplace: bool = False
-    baked: bool = False
     offline_cache: bool = False
     text: str = ""
-
-    @functools.cached_property
-    def line(self) -> str:
-        """Return the case as one line of JSON; equal cases give equal lines."""
-        return json.dumps(asdict(self) | {"params": repr(dict(self.params))})
-
-    @classmethod
-    def from_line(cls, line: str) -> Case:
-        """Return the case that :attr:`line` wrote."""
-        fields = json.loads(line)
-        return cls(**fields | {"params": ast.literal_eval(fields["params"])})
 
     @property
     def trial(self) -> dict[str, Any]:
@@ -90,22 +64,18 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a case.
+class Outcome(KernelOutcome):
+    """The outcome of a case.
 
     Attributes:
         kind: ``"passed"``, ``"skipped"``, or how it failed; ``"uncompared"`` where all passed, but
             nothing was compared; ``"invalid"`` where a mutant cannot be compiled.
-        message: what is wrong, in a sentence or two.
-        digest: digest of the kernel, empty where it was not built.
         worst: greatest error as a fraction of what is allowed.
         error: greatest absolute error.
         compared: for each output, how many elements the tolerance did not simply forgive.
     """
 
     kind: Kind
-    message: str = ""
-    digest: str = ""
     worst: float = 0.0
     error: float = 0.0
     compared: Mapping[str, int] = field(default_factory=dict)
@@ -114,16 +84,6 @@ class Outcome:
     def ok(self) -> bool:
         """Tell whether nothing is wrong."""
         return self.kind in ("passed", "skipped")
-
-    @property
-    def line(self) -> str:
-        """Return the outcome as one line of JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_line(cls, line: str) -> Outcome:
-        """Return the outcome that :attr:`line` wrote."""
-        return cls(**json.loads(line))
 
 
 def literal(value: Any) -> Any:

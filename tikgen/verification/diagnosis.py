@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tikgen.children.job import described
 from tikgen.errors import TemplateError, TikgenError
 from tikgen.template.base import CODE_NAME, Template
 
@@ -22,12 +21,8 @@ def blamed(template: Template, method: str) -> Iterator[None]:
     except TikgenError:
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise TemplateError(
-            template.name,
-            f"{method} fails: {type(error).__name__}: {' '.join(str(error).split())} "
-            f"(in {Path(place.filename).name}:{place.lineno})",
-        ) from error
+        problem = f"{method} fails: {described(error)}"
+        raise TemplateError(template.name, problem) from error
 
 
 def check_has_reference(template: Template) -> None:

@@ -25,6 +25,8 @@ from tikgen.verification.strategies import trials
 # After ten examples hypothesis mostly alters those it has drawn. What is wanted are others, so
 # examples are drawn in short runs. Every other run has an offline cache.
 _RUN = 9
+# Runs of further examples where those so far compared nothing of an output.
+_MORE_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -191,11 +193,15 @@ class Search:
             self._on_progress(self._drawn, True)
 
     def _look_for_uncompared(self) -> None:
-        """Fail if no launch compared a single element of some output."""
-        compared: Counter[str] = Counter()
-        for outcome in self._outcomes.values():
-            compared.update(outcome.compared)
-        blank = [name for name, count in compared.items() if not count]
+        """Fail if no launch compared a single element of some output, nor do further ones."""
+        for run in range(_MORE_RUNS):
+            if not self._never_compared():
+                return
+            # A few examples may all be too small to compare anything.
+            self._draw(_RUN, f"{self.limits.seed}-more-{run}")
+            if self._failing:
+                return
+        blank = self._never_compared()
         message = (
             f"no element of {', '.join(blank)} was compared in any launch: "
             "tolerance() allows it an infinite error everywhere"
@@ -204,6 +210,13 @@ class Search:
             if not outcome.compared.keys().isdisjoint(blank):
                 self.tallies[outcome.digest].passed = False
                 self._failing = (Case.from_line(line), Outcome("uncompared", message))
+
+    def _never_compared(self) -> list[str]:
+        """Return the outputs of which no launch compared an element."""
+        compared: Counter[str] = Counter()
+        for outcome in self._outcomes.values():
+            compared.update(outcome.compared)
+        return [name for name, count in compared.items() if not count]
 
     def _mutate(self) -> Mutation | None:
         """Run mutants of what passed, if that is wanted and nothing failed."""

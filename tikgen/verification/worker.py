@@ -7,13 +7,12 @@ apart in another way there, so that a mistake of either way shows.
 
 from __future__ import annotations
 
-import os
 import sys
-import traceback
 from collections.abc import Callable
 
+from tikgen.children.job import described
 from tikgen.children.work import Tell, one_line, serve, start
-from tikgen.errors import KernelCompileError, RenderError, TikgenError, UnsupportedOnArch
+from tikgen.errors import KernelCompileError, RenderError, UnsupportedOnArch
 from tikgen.pipeline import builder
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.loaded import load_source
@@ -47,7 +46,7 @@ class _Worker:
         self._cases += 1
         if case.text:
             return self._mutants.outcome_of(case).line
-        return outcome_of(case, lambda digest: tell({"built": digest})).line
+        return outcome_of(case, lambda digest: tell({"stage": "built", "note": digest})).line
 
 
 class _Mutants:
@@ -98,18 +97,13 @@ def outcome_of(case: Case, on_built: Callable[[str], None]) -> Outcome:
     digest = ""
     try:
         template = load_template(case.folder)
-        shape = dict(case.sizes) if case.baked else None
-        digest = builder.build(template, shape=shape, **case.params).digest
+        digest = builder.build(template, shape=case.shape, **case.params).digest
         on_built(digest)
         return Trial(template, case.params, **case.trial).run()
     except UnsupportedOnArch as error:
         return Outcome("skipped", str(error))
-    except TikgenError as error:
-        return Outcome("error", f"{type(error).__name__}: {error}", digest)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(place.filename)}:{place.lineno}"  # noqa: PTH119
-        return Outcome("error", f"{one_line(error)} (in {where})", digest)
+        return Outcome("error", described(error), digest)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tikgen.aot.module import ARCHS, Module
 from tikgen.errors import ExportError
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi.kernels import written
-from tikgen.tuning.sweep_result import SweepResult
+from tikgen.tuning.sweeps.table import SweepResult
 
 
 def export(

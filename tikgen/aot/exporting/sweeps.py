@@ -8,8 +8,8 @@ from tikgen.errors import ExportError
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
 from tikgen.template.catalogue import find_template
-from tikgen.tuning.sweep_result import SweepResult
-from tikgen.tuning.sweep_space import SIZE
+from tikgen.tuning.sweeps.combinations import SIZE
+from tikgen.tuning.sweeps.table import SweepResult
 
 
 def fastest_kernels(sweep: SweepResult) -> list[tuple[Kernel, dict[str, dict[str, Any]]]]:

@@ -5,78 +5,83 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from tikgen.ring.actors.channels import Inbox, NoInbox
-from tikgen.ring.actors.engine import unanswered
-from tikgen.ring.actors.envelope import Envelope, settle
-from tikgen.ring.actors.handling import Handling, key_of
+from tikgen.ring.actors.envelope import Envelope, Failure, settle
+from tikgen.ring.actors.mailbox import Mailbox
+from tikgen.ring.actors.open_requests import OpenRequests, key_of
+from tikgen.ring.actors.queues import ClosedInbox, Inbox
 from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
+    KernelError,
     QueueTimeoutError,
     ReplyError,
     RingError,
 )
 
-if TYPE_CHECKING:
-    from tikgen.ring.actors.actor import RingKernel
-
 _now = time.perf_counter_ns
-# So often a body whose time to wait is cut short may come back for more before it is ended.
+# How often a body may wait with a time-out after its end was requested.
 _MOST_LEFT = 100
 
 
-class KernelContext(Handling):
+class KernelContext:
     """The context of one run of an actor's body.
 
     Attributes:
         kernel_id: name of the actor.
-        telemetry: what is measured of it.
+        telemetry: its counters.
     """
 
-    def __init__(self, actor: RingKernel) -> None:
-        super().__init__(actor)
-        self._inbox: Inbox = actor.inbox
+    def __init__(self, mailbox: Mailbox) -> None:
+        self.kernel_id = mailbox.kernel_id
+        self.telemetry = mailbox.telemetry
+        self._mailbox = mailbox
+        self._status = mailbox.status
+        self._record = mailbox.telemetry.latencies.record
+        self._inbox: Inbox = mailbox.inbox
+        self.requests = OpenRequests(mailbox)
+        self._open = self.requests.by_key
+        # The message that was received last, and what an engine took and has not handled yet.
+        self.in_hand: Envelope | None = None
+        self.held: list[Envelope] = []
         self._is_over = False
         self._is_nudged = False
-        # Whether the body looks for its end by itself, and how often that was left to it.
+        # Whether the body asks for its end by itself, and how many more waits it has.
         self._looks_for_end = False
         self._times_left = _MOST_LEFT
         self.last_timeout: QueueTimeoutError | None = None
 
-    async def put_out_block(self, block: Any, count: int) -> None:
-        """Put replies into the output queue, or send them on; for engines."""
-        await self._actor.put_out_block(block, count)
-
     @property
     def should_terminate(self) -> bool:
-        """Tell whether the body is to return: the actor ends, and no message is left for it."""
-        is_so = (self._actor.is_ending or self._is_over) and not self._inbox.size
-        self._looks_for_end = not is_so  # Whoever was told does not look again.
+        """Return whether the body is to return: the actor ends, and no message is left for it."""
+        is_so = (self._status.is_ending or self._is_over) and not self._inbox.size
+        self._looks_for_end = not is_so
         return is_so
 
     @property
     def is_active(self) -> bool:
-        """Tell whether the actor is active, and not paused."""
+        """Return whether the actor is active, and not paused."""
         return not self._inbox.paused
 
     async def wait_active(self) -> None:
         """Wait until the actor is active."""
-        while self._inbox.paused and not self._actor.is_ending:
+        while self._inbox.paused and not self._status.is_ending:
             await self._inbox.takers.wait()
+
+    # Receiving.
 
     async def receive(self, timeout: float | None = None) -> Any:
         """Return the next message; the one before counts as handled.
 
-        When the actor ends, and no message is left, the body ends here. Where there is a time-out,
-        and the body looks at :attr:`should_terminate`, time is up at once instead.
+        When the actor ends and no message is left, the body ends here. With a time-out, in a body
+        that reads :attr:`should_terminate`, the time-out expires at once instead.
 
         Args:
-            timeout: seconds; None for as long as it takes.
+            timeout: seconds; None for no limit.
 
         Raises:
-            QueueTimeoutError: if none came in time. Where the body lets it pass, it is begun anew.
+            QueueTimeoutError: if none came in time. A body that does not catch it is restarted.
         """
         inbox, in_hand = self._inbox, self.in_hand
         time_left = None if timeout is None else clock(timeout)
@@ -92,17 +97,15 @@ class KernelContext(Handling):
                     envelope = only.popleft()
                 else:
                     envelope = inbox.pop()
-                if inbox.takers.futures or (
-                    inbox.senders.futures and not inbox.waiting_room.is_due
-                ):
+                if inbox.takers.futures or (inbox.senders.futures and not inbox.senders.is_due):
                     inbox.taken()
-                if (envelope.reply is not None or envelope.deadline) and not self._is_wanted(
+                if (envelope.reply is not None or envelope.deadline) and not self.requests.admit(
                     envelope
                 ):
                     continue
                 self.in_hand = envelope
                 return envelope.message
-            if timeout is not None or self._actor.is_ending:
+            if timeout is not None or self._status.is_ending:
                 await self._wait(time_left)
                 continue
             future = inbox.takers.enter()
@@ -113,26 +116,26 @@ class KernelContext(Handling):
                 raise
 
     def __aiter__(self) -> KernelContext:
-        """Return what gives every message in turn: ``async for message in ctx:``."""
+        """Return an iterator over the messages: ``async for message in ctx:``."""
         return self
 
     async def __anext__(self) -> Any:
-        """Return the next message; the loop is over when the actor ends and none is left."""
+        """Return the next message; stop when the actor ends and none is left."""
         try:
             return await self.receive()
         except ActorStop:
-            if self._is_over:  # It is a task that an earlier run of the body has left.
+            if self._is_over:  # A task that an earlier run of the body has left.
                 raise
             raise StopAsyncIteration from None
 
     async def receive_many(self, most: int = 4096, timeout: float | None = None) -> list[Any]:
-        """Return the messages that are there, ``most`` at most; wait for the first one.
+        """Return up to ``most`` messages that are queued; wait for the first one.
 
-        Requests among them need replies that say which one they answer.
+        Replies to requests among them have to name the request.
 
         Args:
-            most: how many.
-            timeout: seconds to wait for the first one; None for as long as it takes.
+            most: greatest number of messages.
+            timeout: seconds to wait for the first one; None for no limit.
 
         Raises:
             QueueTimeoutError: if none came in time.
@@ -145,15 +148,13 @@ class KernelContext(Handling):
                 found.append(envelope.message)
             else:
                 found += envelope.left()
-            if envelope.reply is None:
-                self._finish(envelope)
+            self._finish(envelope)
         return found
 
     async def _take(self, most: int, timeout: float | None) -> list[Envelope]:
-        """Take what is there as envelopes; wait for the first one, or for a nudge."""
+        """Take queued envelopes; wait for the first one, or for :meth:`nudge`."""
         time_left = clock(timeout)
-        if self.in_hand is not None:
-            self.finish_in_hand()
+        self.finish_in_hand()
         while True:
             found = self._take_now(most)
             if found or self._is_nudged:
@@ -167,175 +168,19 @@ class KernelContext(Handling):
         count = 0
         while count < most and inbox.size and not inbox.paused:
             envelope = inbox.pop_block(most - count)
-            if (envelope.reply is not None or envelope.deadline) and not self._is_wanted(envelope):
+            if (envelope.reply is not None or envelope.deadline) and not self.requests.admit(
+                envelope
+            ):
                 continue
             found.append(envelope)
             count += envelope.count
         inbox.taken()
         return found
 
-    async def send(self, message: Any, *, to: Any = None) -> None:
-        """Send a reply: to whoever waits for it, else to the queue of replies.
-
-        It goes to the request that it names by its ``correlation_id``, or that is given; without
-        either to the only request that is without a reply.
-
-        Args:
-            message: the reply.
-            to: the message that it answers.
-
-        What it raises in a task that the body has begun also goes to those whose requests it may
-        have answered: nobody else might hear of it.
-
-        Raises:
-            ReplyError: if several requests are without a reply and it names none of them.
-            TypeValidationError: if it is no message of the actor's output type.
-        """
-        actor = self._actor
-        try:
-            check = actor.output_checkers.get(message.__class__)
-            if check is None or check(message) is not None:
-                actor.check_reply(message)
-            envelope = self._request_of(message, to) if self.open else None
-        except RingError as error:
-            if not actor.is_current():
-                self._fail_requests(message, to, error)
-            raise
-        if envelope is not None:
-            self.answer(envelope, message)
-            return
-        if actor.closed and self._is_late(message, to):
-            self.telemetry.late_replies += 1
-            return
-        in_hand = self.in_hand
-        if in_hand is not None and (to is None or to is in_hand.message):
-            self.in_hand = None
-            if in_hand.reply is None:
-                self.telemetry.messages_processed += 1
-                self._record(_now() - in_hand.sent)
-        outbox = actor.outbox
-        if actor.outlet is None and outbox.size < outbox.maxsize:
-            outbox.put(message)
-        else:
-            await actor.put_out(message)
-
-    async def send_many(self, messages: Iterable[Any]) -> None:
-        """Send replies to the queue of replies, or on to the actor that is connected.
-
-        Args:
-            messages: replies that answer no request.
-
-        Raises:
-            TypeValidationError: if one is no message of the actor's output type.
-        """
-        block = list(messages)
-        if block:
-            self._actor.check_replies(block)
-            await self._actor.put_out_block(block, len(block))
-
-    def decline(self, message: Any) -> None:
-        """Leave a request without a reply; whoever waits for it gets :class:`ReplyError`."""
-        envelope = self._pop(key_of(message))
-        if envelope is not None and envelope.reply is not None:
-            settle(envelope.reply, unanswered(self.kernel_id))
-            self._finish(envelope)
-
-    def is_request(self, message: Any) -> bool:
-        """Tell whether somebody waits for a reply to a message."""
-        return key_of(message) in self.open
-
-    async def tell(self, kernel_id: str, message: Any, **options: Any) -> bool:
-        """Send a message to another actor; takes and returns what ``runtime.send`` does.
-
-        Raises:
-            QueueFullError: if an actor tells itself and has no room: it would wait for ever.
-        """
-        if kernel_id == self.kernel_id:
-            self._actor.check_room()
-        self._actor.note_target(kernel_id)
-        return await self._actor.system.send(kernel_id, message, **options)
-
-    async def ask(self, kernel_id: str, message: Any, **options: Any) -> Any:
-        """Return another actor's reply; takes what ``runtime.send_and_receive`` does.
-
-        Raises:
-            ReplyError: if an actor asks itself, which would wait for ever.
-        """
-        if kernel_id == self.kernel_id:
-            raise ReplyError(kernel_id, "asks itself, and would wait for ever")
-        self._actor.note_target(kernel_id)
-        return await self._actor.system.send_and_receive(kernel_id, message, **options)
-
-    async def publish(self, topic: str, message: Any) -> int:
-        """Send a message to every subscriber of a topic; return how many took it."""
-        return await self._actor.system.publish(topic, message)
-
-    async def barrier(self, name: str, parties: int, timeout: float | None = None) -> int:
-        """Wait at a barrier of the runtime; return how many had come before.
-
-        Args:
-            name: of the barrier.
-            parties: how many have to come.
-            timeout: seconds; None for as long as it takes.
-
-        Raises:
-            BarrierBroken: if another one gave up or ended.
-        """
-        return await self._actor.wait_at(name, parties, timeout)
-
-    # For engines, which take many messages and answer them together.
-
-    async def hold(self, most: int, timeout: float | None = None) -> list[Envelope]:
-        """Take what is there into :attr:`held`; wait for the first one, or for a nudge."""
-        found = await self._take(most, timeout)
-        self.held += found
-        return found
-
-    def hold_now(self, most: int) -> list[Envelope]:
-        """Take what is there into :attr:`held`, without waiting."""
-        found = self._take_now(most)
-        self.held += found
-        return found
-
-    def nudge(self) -> None:
-        """Have :meth:`hold` return, whether there is a message or not."""
-        self._is_nudged = True
-        self._inbox.takers.wake_all()
-
-    def hold_too(self, envelope: Envelope, parts: list[Envelope]) -> None:
-        """Hold the messages of an envelope that is held one by one."""
-        place = self.held.index(envelope)
-        self.held[place : place + (0 if envelope.count else 1)] = parts
-
-    def let_go(self, envelope: Envelope) -> None:
-        """Be done with an envelope that is held; a request is answered already."""
-        place = next(n for n, held in enumerate(self.held) if held is envelope)
-        del self.held[place]
-        if envelope.reply is None:
-            self._finish(envelope)
-
-    def release(self, count: int) -> None:
-        """Be done with the first envelopes that are held; requests are answered already."""
-        for envelope in self.held[:count]:
-            if envelope.reply is None:
-                self._finish(envelope)
-        del self.held[:count]
-
-    def answer_held(self, envelope: Envelope, message: Any) -> None:
-        """Answer a request that is held."""
-        self._forget(envelope)
-        self.answer(envelope, message)
-
-    def retire(self) -> None:
-        """End the tasks that its body has left behind: they would take messages of the next run."""
-        takers = self._inbox.takers
-        self._inbox, self._is_over = NoInbox(), True
-        takers.cancel_all()
-
     async def _wait(self, timeout: Clock | None) -> None:
         """Wait until there may be a message."""
-        if self._actor.is_ending and not self._inbox.size:
-            await asyncio.sleep(0)  # A body that catches everything shall not stop the loop.
+        if self._status.is_ending and not self._inbox.size:
+            await asyncio.sleep(0)  # A body that catches everything must not stop the loop.
             if timeout is not None and self._looks_for_end and self._times_left:
                 self._times_left -= 1
                 self._time_out(timeout)
@@ -347,11 +192,212 @@ class KernelContext(Handling):
             self._time_out(timeout)
 
     def _time_out(self, timeout: Clock) -> NoReturn:
-        state = self._actor.state.name
-        self.last_timeout = QueueTimeoutError(
-            self.kernel_id, timeout.seconds, "waiting for a message", state
-        )
+        what, state = "waiting for a message", self._status.state.name
+        self.last_timeout = QueueTimeoutError(self.kernel_id, timeout.seconds, what, state)
         raise self.last_timeout
 
+    def finish_in_hand(self) -> None:
+        """Count the message in hand as handled: the body has returned, or asks for more."""
+        envelope, self.in_hand = self.in_hand, None
+        if envelope is not None:
+            self._finish(envelope)
+
+    def _finish(self, envelope: Envelope) -> None:
+        """Count a message as handled; a request is counted when it is answered."""
+        if envelope.reply is None:
+            latency = _now() - envelope.sent
+            if envelope.count == 1:
+                self.telemetry.record_message(latency)
+            else:
+                self.telemetry.record_messages(latency, envelope.count)
+
+    # Replying.
+
+    async def send(self, message: Any, *, to: Any = None) -> None:
+        """Send a reply to the caller of its request, or to the output queue.
+
+        It answers the request that its ``correlation_id`` names, or the given one; without either,
+        the only open request. An error raised in a task that the body has started is also given to
+        the callers whose requests the reply may answer.
+
+        Args:
+            message: the reply.
+            to: the message that it answers.
+
+        Raises:
+            ReplyError: if several requests are open and it names none of them.
+            TypeValidationError: if it is not of the actor's output type.
+        """
+        mailbox = self._mailbox
+        try:
+            check = mailbox.output_checkers.get(message.__class__)
+            if check is None or check(message) is not None:
+                mailbox.check_reply(message)
+            envelope = self.requests.match(message, to, self.in_hand) if self._open else None
+        except RingError as error:
+            if not self._status.is_current():
+                self.requests.fail_named(message, to, error)
+            raise
+        in_hand = self.in_hand
+        if envelope is not None:
+            self.requests.answer(envelope, message)
+            if in_hand is envelope:
+                self.in_hand = None
+            return
+        if mailbox.closed and self.requests.is_late(message, to):
+            self.telemetry.late_replies += 1
+            return
+        if in_hand is not None and (to is None or to is in_hand.message):
+            self.in_hand = None
+            if in_hand.reply is None:
+                self.telemetry.messages_processed += 1
+                self._record(_now() - in_hand.sent)
+        outbox = mailbox.outbox
+        if mailbox.outlet is None and outbox.size < outbox.maxsize:
+            outbox.put(message)
+        else:
+            await mailbox.put_out(message)
+
+    async def send_many(self, messages: Iterable[Any]) -> None:
+        """Send replies that answer no request to the output queue, or to the connected actor.
+
+        Args:
+            messages: the replies.
+
+        Raises:
+            TypeValidationError: if one is not of the actor's output type.
+        """
+        block = list(messages)
+        if block:
+            self._mailbox.check_replies(block)
+            await self._mailbox.put_out_block(block, len(block))
+
+    def decline(self, message: Any) -> None:
+        """Leave a request without a reply; its caller gets :class:`ReplyError`."""
+        envelope = self.requests.pop(key_of(message))
+        if envelope is not None and envelope.reply is not None:
+            settle(envelope.reply, ReplyError(self.kernel_id, "did not answer the request"))
+            self.telemetry.record_message(_now() - envelope.sent)
+
+    def is_request(self, message: Any) -> bool:
+        """Return whether a caller waits for the reply to a message."""
+        return key_of(message) in self._open
+
+    # Other actors.
+
+    async def tell(self, kernel_id: str, message: Any, **options: Any) -> bool:
+        """Send a message to another actor; takes and returns what ``runtime.send`` does.
+
+        Raises:
+            QueueFullError: if an actor tells itself and has no room: it would wait forever.
+        """
+        if kernel_id == self.kernel_id:
+            self._mailbox.check_room()
+        self._mailbox.note_target(kernel_id)
+        return await self._mailbox.system.send(kernel_id, message, **options)
+
+    async def ask(self, kernel_id: str, message: Any, **options: Any) -> Any:
+        """Return another actor's reply; takes what ``runtime.send_and_receive`` does.
+
+        Raises:
+            ReplyError: if an actor asks itself: it would wait forever.
+        """
+        if kernel_id == self.kernel_id:
+            raise ReplyError(kernel_id, "asks itself, and would wait forever")
+        self._mailbox.note_target(kernel_id)
+        return await self._mailbox.system.send_and_receive(kernel_id, message, **options)
+
+    async def publish(self, topic: str, message: Any) -> int:
+        """Send a message to every subscriber of a topic; return how many took it."""
+        return await self._mailbox.system.publish(topic, message)
+
+    async def barrier(self, name: str, parties: int, timeout: float | None = None) -> int:
+        """Wait at a barrier of the runtime; return how many actors had arrived before.
+
+        Args:
+            name: of the barrier.
+            parties: how many actors have to arrive.
+            timeout: seconds; None for no limit.
+
+        Raises:
+            BarrierBroken: if another actor stopped waiting or ended.
+        """
+        return await self._mailbox.system.wait_at(name, parties, timeout, self.kernel_id)
+
+    # For engines, which take many messages and answer them together.
+
+    async def hold(self, most: int, timeout: float | None = None) -> list[Envelope]:
+        """Take queued messages into :attr:`held`; wait for the first one, or for :meth:`nudge`."""
+        found = await self._take(most, timeout)
+        self.held += found
+        return found
+
+    def hold_now(self, most: int) -> list[Envelope]:
+        """Take queued messages into :attr:`held`, without waiting."""
+        found = self._take_now(most)
+        self.held += found
+        return found
+
+    def nudge(self) -> None:
+        """Have :meth:`hold` return, whether there is a message or not."""
+        self._is_nudged = True
+        self._inbox.takers.wake_all()
+
+    def hold_too(self, envelope: Envelope, parts: list[Envelope]) -> None:
+        """Hold the messages of a held envelope one by one."""
+        place = self.held.index(envelope)
+        self.held[place : place + (0 if envelope.count else 1)] = parts
+
+    def let_go(self, envelope: Envelope) -> None:
+        """Release a held envelope; a request is answered already."""
+        place = next(n for n, held in enumerate(self.held) if held is envelope)
+        del self.held[place]
+        self._finish(envelope)
+
+    def release(self, count: int) -> None:
+        """Release the first held envelopes; requests are answered already."""
+        for envelope in self.held[:count]:
+            self._finish(envelope)
+        del self.held[:count]
+
+    def answer_held(self, envelope: Envelope, message: Any) -> None:
+        """Answer a held request."""
+        self.requests.remove(envelope)
+        self.requests.answer(envelope, message)
+
+    async def put_out_block(self, block: Any, count: int) -> None:
+        """Put replies into the output queue, or send them to the connected actor."""
+        await self._mailbox.put_out_block(block, count)
+
+    # Its end.
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no message is in hand, and no request open."""
+        return self.in_hand is None and not self._open
+
+    def discard(self, error: KernelError, reason: str) -> list[Any]:
+        """Count every message of this run as dropped, settle its reply, and return them."""
+        mailbox = self._mailbox
+        plain = [e for e in (self.in_hand, *self.held) if e is not None and e.reply is None]
+        for _ in plain:
+            if mailbox.outlet is None and mailbox.outbox.size < mailbox.outbox.maxsize:
+                mailbox.outbox.put(Failure(error))
+        lost: list[Any] = []
+        for envelope in [*plain, *self.requests.discard_all(error)]:
+            self.telemetry.record_drop(reason, envelope.count)
+            mailbox.allow_again(envelope)
+            left = envelope.left()
+            lost += left if isinstance(left, list) else [left]
+        self.held.clear()
+        self.in_hand = None
+        return lost
+
+    def retire(self) -> None:
+        """End the tasks that the body left behind: they would take messages of the next run."""
+        takers = self._inbox.takers
+        self._inbox, self._is_over = ClosedInbox(), True
+        takers.cancel_all()
+
     def __repr__(self) -> str:
-        return f"<context of {self._actor!r}>"
+        return f"<KernelContext of {self.kernel_id!r}, {self._status.state.name}>"

@@ -1,19 +1,16 @@
-"""What makes an actor work: the interface of engines, and the one that runs Python on the host."""
+"""The interface of engines, and the engine that runs a Python function on the host."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tikgen.ring.errors import InvalidConfigurationError, ReplyError, TypeValidationError
+from tikgen.ring.actors.context import KernelContext
+from tikgen.ring.errors import InvalidConfigurationError, TypeValidationError
 from tikgen.ring.messages.blocks import Columns
 
-if TYPE_CHECKING:
-    from tikgen.ring.actors.context import KernelContext
-
-
-# Instead of a reply: the message has to go through the queue.
+# Returned in place of a reply: the message has to go through the queue.
 NOT_NOW = object()
 
 
@@ -21,41 +18,41 @@ class Engine:
     """The part of an actor that differs from engine to engine.
 
     Attributes:
-        name: what it is called.
-        is_direct: whether :meth:`answer_now` is worth asking.
+        name: its name.
+        is_direct: whether :meth:`answer_now` may answer.
     """
 
     name = ""
     is_direct = False
 
     def answer_now(self, message: Any) -> Any:
-        """Return the reply to a message, or a future of it; ``NOT_NOW`` if it has to queue."""
+        """Return the reply to a message, or a future of it; ``NOT_NOW`` if it has to be queued."""
         return NOT_NOW
 
     @property
     def is_stopped(self) -> bool:
-        """Tell whether nothing of it runs any more, once it was closed."""
+        """Return whether nothing of it runs any more, after :meth:`close`."""
         return True
 
     async def prepare(self) -> None:
-        """Get what it needs: memory, kernels. The first phase of a launch."""
+        """Allocate memory and compile kernels: the first phase of a launch."""
 
     async def run(self, ctx: KernelContext) -> None:
-        """Handle messages until ``ctx`` says that it is over."""
+        """Handle messages until ``ctx`` ends it."""
         raise NotImplementedError
 
     def pause(self) -> None:
-        """Take note that no message is to be handled for now."""
+        """Stop handling messages for now."""
 
     def resume(self) -> None:
-        """Take note that messages are to be handled again."""
+        """Handle messages again."""
 
     async def close(self) -> None:
-        """Give back what it has."""
+        """Release memory and kernels."""
 
     def block(self, messages: Any) -> tuple[Sequence[Any] | Any, int]:
-        """Return messages as a block that the engine takes, and how many they are."""
-        if isinstance(messages, Columns):  # Of an engine of kernels that is connected.
+        """Return messages as a block that the engine takes, and their number."""
+        if isinstance(messages, Columns):  # From an engine of kernels.
             made = messages.messages()
         elif isinstance(messages, Mapping):
             raise TypeValidationError(
@@ -70,8 +67,8 @@ class HostEngine(Engine):
     """Runs a Python function on the event loop of the runtime.
 
     Args:
-        function: takes a context, and runs until it is told to end; or takes a context and a
-            message, and returns the reply.
+        function: takes a context, and runs until the actor ends; or takes a context and a message,
+            and returns the reply.
     """
 
     name = "host"
@@ -102,7 +99,7 @@ class HostEngine(Engine):
 
 
 def _takes(kernel_id: str, function: Callable[..., Any]) -> int:
-    """Return the number of arguments by position of a body: one or two."""
+    """Return the number of positional arguments of a body: one or two."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -118,8 +115,3 @@ def _takes(kernel_id: str, function: Callable[..., Any]) -> int:
             f"the body of actor {kernel_id!r} takes (ctx), or (ctx, message)",
         )
     return len(needed)
-
-
-def unanswered(kernel_id: str) -> ReplyError:
-    """Return the error of a request that an actor did not answer."""
-    return ReplyError(kernel_id, "did not answer the request")

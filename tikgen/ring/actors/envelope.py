@@ -1,4 +1,4 @@
-"""What travels through a mailbox: a message, or a block of messages, and what is known of it."""
+"""A message, or a block of messages, in a queue, with its metadata."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 import msgspec
 
-# A deadline that is over, with the message counted as expired.
+# The deadline of a message that was counted as expired.
 EXPIRED = -1
 
 
 class Envelope(msgspec.Struct):
-    """A message on its way to an actor.
+    """A message in the queue of an actor.
 
     Attributes:
         message: the message; of a block, the first one that is left.
         priority: 0 to 255, higher goes first.
         sent: when it was sent, in nanoseconds of ``time.perf_counter_ns``.
-        reply: what the sender waits for, None where nobody waits.
-        deadline: when it is of no use any more, on the same clock; 0 for never.
+        reply: the future of its reply; None for a message that is no request.
+        deadline: when it expires, on the same clock; 0 for never.
         block: the messages of a block, a list or columns; None for a single message.
         count: how many messages are left in it.
-        start: how many of the block are gone.
-        key: under which its reply finds it.
+        start: how many messages of the block were taken.
+        key: identifies the request when its reply is sent.
     """
 
     message: Any
@@ -42,9 +42,19 @@ class Envelope(msgspec.Struct):
             return [self.message]
         return self.block[self.start :] if self.start else self.block
 
+    def first(self, count: int) -> Envelope:
+        """Return the first messages that are left of a block, as another envelope."""
+        part: Any = self.block[self.start : self.start + count]
+        return Envelope(None, self.priority, self.sent, None, self.deadline, part, count)
+
+    def skip(self, count: int) -> None:
+        """Take the first messages off a block."""
+        self.start += count
+        self.count -= count
+
 
 class Failure:
-    """Stands in a queue of replies for one that never came; whoever receives it gets the error."""
+    """Takes the place of a reply in the output queue; receiving it raises the error."""
 
     __slots__ = ("error",)
 
@@ -53,9 +63,9 @@ class Failure:
 
 
 def raised(error: BaseException) -> BaseException:
-    """Return an error that may be raised in several places: a copy with the same cause.
+    """Return a copy of an error, with the same cause.
 
-    Raising one object twice would lengthen its traceback each time.
+    Raising one object several times would lengthen its traceback each time.
     """
     made = error.__class__.__new__(error.__class__)
     made.__dict__.update(error.__dict__)
@@ -64,10 +74,8 @@ def raised(error: BaseException) -> BaseException:
     return made
 
 
-def settle(reply: asyncio.Future[Any], error: BaseException) -> bool:
-    """Give an error to whoever waits for a reply; tell whether somebody did."""
-    if reply.done():
-        return False
-    reply.set_exception(raised(error))
-    reply.exception()  # Whoever gave up meanwhile shall not be told of it by the event loop.
-    return True
+def settle(reply: asyncio.Future[Any], error: BaseException) -> None:
+    """Set the exception of a reply that is still awaited."""
+    if not reply.done():
+        reply.set_exception(raised(error))
+        reply.exception()  # Else asyncio logs it where the caller has stopped waiting.

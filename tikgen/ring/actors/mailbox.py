@@ -1,129 +1,312 @@
-"""A bounded queue with priorities: first in, first out within one, and none starves."""
+"""The mailbox of an actor: how messages get in and replies out, and what full queues do."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+import asyncio
+import math
+import time
 from typing import Any
 
-from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.admission import Duplicates, TypeRule
+from tikgen.ring.actors.envelope import EXPIRED, Envelope, Failure, raised, settle
+from tikgen.ring.actors.queues import Inbox, Outbox
+from tikgen.ring.actors.status import Status
+from tikgen.ring.actors.system import System
+from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
+from tikgen.ring.definition import Definition
+from tikgen.ring.errors import (
+    DeadlineExceeded,
+    InvalidConfigurationError,
+    MessageDropped,
+    QueueFullError,
+    QueueTimeoutError,
+)
 
-# A message that has waited so long counts as one of the next higher priority.
-AGEING = 0.01
+_MOST_CLOSED = 1024
 
 
 class Mailbox:
-    """Envelopes by priority.
-
-    The next one is that with the highest priority, where a priority rises by one for every
-    ``ageing`` seconds of waiting. Since all of them age alike, the oldest of each priority is
-    its first, and only these have to be compared.
-
-    Args:
-        maxsize: messages that it is to hold; whoever puts one asks :attr:`is_full` first.
-        ageing: seconds; None for strict priorities.
+    """The two queues of an actor, with their policies.
 
     Attributes:
-        size: messages that it holds.
-        only: the band of the one priority that there is, None where there are several.
+        kernel_id: name of the actor.
+        status: its state.
+        system: the runtime to which it belongs.
+        telemetry: its counters.
+        inbox: messages that it is to handle.
+        outbox: its replies that answer no request.
+        outlet: the actor that gets its replies; None for the outbox.
+        duplicates: the ids of its last messages; None if repeated messages are handled.
+        dropped: messages that were discarded at its end.
+        closed: the last requests that were answered or discarded; later replies to them go nowhere.
     """
 
-    __slots__ = ("_ageing", "_bands", "maxsize", "only", "size")
+    def __init__(self, definition: Definition, status: Status, system: System) -> None:
+        config = definition.config
+        self.kernel_id = config.kernel_id
+        self.status = status
+        self.system = system
+        self._policy = config.backpressure
+        self.inbox = inbox = Inbox(config.input_queue_size, config.ageing)
+        self.outbox = Outbox(config.output_queue_size)
+        self.outlet: str | None = None
+        self.telemetry = system.collector.register_kernel(config.kernel_id, lambda: inbox.size)
+        self.duplicates = Duplicates(config.deduplicate) if config.deduplicate else None
+        self.dropped: list[Any] = []
+        self.closed: dict[int, None] = {}
+        self._targets: set[str] = set()
+        taken = TypeRule(definition.input_type, status, "the input queue")
+        self.input_checkers, self.check_message = taken.checkers, taken.check
+        self.check_messages = taken.check_all
+        sent = TypeRule(definition.output_type, status, "ctx.send")
+        self.output_checkers, self.check_reply = sent.checkers, sent.check
+        self.check_replies = sent.check_all
 
-    def __init__(self, maxsize: int, ageing: float | None = AGEING) -> None:
-        self.maxsize = maxsize
-        self.size = 0
-        # Without ageing a priority outweighs any time.
-        self._ageing = round(ageing * 1e9) if ageing is not None else 1 << 62
-        self.only: deque[Envelope] | None = deque()  # The band, where there is but one.
-        self._bands: dict[int, deque[Envelope]] = {128: self.only}
+    # Messages.
+
+    def envelope(
+        self,
+        message: Any,
+        reply: asyncio.Future[Any] | None = None,
+        deadline: float | None = None,
+    ) -> Envelope:
+        """Return the envelope of a message, checked.
+
+        Raises:
+            KernelStateError: if the actor takes no messages in its state.
+            KernelTerminated: if it has ended.
+            TypeValidationError: if the message is of another type than it takes.
+        """
+        self.status.check_taking()
+        self.check_message(message)
+        now = time.perf_counter_ns()
+        priority = getattr(message, "priority", 128)
+        return Envelope(message, priority, now, reply, expiry(deadline, now))
+
+    async def put(self, envelope: Envelope, timeout: float | None = None) -> bool:
+        """Put an envelope into the inbox, as the policy says; return whether it was put.
+
+        Raises:
+            QueueFullError: if there is no room, and the policy is to reject; or it is to block, and
+                the actor itself would wait.
+            QueueTimeoutError: if there was no room in time.
+        """
+        inbox, policy, telemetry = self.inbox, self._policy, self.telemetry
+        telemetry.messages_received += 1
+        if inbox.try_put(envelope):
+            return True
+        if policy == "drop_newest":
+            self.discard(envelope, policy)
+            await asyncio.sleep(0)
+            return False
+        if policy == "drop_oldest":
+            self.discard(inbox.pop_oldest(), policy)
+        else:
+            await self._wait_for_room(envelope, clock(timeout))
+            if envelope.reply is not None and envelope.reply.done():
+                telemetry.messages_rejected += 1
+                inbox.senders.wake()  # The room is for the next one.
+                return False
+        inbox.put(envelope)
+        if policy == "drop_oldest":
+            await asyncio.sleep(0)  # An endless sender must not starve the actor.
+        return True
+
+    async def put_block(self, envelope: Envelope, timeout: float | None = None) -> int:
+        """Put a block into the inbox, as the policy says; return how many messages were put.
+
+        Raises:
+            QueueFullError: if there is no room for all, and the policy is to reject; or it is to
+                block, and the actor itself would wait. ``taken`` is the number that was put.
+            QueueTimeoutError: if there was no room in time; ``taken`` likewise.
+        """
+        inbox, policy = self.inbox, self._policy
+        taken = 0
+        time_left = clock(timeout)
+        self.telemetry.messages_received += envelope.count
+        must_wait = policy == "block" and bool(inbox.senders.futures)
+        while True:
+            if policy == "drop_oldest":
+                while inbox.size and inbox.room() < min(envelope.count, inbox.maxsize):
+                    self.discard(inbox.pop_oldest(), policy)
+            count = 0 if must_wait else min(inbox.room(), envelope.count)
+            must_wait = False
+            if count:
+                inbox.put(envelope.first(count))
+                envelope.skip(count)
+                taken += count
+            if not envelope.count:
+                return taken
+            if policy == "drop_newest":
+                self.discard(envelope, policy)
+                return taken
+            if policy != "drop_oldest":
+                try:
+                    await self._wait_for_room(envelope, time_left)
+                except BaseException as error:
+                    error.taken = taken  # type: ignore[attr-defined]
+                    raise
+
+    def check_room(self) -> None:
+        """Raise :class:`QueueFullError` if the actor would wait for room in its own queue."""
+        if self._policy == "block" and (self.inbox.is_full or self.inbox.senders.futures):
+            raise self._full(by_itself=True)
+
+    def _full(self, by_itself: bool = False) -> QueueFullError:
+        name = self.status.state.name
+        return QueueFullError(self.kernel_id, self.inbox.maxsize, name, by_itself=by_itself)
+
+    async def _wait_for_room(self, envelope: Envelope, time_left: Clock | None) -> None:
+        """Wait for room under the policy ``block``; raise under ``reject``."""
+        try:
+            if self._policy == "reject":
+                raise self._full()
+            if self.status.is_current():
+                raise self._full(by_itself=True)
+            if not await self.inbox.wait_for_room(self.status.check_taking, time_left):
+                raise self._late(time_left, "waiting for room in its input queue")
+        except BaseException:
+            self.telemetry.messages_rejected += envelope.count
+            raise
+
+    def _late(self, waited: Clock | None, operation: str) -> QueueTimeoutError:
+        assert waited is not None
+        name = self.status.state.name
+        return QueueTimeoutError(self.kernel_id, waited.seconds, operation, name)
+
+    def expire(self, envelope: Envelope) -> None:
+        """Count a message as expired, and settle its reply."""
+        self.telemetry.messages_expired += envelope.count
+        self.allow_again(envelope)
+        seconds = (envelope.deadline - envelope.sent) * 1e-9
+        envelope.deadline = EXPIRED
+        if envelope.reply is not None:
+            what, state = "waiting to be handled", self.status.state.name
+            settle(envelope.reply, DeadlineExceeded(self.kernel_id, seconds, what, state))
+
+    def discard(self, envelope: Envelope, reason: str) -> None:
+        """Count a message as dropped, and settle its reply."""
+        if envelope.deadline == EXPIRED:  # It is counted.
+            return
+        self.telemetry.record_drop(reason, envelope.count)
+        if envelope.reply is not None:
+            settle(envelope.reply, MessageDropped(self.kernel_id, reason))
+        self.allow_again(envelope)
+
+    def discard_inbox(self, reason: str, error: Exception | None = None) -> None:
+        """Discard every queued message; requests get an error."""
+        for envelope in list(self.inbox.drain()):
+            left = envelope.left()
+            self.dropped += left if isinstance(left, list) else [left]
+            if error is not None and envelope.reply is not None:
+                settle(envelope.reply, error)
+            self.discard(envelope, reason)
+
+    def allow_again(self, envelope: Envelope) -> None:
+        """Accept messages that were not handled once more, although repeated ones are refused."""
+        if self.duplicates is not None:
+            for message in envelope.left():
+                self.duplicates.discard(message)
+
+    # Replies.
+
+    async def put_out(self, message: Any) -> None:
+        """Put a reply into the outbox, or send it to the connected actor."""
+        try:
+            await self._wait_for_room_out()
+            if self.outlet is not None:
+                await self.system.send(self.outlet, message)
+            else:
+                self.outbox.put(message)
+        except asyncio.CancelledError as stop:
+            if self.status.is_ending and not isinstance(stop, ActorStop):
+                self.outbox.put(message)  # It is reported as not received.
+            raise
+
+    async def put_out_block(self, block: Any, count: int) -> None:
+        """Put a block of replies into the outbox, or send it to the connected actor."""
+        try:
+            await self._wait_for_room_out()
+            if self.outlet is not None:
+                await self.system.send_many(self.outlet, block)
+            else:
+                self.outbox.put_block(block, count)  # It may be larger than the queue.
+        except asyncio.CancelledError as stop:
+            if self.status.is_ending and not isinstance(stop, ActorStop):
+                self.outbox.put_block(block, count)
+            raise
+
+    async def _wait_for_room_out(self) -> None:
+        """Wait until a reply is received, unless the actor ends: then none may be."""
+        outbox = self.outbox
+        number = outbox.senders.number() if outbox.size >= outbox.maxsize else 0
+        while self.outlet is None and outbox.size >= outbox.maxsize:
+            if self.status.is_ending:
+                await asyncio.sleep(0)
+                if outbox.size < 2 * outbox.maxsize + self.inbox.maxsize:
+                    return
+                raise ActorStop  # The body sends without end.
+            await outbox.senders.wait_at(number)
+
+    async def next_reply(self, timeout: float | None) -> Any:
+        """Take the next reply out of the outbox.
+
+        Raises:
+            KernelFailed: in place of a reply, if the actor raised over its message.
+            KernelTerminated: if the actor has ended and no reply is left.
+            QueueTimeoutError: if there was none in time.
+        """
+        await self._wait_for_reply(timeout)
+        return opened(self.outbox.take())
+
+    async def next_replies(self, most: int, timeout: float | None) -> Any:
+        """Take what is in the outbox: a list, or the columns of a block."""
+        await self._wait_for_reply(timeout)
+        block, _ = self.outbox.take_block(most)
+        if isinstance(block, list) and Failure in set(map(type, block)):
+            return [raised(m.error) if type(m) is Failure else m for m in block]
+        return block
+
+    async def _wait_for_reply(self, timeout: float | None) -> None:
+        outbox = self.outbox
+        time_left = clock(timeout)
+        while not outbox.size:
+            self.status.check_replying()
+            if not await outbox.receivers.wait(left_of(time_left)) and not outbox.size:
+                raise self._late(time_left, "waiting for a reply")
+
+    # Other actors, and requests that are over.
+
+    def note_target(self, kernel_id: str) -> None:
+        """Record an actor to which the body sends messages: it is to end later."""
+        if isinstance(kernel_id, str) and len(self._targets) < _MOST_CLOSED:
+            self._targets.add(kernel_id)
 
     @property
-    def is_full(self) -> bool:
-        """Tell whether it holds as many messages as it may."""
-        return self.size >= self.maxsize
+    def targets(self) -> set[str]:
+        """Return the actors to which this one sends messages."""
+        return {*self._targets, self.outlet or self.kernel_id} - {self.kernel_id}
 
-    def put(self, envelope: Envelope) -> None:
-        """Put an envelope behind those of its priority."""
-        band = self._bands.get(envelope.priority)
-        if band is None:
-            band = self._bands[envelope.priority] = deque()
-            self.only = None
-        band.append(envelope)
-        self.size += envelope.count
-
-    def pop(self) -> Envelope:
-        """Take the next message; there must be one."""
-        if (only := self.only) is not None and only[0].block is None:
-            self.size -= 1
-            return only.popleft()
-        return self._take_first(*self._next_band())
-
-    def pop_block(self, most: int) -> Envelope:
-        """Take the next envelope, of a list so many messages at most; there must be one.
-
-        Columns are taken whole: a kernel takes them in one launch, however many they are.
-        """
-        priority, band = self._next_band()
-        envelope = band[0]
-        if envelope.count > most and isinstance(envelope.block, list):
-            taken = _part(envelope, most)
-            envelope.start += most
-            envelope.count -= most
-        else:
-            taken = band.popleft()
-            self._leave(priority, band)
-        self.size -= taken.count
-        return taken
-
-    def pop_oldest(self) -> Envelope:
-        """Take the message that has waited longest, whatever its priority; there must be one."""
-        bands = [item for item in self._bands.items() if item[1]]
-        return self._take_first(*min(bands, key=lambda item: item[1][0].sent))
-
-    def drain(self) -> Iterator[Envelope]:
-        """Take everything, in order, as it was put."""
-        while self.size:
-            yield self.pop_block(self.size)
-
-    def _take_first(self, priority: int, band: deque[Envelope]) -> Envelope:
-        """Take the first message of a band."""
-        envelope = band[0]
-        self.size -= 1
-        if envelope.block is None:
-            band.popleft()
-        else:
-            envelope = self._first_of(envelope, band)
-        self._leave(priority, band)
-        return envelope
-
-    def _leave(self, priority: int, band: deque[Envelope]) -> None:
-        """Forget a band that became empty, unless it is the only one."""
-        if not band and len(self._bands) > 1:
-            del self._bands[priority]
-            if len(self._bands) == 1:
-                (self.only,) = self._bands.values()
-
-    def _next_band(self) -> tuple[int, deque[Envelope]]:
-        for priority in [p for p, band in self._bands.items() if not band]:
-            self._leave(priority, self._bands[priority])
-        ageing = self._ageing
-        return min(self._bands.items(), key=lambda item: item[1][0].sent - item[0] * ageing)
-
-    @staticmethod
-    def _first_of(block: Envelope, band: deque[Envelope]) -> Envelope:
-        """Take the first message off a block that stands first in its band."""
-        taken = _part(block, 1)
-        taken.message, taken.block = block.block[block.start], None
-        taken.start = 0
-        block.start += 1
-        block.count -= 1
-        if not block.count:
-            band.popleft()
-        return taken
+    def close_request(self, key: int) -> None:
+        """Record that a request was answered or discarded."""
+        closed = self.closed
+        closed[key] = None
+        if len(closed) > _MOST_CLOSED:
+            del closed[next(iter(closed))]
 
 
-def _part(envelope: Envelope, count: int) -> Envelope:
-    """Return an envelope with the first messages that are left of a block."""
-    part: Any = envelope.block[envelope.start : envelope.start + count]
-    return Envelope(None, envelope.priority, envelope.sent, None, envelope.deadline, part, count)
+def opened(message: Any) -> Any:
+    """Return a reply from an outbox, or raise the error in its place."""
+    if type(message) is Failure:
+        raise raised(message.error)
+    return message
+
+
+def expiry(deadline: float | None, now: int) -> int:
+    """Return when a deadline of so many seconds expires, in nanoseconds; 0 for never."""
+    if deadline is None:
+        return 0
+    is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
+    if not is_number or math.isnan(deadline):
+        raise InvalidConfigurationError("deadline", deadline, "takes seconds from now, or None")
+    return now + round(max(deadline, 0.0) * 1e9) if deadline < 1e9 else 0

@@ -1,424 +1,290 @@
-"""The two queues of an actor: how messages get in and out, and what is done when they are full."""
+"""The two queues of an actor: messages to handle, by priority, and replies to receive."""
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import math
-import time
+from asyncio import Future, get_running_loop
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tikgen.ring.actors.channels import Inbox, Outbox
-from tikgen.ring.actors.duplicates import Duplicates
-from tikgen.ring.actors.engine import NOT_NOW, Engine
-from tikgen.ring.actors.envelope import EXPIRED, Envelope, Failure, raised, settle
-from tikgen.ring.actors.states import REPLYING, KernelState, Termination
-from tikgen.ring.actors.system import System
-from tikgen.ring.actors.typing_rules import TypeRule
-from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
-from tikgen.ring.definition import Definition
-from tikgen.ring.errors import (
-    DeadlineExceeded,
-    InvalidConfigurationError,
-    KernelFailed,
-    KernelStateError,
-    KernelTerminated,
-    MessageDropped,
-    QueueFullError,
-    QueueTimeoutError,
-)
+from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.waiting import ActorStop, Clock, Line, Waiters, left_of
 
-_MOST_CLOSED = 1024
+# Seconds of waiting that raise the priority of a message by one.
+AGEING = 0.01
 
 
-class Queues:
-    """What an actor has of queues; :class:`RingKernel` adds its life.
+class Senders(Line):
+    """Tasks that wait for room in a queue.
+
+    A switch of tasks for each message costs more than the message. So they are woken in the next
+    turn of the event loop, when the receiver has taken all that it can.
 
     Attributes:
-        kernel_id: name of the actor.
-        config: its settings.
-        engine: what makes it work.
-        system: the runtime to which it belongs.
-        telemetry: what was measured of it.
-        outlet: the actor that gets its replies; None for its own output queue.
-        error: what ended it, if something did.
-        termination: how it ended; None as long as it has not.
-        is_taking: whether it takes messages.
-        is_ending: whether its body is to return once nothing is left to handle.
+        is_due: whether a wake-up is scheduled.
     """
 
-    def __init__(self, definition: Definition, engine: Engine, system: System) -> None:
-        config = definition.config
-        self.definition = definition
-        self.config = config
-        self.kernel_id = config.kernel_id
-        self.engine = engine
-        self.system = system
-        self.inbox = Inbox(config.input_queue_size, config.ageing)
-        self.outbox = Outbox(config.output_queue_size)
-        self.outlet: str | None = None
-        self._told: set[str] = set()  # Actors to which its body sent something.
-        self.telemetry = system.collector.register_kernel(config.kernel_id, lambda: self.inbox.size)
-        self.error: KernelFailed | None = None
-        self.termination: Termination | None = None
-        self.is_taking = False
-        self.is_ending = False
-        self._state = KernelState.CREATED
-        taken = TypeRule(definition.input_type, self, "the input queue")
-        self.input_checkers, self.check_message = taken.checkers, taken.check
-        self.check_messages = taken.check_all
-        sent = TypeRule(definition.output_type, self, "ctx.send")
-        self.output_checkers, self.check_reply = sent.checkers, sent.check
-        self.check_replies = sent.check_all
-        self.duplicates = Duplicates(config.deduplicate) if config.deduplicate else None
-        self._dropped: list[Any] = []
-        # The requests that were answered or given up last: replies to them go nowhere.
-        self.closed: dict[int, None] = {}
+    __slots__ = ("is_due",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_due = False
+
+    def freed(self, queue: Inbox | Outbox) -> None:
+        """Schedule the wake-up of as many senders as the queue has room for."""
+        if not self.is_due:
+            self.is_due = True
+            get_running_loop().call_soon(self._wake_some, queue)
+
+    def _wake_some(self, queue: Inbox | Outbox) -> None:
+        self.is_due = False
+        for _ in range(min(queue.maxsize - queue.size, len(self.futures))):
+            self.wake()
+
+
+class Inbox:
+    """Envelopes by priority, and the tasks that wait for messages or for room.
+
+    The next envelope is the one with the highest priority, where a priority rises by one for every
+    ``ageing`` seconds of waiting. All age alike, so only the oldest of each priority is compared.
+
+    Args:
+        maxsize: messages that it is to hold.
+        ageing: seconds; None for strict priorities.
+
+    Attributes:
+        size: messages that it holds.
+        only: the queue of the only priority; None where there are several.
+        paused: whether nothing is taken out for now.
+        takers: tasks of the actor that wait for a message.
+        senders: tasks that wait for room.
+    """
+
+    __slots__ = ("_ageing", "_bands", "maxsize", "only", "paused", "senders", "size", "takers")
+
+    def __init__(self, maxsize: int, ageing: float | None = AGEING) -> None:
+        self.maxsize = maxsize
+        self.size = 0
+        self.paused = True
+        self.takers = Waiters()
+        self.senders = Senders()
+        # Without ageing a priority outweighs any time.
+        self._ageing = round(ageing * 1e9) if ageing is not None else 1 << 62
+        self.only: deque[Envelope] | None = deque()
+        self._bands: dict[int, deque[Envelope]] = {128: self.only}
 
     @property
-    def state(self) -> KernelState:
-        """Return the state that it is in."""
-        return self._state
+    def is_full(self) -> bool:
+        """Return whether it holds as many messages as it may."""
+        return self.size >= self.maxsize
 
-    def envelope(
-        self,
-        message: Any,
-        reply: asyncio.Future[Any] | None = None,
-        deadline: float | None = None,
-    ) -> Envelope:
-        """Return a message as what travels, checked.
+    def room(self) -> int:
+        """Return how many more messages it may hold."""
+        return max(self.maxsize - self.size, 0)
 
-        Raises:
-            KernelStateError: if the actor takes no messages in its state.
-            KernelTerminated: if it has ended.
-            TypeValidationError: if the message is of another type than it takes.
-        """
-        if not self.is_taking:
-            self.refuse("take a message")
-        self.check_message(message)
-        now = time.perf_counter_ns()
-        priority = getattr(message, "priority", 128)
-        if deadline is None:
-            return Envelope(message, priority, now, reply)
-        return Envelope(message, priority, now, reply, _end_of(deadline, now))
+    # Putting.
 
-    def answer_now(self, message: Any) -> Any:
-        """Return the reply to a request without queueing it, or a future of it, or ``NOT_NOW``.
+    def put(self, envelope: Envelope) -> None:
+        """Append an envelope to those of its priority, and wake a taker."""
+        band = self._bands.get(envelope.priority)
+        if band is None:
+            band = self._bands[envelope.priority] = deque()
+            self.only = None
+        band.append(envelope)
+        self.size += envelope.count
+        if self.takers.futures and not self.paused:
+            self.takers.wake()
 
-        Raises what :meth:`envelope` raises, and ``ColumnError`` if the message does not fit.
-        """
-        is_quiet = self._state is KernelState.ACTIVE and not self.inbox.size
-        if not is_quiet or self.duplicates is not None:
-            return NOT_NOW
-        self.check_message(message)
-        telemetry = self.telemetry
-        began = time.perf_counter_ns()
-        reply = self.engine.answer_now(message)
-        if reply is NOT_NOW:
-            return reply
-        telemetry.messages_received += 1
-        if isinstance(reply, asyncio.Future):
-
-            def count(done: asyncio.Future[Any]) -> None:
-                if done.cancelled() or done.exception() is not None:
-                    telemetry.record_drop("given up" if done.cancelled() else "failed")
-                else:
-                    telemetry.record_message(time.perf_counter_ns() - began)
-
-            reply.add_done_callback(count)
-        else:
-            telemetry.record_message(time.perf_counter_ns() - began)
-        return reply
-
-    def blocks(self, messages: Any, deadline: float | None = None) -> list[Envelope]:
-        """Return several messages as blocks of one priority each, checked.
-
-        Raises what :meth:`envelope` raises.
-        """
-        if not self.is_taking:
-            self.refuse("take messages")
-        block, count = self.engine.block(messages)
-        now = time.perf_counter_ns()
-        end = 0 if deadline is None else _end_of(deadline, now)
-        if not isinstance(block, list):
-            return [Envelope(None, 128, now, None, end, block, count)] if count else []
-        self.check_messages(block)
-        priorities = {getattr(message, "priority", 128) for message in block}
-        if len(priorities) == 1:
-            return [Envelope(None, priorities.pop(), now, None, end, block, count)]
-        made = []
-        for priority, group in itertools.groupby(block, lambda m: getattr(m, "priority", 128)):
-            part = list(group)
-            made.append(Envelope(None, priority, now, None, end, part, len(part)))
-        return made
-
-    async def put(self, envelope: Envelope, timeout: float | None = None) -> bool:
-        """Put an envelope into the input queue, as the policy says; tell whether it is there.
-
-        Raises:
-            QueueFullError: if there is no room, and the policy is to reject; or it is to block, and
-                the actor itself would wait.
-            QueueTimeoutError: if there was no room in time.
-        """
-        inbox, policy, telemetry = self.inbox, self.config.backpressure, self.telemetry
-        telemetry.messages_received += 1
-        if inbox.try_put(envelope):
-            return True
-        if policy == "block":
-            try:
-                self._check_other()
-                await self._wait_for_room(clock(timeout))
-            except BaseException:
-                telemetry.messages_rejected += 1
-                raise
-            if envelope.reply is not None and envelope.reply.done():
-                telemetry.messages_rejected += 1
-                inbox.senders.wake()  # The room is for the next one.
-                return False
-        elif policy == "reject":
-            telemetry.messages_rejected += 1
-            raise QueueFullError(self.kernel_id, inbox.maxsize, self._state.name)
-        elif policy == "drop_newest":
-            self._drop(envelope, "drop_newest")
-            await asyncio.sleep(0)
+    def try_put(self, envelope: Envelope) -> bool:
+        """Put an envelope if there is room and no sender waits; return whether it was put."""
+        if self.size + envelope.count > self.maxsize or self.senders.futures:
             return False
-        else:
-            self._drop(inbox.pop_oldest(), "drop_oldest")
-        inbox.put(envelope)
-        if not inbox.paused:
-            inbox.takers.wake()
-        if policy == "drop_oldest":
-            await asyncio.sleep(0)  # Who sends without end shall not starve the actor.
+        band = self._bands.get(envelope.priority)
+        if band is None:
+            self.put(envelope)
+            return True
+        band.append(envelope)
+        self.size += envelope.count
+        if self.takers.futures and not self.paused:
+            self.takers.wake()
         return True
 
-    async def put_block(self, envelope: Envelope, timeout: float | None = None) -> int:
-        """Put a block into the input queue, as the policy says; return how many were taken.
+    async def wait_for_room(self, check: Callable[[], None], timeout: Clock | None) -> bool:
+        """Wait until there is room; return False if that took longer than ``timeout``.
 
-        Raises:
-            QueueFullError: if there is no room for all, and the policy is to reject; or it is to
-                block, and the actor itself would wait. ``taken`` says how many were taken.
-            QueueTimeoutError: if there was no room in time; ``taken`` likewise.
+        Args:
+            check: raises when waiting has become useless.
+            timeout: None for no limit.
         """
-        inbox, policy, telemetry = self.inbox, self.config.backpressure, self.telemetry
-        taken = 0
-        time_left = clock(timeout)
-        telemetry.messages_received += envelope.count
-        must_wait = policy == "block" and bool(inbox.senders.futures)
-        while True:
-            room = 0 if must_wait else inbox.room()
-            must_wait = False
-            if policy == "drop_oldest":
-                while inbox.size and inbox.room() < min(envelope.count, inbox.maxsize):
-                    self._drop(inbox.pop_oldest(), "drop_oldest")
-                room = inbox.room()
-            count = min(room, envelope.count)
-            if count:
-                block: Any = envelope.block[envelope.start : envelope.start + count]
-                part = Envelope(
-                    None, envelope.priority, envelope.sent, None, envelope.deadline, block, count
-                )
-                inbox.put(part)
-                if not inbox.paused:
-                    inbox.takers.wake()
-                envelope.start += count
-                envelope.count -= count
-                taken += count
-            if not envelope.count:
-                return taken
-            if policy == "drop_newest":
-                self._drop(envelope, "drop_newest")
-                return taken
-            if policy in ("reject", "block"):
-                try:
-                    if policy == "reject":
-                        raise QueueFullError(self.kernel_id, inbox.maxsize, self._state.name)
-                    self._check_other()
-                    await self._wait_for_room(time_left)
-                except BaseException as error:
-                    telemetry.messages_rejected += envelope.count
-                    error.taken = taken  # type: ignore[attr-defined]
-                    raise
+        number = self.senders.number()
+        is_first = True
+        while self.is_full or (is_first and self.senders.futures):
+            is_first = False
+            woken = await self.senders.wait_at(number, left_of(timeout))
+            check()
+            if not woken and self.is_full:
+                return False
+        return True
 
-    def is_current(self) -> bool:
-        """Tell whether it is the body of this actor that is running."""
-        raise NotImplementedError
+    # Taking.
 
-    def check_room(self) -> None:
-        """Raise :class:`QueueFullError` if the actor would wait for room in its own queue."""
-        inbox = self.inbox
-        if self.config.backpressure == "block" and (inbox.is_full or inbox.senders.futures):
-            raise QueueFullError(self.kernel_id, inbox.maxsize, self._state.name, by_itself=True)
+    def pop(self) -> Envelope:
+        """Take the next message; there must be one."""
+        if (only := self.only) is not None and only[0].block is None:
+            self.size -= 1
+            return only.popleft()
+        return self._pop_first(*self._next_band())
 
-    def _check_other(self) -> None:
-        """Raise if it is the actor itself that is about to wait for room in its queue."""
-        if self.is_current():
-            raise QueueFullError(
-                self.kernel_id, self.inbox.maxsize, self._state.name, by_itself=True
-            )
+    def pop_block(self, most: int) -> Envelope:
+        """Take the next envelope, of a list at most ``most`` messages; there must be one.
 
-    async def _wait_for_room(self, time_left: Clock | None) -> None:
-        if not await self.inbox.wait_for_room(self._check_taking, time_left):
-            assert time_left is not None
-            what = "waiting for room in its input queue"
-            raise QueueTimeoutError(self.kernel_id, time_left.seconds, what, self._state.name)
-
-    async def put_out(self, message: Any) -> None:
-        """Put a reply into the output queue, or send it on to the actor that is connected."""
-        try:
-            await self._wait_for_room_out()
-            if self.outlet is not None:
-                await self.system.send(self.outlet, message)
-            else:
-                self.outbox.put(message)
-        except asyncio.CancelledError as stop:
-            if self.is_ending and not isinstance(stop, ActorStop):
-                self.outbox.put(message)  # Nobody will receive it; its end tells of it.
-            raise
-
-    async def put_out_block(self, block: Any, count: int) -> None:
-        """Put a block of replies into the output queue, or send it on."""
-        try:
-            await self._wait_for_room_out()
-            if self.outlet is not None:
-                await self.system.send_many(self.outlet, block)
-            else:
-                self.outbox.put_block(block, count)  # It may be larger than the queue.
-        except asyncio.CancelledError as stop:
-            if self.is_ending and not isinstance(stop, ActorStop):
-                self.outbox.put_block(block, count)
-            raise
-
-    async def _wait_for_room_out(self) -> None:
-        """Wait until somebody receives a reply, unless the actor is to end: then nobody may."""
-        outbox = self.outbox
-        number = outbox.senders.number() if outbox.size >= outbox.maxsize else 0
-        while self.outlet is None and outbox.size >= outbox.maxsize:
-            if self.is_ending:
-                await asyncio.sleep(0)
-                if outbox.size < 2 * outbox.maxsize + self.inbox.maxsize:
-                    return
-                raise ActorStop  # A body without end.
-            await outbox.senders.wait_at(number)
-
-    async def next_reply(self, timeout: float | None) -> Any:
-        """Take the next reply out of the output queue.
-
-        Raises:
-            KernelFailed: in the place of a reply, if the actor raised over its message.
-            KernelTerminated: if the actor has ended and there is no reply left.
-            QueueTimeoutError: if there was none in time.
+        Columns are taken whole: a kernel takes them in one launch, however many they are.
         """
-        await self._wait_for_reply(timeout)
-        return self.opened(self.outbox.take())
+        priority, band = self._next_band()
+        envelope = band[0]
+        if envelope.count > most and isinstance(envelope.block, list):
+            taken = envelope.first(most)
+            envelope.skip(most)
+        else:
+            taken = band.popleft()
+            self._drop_if_empty(priority, band)
+        self.size -= taken.count
+        return taken
 
-    async def _wait_for_reply(self, timeout: float | None) -> None:
-        outbox = self.outbox
-        time_left = clock(timeout)
-        while not outbox.size:
-            self.check_replying()
-            if not await outbox.receivers.wait(left_of(time_left)):
-                self._check_in_time(timeout)
+    def pop_oldest(self) -> Envelope:
+        """Take the message that has waited longest, whatever its priority; there must be one."""
+        bands = [item for item in self._bands.items() if item[1]]
+        return self._pop_first(*min(bands, key=lambda item: item[1][0].sent))
 
-    def opened(self, message: Any) -> Any:
-        """Return what was taken out of the output queue, or raise what stands for a reply."""
-        if type(message) is Failure:
-            raise raised(message.error)
+    def drain(self) -> Iterator[Envelope]:
+        """Take everything, in order, as it was put."""
+        while self.size:
+            yield self.pop_block(self.size)
+
+    def taken(self) -> None:
+        """Wake senders, and the next taker of what is left; call it after taking."""
+        if self.senders.futures:
+            self.senders.freed(self)
+        if self.size and self.takers.futures and not self.paused:
+            self.takers.wake()
+
+    def _pop_first(self, priority: int, band: deque[Envelope]) -> Envelope:
+        """Take the first message of a priority, also off a block."""
+        envelope = band[0]
+        self.size -= 1
+        taken = envelope
+        if envelope.block is not None:
+            taken = envelope.first(1)
+            taken.message, taken.block = envelope.block[envelope.start], None
+            envelope.skip(1)
+        if envelope.block is None or not envelope.count:
+            band.popleft()
+        self._drop_if_empty(priority, band)
+        return taken
+
+    def _drop_if_empty(self, priority: int, band: deque[Envelope]) -> None:
+        if not band and len(self._bands) > 1:
+            del self._bands[priority]
+            if len(self._bands) == 1:
+                (self.only,) = self._bands.values()
+
+    def _next_band(self) -> tuple[int, deque[Envelope]]:
+        for priority in [p for p, band in self._bands.items() if not band]:
+            self._drop_if_empty(priority, self._bands[priority])
+        ageing = self._ageing
+        return min(self._bands.items(), key=lambda item: item[1][0].sent - item[0] * ageing)
+
+
+class _NoTakers(Waiters):
+    __slots__ = ()
+
+    def enter(self) -> Future[bool]:
+        """Raise :class:`ActorStop`: no message will come."""
+        raise ActorStop
+
+
+class ClosedInbox(Inbox):
+    """The inbox of a body that has ended: it has no messages, and waiting ends the task."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(1, None)
+        self.takers = _NoTakers()
+
+
+class Outbox:
+    """Replies that were sent and not received yet: messages, lists and columns of messages."""
+
+    __slots__ = ("_items", "maxsize", "receivers", "senders", "size")
+
+    def __init__(self, maxsize: int) -> None:
+        self.maxsize = maxsize
+        self.size = 0
+        self.receivers = Waiters()
+        self.senders = Senders()
+        self._items: deque[Any] = deque()  # Messages, and envelopes of blocks.
+
+    def put(self, message: Any) -> None:
+        """Put a message, whether there is room or not."""
+        self._items.append(message)
+        self.size += 1
+        if self.receivers.futures:
+            self.receivers.wake()
+
+    def put_block(self, block: Any, count: int) -> None:
+        """Put a list or columns of messages."""
+        self._items.append(Envelope(None, 0, 0, None, 0, block, count))
+        self.size += count
+        if self.receivers.futures:
+            self.receivers.wake()
+
+    def take(self) -> Any:
+        """Take the first message; there must be one."""
+        items = self._items
+        item = items[0]
+        self.size -= 1
+        if type(item) is Envelope:
+            message = item.block[item.start]
+            item.skip(1)
+            if not item.count:
+                items.popleft()
+        else:
+            message = item
+            items.popleft()
+        if self.receivers.futures or (self.senders.futures and not self.senders.is_due):
+            self._taken()
         return message
 
-    async def next_replies(self, most: int, timeout: float | None) -> Any:
-        """Take what is in the output queue: a list, or the columns of a block."""
-        await self._wait_for_reply(timeout)
-        block, _ = self.outbox.take_block(most)
-        if isinstance(block, list) and Failure in set(map(type, block)):
-            return [raised(m.error) if type(m) is Failure else m for m in block]
-        return block
+    def take_block(self, most: int) -> tuple[Any, int]:
+        """Take a block, or single messages as a list, at most ``most``; there must be one."""
+        items = self._items
+        item = items[0]
+        if type(item) is Envelope:
+            count = min(item.count, most)
+            found = item.left() if count == item.count else item.first(count).block
+            item.skip(count)
+            if not item.count:
+                items.popleft()
+        else:
+            found = []
+            while items and len(found) < most and type(items[0]) is not Envelope:
+                found.append(items.popleft())
+            count = len(found)
+        self.size -= count
+        self._taken()
+        return found, count
 
-    def check_replying(self) -> None:
-        """Raise unless replies may still come."""
-        if self.termination is not None or self._state not in REPLYING:
-            self.refuse("receive a reply")
+    def drain(self) -> list[Any]:
+        """Take everything; columns stay one item."""
+        found: list[Any] = []
+        while self.size:
+            block, _ = self.take_block(self.size)
+            found += block if isinstance(block, list) else [block]
+        return found
 
-    def _check_in_time(self, timeout: float | None) -> None:
-        if not self.outbox.size:
-            assert timeout is not None
-            raise QueueTimeoutError(
-                self.kernel_id, timeout, "waiting for a reply", self._state.name
-            )
-
-    async def wait_at(self, name: str, parties: int, timeout: float | None) -> int:
-        """Wait at a barrier of the runtime, which breaks if this actor ends meanwhile."""
-        return await self.system.barrier(name, parties).wait(timeout, self.kernel_id)
-
-    def note_target(self, kernel_id: str) -> None:
-        """Note to whom its body sends something: who is to end after it."""
-        if isinstance(kernel_id, str) and len(self._told) < _MOST_CLOSED:
-            self._told.add(kernel_id)
-
-    @property
-    def targets(self) -> set[str]:
-        """Return the actors that get something from it."""
-        return {*self._told, self.outlet or self.kernel_id} - {self.kernel_id}
-
-    def close_request(self, key: int) -> None:
-        """Note that a request was answered or given up."""
-        closed = self.closed
-        closed[key] = None
-        if len(closed) > _MOST_CLOSED:
-            del closed[next(iter(closed))]
-
-    def expire(self, envelope: Envelope) -> None:
-        """Count a message whose deadline is over, and tell whoever waits for the reply."""
-        self.telemetry.messages_expired += envelope.count
-        self._forget(envelope)
-        seconds = (envelope.deadline - envelope.sent) * 1e-9
-        envelope.deadline = EXPIRED
-        if envelope.reply is not None:
-            settle(
-                envelope.reply,
-                DeadlineExceeded(
-                    self.kernel_id, seconds, "waiting to be handled", self._state.name
-                ),
-            )
-
-    def refuse(self, operation: str) -> None:
-        """Raise: the state that the actor is in does not allow an operation."""
-        if self.termination is not None:
-            if self.error is not None:
-                raise raised(self.error)
-            raise KernelTerminated(
-                self.kernel_id, f"cannot {operation}: {self.termination.reason}", "TERMINATED"
-            )
-        hint = "activate it first" if self._state is KernelState.LAUNCHED else ""
-        raise KernelStateError(self.kernel_id, self._state.name, operation, hint)
-
-    def _check_taking(self) -> None:
-        if not self.is_taking:
-            self.refuse("take a message")
-
-    def _drop(self, envelope: Envelope, reason: str) -> None:
-        if envelope.deadline == EXPIRED:  # It is counted.
-            return
-        self.telemetry.record_drop(reason, envelope.count)
-        if envelope.reply is not None:
-            settle(envelope.reply, MessageDropped(self.kernel_id, reason))
-        self._forget(envelope)
-
-    def _forget(self, envelope: Envelope) -> None:
-        """Let messages that were not handled come again, although repeated ones are refused."""
-        if self.duplicates is not None:
-            for message in envelope.left():
-                self.duplicates.forget(message)
-
-    def _drop_inbox(self, reason: str) -> None:
-        for envelope in list(self.inbox.drain()):
-            left = envelope.left()
-            self._dropped += left if isinstance(left, list) else [left]
-            self._drop(envelope, reason)
-
-
-def _end_of(deadline: float, now: int) -> int:
-    """Return when a deadline is over, in nanoseconds, 0 for never."""
-    is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
-    if not is_number or math.isnan(deadline):
-        raise InvalidConfigurationError("deadline", deadline, "takes seconds from now, or None")
-    return now + round(max(deadline, 0.0) * 1e9) if deadline < 1e9 else 0
+    def _taken(self) -> None:
+        if self.senders.futures:
+            self.senders.freed(self)
+        if self.size and self.receivers.futures:
+            self.receivers.wake()

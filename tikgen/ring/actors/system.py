@@ -1,15 +1,12 @@
-"""What actors use of the runtime to which they belong."""
+"""The methods of a runtime that its actors use."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from tikgen.ring.actors.actor import RingKernel
-    from tikgen.ring.actors.barriers import Barrier
-    from tikgen.ring.actors.states import Termination
-    from tikgen.ring.errors import KernelFailed
-    from tikgen.ring.telemetry.collector import TelemetryCollector
+from tikgen.ring.actors.status import Termination
+from tikgen.ring.errors import KernelFailed
+from tikgen.ring.telemetry.collector import TelemetryCollector
 
 
 class System(Protocol):
@@ -37,14 +34,14 @@ class System(Protocol):
         """Send a message to every subscriber of a topic."""
         ...
 
-    def barrier(self, name: str, parties: int) -> Barrier:
-        """Return a barrier."""
+    async def wait_at(self, name: str, parties: int, timeout: float | None, member: str) -> int:
+        """Wait at a barrier, which breaks when the member ends."""
         ...
 
     def escalate(self, failure: KernelFailed) -> None:
-        """End everything because of an actor that failed."""
+        """End every actor because of one that failed."""
         ...
 
-    def ended(self, actor: RingKernel, before: Termination | None = None) -> None:
-        """Take note that an actor has ended, or what more is known than ``before``."""
+    def ended(self, end: Termination, before: Termination | None = None) -> None:
+        """Record the end of an actor, or replace the record ``before``."""
         ...

@@ -1,4 +1,4 @@
-"""Those who wait for messages, and those who wait for room, woken in order and never forgotten."""
+"""Waiters for messages and for room, woken in order, and the time-outs of waiting."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from collections import OrderedDict
 from tikgen.ring.errors import InvalidConfigurationError
 
 Future = asyncio.Future[bool]
-# More seconds than a machine runs, and than the clocks of some systems can count.
-_FOR_EVER = 1e9
+# Seconds that count as no time-out at all: more than the clocks of some systems can count.
+_ENDLESS = 1e9
 
 
 class ActorStop(asyncio.CancelledError):
-    """Ends the body of an actor that waits for a message and will get none."""
+    """Ends the body of an actor that waits for a message when none will come."""
 
 
 class Waiters:
-    """Tasks that wait for the same thing, first come, first woken.
+    """Tasks that wait for the same event, woken in the order in which they came.
 
-    To be woken says that it is worth looking again. Whoever is cancelled then wakes the next one.
+    A woken task looks again whether it can go on. One that is cancelled after it was woken wakes
+    the next one.
 
     Attributes:
-        futures: what wakes them, in order; some may be done already.
+        futures: the futures of the waiting tasks, in order; some may be done already.
     """
 
     __slots__ = ("futures",)
 
     def __init__(self) -> None:
-        self.futures: OrderedDict[Future, None] = OrderedDict()  # Quick to leave from anywhere.
+        self.futures: OrderedDict[Future, None] = OrderedDict()  # Fast removal anywhere.
 
     def wake(self) -> None:
         """Wake the first one, if any."""
@@ -43,7 +44,7 @@ class Waiters:
                 return
 
     def _first(self) -> Future:
-        """Take the first one out; there must be one."""
+        """Remove and return the first one; there must be one."""
         return self.futures.popitem(last=False)[0]
 
     def wake_all(self) -> None:
@@ -52,28 +53,24 @@ class Waiters:
             self.wake()
 
     def cancel_all(self) -> None:
-        """Cancel what they wait for."""
+        """Cancel all of them."""
         while self.futures:
             self._first().cancel()
 
     def enter(self) -> Future:
-        """Return what wakes one more, to be awaited at once; :meth:`leave` if that raises."""
+        """Return a future to await at once; call :meth:`leave` if that raises."""
         future = get_running_loop().create_future()
         self.futures[future] = None
         return future
 
     def leave(self, future: Future) -> None:
-        """Wait no more, because of an exception."""
+        """Remove a future whose task does not wait any more."""
         self.futures.pop(future, None)
         if future.done() and not future.cancelled() and future.result():
             self.wake()  # It was this one's turn.
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait to be woken; tell whether that was so, or time was up.
-
-        Args:
-            timeout: seconds; None for as long as it takes.
-        """
+        """Wait to be woken; return False if that took longer than ``timeout`` seconds."""
         return await self._wait(self.enter(), timeout)
 
     async def _wait(self, future: Future, timeout: float | None) -> bool:
@@ -95,18 +92,18 @@ class Waiters:
 
 
 class Line(Waiters):
-    """Waiters of whom some come back, and then stand where they stood before."""
+    """Waiters that keep their place in the line when they have to wait again."""
 
     __slots__ = ("_numbers", "_queue")
 
     def __init__(self) -> None:
         super().__init__()
         self._numbers = itertools.count()
-        # By number; those that have left are still in it until their turn comes.
+        # By number; those that have left stay in it until their turn.
         self._queue: list[tuple[int, int, Future]] = []
 
     def number(self) -> int:
-        """Return a place in the line."""
+        """Return the next place in the line."""
         return next(self._numbers)
 
     def _first(self) -> Future:
@@ -117,14 +114,14 @@ class Line(Waiters):
                 return future
 
     def leave(self, future: Future) -> None:
-        """Wait no more, because of an exception."""
+        """Remove a future whose task does not wait any more."""
         super().leave(future)
         if len(self._queue) > 2 * len(self.futures) + 64:
             self._queue = [entry for entry in self._queue if entry[2] in self.futures]
             heapq.heapify(self._queue)
 
     async def wait_at(self, number: int, timeout: float | None = None) -> bool:
-        """Wait at a place in the line; as :meth:`wait` otherwise."""
+        """Wait at a place in the line; return as :meth:`wait` does."""
         future = self.enter()
         heapq.heappush(self._queue, (number, next(self._numbers), future))
         return await self._wait(future, timeout)
@@ -136,7 +133,7 @@ def _time_out(future: Future) -> None:
 
 
 class Clock:
-    """How much is left of a time-out, however often somebody has to wait."""
+    """The time that is left of a time-out, across several waits."""
 
     __slots__ = ("_end", "seconds")
 
@@ -149,24 +146,24 @@ class Clock:
         return max(self._end - time.monotonic(), 0.0)
 
 
-def clock(timeout: float | None, name: str = "timeout") -> Clock | None:
-    """Return what measures a time-out, None where there is none.
+def clock(timeout: float | None) -> Clock | None:
+    """Return the clock of a time-out, None without one; raises as :func:`seconds_of`."""
+    seconds = seconds_of(timeout)
+    return None if seconds is None else Clock(seconds)
+
+
+def seconds_of(timeout: float | None) -> float | None:
+    """Return a time-out in seconds, None where there is none.
 
     Raises:
         InvalidConfigurationError: if it is no number of seconds, or negative.
     """
-    seconds = seconds_of(timeout, name)
-    return None if seconds is None else Clock(seconds)
-
-
-def seconds_of(timeout: float | None, name: str = "timeout") -> float | None:
-    """Return a time-out that was given, None where there is none; raises as :func:`clock`."""
     if timeout is None:
         return None
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not is_number or not timeout >= 0:
-        raise InvalidConfigurationError(name, timeout, "takes seconds from 0, or None")
-    return None if timeout > _FOR_EVER else timeout
+        raise InvalidConfigurationError("timeout", timeout, "takes seconds from 0, or None")
+    return None if timeout > _ENDLESS else timeout
 
 
 def left_of(measured: Clock | None) -> float | None:

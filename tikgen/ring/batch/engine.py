@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tikgen.ring.actors.context import KernelContext
 from tikgen.ring.actors.engine import Engine
 from tikgen.ring.actors.envelope import Envelope, Failure
 from tikgen.ring.actors.waiting import ActorStop
@@ -18,9 +19,6 @@ from tikgen.ring.errors import InvalidConfigurationError, KernelFailed, QueueTim
 from tikgen.ring.messages.blocks import Columns, own_columns
 from tikgen.ring.telemetry import spans
 from tikgen.ring.telemetry.kernel_telemetry import text_of
-
-if TYPE_CHECKING:
-    from tikgen.ring.actors.context import KernelContext
 
 MAX_BATCH = 4096
 # Seconds that the first message of a batch waits for others.
@@ -137,7 +135,7 @@ class BatchEngine(Engine):
                 continue
             answer = next(answers)
             if isinstance(answer, Exception):
-                ctx.fail(envelope, answer)
+                ctx.requests.fail(envelope, answer)
             else:
                 ctx.answer_held(envelope, answer)
         ctx.release(len(taken))

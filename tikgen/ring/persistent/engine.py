@@ -9,10 +9,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tikgen.ring.actors.context import KernelContext
 from tikgen.ring.actors.engine import NOT_NOW, Engine
 from tikgen.ring.actors.envelope import Envelope, Failure
 from tikgen.ring.definition import Definition
@@ -32,9 +33,6 @@ from tikgen.ring.messages.columns import columns_of, pack
 from tikgen.ring.persistent.flights import Flight, Flights
 from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.ring.telemetry.kernel_telemetry import text_of
-
-if TYPE_CHECKING:
-    from tikgen.ring.actors.context import KernelContext
 
 # Waiting for replies: so often the event loop is only left to others, then for longer and longer.
 _QUICK_LOOKS = 50
@@ -252,7 +250,7 @@ class PersistentEngine(Engine):
             error = ColumnError(error.column, str(error).partition("' ")[2], self._kernel_id)
             ctx.telemetry.record_error(error)
             if envelope.reply is not None:
-                ctx.fail(envelope, error)
+                ctx.requests.fail(envelope, error)
             else:
                 failure = KernelFailed(self._kernel_id, f"could not take a message: {error}")
                 failure.__cause__ = error

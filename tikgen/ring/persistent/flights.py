@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tikgen.ring.actors.context import KernelContext
 from tikgen.ring.actors.envelope import Envelope, Failure, settle
 from tikgen.ring.messages.blocks import Array, Columns
 from tikgen.ring.messages.columns import Column, unpack
-
-if TYPE_CHECKING:
-    from tikgen.ring.actors.context import KernelContext
 
 
 @dataclass

@@ -21,6 +21,7 @@ from tikgen.disk import why
 from tikgen.errors import StoreWarning, TikgenError
 from tikgen.pipeline.records import taichi_version
 from tikgen.tuning.job import Job, Measurement
+from tikgen.tuning.sweeps.playoff import works_of
 from tikgen.version import __version__
 
 _MARK = "tikgen_sweep"
@@ -81,7 +82,10 @@ class ResultsFile:
         wanted, present = set(works), set(devices)
         found, stale = {}, 0
         for line in self._lines():
-            if line["work"] not in wanted or line["measurement"].kind in _TRIED_AGAIN:
+            if (
+                not wanted.issuperset(works_of(line["work"]))
+                or line["measurement"].kind in _TRIED_AGAIN
+            ):
                 continue
             same = line["versions"] == self._versions and line["device"] in present
             if same and line["fingerprint"] in self._fingerprints.values():

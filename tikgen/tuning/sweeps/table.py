@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tikgen.disk import why
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.lifecycle import html
-from tikgen.tuning import sweep_save
-from tikgen.tuning.sweep_rows import GREATEST, METRICS, OUTCOME, Row
-from tikgen.tuning.sweep_space import SIZE
+from tikgen.tuning.sweeps import formats
+from tikgen.tuning.sweeps.combinations import SIZE
+from tikgen.tuning.sweeps.rows import GREATEST, METRICS, OUTCOME, Row
 from tikgen.units import duration
 from tikgen.untrusted import printable
 from tikgen.verification.case import literal
@@ -183,7 +183,7 @@ class SweepResult:
             TikgenError: if the file cannot be written, or its kind is another one; for parquet,
                 if pyarrow is not installed.
         """
-        sweep_save.save(Path(path), self.columns, self.rows, self.about)
+        formats.save(Path(path), self.columns, self.rows, self.about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SweepResult:
@@ -192,7 +192,7 @@ class SweepResult:
         Raises:
             TikgenError: if the file cannot be read, or holds something else.
         """
-        return cls(*sweep_save.load(Path(path)))
+        return cls(*formats.load(Path(path)))
 
     def plot(
         self,
@@ -238,7 +238,7 @@ class SweepResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON has it."""
-        return sweep_save.document(self.rows, self.about)
+        return formats.document(self.rows, self.about)
 
     def __str__(self) -> str:
         lines = textwrap.wrap(self.summary, _WIDTH)
@@ -286,7 +286,7 @@ class SweepResult:
 def _plots() -> Any:
     """Return the module that draws, or say what it needs."""
     try:
-        from tikgen.tuning import plots
+        from tikgen.tuning.sweeps import plots
     except ImportError:
         raise TikgenError("Pictures need matplotlib: pip install 'tikgen[plot]'.") from None
     return plots

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from tikgen.errors import TikgenError
-from tikgen.tuning.sweep_rows import GREATEST, METRICS, Row
+from tikgen.tuning.sweeps.rows import GREATEST, METRICS, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from pathlib import Path
 from tikgen.dtypes import DType
 from tikgen.template.base import BUILTIN_FOLDER, Cost
 from tikgen.tuning.job import Job
-from tikgen.tuning.sweep_file import Done
+from tikgen.tuning.sweeps.results_file import Done
 
 PEAK = Path(__file__).parent / "peak"
 COPY = BUILTIN_FOLDER / "map"

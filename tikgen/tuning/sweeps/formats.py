@@ -19,7 +19,7 @@ import msgspec
 from tikgen import untrusted
 from tikgen.disk import why
 from tikgen.errors import TikgenError
-from tikgen.tuning.sweep_rows import METRICS, Row
+from tikgen.tuning.sweeps.rows import METRICS, Row
 from tikgen.verification.case import literal
 
 FORMATS = (".csv", ".json", ".parquet")

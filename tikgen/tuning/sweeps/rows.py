@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tikgen.errors import ParameterError
-from tikgen.template.base import Template
-from tikgen.tuning.limits import Limits
-from tikgen.tuning.sweep_file import Done
-from tikgen.tuning.sweep_space import COLUMNS, SIZE, Combination
+from tikgen.template.base import Cost, Template
+from tikgen.tuning.sweeps.combinations import COLUMNS, SIZE, Combination
+from tikgen.tuning.sweeps.limits import Limits
+from tikgen.tuning.sweeps.results_file import Done
 
 Row = dict[str, Any]
 Metric = Callable[[Row], Any]
@@ -22,6 +22,7 @@ METRICS = {
     "seconds": "median time of a launch, device synchronisation included",
     "spread": "interquartile range of the rounds over their median",
     "rounds": "rounds that were timed",
+    "ratio": "seconds over those of the fastest row of its problem, measured in turn with it",
     "compile_seconds": "time that Taichi took to compile the kernel",
     "worst": "greatest error as a fraction of what is allowed",
     "bytes": "least bytes that a launch must move",
@@ -32,17 +33,28 @@ METRICS = {
     "limit_gflop_per_s": "what multiply-adds in registers reach on the same device",
     "share": "least time that the limits allow over seconds",
 }
+_MEASURED = ("seconds", "spread", "rounds", "compile_seconds", "worst")
 MISSING = "missing"
 # Of these the greatest is the best; of all others the least.
 GREATEST = ("gb_per_s", "gflop_per_s", "share")
 
 
-def row_of(combination: Combination, done: Done | None, limits: Limits) -> Row:
-    """Return the row of a combination; what is not known is None."""
+def row_of(
+    combination: Combination, done: Done | None, limits: Limits, met: Mapping[str, float]
+) -> Row:
+    """Return the row of a combination; what is not known is None.
+
+    Args:
+        combination: the combination.
+        done: its measurement, if there is one.
+        limits: the limits of the machine.
+        met: seconds of the kernels of its problem that were measured in turn, by work.
+    """
     row: Row = {**combination.cells, **dict.fromkeys((*OUTCOME, *METRICS))}
     row["digest"] = combination.digest or None
-    if combination.cost is not None:
-        row["bytes"], row["flops"] = combination.cost.bytes, combination.cost.flops
+    cost = combination.cost
+    if cost is not None:
+        row["bytes"], row["flops"] = cost.bytes, cost.flops
     if done is None:
         row["kind"] = combination.kind or MISSING
         row["message"] = combination.message or "the sweep was interrupted before"
@@ -51,10 +63,12 @@ def row_of(combination: Combination, done: Done | None, limits: Limits) -> Row:
     row |= {"kind": found.kind, "message": found.message or None, "device": done.device}
     if not found.ok:
         return row
-    row |= {"seconds": found.seconds, "spread": found.spread, "rounds": found.rounds}
-    row |= {"compile_seconds": found.compile_seconds, "worst": found.worst}
-    if combination.cost is not None and combination.dtype:
-        row |= _against_limits(combination, done, limits)
+    row |= {name: getattr(found, name) for name in _MEASURED}
+    if combination.work in met:
+        row["seconds"] = met[combination.work]
+        row["ratio"] = row["seconds"] / min(met.values())
+    if cost is not None and combination.dtype:
+        row |= _against_limits(row, cost, combination.dtype, limits)
     return row
 
 
@@ -100,10 +114,8 @@ def with_own_metrics(rows: Sequence[Row], metrics: Sequence[str | Metric] | None
     return found
 
 
-def _against_limits(combination: Combination, done: Done, limits: Limits) -> Mapping[str, Any]:
-    cost, seconds = combination.cost, done.measurement.seconds
-    assert cost is not None
-    where = (done.device, combination.cells["arch"], combination.dtype)
+def _against_limits(row: Row, cost: Cost, dtype: str, limits: Limits) -> Row:
+    seconds, where = row["seconds"], (row["device"], row["arch"], dtype)
     bandwidth, peak = limits.bandwidth(*where, cost.bytes), limits.peak(*where)
     least = [cost.bytes / bandwidth] if bandwidth else []
     least += [cost.flops / peak] if peak else []

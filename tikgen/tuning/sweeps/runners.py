@@ -1,17 +1,17 @@
-"""Runs the jobs of a sweep on this machine, one after the other."""
+"""Runs the tasks of a sweep on this machine, one after the other."""
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tikgen.machine.devices import device_name
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
-from tikgen.tuning.sweep_file import Done
+from tikgen.tuning.sweeps.results_file import Done
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +23,18 @@ class Task:
         job: what to measure.
         problem: equal for jobs that take the same arrays.
         device: where it must run; empty where any device will do.
+        baseline: what to time in turn with it, if anything.
     """
 
     work: str
     job: Job
     problem: str = ""
     device: str = ""
+    baseline: Job | None = None
+
+    def seconds(self, timeout: float) -> float:
+        """Return how long the task may take where a kernel by itself may take ``timeout``."""
+        return timeout if self.baseline is None else 2 * timeout
 
 
 class Runner(Protocol):
@@ -40,10 +46,11 @@ class Runner(Protocol):
     def devices(self, archs: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """Return the devices behind each arch."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
-        """Yield each task with what came of it, and whether that is worth keeping.
+    def run(self, tasks: deque[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        """Take each task off the queue; yield it with its outcome, and whether to keep that.
 
-        What says nothing of the kernel, such as an arch that does not work, is not.
+        What says nothing of the kernel, such as an arch that does not work, is not kept. The
+        queue may grow meanwhile.
         """
 
 
@@ -63,27 +70,33 @@ class LocalRunner:
         """Return the device behind each arch."""
         return {arch: (device_name(arch),) for arch in archs}
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
-        """Yield each task with what came of it, and whether that is worth keeping."""
-        for arch, group in itertools.groupby(in_order(tasks), key=lambda task: task.job.arch):
+    def run(self, tasks: deque[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        """Take each task off the queue; yield it with its outcome, and whether to keep that."""
+        while tasks:
+            arch = tasks[0].job.arch
             with MeasuringProcess(arch, self._timeout) as process:
                 absent = process.start()
-                for task in group:
+                while tasks and tasks[0].job.arch == arch:
+                    task = tasks.popleft()
                     began = time.perf_counter()
-                    found = absence(arch, absent) if absent else process.run(task.job)
+                    process.timeout = task.seconds(self._timeout)
+                    found = (
+                        absence(arch, absent) if absent else process.run(task.job, task.baseline)
+                    )
                     busy = time.perf_counter() - began
                     yield task, Done(task.work, found, device_name(arch), busy), not absent
 
 
-def in_order(tasks: Sequence[Task]) -> list[Task]:
+def in_order(tasks: Iterable[Task]) -> deque[Task]:
     """Return tasks with those of one arch and one problem in a row, which share their data."""
+    listed = tuple(tasks)
     first: dict[str, int] = {}
-    for task in tasks:
+    for task in listed:
         first.setdefault(task.job.arch, len(first))
         first.setdefault(task.problem, len(first))
-    return sorted(tasks, key=lambda task: (first[task.job.arch], first[task.problem]))
+    return deque(sorted(listed, key=lambda t: (first[t.job.arch], first[t.problem])))
 
 
 def absence(arch: str, reason: str) -> Measurement:
-    """Return the outcome of whatever was to run on an arch that does not work."""
+    """Return the outcome of a task for an arch that does not work."""
     return Measurement("refused", f"{arch} does not work here: {reason}")

@@ -7,28 +7,32 @@ import datetime
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ParameterError
 from tikgen.pipeline.records import taichi_version
+from tikgen.progress import bar
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
-from tikgen.tuning.limits import COPY, PEAK, Limits, limit_jobs
+from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.options import problems_of
-from tikgen.tuning.sweep_file import Done, ResultsFile
-from tikgen.tuning.sweep_progress import Progress, shown_progress
-from tikgen.tuning.sweep_result import SweepResult
-from tikgen.tuning.sweep_rows import Metric, check_metrics, row_of, with_own_metrics
-from tikgen.tuning.sweep_run import LocalRunner, Runner, Task
-from tikgen.tuning.sweep_space import (
+from tikgen.tuning.sweeps.combinations import (
     Combination,
     SweepSpace,
     check_some_buildable,
     none_runs,
     space_of,
 )
+from tikgen.tuning.sweeps.limits import COPY, PEAK, Limits, limit_jobs
+from tikgen.tuning.sweeps.playoff import ROUNDS, Pair, standings, text_of
+from tikgen.tuning.sweeps.results_file import Done, ResultsFile
+from tikgen.tuning.sweeps.rows import Metric, Row, check_metrics, row_of, with_own_metrics
+from tikgen.tuning.sweeps.runners import LocalRunner, Runner, Task, in_order
+from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.diagnosis import check_has_reference
 from tikgen.version import __version__
 
@@ -129,7 +133,7 @@ def sweep(
             "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "axes": space.axes,
             "complete": complete,
-            "counts": run.progress.counts(),
+            "counts": run.counts,
             "seconds": {
                 "total": total,
                 "planning": planned - began,
@@ -157,49 +161,81 @@ class _Run:
         self._file, self._runner = file, runner
         self.devices = dict(runner.devices(space.archs))
         buildable = [c for c in combinations if c.job is not None]
+        # The kernels of each problem, by work.
+        self._problems: dict[str, dict[str, Job]] = {}
+        for c in buildable:
+            assert c.job is not None
+            self._problems.setdefault(c.problem, {}).setdefault(c.work, c.job)
         self._limits = limit_jobs((c.cells["arch"], c.dtype, c.cost) for c in buildable)
         works = {c.work for c in buildable}
         present = {device for names in self.devices.values() for device in names}
         self._done: Measured = file.known({*works, *self._limits}, present)
-        earlier = sum(1 for work, _ in self._done if work in works)
-        self.progress = Progress(
-            combinations=len(combinations),
-            refused=len(combinations) - len(buildable),
-            same=len(buildable) - len(works),
-            earlier=earlier,
-        )
+        self._asked = {(work, device) for work, device in self._done}
+        self.counts = {
+            "combinations": len(combinations),
+            "refused": len(combinations) - len(buildable),
+            "same": len(buildable) - len(works),
+            "earlier": sum(work in works for work, _ in self._done),
+            "measured": 0,
+            "failed": 0,
+        }
         self.busy = self.compiling = self.verifying = 0.0
 
     def measure(self) -> bool:
         """Measure what is missing; return False if that was interrupted."""
-        tasks = [*self._limit_tasks(), *self._tasks()]
-        works = {c.work for c in self._combinations}
-        with shown_progress(self._space.template.name, self.progress, len(tasks)) as show:
+        first = [*self._limit_tasks(), *self._tasks()]
+        left = Counter(task.problem for task in first)
+        known = [problem for problem in self._problems if problem not in left]
+        waiting = in_order([*first, *(task for each in known for task in self._playoff(each))])
+        left = Counter(task.problem for task in waiting)
+        finished, total = 0, len(waiting)
+        name = self._space.template.name
+        with bar(self._described(name), total) as show:
             try:
-                for task, done, worth_keeping in self._runner.run(tasks):
-                    self._done[task.work, done.device] = done
-                    self._note_device(task.job.arch, done.device)
+                for task, done, worth_keeping in self._runner.run(waiting):
+                    self._take(task, done)
                     if worth_keeping:
                         self._file.add(task.job, done)
-                    width = self._runner.width
-                    self.busy += done.busy / width
-                    self.compiling += done.measurement.compile_seconds / width
-                    self.verifying += done.measurement.verify_seconds / width
-                    self.progress.note(done.measurement, counts=task.work in works)
-                    show()
+                    left[task.problem] -= 1
+                    if not left[task.problem]:  # While its arrays are at hand.
+                        more = list(self._playoff(task.problem))
+                        waiting.extendleft(more)
+                        left[task.problem] = len(more)
+                        total += len(more)
+                    finished += 1
+                    show(description=self._described(name), completed=finished, total=total)
             except KeyboardInterrupt:
                 return False
         return True
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """Return a row for each combination."""
         limits = Limits(self._done)
-        return [row_of(c, self._found(c), limits) for c in self._combinations]
+        found = [(c, self._found(c)) for c in self._combinations]
+        met: dict[tuple[str, str], dict[str, float]] = {}
+        for combination, done in found:
+            if done is not None and (key := (combination.problem, done.device)) not in met:
+                met[key] = self._standings(*key)[0]
+        return [
+            row_of(c, done, limits, met[c.problem, done.device] if done is not None else {})
+            for c, done in found
+        ]
 
-    def _note_device(self, arch: str, device: str) -> None:
-        """Take up a device of a worker that came later."""
-        if device not in self.devices[arch]:
-            self.devices[arch] = (*self.devices[arch], device)
+    def _take(self, task: Task, done: Done) -> None:
+        self._done[task.work, done.device] = done
+        arch, width, found = task.job.arch, self._runner.width, done.measurement
+        if done.device not in self.devices[arch]:  # That of a worker that came later.
+            self.devices[arch] = (*self.devices[arch], done.device)
+        self.busy += done.busy / width
+        self.compiling += found.compile_seconds / width
+        self.verifying += found.verify_seconds / width
+        if task.work in self._problems.get(task.problem, ()):
+            self.counts["measured"] += 1
+            self.counts["failed"] += not found.ok
+
+    def _described(self, name: str) -> str:
+        counts = [(n, what) for what, n in self.counts.items() if what != "combinations" and n]
+        return f"{name}: {', '.join(f'{n} {what}' for n, what in counts)}"
 
     def _found(self, combination: Combination) -> Done | None:
         devices = self.devices[combination.cells["arch"]]
@@ -223,13 +259,37 @@ class _Run:
                 if (work, device) not in self._done:
                     yield Task(work, limit.job, work, device)
 
+    def _playoff(self, problem: str) -> Iterator[Task]:
+        """Yield the next measurements in turn of the fastest kernels of a problem."""
+        jobs = self._problems.get(problem, {})
+        arch = next((job.arch for job in jobs.values()), "")
+        for device in self.devices.get(arch, ()):
+            _, pair = self._standings(problem, device)
+            # A cluster may run it on another device; it is not asked for again.
+            if pair is not None and (key := (text_of(pair), device)) not in self._asked:
+                self._asked.add(key)
+                job, baseline = (jobs[work] for work in pair)
+                job = replace(job, rounds=max(job.rounds, ROUNDS))
+                yield Task(text_of(pair), job, problem, device, baseline)
+
+    def _standings(self, problem: str, device: str) -> tuple[dict[str, float], Pair | None]:
+        """Return what is known of the fastest kernels of a problem on a device."""
+        done = ((work, self._done.get((work, device))) for work in self._problems.get(problem, ()))
+        times = {w: d.measurement.seconds for w, d in done if d is not None and d.measurement.ok}
+
+        def found(pair: Pair) -> Measurement | None:
+            known = self._done.get((text_of(pair), device))
+            return None if known is None else known.measurement
+
+        return standings(times, found)
+
 
 @contextlib.contextmanager
 def _runner(client: Client | None, scheduler: str | None, timeout: float) -> Iterator[Runner]:
     if client is None and scheduler is None:
         yield LocalRunner(timeout)
         return
-    from tikgen.tuning.cluster import ClusterRunner, connected
+    from tikgen.tuning.sweeps.cluster import ClusterRunner, connected
 
     if client is not None:
         yield ClusterRunner(client, timeout)

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,8 +26,8 @@ from tikgen.pipeline.records import taichi_version
 from tikgen.template.base import CODE_NAME, TEXT_NAME, Template
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
-from tikgen.tuning.sweep_file import Done
-from tikgen.tuning.sweep_run import Task, absence, in_order
+from tikgen.tuning.sweeps.results_file import Done
+from tikgen.tuning.sweeps.runners import Task, absence
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
@@ -83,9 +84,15 @@ def describe_worker(archs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def measure_on_worker(line: str, package: Package, timeout: float) -> dict[str, Any]:
-    """Measure a job in the process that this worker keeps for its arch; one at a time."""
-    job = Job.from_line(line)
+def measure_on_worker(lines: Sequence[str], package: Package, timeout: float) -> dict[str, Any]:
+    """Measure a job in the process that this worker keeps for its arch; one at a time.
+
+    Args:
+        lines: the job, and its baseline if there is one.
+        package: the template of both.
+        timeout: seconds that they may take.
+    """
+    job, *others = map(Job.from_line, lines)
     with _turn:
         folder = _unpack(package)
         if job.arch not in _processes:
@@ -97,7 +104,7 @@ def measure_on_worker(line: str, package: Package, timeout: float) -> dict[str, 
         if absent:
             found = absence(job.arch, absent)
         else:
-            found = process.run(replace(job, folder=str(folder)))
+            found = process.run(*(replace(each, folder=str(folder)) for each in (job, *others)))
         return {
             "measurement": asdict(found),
             "device": device_name(job.arch),
@@ -243,21 +250,20 @@ class ClusterRunner:
         self._devices = {arch: tuple(names) for arch, names in devices.items()}
         return self._devices
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Done, bool]]:
-        """Yield each task with what came of it, and whether that is worth keeping.
+    def run(self, tasks: deque[Task]) -> Iterator[tuple[Task, Done, bool]]:
+        """Take each task off the queue; yield it with its outcome, and whether to keep that.
 
         Tasks of a worker that dies run again on another one.
 
         Raises:
             TikgenError: if the scheduler is gone, or all workers for long.
         """
-        waiting = in_order(tasks)[::-1]
         running: dict[Future, tuple[Task, int]] = {}
         try:
-            while waiting or running:
+            while tasks or running:
                 self.width = max(1, len(self._addresses()))
-                while waiting and len(running) < _AT_HAND * self.width:
-                    task = waiting.pop()
+                while tasks and len(running) < _AT_HAND * self.width:
+                    task = tasks.popleft()
                     running[self._submit(task)] = (task, 0)
                 for future in self._finished(running):
                     task, attempts = running.pop(future)
@@ -282,9 +288,9 @@ class ClusterRunner:
         workers = self._workers.get(f"{job.arch} {task.device}")
         return self._client.submit(
             measure_on_worker,
-            job.line,
+            [each.line for each in (job, task.baseline) if each is not None],
             self._packages[job.folder],
-            self._timeout,
+            task.seconds(self._timeout),
             key=f"tikgen-{job.template}-{uuid.uuid4().hex}",
             workers=workers,
             allow_other_workers=workers is not None,
