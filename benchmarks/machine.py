@@ -36,11 +36,12 @@ def description(arch: str) -> dict[str, str]:
 def versions(names: Iterable[str]) -> str:
     """Return the versions of Python and of those libraries that are installed."""
     found = [f"Python {platform.python_version()}"]
-    installed = {"tikgen": __version__} | {
+    installed = {
         d.metadata["Name"].lower(): d.version
         for d in importlib.metadata.distributions()
         if d.metadata["Name"]
     }
+    installed["tikgen"] = __version__
     for name in names:
         version = next((v for n, v in installed.items() if n.split("-cuda")[0] == name), None)
         found += [f"{name} {version}"] if version else []

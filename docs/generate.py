@@ -97,8 +97,8 @@ def _kernels(name: str) -> list[str]:
     problem = SHOWN.get(name, {})
     call = ", ".join([f'"{name}"', *(f"{key}={value!r}" for key, value in problem.items())])
     call = call.replace("'", '"')
-    head = f"`tikgen.build({call})` on cpu, with its default schedule:\n"
-    parts = ["## A rendered kernel\n", head]
+    shown = f"`tikgen.build({call})` on cpu, with its default schedule:\n"
+    parts = ["## A rendered kernel\n", shown]
     for arch in ("cpu", "cuda"):
         text = render(name, arch=arch, schedule={}, **problem).text.rstrip()
         block = f"```python\n{text}\n```\n"

@@ -22,6 +22,7 @@ SCRIPTS = (
     "tables",
     "timing",
     "tuning_truth",
+    "tutorial",
     "variants",
 )
 

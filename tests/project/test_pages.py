@@ -1,0 +1,152 @@
+"""The pages of the site: their programs run as printed, and their pictures and texts are true."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import yaml
+
+import tikgen
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CODE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+HEAT = ROOT / "examples" / "tutorial" / "heat"
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    """Return the blocks of a page in a language."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return [block for found, block in CODE.findall(text) if found == language]
+
+
+def run(program: str, folder: Path) -> str:
+    (folder / "page.py").write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "page.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def promised(program: str) -> list[str]:
+    """Return what the comments behind ``print`` promise."""
+    return re.findall(r"^ *print\(.*\)  # (.*?)(?::.*)?$", program, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["index.md", "start.md", "concepts.md"])
+def test_the_programs_of_a_page_run_as_printed(page: str, tmp_path: Path) -> None:
+    program = "\n".join(blocks(page))
+    printed = run(program, tmp_path).splitlines()
+    for line in promised(program):
+        assert line in printed or line == "the same in NumPy"
+
+
+@pytest.mark.parametrize("index", range(len(blocks("gallery.md"))))
+def test_a_program_of_the_gallery_draws_its_picture(index: int, tmp_path: Path) -> None:
+    program = blocks("gallery.md")[index]
+    # A few steps show that it runs.
+    run(re.sub(r"range\(\d{3,}\):", "range(3):", program), tmp_path)
+    (drawn,) = tmp_path.glob("*.png")
+    assert (DOCS / "images" / "gallery" / drawn.name).is_file()
+    assert f"](images/gallery/{drawn.name})" in (DOCS / "gallery.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def smooth(tmp_path: Path) -> Path:
+    """Write the template of the first tutorial into a folder."""
+    text = (DOCS / "tutorials" / "first-template.md").read_text(encoding="utf-8")
+    for name, block in re.findall(r"(?ms)^`(smooth/\S+)`\n\n```\w+\n(.*?)^```", text):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(block, encoding="utf-8")
+    return tmp_path / "smooth"
+
+
+def test_the_first_template_runs_as_printed(smooth: Path) -> None:
+    page = "tutorials/first-template.md"
+    program = "\n".join(block for block in blocks(page) if "class Smooth" not in block)
+    printed = run(program, smooth.parent)
+    (shown,) = blocks(page, "text")
+    assert shown in printed
+    assert "def reference" in printed
+
+
+def test_the_first_template_verifies_until_it_is_broken(
+    smooth: Path, ti_arch: str, tmp_path: Path
+) -> None:
+    options = {"archs": (ti_arch,), "max_examples": 5, "scripts": tmp_path}
+    assert tikgen.verify(tikgen.load_template(smooth), **options).ok
+    text = (smooth / "kernel.py.j2").read_text(encoding="utf-8")
+    broken = text.replace("ti.min(i + {{ d }}, x.shape[0] - 1)", "i + {{ d }}")
+    assert broken != text
+    (smooth / "kernel.py.j2").write_text(broken, encoding="utf-8")
+    assert not tikgen.verify(tikgen.load_template(smooth), **options).ok
+
+
+@pytest.mark.parametrize("index", range(len(blocks("tutorials/fast-template.md", "jinja"))))
+def test_the_fast_template_is_the_one_of_the_page(index: int) -> None:
+    block = blocks("tutorials/fast-template.md", "jinja")[index]
+    text = (HEAT / "kernel.py.j2").read_text(encoding="utf-8")
+    assert stripped(block) in stripped(text)
+
+
+def test_the_declarations_of_the_fast_template_are_those_of_the_page() -> None:
+    code = stripped((HEAT / "template.py").read_text(encoding="utf-8"))
+    for block in blocks("tutorials/fast-template.md"):
+        assert stripped(textwrap.dedent(block)) in code
+
+
+def test_the_fast_template_verifies(ti_arch: str, tmp_path: Path) -> None:
+    template = tikgen.load_template(HEAT)
+    loops = {"cpu": ("points", "rows", "function", "sweep")}
+    for loop in loops.get(ti_arch, ("points", "rows", "sweep", "shared")):
+        report = tikgen.verify(
+            template, archs=(ti_arch,), max_examples=3, scripts=tmp_path, loop=loop
+        )
+        assert report.ok, str(report)
+
+
+def test_the_fast_template_refuses_what_an_arch_lacks() -> None:
+    template = tikgen.load_template(HEAT)
+    for loop, arch in (("function", "vulkan"), ("shared", "cpu")):
+        with pytest.raises(tikgen.errors.ParameterError, match=f"(?i){arch}"):
+            tikgen.render(template, loop=loop, arch=arch)
+    with pytest.raises(tikgen.errors.ParameterError, match="sweep"):
+        tikgen.render(template, loop="rows", depth=8)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    def named(entry: object) -> set[str]:
+        if isinstance(entry, str):
+            return {entry}
+        parts = entry.values() if isinstance(entry, dict) else entry
+        return set().union(*map(named, parts))
+
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    entries = {name for name in named(config["nav"]) if not name.startswith("source/")}
+    assert entries == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+
+
+def test_the_reference_documents_every_public_name() -> None:
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.md"))
+    documented = set(re.findall(r"^::: ([\w.]+)$", pages, re.MULTILINE))
+    for module in (tikgen, tikgen.aot, tikgen.live, tikgen.ring):
+        whole = {"aot", "errors", "live", "ring", "__version__"}
+        for name in set(module.__all__) - whole:
+            other = {f"tikgen.expression.{name}", f"tikgen.errors.{name}"}
+            assert documented & {f"{module.__name__}.{name}", *other} or name == "TikgenError", name
+
+
+def stripped(text: str) -> str:
+    """Return the lines of a text without their indentation."""
+    return "\n".join(line.strip() for line in text.strip().splitlines())
