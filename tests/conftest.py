@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest_plugins = ["left_out"]
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 # What is piped has whole lines without it. Some shells export it; readline, which pytest imports,
 # sets it for child processes where os.environ does not show it.
