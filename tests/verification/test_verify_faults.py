@@ -14,7 +14,7 @@ from tikgen.verification import Trial
 
 
 @pytest.fixture
-def check(tmp_path):
+def check(tmp_path, one_process):
     return functools.partial(verify_briefly, folder=tmp_path)
 
 

@@ -42,6 +42,10 @@ class _Wrong(Exception):
     """Tells hypothesis that a case failed."""
 
 
+class _TimeIsUp(BaseException):
+    """Ends hypothesis, which would take any other exception for a failure."""
+
+
 class Search:
     """Looks on one arch for a case that fails.
 
@@ -155,6 +159,8 @@ class Search:
         )
         @hypothesis.given(self._cases)
         def examples_agree(cases: tuple[Case, ...]) -> None:
+            if time.monotonic() >= self._shrink_until:
+                raise _TimeIsUp
             before = len(self._outcomes)
             for case in cases:
                 self._check(replace(case, offline_cache=self._has_cache))
@@ -162,7 +168,7 @@ class Search:
             self._on_progress(self._drawn, self._failing is not None)
 
         try:
-            with contextlib.suppress(_Wrong, Unsatisfiable):
+            with contextlib.suppress(_Wrong, _TimeIsUp, Unsatisfiable):
                 examples_agree()
         except TemplateError:
             if self._failing is None:  # Else it came up while that was made smaller.
