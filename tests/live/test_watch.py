@@ -19,6 +19,8 @@ from tikgen.live.rebuilding import Change, rebuild
 from tikgen.template import catalogue
 from tikgen.template.base import BUILTIN_FOLDER, files_of
 
+pytestmark = pytest.mark.once
+
 DEADLINE = 300.0  # Only of a test that fails.
 
 TEXT = """\

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tikgen
 from tikgen.ring import BufferState, RingKernelRuntime, ring_kernel
+
+pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "ring.md").read_text(encoding="utf-8")
