@@ -282,6 +282,7 @@ def _dying(arch: str, modules: Any, folder: Path, tell: Callable[..., None], sto
         tell(module, Compiled(problem="it died"))
 
 
+@pytest.mark.once
 @pytest.mark.arch
 def test_a_disk_that_is_full_costs_nothing(
     bundle: tikgen.aot.Bundle, monkeypatch: pytest.MonkeyPatch
@@ -307,6 +308,7 @@ def test_a_disk_that_is_full_costs_nothing(
     assert tikgen.aot.Bundle(bundle.path).kernels == ("k",)
 
 
+@pytest.mark.once
 @pytest.mark.arch
 def test_a_graph_is_added_without_the_template_and_never_at_a_kernels_cost(
     bundle: tikgen.aot.Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -327,6 +329,7 @@ def test_a_graph_is_added_without_the_template_and_never_at_a_kernels_cost(
     assert found.verify(prove=False) == ()
 
 
+@pytest.mark.once
 @pytest.mark.arch
 def test_a_link_leads_to_the_bundle(bundle: tikgen.aot.Bundle, tmp_path: Path) -> None:
     shutil.copytree(bundle.path, tmp_path / "größe 1")

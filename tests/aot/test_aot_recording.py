@@ -376,6 +376,7 @@ def test_a_graph_that_does_not_fit_is_refused(
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.once
 def test_what_cannot_be_exported_is_refused_only_where_it_is_launched(
     ti_arch: str, tmp_path: Path
 ) -> None:

@@ -31,6 +31,8 @@ from tikgen.machine.devices import host_arch
 from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.case import literal
 
+pytestmark = pytest.mark.once
+
 TO = host_arch() if ARCH == "cpu" else ARCH
 EXPR = "expr=y = a*x"
 # What the bundle of these tests holds, as words of a command line.

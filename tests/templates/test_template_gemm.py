@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from spread import spread
 from tikgen import Invalid
 from tikgen.errors import ParameterError
 from tikgen.pipeline.comparison import worst_error
@@ -47,8 +48,7 @@ def check_product(kernel: tikgen.Kernel, arrays: Any, alpha: Any, beta: Any) -> 
     assert worst_error(c, expected, allowed) <= 1, (kernel, c, expected)
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@spread("layout, dtype", ["nn", "nt", "tn", "tt"], ["f32", "f64", "i32"])
 def test_every_layout_and_dtype(
     layout: str, dtype: str, ti_arch: str, rng: np.random.Generator
 ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from spread import spread
 from tikgen.errors import ParameterError
 from tikgen.pipeline.comparison import worst_error
 from tikgen.template.parameters import Invalid
@@ -57,9 +58,7 @@ def check_product(kernel: tikgen.Kernel, values: dict[str, Any]) -> None:
     assert worst_error(values["y"], expected, allowed) <= 1, (kernel, values["y"], expected)
 
 
-@pytest.mark.parametrize("index_dtype", ["i32", "i64"])
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
-@pytest.mark.parametrize("form", ["csr", "ell"])
+@spread("form, dtype, index_dtype", ["csr", "ell"], ["f32", "f64", "i32", "i64"], ["i32", "i64"])
 def test_every_format_and_dtype(
     form: str, dtype: str, index_dtype: str, ti_arch: str, rng: np.random.Generator
 ) -> None:
@@ -79,12 +78,11 @@ def test_schedules_change_nothing(
         check_product(kernel, make_inputs(kernel, sizes, rng))
 
 
-@pytest.mark.parametrize("dtype", ["f32", "i64"])
-@pytest.mark.parametrize("form", ["csr", "ell"])
-@pytest.mark.parametrize(("lanes", "block_dim"), [(2, 32), (8, 128), (32, 64)])
+@spread("team, form, dtype", [(2, 32), (8, 128), (32, 64)], ["csr", "ell"], ["f32", "i64"])
 def test_threads_that_share_a_row(
-    form: str, dtype: str, lanes: int, block_dim: int, ti_arch: str, rng: np.random.Generator
+    form: str, dtype: str, team: tuple[int, int], ti_arch: str, rng: np.random.Generator
 ) -> None:
+    lanes, block_dim = team
     if ti_arch == "cpu":
         pytest.skip("threads on cpu share no rows")
     kernel = tikgen.build("spmv", format=form, dtype=dtype, lanes=lanes, block_dim=block_dim)

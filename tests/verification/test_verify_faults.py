@@ -14,7 +14,7 @@ from tikgen.verification import Trial
 
 
 @pytest.fixture
-def check(tmp_path):
+def check(tmp_path, one_process):
     return functools.partial(verify_briefly, folder=tmp_path)
 
 
@@ -36,6 +36,7 @@ def test_evidence_of_a_kernel_is_withdrawn_when_it_crashes_hangs_or_raises(
     assert not kernel.evidence[0].passed
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("defect", ["bins not cleared", "workspace taken for zeros"])
 def test_a_workspace_never_holds_zeros_by_luck(ti_arch, tmp_path, defect, seed):

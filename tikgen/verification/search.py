@@ -45,6 +45,10 @@ class _Wrong(Exception):
     """A case failed."""
 
 
+class _TimeIsUp(BaseException):
+    """Ends hypothesis, which would take any other exception for a failure."""
+
+
 class Search:
     """Searches on one arch for a case that fails.
 
@@ -152,6 +156,8 @@ class Search:
         )
         @hypothesis.given(self._cases)
         def examples_agree(cases: tuple[Case, ...]) -> None:
+            if time.monotonic() >= self._shrink_until:
+                raise _TimeIsUp
             before = len(self._outcomes)
             for case in cases:
                 self._check(replace(case, offline_cache=self._has_cache))
@@ -159,7 +165,7 @@ class Search:
             self._on_progress(self._drawn, self._failing is not None)
 
         try:
-            with contextlib.suppress(_Wrong, Unsatisfiable):
+            with contextlib.suppress(_Wrong, _TimeIsUp, Unsatisfiable):
                 examples_agree()
         except TemplateError:
             if self._failing is None:  # Else it was raised while shrinking.
