@@ -43,7 +43,7 @@ WAYS = {
     "unknown to Taichi": "error",
     "refused": "refused",
 }
-if ARCH != "cpu":  # A division by zero harms nobody there, and a driver may not survive a hang.
+if ARCH != "cpu":  # There a division by zero is harmless, and a driver may not survive a hang.
     del WAYS["crashing"], WAYS["hanging"]
 SIZES = {"n": 4096}
 
@@ -62,13 +62,13 @@ def twice(tmp_path: Path) -> Template:
 
 @pytest.fixture
 def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
-    """Give a template with 24 schedules whose times are made up."""
+    """Give a template with 24 schedules whose times are simulated."""
     monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
     return make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
 
 
 def restricted(template: Template, *ways: str) -> Template:
-    """Let the space hold these ways only."""
+    """Restrict the space to these ways."""
     template.schedule_space = lambda p, arch, sizes: {"way": ways, "idle": (1, 2)}  # type: ignore[method-assign]
     return template
 
@@ -161,7 +161,7 @@ def test_an_error_that_shows_at_the_timed_sizes_only_is_found(twice: Template) -
     assert "y[4000]" in found.message
 
 
-def test_without_an_affordable_reference_the_first_kernel_is_the_measure(
+def test_without_an_affordable_reference_kernels_are_compared_with_the_first(
     ti_arch: str, twice: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tikgen.tuning import measuring, workload
@@ -188,7 +188,7 @@ def test_a_baked_kernel_without_an_affordable_reference_is_verified_on_small_siz
     measuring.forget()
 
 
-def test_equal_code_is_held_against_the_reference_of_its_own_problem(
+def test_equal_code_is_compared_with_the_reference_of_its_own_problem(
     ti_arch: str, tmp_path: Path
 ) -> None:
     from tikgen.tuning.measuring import forget, measure
@@ -302,7 +302,7 @@ def test_an_interruption_before_anything_was_measured_is_passed_on(
     assert not records.all_records()
 
 
-def test_a_lucky_moment_does_not_outlive_an_interruption(
+def test_a_lucky_measurement_does_not_win_after_an_interruption(
     scaled: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure, best = Simulated.run, []
@@ -325,7 +325,7 @@ def test_a_lucky_moment_does_not_outlive_an_interruption(
     settings = {"arch": "cpu", "strategy": "exhaustive"}
     fluke = tuned(scaled, **settings, on_record=interrupt)
     assert fluke.stopped == "interrupted"
-    # The fluke met the default, and what had beaten all else before it as well.
+    # The lucky one was compared with the default, and the best one before it as well.
     assert fluke.best.schedule == {"unroll": 8, "block_dim": 128}
     assert tikgen.build(scaled, arch="cpu", shape=(4096,)).schedule.unroll == 8
     assert fluke.measured < 24
@@ -357,9 +357,7 @@ def test_a_search_that_was_complete_before_its_playoff_is_settled_later(
     assert 0 < result.measured < result.points
 
 
-def test_what_may_be_the_fault_of_the_moment_is_tried_again(
-    scaled: Template, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_is_tried_again(scaled: Template, monkeypatch: pytest.MonkeyPatch) -> None:
     measure = Simulated.run
     monkeypatch.setattr(Simulated, "run", lambda *_: Measurement("crash", "killed"))
     with pytest.raises(TikgenError, match="no schedule could be timed"):
@@ -432,7 +430,7 @@ def test_the_budget_holds_for_slow_kernels(
     assert result.seconds <= 65
 
 
-def test_a_shape_alike_with_another_default_is_told_its_own_gain(scaled: Template) -> None:
+def test_a_similar_shape_with_another_default_has_its_own_gain(scaled: Template) -> None:
     tuned(scaled, arch="cpu", shape=(4096,))
     scaled.default_schedule = lambda p, arch, sizes: {"unroll": 2}  # type: ignore[method-assign]
     result = tuned(scaled, arch="cpu", shape=(4100,))
@@ -477,7 +475,7 @@ def test_a_spent_budget_ends_the_search(scaled: Template) -> None:
     assert "continue" in str(result)
 
 
-def test_the_space_is_the_product_less_what_is_refused(scaled: Template) -> None:
+def test_the_space_is_the_product_without_what_is_refused(scaled: Template) -> None:
     problem = tikgen.build(scaled, arch="cpu").problem
     space = Space(scaled, problem, "cpu", SIZES)
     assert len(space.points) == 5 * 5 - 1
@@ -490,7 +488,7 @@ def test_the_space_is_the_product_less_what_is_refused(scaled: Template) -> None
     assert set(around) == {(8, 256), (16, 128)}
 
 
-def test_a_sample_is_no_border_of_the_space(
+def test_neighbours_may_lie_outside_a_sample_of_the_space(
     scaled: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tikgen.tuning.space.MOST_COMBINATIONS", 3)
@@ -500,7 +498,7 @@ def test_a_sample_is_no_border_of_the_space(
     assert space.neighbours((16, 256)) == [(8, 256), (16, 128)]
 
 
-def test_a_space_that_names_no_parameter_is_the_fault_of_the_template(scaled: Template) -> None:
+def test_a_space_that_names_no_parameter_is_an_error_of_the_template(scaled: Template) -> None:
     scaled.schedule_space = lambda p, arch, sizes: {"enroll": (1,)}  # type: ignore[method-assign]
     with pytest.raises(TemplateError, match="'enroll', which is no schedule parameter"):
         tuned(scaled, arch="cpu")
@@ -552,7 +550,7 @@ def test_an_arch_that_does_not_work_is_named(twice: Template) -> None:
         tuned(twice, arch="metal")
 
 
-def test_where_no_schedule_works_the_default_says_why(twice: Template) -> None:
+def test_where_no_schedule_works_the_error_shows_that_of_the_default(twice: Template) -> None:
     text = TWICE_TEXT.replace("total // 2000", "1")
     (Path(twice.folder) / "kernel.py.j2").write_text(text)
     tikgen.clear()
@@ -562,7 +560,7 @@ def test_where_no_schedule_works_the_default_says_why(twice: Template) -> None:
     assert {record.kind for record in records.all_records()} == {"mismatch"}
 
 
-def test_a_result_tells_what_it_found(scaled: Template, tmp_path: Path) -> None:
+def test_a_result_shows_what_was_found(scaled: Template, tmp_path: Path) -> None:
     result = tuned(scaled, arch="cpu")
     rows = result.table()
     assert len(rows) == len(result.records) == result.points == 24

@@ -1,4 +1,4 @@
-"""Verification passes what is right, catches what is broken, and survives what crashes."""
+"""Verification passes correct templates, finds faults, and survives crashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 
 
 def verify_briefly(template, folder: Path, **settings) -> Report:
-    """Verify with settings for a test: one arch, little shrinking, scripts out of the way."""
+    """Verify with settings for a test: one arch, little shrinking, scripts in a temporary folder."""
     defaults = {"archs": (ARCH,), "max_examples": 40, "seed": 1, "shrink_seconds": 0.5}
     return verify(template, **(defaults | settings), scripts=folder / "scripts")
 
@@ -47,10 +47,10 @@ def make_template(folder: Path, name: str, kernel: str, code: str) -> Template:
     return tikgen.load_template(folder / name)
 
 
-# What is right passes.
+# Correct templates pass.
 
 
-def test_a_right_template_passes_and_leaves_evidence(check):
+def test_a_correct_template_passes_and_leaves_evidence(check):
     report = check("stencil", max_examples=4, **(SMALL | {"boundary": "clamp"}))
     (found,) = report.archs
     assert report.ok, str(report)
@@ -90,7 +90,7 @@ def test_one_seed_gives_one_report(check):
     assert (one.examples, one.variants, one.worst) == (two.examples, two.variants, two.worst)
 
 
-def test_a_template_of_a_user_is_verified_in_place(check, tmp_path):
+def test_a_template_of_a_user_is_verified(check, tmp_path):
     template = make_template(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
     report = check(template, max_examples=5)
     assert report.ok, str(report)
@@ -130,7 +130,7 @@ class Twice(Template):
 BEFORE = "return 2 *"
 
 
-# What is broken is caught.
+# Faults are found.
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
@@ -154,7 +154,7 @@ def test_a_failure_is_shrunk_to_the_smallest_variant(check, tmp_path):
     assert case.data == "whole"
 
 
-def test_the_script_fails_until_the_template_is_right(check, tmp_path, capfd):
+def test_the_script_fails_until_the_template_is_correct(check, tmp_path, capfd):
     template = make_template(tmp_path, "thrice", TWICE_TEXT.replace("x[i] +", "2 * x[i] +"), CODE2)
     failure = failure_of(check(template, max_examples=5))
     assert f"thrice failed on {ARCH}" in capfd.readouterr().err
@@ -171,7 +171,7 @@ def test_the_script_fails_until_the_template_is_right(check, tmp_path, capfd):
 CODE2 = TWICE_CODE.replace("Twice", "Thrice")
 
 
-def test_evidence_tells_of_failures(check, tmp_path):
+def test_evidence_records_failures(check, tmp_path):
     template = make_template(
         tmp_path, "half", TWICE_TEXT.replace("x[i] + x[i]", "x[i]"), TWICE_CODE
     )
@@ -198,7 +198,7 @@ def test_an_output_in_place_is_tried(check, tmp_path):
     assert failure.case.inplace
 
 
-# What crashes or hangs is a failure like any other.
+# Crashes and hangs are failures like any other.
 
 CRASHES = {
     "abort": ("os.abort()", "SIGABRT"),
@@ -279,7 +279,7 @@ def test_what_an_arch_cannot_do_is_skipped_with_its_reason(check, tmp_path):
     assert not nothing.ok
 
 
-# It works wherever it is called from.
+# It works from any program.
 
 CALLER = """
 import taichi as ti

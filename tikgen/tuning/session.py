@@ -25,7 +25,7 @@ from tikgen.tuning.final import (
     judge,
     pooled,
 )
-from tikgen.tuning.given_data import DataFolder
+from tikgen.tuning.given_data import OwnData
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.space import Point, Space
@@ -76,14 +76,14 @@ class Session:
         end: float,
         fresh: bool,
         on_record: Callable[[Record], None],
-        data: DataFolder | None = None,
+        data: OwnData | None = None,
     ) -> None:
         self.space, self.sizes, self.seed = space, dict(sizes), seed
         self.measured = 0
         self._process, self._on_record = process, on_record
         self._limit = process.timeout
         self._until, self._end, self._fresh = until, end, fresh
-        self._data = data or DataFolder()
+        self._data = data or OwnData()
         # Seconds of the longest timing so far.
         self._longest = 0.0
         # By digest.
@@ -300,7 +300,7 @@ class Session:
         if absent:
             problem = f"it does not work on this machine: {absent}"
             raise UnsupportedOnArch(space.template.name, space.arch, problem)
-        settings = {"seed": self.seed, "data": self._data.path, "same": self._data.same}
+        settings = {"seed": self.seed, "data": self._data.folder, "same": self._data.same}
         job = Job.of(
             space.variant(point), space.arch, self.sizes, rounds=rounds, **settings, **more
         )
