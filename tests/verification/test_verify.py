@@ -23,7 +23,7 @@ ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 
 
 def verify_briefly(template, folder: Path, **settings) -> Report:
-    """Verify with settings for a test: one arch, little shrinking, scripts in a temporary folder."""
+    """Verify with settings for a test: one arch, little shrinking, scripts in a folder."""
     defaults = {"archs": (ARCH,), "max_examples": 40, "seed": 1, "shrink_seconds": 0.5}
     return verify(template, **(defaults | settings), scripts=folder / "scripts")
 
