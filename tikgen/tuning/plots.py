@@ -49,15 +49,9 @@ def draw(
     y: str | None,
     hue: str | None,
 ) -> Figure:
-    """Return a figure of lines, or of a heat map where ``y`` is an axis as well.
+    """Return the figure of :meth:`tikgen.SweepResult.plot` for rows that have a time.
 
-    Args:
-        rows: the rows that have a time.
-        given: the axes of the sweep.
-        measured: the columns that are no axes.
-        x: as for :meth:`tikgen.SweepResult.plot`, like ``y`` and ``hue``.
-        y: see there.
-        hue: see there.
+    ``given`` are the axes of the sweep, ``measured`` the columns that are no axes.
     """
     if not rows:
         raise TikgenError("Nothing was timed, so that there is nothing to draw.")

@@ -42,13 +42,9 @@ GREATEST = ("gb_per_s", "gflop_per_s", "share")
 def row_of(
     combination: Combination, done: Done | None, limits: Limits, met: Mapping[str, float]
 ) -> Row:
-    """Return the row of a combination; what is not known is None.
+    """Return the row of a combination; unknown values are None.
 
-    Args:
-        combination: the combination.
-        done: its measurement, if there is one.
-        limits: the limits of the machine.
-        met: seconds of the kernels of its problem that were measured in turn, by work.
+    ``met`` holds the seconds of the kernels of its problem that were measured in turn, by work.
     """
     row: Row = {**combination.cells, **dict.fromkeys((*OUTCOME, *METRICS))}
     row["digest"] = combination.digest or None
