@@ -20,8 +20,8 @@ OUTCOME = ("digest", "kind", "message")
 METRICS = {
     "device": "name of the device",
     "seconds": "median time of a launch, device synchronisation included",
-    "spread": "interquartile range of the rounds over their median",
-    "rounds": "rounds that were timed",
+    "spread": "interquartile range of the rounds over their median, measured by itself",
+    "rounds": "rounds that were timed, by itself",
     "ratio": "seconds over those of the fastest row of its problem, measured in turn with it",
     "compile_seconds": "time that Taichi took to compile the kernel",
     "worst": "greatest error as a fraction of what is allowed",
