@@ -379,17 +379,17 @@ class Session:
         # A person may have written a time without a ratio, which does not compare.
         return [
             r
-            for r in self._alike()
+            for r in self._similar()
             if r.data == self._data.digest
             and r.kind in _LASTING
             and (r.ratio > 0 or r.kind != TIMED)
         ]
 
-    def _alike(self) -> Iterable[Record]:
+    def _similar(self) -> Iterable[Record]:
         """Return the records of similar sizes and the same kind of workload."""
-        space, similar = self.space, bucket(self.sizes)
+        space, wanted = self.space, (bucket(self.sizes), self._data.kind)
         found = records.records_for(space.template, space.problem, space.arch)
-        return [r for r in found if (bucket(r.sizes), r.workload) == (similar, self._data.kind)]
+        return [r for r in found if (bucket(r.sizes), r.workload) == wanted]
 
     def _forget_outdated(self) -> None:
         """Remove records that ``fresh`` discards, or of other data, from the store."""
@@ -397,7 +397,7 @@ class Session:
         if default is None or default.score == math.inf:
             return
         problem, arch = records.problem_text(self.space.problem), self.space.arch
-        gone = {r.candidate for r in self._alike() if self._fresh or r.data != self._data.digest}
+        gone = {r.candidate for r in self._similar() if self._fresh or r.data != self._data.digest}
         gone.discard(default.record.candidate)
         if gone:
             records.forget(lambda r: r.candidate in gone and (r.problem, r.arch) == (problem, arch))

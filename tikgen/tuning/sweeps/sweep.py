@@ -200,7 +200,7 @@ class _Run:
                     if worth_keeping:
                         self._file.add(task.job, done)
                     left[task.problem] -= 1
-                    if not left[task.problem]:  # While its arrays are at hand.
+                    if not left[task.problem]:  # While the process has its arrays.
                         more = list(self._playoff(task.problem))
                         waiting.extendleft(more)
                         left[task.problem] = len(more)
