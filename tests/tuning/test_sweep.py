@@ -1,4 +1,4 @@
-"""Sweeps: which combinations there are, what is measured of them, and what is kept."""
+"""Sweeps: combinations, measurements, and the results file."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def space(template: str | Template = "stencil", **given: Any) -> SweepSpace:
     return space_of(find_template(template), params=params, **options)
 
 
-def test_lists_are_axes_and_all_else_is_one_value() -> None:
+def test_lists_are_axes_and_anything_else_is_one_value() -> None:
     found = list(
         space(
             dim=2,
@@ -120,7 +120,7 @@ def test_the_work_does_not_depend_on_the_seed() -> None:
     assert next(space(seed=1).combinations()).work == next(space(seed=2).combinations()).work
 
 
-def test_what_is_refused_is_a_row_with_the_reason(runner: FakeRunner) -> None:
+def test_a_refused_combination_is_a_row_with_the_reason(runner: FakeRunner) -> None:
     result = sweep(
         "stencil",
         dim=[1, 2],
@@ -138,9 +138,7 @@ def test_what_is_refused_is_a_row_with_the_reason(runner: FakeRunner) -> None:
     assert "1 refused: " in str(result)
 
 
-def test_kernels_that_are_the_same_share_one_measurement(
-    runner: FakeRunner, tmp_path: Path
-) -> None:
+def test_equal_kernels_share_one_measurement(runner: FakeRunner, tmp_path: Path) -> None:
     template = make(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
     result = sweep(template, way=["slow", "plain"], idle=[1, 2], shape=32)
     assert sum(task.job.template == "twice" for task in runner.ran) == 2
@@ -193,13 +191,15 @@ def test_the_fastest_kernels_of_a_problem_are_measured_again_in_turn(
         assert row["gb_per_s"] == pytest.approx(row["bytes"] / row["seconds"] / 1e9)
 
 
-def test_kernels_of_different_problems_do_not_meet(runner: FakeRunner) -> None:
+def test_kernels_of_different_problems_are_not_measured_in_turn(runner: FakeRunner) -> None:
     result = sweep("stencil", order=[2, 4], shape=[16, 32])
     assert not runner.again
     assert {row["ratio"] for row in result.rows} == {None}
 
 
-def test_measurements_in_turn_are_kept_as_well(runner: FakeRunner, tmp_path: Path) -> None:
+def test_measurements_in_turn_are_kept_in_the_results_file(
+    runner: FakeRunner, tmp_path: Path
+) -> None:
     path = tmp_path / "results.jsonl"
     whole = sweep("stencil", **FOUR, results=path)
     again = sweep("stencil", **FOUR, results=path)
@@ -211,7 +211,7 @@ def test_measurements_in_turn_are_kept_as_well(runner: FakeRunner, tmp_path: Pat
     assert len(runner.again) == 3
 
 
-def test_a_kernel_that_fails_beside_another_one_leaves_its_time(
+def test_a_kernel_that_fails_in_turn_keeps_its_time(
     runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "_beside", lambda works: Measurement("timeout", "hangs"))
@@ -224,7 +224,7 @@ def test_a_kernel_that_fails_beside_another_one_leaves_its_time(
 def test_equal_code_for_another_problem_has_a_reference_of_its_own(
     runner: FakeRunner, tmp_path: Path
 ) -> None:
-    # Were ``mode`` forgotten in the text, one of the two would be wrong.
+    # If the text lacked ``mode`` by mistake, one of the two would be wrong.
     scaled = make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
     one, other = sweep(scaled, mode=["one", "other"], shape=64).rows
     assert one["digest"] == other["digest"]
@@ -232,7 +232,7 @@ def test_equal_code_for_another_problem_has_a_reference_of_its_own(
     assert len(runner.ran) == 2
 
 
-def test_an_interrupted_sweep_keeps_what_it_has_and_goes_on(
+def test_an_interrupted_sweep_keeps_its_measurements_and_continues(
     runner: FakeRunner, tmp_path: Path
 ) -> None:
     given: dict[str, Any] = {
@@ -272,7 +272,7 @@ def test_a_last_line_that_was_cut_off_is_measured_again(runner: FakeRunner, tmp_
 
 
 @pytest.mark.parametrize("kind", ["timeout", "crash", "refused", "error"])
-def test_what_may_have_been_bad_luck_is_tried_again(
+def test_outcomes_that_may_be_due_to_a_busy_machine_are_measured_again(
     runner: FakeRunner, tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "results.jsonl"
@@ -297,7 +297,7 @@ def test_what_may_have_been_bad_luck_is_tried_again(
     ],
     ids=str,
 )
-def test_a_line_that_says_nothing_is_damaged(
+def test_a_line_without_a_valid_measurement_is_damaged(
     runner: FakeRunner, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     path = tmp_path / "results.jsonl"
@@ -341,7 +341,7 @@ def test_limits_do_not_depend_on_what_was_tuned_here(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("what", ["device", "taichi", "rounds"])
-def test_results_of_something_else_do_not_count(
+def test_results_of_another_device_or_version_do_not_count(
     runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     given: dict[str, Any] = {"shape": 16, "results": tmp_path / "results.jsonl", "rounds": 3}
@@ -409,7 +409,7 @@ def test_metrics_choose_columns_and_compute_others(runner: FakeRunner) -> None:
     ],
     ids=str,
 )
-def test_bad_input_is_told_before_anything_is_measured(
+def test_bad_input_is_refused_before_anything_is_measured(
     runner: FakeRunner, wrong: dict[str, Any], says: str
 ) -> None:
     if "client" in wrong:
@@ -419,7 +419,7 @@ def test_bad_input_is_told_before_anything_is_measured(
     assert not runner.ran
 
 
-def test_where_no_arch_works_a_sweep_says_why(
+def test_where_no_arch_works_a_sweep_raises_with_the_reason(
     runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(tasks: deque[Task]) -> Iterator[tuple[Task, Done, bool]]:
@@ -438,17 +438,17 @@ def test_where_no_arch_works_a_sweep_says_why(
     assert [row["kind"] for row in rows] == ["timed", "refused"]
 
 
-def test_an_unknown_template_has_near_names() -> None:
+def test_an_unknown_template_suggests_similar_names() -> None:
     with pytest.raises(UnknownTemplate, match="stencil"):
         sweep("stencl", shape=16)
 
 
-def test_far_too_many_combinations_are_refused() -> None:
+def test_too_many_combinations_are_refused() -> None:
     with pytest.raises(ParameterError, match="1000000 combinations"):
         space(spacing=[1.0 + n for n in range(1000)], unroll=list(range(1000)))
 
 
-def test_a_file_that_is_something_else_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_not_changed(runner: FakeRunner, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("my notes\n")
     with pytest.raises(TikgenError, match="not a results file"):

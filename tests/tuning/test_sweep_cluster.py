@@ -1,4 +1,4 @@
-"""Sweeps on a Dask cluster: a real one of two worker processes, and addresses where none is."""
+"""Sweeps on a real Dask cluster of two worker processes, and invalid addresses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytest.importorskip("distributed")
 def _after_results(
     monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], object]
 ) -> None:
-    """Do something once so many results are kept, before the sweep asks for further ones."""
+    """Run an action after this many results were kept, before the sweep submits others."""
     add, kept = ResultsFile.add, itertools.count(1)
 
     def acting(self: ResultsFile, job: Job, done: Done) -> None:
@@ -98,7 +98,7 @@ def test_a_worker_that_is_killed_loses_nothing(
     assert again.rows == result.rows
 
 
-def test_a_scheduler_is_named_by_its_address_and_may_go(
+def test_a_scheduler_is_given_by_its_address_and_may_go_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from distributed import LocalCluster
@@ -121,7 +121,7 @@ def test_a_scheduler_is_named_by_its_address_and_may_go(
 def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1.0)
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # Bound, so that nobody else is there, and not listening.
+        unused.bind(("127.0.0.1", 0))  # Bound, so that no one else uses it, and not listening.
         port = unused.getsockname()[1]
         with pytest.raises(TikgenError, match=f"tcp://127.0.0.1:{port}' does not answer"):
             sweep("stencil", shape=16, scheduler=f"tcp://127.0.0.1:{port}")

@@ -38,7 +38,7 @@ def result() -> SweepResult:
     return SweepResult([*rows, row(16, "f32", None)], {"complete": True, "seconds": {"total": 1.5}})
 
 
-def test_best_takes_the_least_time_and_the_greatest_rate(result: SweepResult) -> None:
+def test_best_returns_the_least_time_and_the_greatest_rate(result: SweepResult) -> None:
     assert result.best()["unroll"] == 1
     assert result.best("gb_per_s") == result.best()
     assert result.best(dtype="f64")["dtype"] == "f64"
@@ -85,7 +85,9 @@ def test_the_text_of_a_sweep_fits_80_columns_and_its_repr_is_readable(result: Sw
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
-def test_a_table_comes_back_as_it_was(result: SweepResult, tmp_path: Path, suffix: str) -> None:
+def test_a_saved_table_is_loaded_without_loss(
+    result: SweepResult, tmp_path: Path, suffix: str
+) -> None:
     if suffix == ".parquet":
         pytest.importorskip("pyarrow")
     mixed = SweepResult(
@@ -107,7 +109,7 @@ def test_a_table_comes_back_as_it_was(result: SweepResult, tmp_path: Path, suffi
     assert loaded.about == ({} if suffix == ".csv" else mixed.about)
 
 
-def test_files_of_another_kind_are_told(result: SweepResult, tmp_path: Path) -> None:
+def test_files_of_another_kind_are_refused(result: SweepResult, tmp_path: Path) -> None:
     with pytest.raises(TikgenError, match=r"\.csv, \.json, \.parquet"):
         result.save(tmp_path / "table.xlsx")
     with pytest.raises(TikgenError, match="folder does not exist"):
@@ -153,9 +155,9 @@ def test_plots(
         assert {text.get_text() for text in panel.texts} >= {"20", "180"}
 
 
-def test_labels_name_what_was_given_several_values(result: SweepResult) -> None:
+def test_labels_name_the_axes(result: SweepResult) -> None:
     pytest.importorskip("matplotlib")
-    about = {"axes": ["unroll"]}  # The dtype came along with it.
+    about = {"axes": ["unroll"]}  # The dtype was chosen along with it.
     assert "over" not in SweepResult(result.rows, about).plot().axes[0].get_ylabel()
     assert "least over dtype" in result.plot("unroll", hue="unroll").axes[0].get_ylabel()
 
@@ -171,7 +173,7 @@ def test_the_roofline_holds_dots_below_roofs(result: SweepResult, tmp_path: Path
     assert max(float(max(line.get_ydata())) for line in roofs) == 90.0
 
 
-def test_drawing_says_what_is_missing(result: SweepResult, tmp_path: Path) -> None:
+def test_drawing_reports_what_is_missing(result: SweepResult, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(ParameterError, match="Did you mean 'unroll'"):
         result.plot("unrol")

@@ -36,7 +36,7 @@ WAYS = {
     "unknown to Taichi": "error",
     "refused": "refused",
 }
-if ARCH != "cpu":  # A division by zero harms nobody there, and a driver may not survive a hang.
+if ARCH != "cpu":  # There a division by zero is harmless, and a driver may not survive a hang.
     del WAYS["crashing"], WAYS["hanging"]
 
 
@@ -54,7 +54,7 @@ def twice(tmp_path: Path) -> Template:
 
 @pytest.fixture
 def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
-    """Give a template with 24 schedules whose times are made up."""
+    """Give a template with 24 schedules whose times are simulated."""
     monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
     return make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
 
@@ -142,7 +142,7 @@ def test_an_error_that_shows_at_the_timed_sizes_only_is_found(twice: Template) -
     assert "y[4000]" in found.message
 
 
-def test_without_an_affordable_reference_the_first_kernel_is_the_measure(
+def test_without_an_affordable_reference_kernels_are_compared_with_the_first(
     ti_arch: str, twice: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tikgen.tuning import measuring, workload
@@ -169,7 +169,7 @@ def test_a_baked_kernel_without_an_affordable_reference_is_verified_on_small_siz
     measuring.forget()
 
 
-def test_equal_code_is_held_against_the_reference_of_its_own_problem(
+def test_equal_code_is_compared_with_the_reference_of_its_own_problem(
     ti_arch: str, tmp_path: Path
 ) -> None:
     from tikgen.tuning.measuring import forget, measure
@@ -283,7 +283,7 @@ def test_an_interruption_before_anything_was_measured_is_passed_on(
     assert not records.all_records()
 
 
-def test_a_lucky_moment_does_not_outlive_an_interruption(
+def test_a_lucky_measurement_does_not_win_after_an_interruption(
     scaled: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure, best = Simulated.run, []
@@ -306,7 +306,7 @@ def test_a_lucky_moment_does_not_outlive_an_interruption(
     settings = {"arch": "cpu", "strategy": "exhaustive"}
     fluke = tuned(scaled, **settings, on_record=interrupt)
     assert fluke.stopped == "interrupted"
-    # The fluke met the default, and what had beaten all else before it as well.
+    # The lucky one was compared with the default, and the best one before it as well.
     assert fluke.best.schedule == {"unroll": 8, "block_dim": 128}
     assert tikgen.build(scaled, arch="cpu", shape=(4096,)).schedule.unroll == 8
     assert fluke.measured < 24
@@ -338,9 +338,7 @@ def test_a_search_that_was_complete_before_its_playoff_is_settled_later(
     assert 0 < result.measured < result.points
 
 
-def test_what_may_be_the_fault_of_the_moment_is_tried_again(
-    scaled: Template, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_is_tried_again(scaled: Template, monkeypatch: pytest.MonkeyPatch) -> None:
     measure = Simulated.run
     monkeypatch.setattr(Simulated, "run", lambda *_: Measurement("crash", "killed"))
     with pytest.raises(TikgenError, match="no schedule could be timed"):

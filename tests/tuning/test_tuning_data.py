@@ -1,4 +1,4 @@
-"""What kernels are timed on: typical data of every template, or a user's own."""
+"""The data on which kernels are timed: typical of a template, or a user's own."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_rows_of_sparse_matrices_are_even_or_spread() -> None:
         assert 0 <= values["indices"].min() <= values["indices"].max() < 700
 
 
-def test_without_a_declaration_structure_is_kept_and_special_values_go(tmp_path: Path) -> None:
+def test_without_a_declaration_structure_is_kept_without_special_values(tmp_path: Path) -> None:
     code = (
         SCALED_CODE
         + """
@@ -140,7 +140,7 @@ def test_without_a_declaration_structure_is_kept_and_special_values_go(tmp_path:
         ("return {'a': 3}", r"workload\(\) fails: TypeError"),
     ],
 )
-def test_a_workload_that_does_not_fit_is_the_fault_of_the_template(
+def test_a_workload_that_does_not_fit_is_an_error_of_the_template(
     tmp_path: Path, body: str, says: str
 ) -> None:
     code = SCALED_CODE + f"\n    def workload(self, p, sizes, rng):\n        {body}\n"
@@ -154,7 +154,7 @@ def given_to(template: str, *args, problem=None, **named):
     return own_data(find_template(template), found, args, named)
 
 
-def test_own_data_tells_the_sizes_and_may_lack_outputs() -> None:
+def test_own_data_gives_the_sizes_and_may_lack_outputs() -> None:
     x = np.linspace(0, 1, 77, dtype=np.float32)
     data = given_to("histogram", x=x, lo=0.0, hi=1.0)
     assert data.sizes == {"n": 77}
@@ -198,14 +198,14 @@ def test_own_data_travels_without_pickles_and_is_removed() -> None:
     data = given_to("histogram", x=x, lo=-1.0, hi=9.0)
     arguments = find_template("histogram").arguments(resolve("histogram", arch="cpu").problem)
     with saved(data) as place:
-        folder = Path(place.path)
+        folder = Path(place.folder)
         assert folder.stat().st_mode & 0o077 == 0
-        (found,) = load(place.path, arguments).values()
+        (found,) = load(place.folder, arguments).values()
         assert found["x"].tolist() == x.tolist()
         assert (found["lo"], found["hi"]) == (-1.0, 9.0)
         np.save(folder / "x.npy", np.array([{}]), allow_pickle=True)
         with pytest.raises(ValueError, match="allow_pickle"):
-            load(place.path, arguments)
+            load(place.folder, arguments)
     assert not folder.exists()
 
 
@@ -217,7 +217,7 @@ def test_an_output_that_is_an_input_is_restored_before_each_batch(ti_arch: str) 
     problem = resolve("scan", arch=ti_arch).problem
     with saved(data) as place:
         job = Job(
-            "scan", str(template.folder), ti_arch, {}, data.sizes, data=place.path, same=data.same
+            "scan", str(template.folder), ti_arch, {}, data.sizes, data=place.folder, same=data.same
         )
         workload = Workload(template, problem, job)
         values = workload.use("own")
@@ -271,9 +271,7 @@ def test_without_a_reference_candidates_have_to_agree_with_the_baseline(
     assert (found.kind, "expected" in found.message) == ("mismatch", True)
 
 
-def test_a_kernel_is_tuned_on_data_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_is_tuned_on_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[Job] = []
 
     class Watched(Simulated):

@@ -1,4 +1,4 @@
-"""Tuning records travel as TOML: out, cleared, in again; what does not fit is told and left out."""
+"""Tuning records as TOML: export, import, and reports of what does not fit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ EVERY = {
 
 
 @pytest.mark.parametrize("case", EVERY)
-def test_what_is_exported_is_imported_alike(tmp_path: Path, case: str) -> None:
+def test_exported_records_are_imported_unchanged(tmp_path: Path, case: str) -> None:
     wanted = record(**EVERY[case])
     records.keep(wanted)
     assert export_records(tmp_path / "tuned.toml", everything=True) == 1
@@ -89,7 +89,7 @@ def test_what_is_exported_is_imported_alike(tmp_path: Path, case: str) -> None:
     assert records.all_records() == (wanted,)
 
 
-def test_any_schedule_travels(tmp_path: Path) -> None:
+def test_any_schedule_is_exported_and_imported(tmp_path: Path) -> None:
     more = 'unroll: Literal[1, 2, 4, 8, 16] = parameter("which unroll", 1)'
     lanes = 'lanes: int | None = parameter("of no meaning", 3)'
     tiles = 'tiles: tuple[int | None, ...] = parameter("of no meaning", (1,))'
@@ -156,7 +156,7 @@ def test_records_may_be_edited_by_hand(tmp_path: Path) -> None:
         ("schedule = {", "schedule = 5 # {", "schedule cannot be 5"),
     ],
 )
-def test_what_does_not_fit_is_told_in_a_line_and_the_rest_is_taken(
+def test_invalid_records_are_reported_and_the_others_imported(
     tmp_path: Path, old: str, new: str, says: str
 ) -> None:
     path = tmp_path / "tuned.toml"
@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_told_in_a_line_and_the_rest_is_taken(
     "text",
     ["", "[[records]]", "[[record]", "record = 3", "[record]", "record = [1]", "\x00"],
 )
-def test_a_file_that_is_no_such_toml_is_told(tmp_path: Path, text: str) -> None:
+def test_a_file_without_records_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tuned.toml"
     path.write_text(text)
     found = import_records(path)
@@ -186,7 +186,7 @@ def test_a_file_that_is_no_such_toml_is_told(tmp_path: Path, text: str) -> None:
     assert "ignored: " in command("tuned", "import", str(path), exit_code=2)
 
 
-def test_a_file_that_is_not_there_or_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TikgenError, match="no tuning records of gemm"):
         export_records(tmp_path / "x.toml", "gemm")
     records.keep(record())
@@ -240,7 +240,7 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     assert len(records.all_records()) == 3
 
 
-def test_texts_fit_80_columns_and_do_not_steer_the_terminal(
+def test_texts_fit_80_columns_and_contain_no_control_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -280,7 +280,7 @@ def test_a_tuning_on_a_terminal_fits_80_columns(
     assert str(result) in "\n".join(line.rstrip() for line in text.splitlines())
 
 
-def test_exit_codes_tell_failures_from_bad_input(
+def test_exit_codes_distinguish_failures_from_bad_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
@@ -296,7 +296,7 @@ def test_exit_codes_tell_failures_from_bad_input(
 
 
 @pytest.mark.parametrize("name", ["tune", "sweep"])
-def test_a_missing_library_of_pictures_is_told_before_anything_is_measured(
+def test_missing_matplotlib_is_reported_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     find = importlib.util.find_spec
@@ -308,7 +308,7 @@ def test_a_missing_library_of_pictures_is_told_before_anything_is_measured(
     assert "pip install 'tikgen[plot]'" in command(name, "scaled", *options, exit_code=2)
 
 
-def test_records_that_the_disk_does_not_take_are_not_said_to_be_kept(
+def test_records_that_cannot_be_written_are_reported_as_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "tuned.toml"
@@ -350,9 +350,9 @@ def test_the_command_shows_what_was_measured_before_an_interruption(
 
     monkeypatch.setattr(Simulated, "run", interrupted)
     text = command("tune", "scaled", "--shape", "270", "--seed", "3", exit_code=130)
-    assert "3 of 24 schedules timed; 4 measurements" in text  # One of them twice: it led.
+    assert "3 of 24 schedules timed; 4 measurements" in text  # The best of them twice.
     assert "interrupted; tune again to continue" in " ".join(text.split())
     assert len(records.all_records()) == 3
-    # What led met the default nowhere, so that nothing is claimed of it.
+    # The best one was not compared with the default, so that nothing is claimed.
     assert "the default schedule; no other proved faster" in text
     assert tikgen.build("scaled", arch="cpu", shape=(270,)).schedule.unroll == 1

@@ -1,4 +1,4 @@
-"""Tuning tells the truth: one lucky round makes no record, ties stay with the default."""
+"""Claims of tuning are true: luck does not win, and ties keep the default."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
 def measured_by(
     monkeypatch: pytest.MonkeyPatch, ratio: Callable[[Job, Job | None], list[float]]
 ) -> list[Job]:
-    """Let the ratio of each round be what a function says; return the jobs that come."""
+    """Take the ratio of each round from a function; return the list of jobs."""
     jobs: list[Job] = []
 
     def run(self, job: Job, baseline: Job | None = None) -> Measurement:
@@ -88,7 +88,7 @@ def test_noise_alone_never_beats_the_default(
 def test_one_lucky_round_makes_no_record(
     scaled: Template, monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
-    lucky = {"unroll": 2, "block_dim": 512}  # Slower than the default, but for a moment.
+    lucky = {"unroll": 2, "block_dim": 512}  # Slower than the default except once.
     seconds, had = Simulated.seconds, []
 
     def ratio(job: Job, baseline: Job | None) -> list[float]:
@@ -140,14 +140,14 @@ def test_ties_stay_with_the_default(
         assert result.speedup == 1.0
 
 
-def test_a_winner_that_is_slower_on_one_kind_of_data_is_none() -> None:
+def test_a_schedule_that_is_slower_on_one_kind_of_data_does_not_win() -> None:
     ratios = (0.8,) * 31
     found = Measurement("timed", seconds=1, rounds=31, ratio=0.8, ratios=ratios, worst_ratio=1.0)
     assert judge([found] * 3).is_faster
     assert not judge([dataclasses.replace(found, worst_ratio=1.3)] * 3).is_faster
 
 
-def test_the_winner_meets_the_default_in_processes_of_their_own(
+def test_the_winner_is_compared_with_the_default_in_fresh_processes(
     scaled: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stops: list[int] = []
@@ -164,7 +164,7 @@ def test_the_winner_meets_the_default_in_processes_of_their_own(
     assert not any(job.is_verified for job in jobs[:-PROCESSES])
 
 
-def test_processes_that_disagree_ask_for_more_of_them(
+def test_more_processes_are_taken_where_they_disagree(
     scaled: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = itertools.cycle((0.5, 0.6))
@@ -185,14 +185,14 @@ def test_processes_that_disagree_ask_for_more_of_them(
     st.lists(st.floats(0.01, 100), min_size=1, max_size=60),
     st.randoms(use_true_random=False),
 )
-def test_an_interval_holds_the_median_and_lies_within_the_values(values, rng) -> None:
+def test_an_interval_contains_the_median_and_lies_within_the_values(values, rng) -> None:
     low, high = timing.median_interval(values)
     assert min(values) <= low <= statistics.median(values) <= high <= max(values)
     rng.shuffle(values)
     assert timing.median_interval(values) == (low, high)
 
 
-def test_intervals_hold_the_true_median_as_often_as_they_say() -> None:
+def test_intervals_contain_the_true_median_as_often_as_claimed() -> None:
     rng = random.Random(3)
     held = 0
     for _ in range(400):
@@ -203,7 +203,7 @@ def test_intervals_hold_the_true_median_as_often_as_they_say() -> None:
     assert 0.93 < held / 400 <= 1
 
 
-def test_the_interval_travels_with_the_record(
+def test_the_interval_is_kept_with_the_record(
     scaled: Template, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     rng = random.Random(1)
@@ -234,7 +234,7 @@ def test_the_interval_travels_with_the_record(
     assert claim in tikgen.build(scaled, arch="cpu", shape=(4096,)).schedule_origin
 
 
-def test_records_of_before_are_told_and_not_taken(
+def test_records_of_older_versions_are_reported_and_not_used(
     scaled: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tikgen.errors import StoreWarning
@@ -284,7 +284,7 @@ def test_a_proven_record_wins_over_a_better_one_that_is_not() -> None:
 
 
 class Clock:
-    """A clock that launches move on, slower and faster by turns."""
+    """A clock that launches advance, alternately slower and faster."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -298,7 +298,7 @@ class Clock:
         return run
 
 
-def test_the_ratio_of_neighbours_survives_a_machine_that_is_slow_by_turns(
+def test_ratios_of_neighbouring_batches_cancel_drift_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
@@ -309,7 +309,7 @@ def test_the_ratio_of_neighbours_survives_a_machine_that_is_slow_by_turns(
     assert statistics.median(one.ratios_to(other)) == pytest.approx(0.5, rel=0.1)
 
 
-def test_which_comes_first_is_drawn_and_evened_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_batches_is_random_and_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     monkeypatch.setattr(timing.runtime, "sync", lambda: None)
@@ -329,5 +329,5 @@ def test_a_verdict_needs_an_interval_below_one_and_a_gain() -> None:
     assert not Verdict(0.9, 0.7, 1.01, 0.9).is_faster
     assert not Verdict(0.99, 0.985, 0.995, 0.99).is_faster
     assert not Verdict(0.9, 0.85, 0.95, 1.1).is_faster
-    assert not Verdict(0.66, 0.38, 0.95, 0.66).is_faster  # Whatever it is, it is not known.
+    assert not Verdict(0.66, 0.38, 0.95, 0.66).is_faster  # The interval is too wide.
     assert Verdict(0.1, 0.05, 0.4, 0.1).is_faster

@@ -91,7 +91,7 @@ from tikgen import (
 
 
 class Scaled(Template):
-    """Scales every element; the time is what a test says it is."""
+    """Scales every element; a test gives the times."""
 
     class Problem(ProblemModel):
         dtype: DType = parameter("element type", DType.f32, choices=("f32", "f64"))
@@ -133,7 +133,7 @@ def beside(kind: str, seconds: float, rounds: int, ratio: float) -> Measurement:
 
 
 class Simulated:
-    """Stands in for the measuring process: the time is a function of the schedule."""
+    """Replaces the measuring process: the time is a function of the schedule."""
 
     is_running = True
 
@@ -142,7 +142,7 @@ class Simulated:
 
     @staticmethod
     def seconds(params) -> float:
-        """Return what the schedule takes: least at unroll=8 and block_dim=128."""
+        """Return the time of the schedule, least at unroll=8 and block_dim=128."""
         return 1 + abs(params["unroll"] - 8) + abs(params["block_dim"] - 128) / 64
 
     def run(self, job: Job, baseline: Job | None = None) -> Measurement:
@@ -151,7 +151,7 @@ class Simulated:
         return beside("timed", seconds, job.rounds, ratio)
 
     def stop(self) -> None:
-        """End the process, which a fresh one takes the place of."""
+        """End the process; the next run starts another."""
 
     def __enter__(self) -> Simulated:
         return self

@@ -1,4 +1,4 @@
-"""Verification passes what is right, catches what is broken, and survives what crashes."""
+"""Verification passes correct templates, finds faults, and survives crashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 
 
 def verify_briefly(template, folder: Path, **settings) -> Report:
-    """Verify with settings for a test: one arch, little shrinking, scripts out of the way."""
+    """Verify with settings for a test: one arch, little shrinking, scripts in a folder."""
     defaults = {"archs": (ARCH,), "max_examples": 40, "seed": 1, "shrink_seconds": 0.5}
     return verify(template, **(defaults | settings), scripts=folder / "scripts")
 
@@ -48,10 +48,10 @@ def make_template(folder: Path, name: str, kernel: str, code: str) -> Template:
     return tikgen.load_template(folder / name)
 
 
-# What is right passes.
+# Correct templates pass.
 
 
-def test_a_right_template_passes_and_leaves_evidence(check):
+def test_a_correct_template_passes_and_leaves_evidence(check):
     report = check("stencil", max_examples=4, **(SMALL | {"boundary": "clamp"}))
     (found,) = report.archs
     assert report.ok, str(report)
@@ -91,7 +91,7 @@ def test_one_seed_gives_one_report(check):
     assert (one.examples, one.variants, one.worst) == (two.examples, two.variants, two.worst)
 
 
-def test_a_template_of_a_user_is_verified_in_place(check, tmp_path):
+def test_a_template_of_a_user_is_verified(check, tmp_path):
     template = make_template(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
     report = check(template, max_examples=5)
     assert report.ok, str(report)
@@ -131,7 +131,7 @@ class Twice(Template):
 BEFORE = "return 2 *"
 
 
-# What is broken is caught.
+# Faults are found.
 
 
 def repeats(mutant: Mutant) -> bool:
@@ -197,7 +197,7 @@ def test_the_script_fails_until_the_template_is_right(check, tmp_path, capfd):
 CODE2 = TWICE_CODE.replace("Twice", "Thrice")
 
 
-def test_evidence_tells_of_failures(check, tmp_path):
+def test_evidence_records_failures(check, tmp_path):
     template = make_template(
         tmp_path, "half", TWICE_TEXT.replace("x[i] + x[i]", "x[i]"), TWICE_CODE
     )
@@ -224,7 +224,7 @@ def test_an_output_in_place_is_tried(check, tmp_path):
     assert failure.case.inplace
 
 
-# What crashes or hangs is a failure like any other.
+# Crashes and hangs are failures like any other.
 
 CRASHES = {
     "abort": ("os.abort()", "SIGABRT"),
@@ -305,7 +305,7 @@ def test_what_an_arch_cannot_do_is_skipped_with_its_reason(check, tmp_path):
     assert not nothing.ok
 
 
-# It works wherever it is called from.
+# It works from any program.
 
 CALLER = """
 import taichi as ti

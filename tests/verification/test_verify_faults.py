@@ -1,4 +1,4 @@
-"""Verification says so when the fault is not the kernel's arithmetic: crashes, scratch, methods."""
+"""Verification reports faults other than wrong arithmetic: crashes, workspaces, methods."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_tolerance_that_forgives_everything_is_reported(check, tmp_path):
     assert not evidence.passed
 
 
-def test_a_tolerance_may_forgive_some_elements(check, tmp_path):
+def test_a_tolerance_may_be_infinite_for_some_elements(check, tmp_path):
     some = "return {'y': [float('inf') if i else 0 for i in range(len(expected['y']))]}\n"
     code = TWICE_CODE + TOLERANCE + some
     report = check(make_template(tmp_path, "partial", TWICE_TEXT, code), max_examples=3)
@@ -171,7 +171,7 @@ def test_a_fault_with_or_without_an_offline_cache_is_found(check, tmp_path, has_
     assert ("offline cache" in str(failure)) is has_cache
 
 
-def test_parameters_that_are_not_varied_are_told(check, tmp_path):
+def test_parameters_that_are_not_varied_are_reported(check, tmp_path):
     code = TWICE_CODE.replace("import Array,", "import Array, Expression, Identifier,").replace(
         "dtype: DType",
         'label: dict[Identifier, int] = parameter("a name", {})\n'
@@ -189,7 +189,7 @@ def test_parameters_that_are_not_varied_are_told(check, tmp_path):
     assert list(evidence.never_varied) == ["label"]
 
 
-def test_a_schedule_parameter_with_one_value_on_the_arch_is_no_alarm(check):
+def test_a_schedule_parameter_with_one_value_on_the_arch_gives_no_warning(check):
     report = check("transpose", max_examples=4, perm=(1, 0), dtype="f32", loop="rows")
     (found,) = report.archs
     assert "tile" in found.pinned

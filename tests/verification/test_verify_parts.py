@@ -51,7 +51,7 @@ def test_strategies_follow_the_types_simplest_first(tmp_path):
     assert find(drawn["maybe"], lambda n: n == 1) == 1
 
 
-def test_a_case_survives_its_line():
+def test_a_case_is_restored_from_its_line():
     params = {"points": {(0, 1): 0.1, (1, 0): -2.0}, "dtype": "f32", "spacing": (1.0, 0.5)}
     case = Case("stencil", "/t", "cpu", params, {"n0": 3}, 7, "sparse", "ndarray", True)
     again = Case.from_line(case.line)
@@ -122,7 +122,7 @@ def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
     rising = random_values(dtype, (20, 25), "sorted", rng).ravel()
     assert (np.sort(rising) == rising[:: 1 if rising[0] < rising[-1] else -1]).all()
     assert np.abs(rising.astype(float)).max() <= 100
-    # Each record lies beyond all numbers before it, and there are at most 50.
+    # Each record exceeds all numbers before it, and there are at most 50.
     x = np.concatenate([random_values(dtype, (500,), "records", rng).astype(float) for _ in "ab"])
     for values in x.reshape(2, 500):
         beyond = values if np.median(values) < values.max() - 5 else -values
@@ -134,7 +134,7 @@ def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
 
 
 @pytest.mark.parametrize("dtype", list(DType), ids=str)
-def test_a_workspace_is_never_poisoned_with_what_a_sum_forgets(dtype):
+def test_the_poison_of_a_workspace_changes_every_sum(dtype):
     for seed in range(3):
         value = np.full(1, scratch_poison(dtype, seed))
         assert value.dtype == dtype.numpy
@@ -143,7 +143,7 @@ def test_a_workspace_is_never_poisoned_with_what_a_sum_forgets(dtype):
             assert (value + value)[0] != 0
 
 
-def test_writes_outside_a_guarded_array_are_seen():
+def test_writes_outside_a_guarded_array_are_found():
     guarded = Guarded(np.arange(6, dtype=np.float32).reshape(2, 3), F32)
     assert guarded.value.flags.c_contiguous
     assert guarded.writes_outside() == ""

@@ -62,7 +62,7 @@ class JobProcess(ChildProcess):
             message = f"the process did not answer within {timeout:g} s{doing and f' {doing}'}"
             return {"kind": "timeout", "message": message, "digest": digest}
         except Died as death:
-            # The system ends whatever takes the last memory.
+            # The system kills a process that takes too much memory.
             why = "; probably out of memory" if str(death).startswith("SIGKILL") else ""
             message = f"the process died: {death}{why}"
             return {"kind": "crash", "message": message, "digest": digest}

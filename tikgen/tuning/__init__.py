@@ -1,1 +1,1 @@
-"""Tuning: measures schedules on this machine, keeps what came of each, and finds the fastest."""
+"""Tuning: measures schedules on this machine, keeps the records, and finds the fastest."""

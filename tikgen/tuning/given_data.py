@@ -6,6 +6,7 @@ The data of verification is full of special values, for which another schedule m
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -92,21 +93,30 @@ def _declared(template: Template, argument: Argument, sizes: Mapping[str, int], 
 
 @dataclass(frozen=True)
 class OwnData:
-    """A user's own arguments.
+    """A user's own arguments; without values, those that are typical of the template.
 
     Attributes:
         values: the value of each argument before a launch.
         same: for each output that shares the array of an input, the name of that input.
         sizes: value of each size symbol.
+        folder: where :func:`saved` wrote the values.
     """
 
-    values: Values
-    same: Mapping[str, str]
-    sizes: Mapping[str, int]
+    values: Values = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    folder: str = ""
 
     @property
+    def kind(self) -> str:
+        """Return the kind of data, as records have it."""
+        return OWN if self.values else TYPICAL
+
+    @functools.cached_property
     def digest(self) -> str:
-        """Return a SHA-256 of the data."""
+        """Return a SHA-256 of the data, empty where it is typical."""
+        if not self.values:
+            return ""
         digest = hashlib.sha256(repr(sorted(self.same.items())).encode())
         for name, value in self.values.items():
             array = np.asarray(value)
@@ -115,25 +125,11 @@ class OwnData:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class DataFolder:
-    """A folder with a user's own data and its SHA-256; empty for typical data."""
-
-    path: str = ""
-    digest: str = ""
-    same: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def kind(self) -> str:
-        """Return the kind of data, as records have it."""
-        return OWN if self.path else TYPICAL
-
-
 @contextlib.contextmanager
-def saved(data: OwnData | None) -> Iterator[DataFolder]:
+def saved(data: OwnData | None) -> Iterator[OwnData]:
     """Write data to a folder that only this user can read, and remove it in the end."""
     if data is None:
-        yield DataFolder()
+        yield OwnData()
         return
     with tempfile.TemporaryDirectory(prefix="tikgen-data-") as folder:
         try:
@@ -141,7 +137,7 @@ def saved(data: OwnData | None) -> Iterator[DataFolder]:
                 np.save(Path(folder, f"{name}.npy"), np.asarray(value), allow_pickle=False)
         except OSError as error:
             raise TikgenError(f"Cannot write the data to {folder}: {error.strerror}.") from None
-        yield DataFolder(folder, data.digest, data.same)
+        yield replace(data, folder=folder)
 
 
 def load(folder: str, arguments: Sequence[Argument]) -> dict[str, Values]:

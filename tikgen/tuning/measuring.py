@@ -141,7 +141,7 @@ def forget() -> None:
 
 
 def _workload_of(template: Template, problem: Any, job: Job) -> Workload:
-    """Return the arguments for a job: those of the last job where it was alike."""
+    """Return the arguments for a job: those of the last job if they fit."""
     global _workload
     key = (
         template.fingerprint,

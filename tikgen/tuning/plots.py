@@ -10,11 +10,12 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from tikgen.errors import TikgenError
 from tikgen.pipeline.records import Record
 from tikgen.tuning.sweeps.rows import GREATEST, Row
+from tikgen.units import size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,15 +49,9 @@ def draw(
     y: str | None,
     hue: str | None,
 ) -> Figure:
-    """Return a figure of lines, or of a heat map where ``y`` is an axis as well.
+    """Return the figure of :meth:`tikgen.SweepResult.plot` for rows that have a time.
 
-    Args:
-        rows: the rows that have a time.
-        given: the axes of the sweep.
-        measured: the columns that are no axes.
-        x: as for :meth:`tikgen.SweepResult.plot`, like ``y`` and ``hue``.
-        y: see there.
-        hue: see there.
+    ``given`` are the axes of the sweep, ``measured`` the columns that are no axes.
     """
     if not rows:
         raise TikgenError("Nothing was timed, so that there is nothing to draw.")
@@ -151,8 +146,8 @@ def _heat_map(rows: Sequence[Row], x: str, y: str, value: str, left: list[str]) 
     bar = figure.colorbar(image, ax=panel, label=_label(value, unit, left), aspect=25)
     bar.outline.set_visible(False)
     if is_log:
-        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-        bar.ax.yaxis.set_minor_formatter(FuncFormatter(lambda v, _: f"{v:.2g}"))
+        bar.ax.yaxis.set_major_formatter("{x:g}")
+        bar.ax.yaxis.set_minor_formatter("{x:.2g}")
     return figure
 
 
@@ -194,7 +189,7 @@ def draw_roofline(timed: Sequence[Row]) -> Figure:
     panel.set_xlim(reach[0], reach[-1])
     panel.set_ylim(bottom=min(row["gflop_per_s"] for row in rows) / 2)
     for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
     panel.set_xlabel("operations per byte moved (FLOP/B)", color=INK)
     panel.set_ylabel("GFLOP/s", color=INK)
@@ -254,12 +249,12 @@ def _draw_roofs(panel: Axes, rows: Sequence[Row], reach: Any, colour: str) -> st
             ls="-" if is_main else ":",
             zorder=1,
         )
-    words = f"copy of {_amount(sizes[main])} at {main:.3g} GB/s"
+    words = f"copy of {size(sizes[main])} at {main:.3g} GB/s"
     return f"{words}, multiply-add at {peak:.3g} GFLOP/s" if peak else words
 
 
-def _figure(rows: Sequence[Row], size: tuple[float, float]) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=size, dpi=140, layout="constrained", facecolor="white")
+def _figure(rows: Sequence[Row], inches: tuple[float, float]) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=inches, dpi=140, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     panel = figure.subplots()
     panel.tick_params(labelsize=9, colors=PALE, labelcolor=INK, which="both")
@@ -314,9 +309,9 @@ def _best_at(rows: Sequence[Row], axes: tuple[str, ...], value: str) -> dict[tup
 
 def _plain_numbers(axis: Axis) -> None:
     """Write numbers on a logarithmic axis without exponents."""
-    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axis.set_major_formatter("{x:g}")
     # Nine labels a decade would overlap.
-    axis.set_minor_formatter(FuncFormatter(lambda v, _: f"{v:g}" if f"{v:e}"[0] in "235" else ""))
+    axis.set_minor_formatter(lambda v, _: f"{v:g}" if f"{v:e}"[0] in "235" else "")
 
 
 def _dress_x(axis: Axis, places: dict[str, float], is_number: bool) -> None:
@@ -327,7 +322,7 @@ def _dress_x(axis: Axis, places: dict[str, float], is_number: bool) -> None:
     axis.set_major_locator(FixedLocator(numbers))
     axis.set_minor_locator(NullLocator())
     names = {place: name for name, place in places.items()}
-    axis.set_major_formatter(FuncFormatter(lambda v, _: names.get(v, f"{v:g}")))
+    axis.set_major_formatter(lambda v, _: names.get(v, f"{v:g}"))
 
 
 def _scale(name: str, values: Sequence[float]) -> tuple[float, str]:
@@ -348,10 +343,3 @@ def _label(name: str, unit: str, left: Sequence[str]) -> str:
         over = f"{'greatest' if name in GREATEST else 'least'} over {', '.join(left)}"
         text += "\n" + textwrap.fill(over, _LABEL_WIDTH)
     return text
-
-
-def _amount(count: float) -> str:
-    for limit, factor, unit in ((1e6, 1e3, "kB"), (1e9, 1e6, "MB")):
-        if count < limit:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count / 1e9:.3g} GB"

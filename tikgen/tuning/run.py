@@ -141,12 +141,13 @@ def _search(session: Session, strategy: str, seed: int) -> Stopped:
 def _own(template: Template, problem: ProblemModel, arguments: Any) -> OwnData | None:
     if arguments is None:
         return None
+    if not isinstance(arguments, Mapping | list | tuple):
+        takes = "takes values by name, such as {'x': x}, or a list of them in order"
+        given = type(arguments).__name__
+        raise ParameterError(template.name, {"arguments": f"{takes}; got {given}"})
     if isinstance(arguments, Mapping):
         return own_data(template, problem, (), arguments)
-    if isinstance(arguments, list | tuple):
-        return own_data(template, problem, arguments, {})
-    takes = "takes values by name, such as {'x': x}, or a list of them in order"
-    raise ParameterError(template.name, {"arguments": f"{takes}; got {type(arguments).__name__}"})
+    return own_data(template, problem, arguments, {})
 
 
 def _sizes(

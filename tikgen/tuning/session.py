@@ -25,7 +25,7 @@ from tikgen.tuning.final import (
     judge,
     pooled,
 )
-from tikgen.tuning.given_data import DataFolder
+from tikgen.tuning.given_data import OwnData
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.space import Point, Space
@@ -76,14 +76,14 @@ class Session:
         end: float,
         fresh: bool,
         on_record: Callable[[Record], None],
-        data: DataFolder | None = None,
+        data: OwnData | None = None,
     ) -> None:
         self.space, self.sizes, self.seed = space, dict(sizes), seed
         self.measured = 0
         self._process, self._on_record = process, on_record
         self._limit = process.timeout
         self._until, self._end, self._fresh = until, end, fresh
-        self._data = data or DataFolder()
+        self._data = data or OwnData()
         # Seconds of the longest timing so far.
         self._longest = 0.0
         # By digest.
@@ -300,7 +300,7 @@ class Session:
         if absent:
             problem = f"it does not work on this machine: {absent}"
             raise UnsupportedOnArch(space.template.name, space.arch, problem)
-        settings = {"seed": self.seed, "data": self._data.path, "same": self._data.same}
+        settings = {"seed": self.seed, "data": self._data.folder, "same": self._data.same}
         job = Job.of(
             space.variant(point), space.arch, self.sizes, rounds=rounds, **settings, **more
         )
@@ -379,17 +379,17 @@ class Session:
         # A person may have written a time without a ratio, which does not compare.
         return [
             r
-            for r in self._alike()
+            for r in self._similar()
             if r.data == self._data.digest
             and r.kind in _LASTING
             and (r.ratio > 0 or r.kind != TIMED)
         ]
 
-    def _alike(self) -> Iterable[Record]:
+    def _similar(self) -> Iterable[Record]:
         """Return the records of similar sizes and the same kind of workload."""
-        space, similar = self.space, bucket(self.sizes)
+        space, wanted = self.space, (bucket(self.sizes), self._data.kind)
         found = records.records_for(space.template, space.problem, space.arch)
-        return [r for r in found if (bucket(r.sizes), r.workload) == (similar, self._data.kind)]
+        return [r for r in found if (bucket(r.sizes), r.workload) == wanted]
 
     def _forget_outdated(self) -> None:
         """Remove records that ``fresh`` discards, or of other data, from the store."""
@@ -397,7 +397,7 @@ class Session:
         if default is None or default.score == math.inf:
             return
         problem, arch = records.problem_text(self.space.problem), self.space.arch
-        gone = {r.candidate for r in self._alike() if self._fresh or r.data != self._data.digest}
+        gone = {r.candidate for r in self._similar() if self._fresh or r.data != self._data.digest}
         gone.discard(default.record.candidate)
         if gone:
             records.forget(lambda r: r.candidate in gone and (r.problem, r.arch) == (problem, arch))

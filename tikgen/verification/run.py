@@ -100,20 +100,20 @@ def _check(
     params: Mapping[str, Any],
 ) -> None:
     check_has_reference(template)
+    problems = {}
     is_sequence = isinstance(archs, Sequence) and not isinstance(archs, str) and len(archs) > 0
     if not is_sequence or any(arch not in runtime.ARCHS for arch in archs):
-        known = ", ".join(runtime.ARCHS)
-        raise ParameterError("verify", {"archs": f"takes a sequence of {known}; got {archs!r}"})
+        problems["archs"] = f"takes a sequence of {', '.join(runtime.ARCHS)}; got {archs!r}"
     if type(max_examples) is not int or max_examples < 1:
-        problem = f"must be a positive integer; got {max_examples!r}"
-        raise ParameterError("verify", {"max_examples": problem})
+        problems["max_examples"] = f"must be a positive integer; got {max_examples!r}"
     if type(mutants) is not int or mutants < 0:
-        problem = f"must be an integer of at least 0; got {mutants!r}"
-        raise ParameterError("verify", {"mutants": problem})
-    known_names = [*template.Problem.model_fields, *template.Schedule.model_fields]
+        problems["mutants"] = f"must be an integer of at least 0; got {mutants!r}"
+    if problems:
+        raise ParameterError("verify", problems)
+    known = [*template.Problem.model_fields, *template.Schedule.model_fields]
     for given in params:
-        if given not in known_names:
-            raise ParameterError.unknown(template.name, given, known_names)
+        if given not in known:
+            raise ParameterError.unknown(template.name, given, known)
 
 
 def _verify_on(

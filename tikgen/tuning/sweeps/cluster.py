@@ -165,7 +165,7 @@ def connected(scheduler: str) -> Iterator[Client]:
 
 
 def _check_address(scheduler: str) -> None:
-    """Raise where an address lacks its host or its port; a client would wait for it in vain."""
+    """Raise where an address lacks its host or its port; a client would wait forever."""
     from distributed.comm.addressing import parse_address, parse_host_port
 
     try:

@@ -167,21 +167,12 @@ def space_of(
     params: Mapping[str, Any],
     options: Iterable[str] = (),
 ) -> SweepSpace:
-    """Return the product of what was given; each list is an axis, anything else is one value.
+    """Return the product of the arguments of :func:`tikgen.sweep`.
 
-    Args:
-        template: the template.
-        shape: as for :func:`tikgen.sweep`, like ``archs``, ``baked``, ``rounds`` and ``seed``.
-        archs: see there.
-        baked: see there.
-        rounds: see there.
-        seed: see there.
-        params: problem and schedule parameters.
-        options: further names that a sweep takes, for hints in messages.
+    ``options`` are further names that a sweep takes, for hints in messages.
 
     Raises:
-        ParameterError: if a name is unknown, an axis is empty, or there are far too many
-            combinations.
+        ParameterError: if a name is unknown, an axis is empty, or there are too many combinations.
     """
     name = template.name
     known = [*template.Problem.model_fields, *template.Schedule.model_fields]

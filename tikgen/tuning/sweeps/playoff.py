@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tikgen.tuning.job import Measurement
 
-# Kernels of a problem that meet, the fastest first.
+# Kernels of a problem that are compared, the fastest first.
 CONTENDERS = 3
 ROUNDS = 15
 
@@ -27,11 +27,11 @@ def works_of(work: str) -> list[str]:
 def standings(
     times: Mapping[str, float], found: Callable[[Pair], Measurement | None]
 ) -> tuple[dict[str, float], Pair | None]:
-    """Return the seconds of the kernels that met so far, and the pair to measure next, if any.
+    """Return the seconds of the kernels measured in turn so far, and the next pair, if any.
 
-    The fastest kernel is measured beside the next one, and the faster of the two beside the one
-    after that, until :data:`CONTENDERS` of them met, and none whose time is from a measurement by
-    itself seems to be faster than the winner.
+    The fastest kernel is measured beside the next one, and the faster of the two beside the third,
+    until :data:`CONTENDERS` were compared and no other kernel, measured by itself, seems to be
+    faster than the winner.
 
     Args:
         times: seconds of each kernel of a problem, measured by itself, by work.
@@ -46,7 +46,7 @@ def standings(
         if measured is None:
             return seconds, (challenger, champion)
         if measured.ok:
-            # What follows refers to the first meeting, whatever the machine did since.
+            # All ratios refer to the first pair, however fast the machine was later.
             first = seconds.setdefault(champion, measured.baseline_seconds)
             seconds[challenger] = first * measured.ratio
             champion = min(champion, challenger, key=seconds.__getitem__)

@@ -20,8 +20,8 @@ OUTCOME = ("digest", "kind", "message")
 METRICS = {
     "device": "name of the device",
     "seconds": "median time of a launch, device synchronisation included",
-    "spread": "interquartile range of the rounds over their median",
-    "rounds": "rounds that were timed",
+    "spread": "interquartile range of the rounds over their median, measured by itself",
+    "rounds": "rounds that were timed, by itself",
     "ratio": "seconds over those of the fastest row of its problem, measured in turn with it",
     "compile_seconds": "time that Taichi took to compile the kernel",
     "worst": "greatest error as a fraction of what is allowed",
@@ -42,13 +42,9 @@ GREATEST = ("gb_per_s", "gflop_per_s", "share")
 def row_of(
     combination: Combination, done: Done | None, limits: Limits, met: Mapping[str, float]
 ) -> Row:
-    """Return the row of a combination; what is not known is None.
+    """Return the row of a combination; unknown values are None.
 
-    Args:
-        combination: the combination.
-        done: its measurement, if there is one.
-        limits: the limits of the machine.
-        met: seconds of the kernels of its problem that were measured in turn, by work.
+    ``met`` holds the seconds of the kernels of its problem that were measured in turn, by work.
     """
     row: Row = {**combination.cells, **dict.fromkeys((*OUTCOME, *METRICS))}
     row["digest"] = combination.digest or None

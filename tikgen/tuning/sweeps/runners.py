@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tikgen.machine.devices import device_name
 from tikgen.tuning.job import Job, Measurement
@@ -37,23 +36,6 @@ class Task:
         return timeout if self.baseline is None else 2 * timeout
 
 
-class Runner(Protocol):
-    """Measures tasks somewhere."""
-
-    # How many tasks are measured at once.
-    width: int
-
-    def devices(self, archs: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Return the devices behind each arch."""
-
-    def run(self, tasks: deque[Task]) -> Iterator[tuple[Task, Done, bool]]:
-        """Take each task off the queue; yield it with its outcome, and whether to keep that.
-
-        What says nothing of the kernel, such as an arch that does not work, is not kept. The
-        queue may grow meanwhile.
-        """
-
-
 class LocalRunner:
     """Measures on this machine, each arch in a process of its own.
 
@@ -61,6 +43,7 @@ class LocalRunner:
         timeout: seconds that a job may take to compile, to be verified and to be timed.
     """
 
+    # How many tasks are measured at once.
     width = 1
 
     def __init__(self, timeout: float) -> None:
@@ -71,7 +54,11 @@ class LocalRunner:
         return {arch: (device_name(arch),) for arch in archs}
 
     def run(self, tasks: deque[Task]) -> Iterator[tuple[Task, Done, bool]]:
-        """Take each task off the queue; yield it with its outcome, and whether to keep that."""
+        """Take each task off the queue; yield it with its outcome, and whether to keep that.
+
+        An outcome that says nothing of the kernel, such as of an arch that does not work, is not
+        kept. The caller may add to the queue meanwhile.
+        """
         while tasks:
             arch = tasks[0].job.arch
             with MeasuringProcess(arch, self._timeout) as process:

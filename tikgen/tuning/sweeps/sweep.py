@@ -31,13 +31,15 @@ from tikgen.tuning.sweeps.limits import COPY, PEAK, Limits, limit_jobs
 from tikgen.tuning.sweeps.playoff import ROUNDS, Pair, standings, text_of
 from tikgen.tuning.sweeps.results_file import Done, ResultsFile
 from tikgen.tuning.sweeps.rows import Metric, Row, check_metrics, row_of, with_own_metrics
-from tikgen.tuning.sweeps.runners import LocalRunner, Runner, Task, in_order
+from tikgen.tuning.sweeps.runners import LocalRunner, Task, in_order
 from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.diagnosis import check_has_reference
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from tikgen.tuning.sweeps.cluster import ClusterRunner
 
 _OPTIONS = ("shape", "archs", "metrics", "results", "client", "scheduler", "seed", "rounds")
 
@@ -156,7 +158,7 @@ class _Run:
         space: SweepSpace,
         combinations: Sequence[Combination],
         file: ResultsFile,
-        runner: Runner,
+        runner: LocalRunner | ClusterRunner,
     ) -> None:
         self._space, self._combinations = space, combinations
         self._file, self._runner = file, runner
@@ -198,7 +200,7 @@ class _Run:
                     if worth_keeping:
                         self._file.add(task.job, done)
                     left[task.problem] -= 1
-                    if not left[task.problem]:  # While its arrays are at hand.
+                    if not left[task.problem]:  # While the process has its arrays.
                         more = list(self._playoff(task.problem))
                         waiting.extendleft(more)
                         left[task.problem] = len(more)
@@ -280,18 +282,16 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _runner(client: Client | None, scheduler: str | None, timeout: float) -> Iterator[Runner]:
+def _runner(
+    client: Client | None, scheduler: str | None, timeout: float
+) -> Iterator[LocalRunner | ClusterRunner]:
     if client is None and scheduler is None:
         yield LocalRunner(timeout)
         return
     from tikgen.tuning.sweeps.cluster import ClusterRunner, connected
 
-    if client is not None:
-        yield ClusterRunner(client, timeout)
-        return
-    assert scheduler is not None
-    with connected(scheduler) as own:
-        yield ClusterRunner(own, timeout)
+    with connected(scheduler) if scheduler else contextlib.nullcontext(client) as connection:
+        yield ClusterRunner(connection, timeout)
 
 
 def _fingerprint(folder: str) -> str:
