@@ -1,7 +1,7 @@
 """Finite-difference stencils on regular grids."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -232,28 +232,16 @@ class Stencil(Template):
             extent = f"x.shape[{axis}]"
             low, high = radius if interior else (0, 0)
             bounds.append((AXES[axis], str(low), f"{extent} - {high}" if high else extent))
-        zeros, runs = "0, " * (p.dim - 1), _runs(p)
-
-        def in_run(at: str, offset: tuple[int, ...]) -> str:
-            if at != "u":
-                return _read(p, f"{zeros}{_linear(at, offset)}")
-            run, first = runs[offset[:-1]]
-            return _read(p, f"{zeros}{_linear(f'{run} + u', (offset[-1] - first[-1],))}")
-
+        groups: dict[float, list[tuple[int, ...]]] = {}
+        for offset, weight in weights(p).items():
+            groups.setdefault(weight, []).append(offset)
         return {
             "bounds": bounds,
             "margins": radii(p),
-            "near_edge": _near_edge(p),
-            "linear_index": ("i", "i * row + j", "i * plane + j * row + k")[p.dim - 1],
-            "weighted_sum": lambda index: _weighted_sum(p, lambda offset: _value(p, index, offset)),
-            "linear_sum": lambda k: _weighted_sum(
-                p, lambda offset: _read(p, zeros + _linear(k, offset))
-            ),
-            "read": lambda place: _read(p, place),
-            "runs": [("out", "k"), *((run, _linear("k", first)) for run, first in runs.values())],
-            "run_value": lambda at: in_run(at, (0,) * p.dim) if p.update else "",
-            "run_sum": lambda at: _weighted_sum(p, lambda offset: in_run(at, offset)),
-            "column": _column(p, s.ahead),
+            "centre": (0,) * p.dim,
+            "weights": list(groups.items()),
+            "runs": runs(p),
+            "reach": column_reach(p),
         }
 
     @staticmethod
@@ -378,115 +366,18 @@ def stencil_sum(p: Any, x: Any, w: Mapping[tuple[int, ...], float]) -> Any:
     return total
 
 
-def _weighted_sum(p: Any, value: Callable[[tuple[int, ...]], str]) -> str:
-    """Return generated code for the sum, one line for each distinct weight.
-
-    `value` gives the code of x at an offset from the point.
-    """
-    groups: dict[float, list[str]] = {}
-    for offset, weight in weights(p).items():
-        groups.setdefault(weight, []).append(value(offset))
-    terms = []
-    for weight, values in groups.items():
-        total = values[0] if len(values) == 1 else f"({' + '.join(values)})"
-        if len(total) > 60 and len(values) > 1:
-            total = "(\n    " + "\n    + ".join(values) + "\n)"
-        terms.append(total if weight == 1 else f"{p.dtype.working.literal(weight)} * {total}")
-    return "\n+ ".join(terms)
-
-
-def _read(p: Any, place: str) -> str:
-    """Return generated code for x at a place, in the dtype in which the kernel computes."""
-    work = p.dtype.working
-    return f"x[{place}]" if p.dtype is work else f"ti.cast(x[{place}], {work.taichi})"
-
-
-def _linear(k: str, offset: tuple[int, ...]) -> str:
-    """Return generated code for the linear index at an offset from the linear index k."""
-    text = k
-    for step, size in zip(offset, ("plane", "row", "")[-len(offset) :], strict=True):
-        if step:
-            factor = f"{abs(step)} * {size}" if size and abs(step) > 1 else size or str(abs(step))
-            text += f" {'+' if step > 0 else '-'} {factor}"
-    return text
-
-
-def _value(p: Any, index: tuple[str, ...], offset: tuple[int, ...]) -> str:
-    """Return generated code for the value of x at an offset from the point."""
-    places, inside = [], []
-    for axis, (name, step) in enumerate(zip(index, offset, strict=True)):
-        extent = f"x.shape[{axis}]"
-        moved = f"{name} {'+' if step > 0 else '-'} {abs(step)}" if step else name
-        if step == 0 or p.boundary == "interior":
-            places.append(moved)
-        elif p.boundary == "periodic":
-            places.append(f"({moved}) % {extent}")
-        else:
-            places.append(f"ti.min({moved}, {extent} - 1)" if step > 0 else f"ti.max({moved}, 0)")
-            inside.append(f"{moved} < {extent}" if step > 0 else f"{moved} >= 0")
-    value = _read(p, ", ".join(places))
-    if p.boundary == "zero" and inside:
-        condition = " and ".join(inside)
-        return f"ti.select({condition}, {value}, {p.dtype.working.literal(0)})"
-    return value
-
-
-def _runs(p: Any) -> dict[tuple[int, ...], tuple[str, tuple[int, ...]]]:
-    """Return, by its offset on the leading axes, the name and first offset of each run of x."""
+def runs(p: Any) -> dict[tuple[int, ...], tuple[str, int]]:
+    """Return the name and the first offset of each run of x, by its offset on the other axes."""
     firsts: dict[tuple[int, ...], int] = {}
     for *leading, last in (*weights(p), *([(0,) * p.dim] if p.update else ())):
         firsts[tuple(leading)] = min(last, firsts.get(tuple(leading), last))
     return {
-        leading: (f"run{number}", (*leading, last))
-        for number, (leading, last) in enumerate(sorted(firsts.items()))
+        leading: (f"run{number}", first)
+        for number, (leading, first) in enumerate(sorted(firsts.items()))
     }
 
 
-def _near_edge(p: Any) -> str:
-    """Return generated code for whether a row lies where some neighbours lie outside."""
-    conditions = []
-    for axis, (low, high) in enumerate(radii(p)[:-1]):
-        if low:
-            conditions.append(f"{AXES[axis]} < {low}")
-        if high:
-            conditions.append(f"{AXES[axis]} >= x.shape[{axis}] - {high}")
-    return " or ".join(conditions)
-
-
-def _column(p: Any, ahead: int) -> dict[str, str]:
-    """Return generated code for what a sweep along the slowest axis keeps of its column.
-
-    What a thread has read ahead of a point stays in variables until it lies behind. It reads
-    `ahead` points further than the stencil reaches, so that fewer wait for memory.
-    """
-    zeros, rest = "0, " * (p.dim - 1), (0,) * (p.dim - 1)
-    steps = [offset[0] for offset in weights(p) if offset[1:] == rest]
-    low, high = min(steps, default=0), max(steps, default=0)
-    low, high = min(low, 0), max(high, 0)
-    furthest = high + ahead
-
-    def name(step: int) -> str:
-        return "at" if step == 0 else f"ahead{step}" if step > 0 else f"behind{-step}"
-
-    def read(offset: tuple[int, ...]) -> str:
-        return _read(p, zeros + _linear("here", offset))
-
-    def first(step: int) -> str:
-        # A short walk may end before what it reads ahead.
-        place = _linear("here", (step, *rest))
-        place = f"ti.min({place}, end)" if step > high else place
-        return f"{name(step)} = {_read(p, zeros + place)}"
-
-    def shift(stop: int) -> str:
-        return "\n".join(f"{name(s)} = {name(s + 1)}" for s in range(low, stop))
-
-    def value(offset: tuple[int, ...]) -> str:
-        return name(offset[0]) if offset[1:] == rest else read(offset)
-
-    return {
-        "prepare": "\n".join(first(step) for step in range(low, furthest)),
-        "load": f"{name(furthest)} = {read((furthest, *rest))}",
-        "sum": _weighted_sum(p, value),
-        "advance": shift(furthest),
-        "finish": shift(furthest - 1),
-    }
+def column_reach(p: Any) -> tuple[int, int]:
+    """Return how far the stencil reaches below and above a point on the slowest axis alone."""
+    steps = [0, *(offset[0] for offset in weights(p) if not any(offset[1:]))]
+    return min(steps), max(steps)

@@ -68,7 +68,7 @@ def test_schedules_are_flat_or_a_dict_but_not_both() -> None:
         tikgen.build("stencil", schedule="fastest")
     with pytest.raises(ParameterError, match=r"'unrol' is unknown\. Did you mean 'unroll'"):
         tikgen.build("stencil", schedule={"unrol": 4})
-    with pytest.raises(ParameterError, match="'unroll' must be 1 but where loop='rows'"):
+    with pytest.raises(ParameterError, match="'unroll' must be 1 where loop='points'"):
         tikgen.build("stencil", schedule={"loop": "points", "unroll": 4})
 
 

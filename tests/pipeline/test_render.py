@@ -279,7 +279,7 @@ def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         ({"points": {(0,): 1e300}}, "'points' gives the weight 1e.300, which is beyond dtype f32"),
         ({"points": {(0,): 2.0**40}, "dtype": "i32"}, "'points' gives the weight .* dtype i32"),
         ({"points": {(0,): 0.5}, "dtype": "i32"}, "'points' gives the weight 0.5"),
-        ({"points": {(0,): 1.0}, "order": 4}, "'points' stands in place of order and spacing"),
+        ({"points": {(0,): 1.0}, "order": 4}, "'order' must be 2 where points="),
         ({"points": {}}, "'points' holds no point"),
         ({"points": {(0, 1): 1.0}}, "'points' takes offsets of 1 integers"),
         ({"order": 4, "dtype": "i64"}, "'order' gives the weight"),

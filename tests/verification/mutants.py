@@ -44,9 +44,10 @@ class Mutant:
         """Return the broken template, made in ``folder``."""
         name = f"{self.template}_{self.defect.replace(' ', '_')}"
         shutil.copytree(BUILTIN_FOLDER / "_shared", folder / "_shared")
-        shutil.copytree(
-            BUILTIN_FOLDER / self.template, folder / name, ignore=shutil.ignore_patterns("__py*")
-        )
+        # The template's own name leads to its macro files.
+        for copy in (name, self.template):
+            unwanted = shutil.ignore_patterns("__py*")
+            shutil.copytree(BUILTIN_FOLDER / self.template, folder / copy, ignore=unwanted)
         path = folder / name / self.file
         text = path.read_text()
         assert self.old in text, f"{self.old!r} no longer stands in {self.template}/{self.file}"
@@ -71,7 +72,7 @@ SMALL = {"dim": 1, "dtype": "f32", "storage": "ndarray", "points": None}
 SMALL |= {"order": 2, "spacing": 1.0, "loop": "rows", "unroll": 2}
 WHOLE = SMALL | {"boundary": "zero", "row_buffer": 0}
 FUNCTION = SMALL | {"dim": 2, "loop": "function", "unroll": 1, "row_buffer": 8}
-WEIGHT = "{p.dtype.working.literal(weight)} *"
+WEIGHT = "work.literal(weight) ~"
 
 STENCILS = (
     Mutant("stencil", "off by one", CODE, "- {high}", "- {high + 1}", "expected", SMALL),
@@ -80,15 +81,16 @@ STENCILS = (
         "must stay untouched", SMALL | {"boundary": "interior"},
     ),
     Mutant(
-        "stencil", "wrong coefficient", CODE, WEIGHT,
-        "{p.dtype.working.literal(weight * 1.00001)} *", "expected", WHOLE,
+        "stencil", "wrong coefficient", TEXT, WEIGHT,
+        "work.literal(weight * 1.00001) ~", "expected", WHOLE,
     ),
     Mutant(
-        "stencil", "f32 literal in f64", CODE, WEIGHT, "{weight!r} *", "expected",
+        "stencil", "f32 literal in f64", TEXT, WEIGHT, "weight ~", "expected",
         WHOLE | {"dtype": "f64", "spacing": 0.3},
     ),
     Mutant(
-        "stencil", "wrong neighbour", CODE, "'+' if step > 0", "'+' if step > 3", "expected",
+        "stencil", "wrong neighbour", TEXT, '"+" if step > 0 else "-" }} {{ step | abs }}',
+        '"+" if step > 3 else "-" }} {{ step | abs }}', "expected",
         SMALL | {"boundary": "periodic"},
     ),
     Mutant(
@@ -104,24 +106,24 @@ STENCILS = (
         '{{ target }} = {{ "ti.f32(2.0) * " if s.block_dim == 64 }}{{', "block_dim=64", WHOLE,
     ),
     Mutant(
-        "stencil", "wrong step in a row", CODE, '("plane", "row", "")', '("plane", "row", "row")',
+        "stencil", "wrong step in a row", TEXT, '["plane", "row", ""]', '["plane", "row", "row"]',
         "expected", SMALL | {"dim": 2, "boundary": "interior", "row_buffer": 16, "unroll": 1},
     ),
     Mutant(
-        "stencil", "wrong place in a run", CODE, "(offset[-1] - first[-1],)",
-        "(offset[-1] - first[-1] + 1,)", "expected",
+        "stencil", "wrong place in a run", TEXT, "[offset[-1] - first]",
+        "[offset[-1] - first + 1]", "expected",
         FUNCTION | {"boundary": "interior", "update": False},
     ),
     Mutant(
-        "stencil", "edge taken for interior", TEXT, "and near_edge", "and False", "expected",
+        "stencil", "edge taken for interior", TEXT, "and near_edge()", "and false", "expected",
         FUNCTION | {"boundary": "zero"},
     ),
     Mutant(
-        "stencil", "stale column", CODE, "= {name(s + 1)}", "= {name(s)}", "expected",
+        "stencil", "stale column", TEXT, "= {{ held(step + 1) }}", "= {{ held(step) }}", "expected",
         SMALL | {"dim": 2, "boundary": "interior", "loop": "sweep", "unroll": 1, "row_buffer": 0},
     ),
     Mutant(
-        "stencil", "parameter ignored", CODE, "elif p.boundary == \"periodic\"", "elif False",
+        "stencil", "parameter ignored", TEXT, 'elif p.boundary == "periodic"', "elif false",
         "boundary='periodic'", SMALL,
     ),
     Mutant(
@@ -170,11 +172,11 @@ OTHERS = (
     ),
     no_remainder("reduce", **I32_SUM, dim=1, axis=None),
     Mutant(
-        "reduce", "last chunk missed", TEXT, "for chunk in range(used)",
+        "reduce", "last chunk missed", "../reduce/whole.j2", "for chunk in range(used)",
         "for chunk in range(used - 1)", params=I32_SUM | {"dim": 1, "axis": None, "chunks": 7},
     ),
     Mutant(
-        "reduce", "wrong place", TEXT, "== best, {{ index }},",
+        "reduce", "wrong place", "../reduce/known.j2", "== best, {{ index }},",
         "== best, {{ index }} + 1,", params=I32_SUM | {"op": "argmin", "dim": 1, "team": 1},
     ),
     no_remainder("gemm", **SMALL_GEMM),

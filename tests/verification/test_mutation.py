@@ -272,7 +272,7 @@ def test_mutants_never_reach_the_store_or_the_memo(tmp_path: Path) -> None:
 
 def test_a_flipped_sign_in_the_documented_template_is_found(affine: Path) -> None:
     text = affine / "kernel.py.j2"
-    changed = text.read_text().replace("] + {{ p.dtype", "] - {{ p.dtype")
+    changed = text.read_text().replace('" + " ~ p.dtype', '" - " ~ p.dtype')
     assert changed != text.read_text()
     text.write_text(changed)
     report = brief(tikgen.load_template(affine), max_examples=40, scripts=affine.parent)

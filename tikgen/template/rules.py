@@ -198,7 +198,7 @@ def may_be(rule: Rule, value: Any, known: Mapping[str, Any]) -> bool:
 def repaired(
     values: Mapping[str, Any],
     refused: Callable[[Mapping[str, Any]], str | None],
-    choices: Callable[[str], Sequence[Any]],
+    choices: Callable[[str], Sequence[tuple[str, Any]]],
     pick: Callable[[Sequence[Any]], Any],
 ) -> dict[str, Any]:
     """Return ``values`` with others in the place of those that are refused, as far as possible.
@@ -206,19 +206,20 @@ def repaired(
     Args:
         values: values by name.
         refused: returns the name of the first value that is refused, or None.
-        choices: returns what a name may have instead; nothing where it must stay.
+        choices: returns the changes that may help where a name is refused, each a name and a value.
         pick: chooses one of several.
     """
     found = dict(values)
     tried: set[str] = set()
     while (name := refused(found)) is not None and name not in tried:
         tried.add(name)
-        outcomes = [(v, refused({**found, name: v})) for v in choices(name)]
-        usable = [v for v, wrong in outcomes if wrong is None]
-        usable = usable or [v for v, wrong in outcomes if wrong != name]
+        outcomes = [(change, refused({**found, change[0]: change[1]})) for change in choices(name)]
+        usable = [change for change, wrong in outcomes if wrong is None]
+        usable = usable or [change for change, wrong in outcomes if wrong != name]
         if not usable:
             break
-        found[name] = pick(usable)
+        changed, value = pick(usable)
+        found[changed] = value
     return found
 
 

@@ -50,7 +50,6 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Cost,
     DType,
     ProblemModel,
     Scalar,
@@ -106,13 +105,10 @@ class CLASS(Template):
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         return {"y": p.power * p.dtype.eps * np.abs(expected["y"])}
 
-    # The least that a launch must do: bytes moved, operations done.
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        return Cost(bytes=2 * sizes["n"] * p.dtype.bits // 8, flops=sizes["n"] * p.power)
-
-    # Sizes that verification tries: 1, and some that no unrolling divides.
-    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        return {"n": (1, 2, 7, 64, 131)}
+    # How many operations a launch does at least. What it moves through memory, and the sizes that
+    # verification tries, follow from the arguments.
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
+        return sizes["n"] * p.power
 '''
 
 

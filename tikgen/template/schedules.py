@@ -14,7 +14,7 @@ from tikgen.template.parameters import (
     make_model,
     possible_values,
 )
-from tikgen.template.rules import ARCH, neutral_values, repaired
+from tikgen.template.rules import ARCH, neutral_values, repaired, rules_of
 
 
 def make_schedule(
@@ -112,10 +112,16 @@ def _refusals(
 
 def _choices(
     model: type[ParameterModel], drawn: Collection[str], fixed: Collection[str]
-) -> Callable[[str], Sequence[Any]]:
-    """Return a function that returns what a parameter may be, none for those that stay."""
+) -> Callable[[str], Sequence[tuple[str, Any]]]:
+    """Return a function that returns what may be changed where a parameter is refused.
 
-    def choices(name: str) -> Sequence[Any]:
-        return possible_values(model, name) if name in drawn and name not in fixed else ()
+    That is its own value, or those that its rule mentions where it is fixed.
+    """
+    rules = rules_of(model)
+
+    def choices(name: str) -> Sequence[tuple[str, Any]]:
+        mentioned = sorted(rules[name].names) if name in fixed and name in rules else [name]
+        usable = [n for n in mentioned if n in drawn and n not in fixed]
+        return [(n, value) for n in usable for value in possible_values(model, n)]
 
     return choices
