@@ -296,11 +296,13 @@ class Map(Template):
                     "sqrt(abs(x)) / (1 + y*y)",
                     "tanh(a*x) + atan2(y, x) + asin(x) - acos(y)",
                     "log(x*x + 0.5) + tan(x)",
-                    "floor(4*x) + ceil(4*y) + round(8*x)",
+                    "floor(4*x) + ceil(4*y) + round(2.5*x)",
                     "(x + 0.5)**y + (abs(y) + 3)**-2 + pi*e",
                     "j = i + k; i1 = i*k",
                 )
             ),
+            # No array here is so long that more than 2 blocks take several turns.
+            "blocks": st.sampled_from((0, 2, 2, 2, 1056)),
             "scalars": st.sampled_from((None, (), ("x",), ("a", "y"))),
         }
 

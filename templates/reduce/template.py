@@ -310,7 +310,9 @@ class Reduce(Template):
             elif p.op == "norm2":
                 # The root halves a relative error; where the squares vanish it is their root.
                 error = error / np.maximum(exact, np.sqrt(tiny)) + np.sqrt(tiny)
-            return {"out": error + 4 * eps * exact + tiny}
+            error = error + 4 * eps * exact + tiny
+            # Other sums of an infinite term may be NaN.
+            return {"out": np.where(np.isinf(exact), 0, error) if accuracy(p) == "kahan" else error}
 
     @staticmethod
     def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
@@ -332,15 +334,8 @@ class Reduce(Template):
                 x = np.where(rng.random(shape) < rng.choice([0.01, 0.5]), special, 1.0)
                 return {"x": x.astype(p.dtype.numpy)}
             return {}
-        if p.accuracy == "kahan" and p.op in ("sum", "mean") and p.dtype.is_signed:
-            # Ill-conditioned: two great numbers cancel, the small ones in between count.
-            great = 2.0 / float(np.finfo(total_numpy(p)).eps)
-            if great < _greatest(p.dtype) and shape[axis] > 2:
-                x = rng.uniform(0, 4, shape)
-                one, other = rng.choice(shape[axis], 2, replace=False)
-                lines = np.moveaxis(x, axis, -1)
-                lines[..., one], lines[..., other] = great, -great
-                return {"x": x.astype(p.dtype.numpy)}
+        if accuracy(p) == "kahan" and shape[axis] > 2 and rng.random() < 0.75:
+            return ill_conditioned(p, shape, axis, rng)
         if not p.dtype.is_float and rng.random() < 0.5:
             # Sums that f32 cannot hold exactly, nor 32 bits where they are long.
             most = min(2 ** int(rng.choice((20, 30))), p.dtype.highest)
@@ -498,15 +493,41 @@ def factors(p: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndar
 
 def extremes(p: Any, shape: tuple[int, ...], axis: int, rng: np.random.Generator) -> np.ndarray:
     """Return numbers among which each line along the axis has one or two that decide."""
-    x = rng.uniform(1, 100, shape)
+    is_min = p.op.endswith("min")
+    x, best = rng.uniform(1, 100, shape), 0 if is_min else 101
+    if not p.dtype.is_float and rng.random() < 0.5:
+        # Near the limit, so that what else there is in memory would decide.
+        x = rng.integers(0, 20, shape)
+        x = p.dtype.highest - x.astype(p.dtype.numpy) if is_min else p.dtype.lowest + x
+        best = p.dtype.highest - 20 if is_min else p.dtype.lowest + 20
+    x = x.astype(p.dtype.numpy)
     lines = np.moveaxis(x, axis, -1)
     for _ in range(rng.integers(1, 3)):
-        if p.axis is None and p.dim > 1:
-            x[tuple(rng.integers(0, shape))] = 0 if p.op.endswith("min") else 101
+        if is_whole(p):
+            x[tuple(rng.integers(0, shape))] = best
         else:
             places = rng.integers(0, shape[axis], (*lines.shape[:-1], 1))
-            np.put_along_axis(lines, places, 0 if p.op.endswith("min") else 101, -1)
-    return x.astype(p.dtype.numpy)
+            np.put_along_axis(lines, places, best, -1)
+    return x
+
+
+def ill_conditioned(
+    p: Any, shape: tuple[int, ...], axis: int, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Return terms that a plain sum loses beside great ones, or an infinite one."""
+    great = 2.0 / float(np.finfo(total_numpy(p)).eps)
+    x = rng.uniform(0, 4, shape)
+    lines = np.moveaxis(x, axis, -1)
+    one, other = rng.choice(shape[axis], 2, replace=False)
+    if p.op == "norm2":
+        x /= 8
+        lines[..., one] = min(np.sqrt(great), _greatest(p.dtype))
+    elif p.dtype.is_signed and great < _greatest(p.dtype):
+        lines[..., one], lines[..., other] = great, -great
+    if p.dtype.is_float and rng.random() < 0.25:
+        lines[..., other] = np.inf
+    found = {"x": x.astype(p.dtype.numpy)}
+    return found | ({"y": np.ones(shape, p.dtype.numpy)} if p.op == "dot" else {})
 
 
 def accuracy(p: Any) -> str:

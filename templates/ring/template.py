@@ -178,7 +178,7 @@ class Ring(Template):
         done = int(rng.choice(edges))
         count = int(rng.choice((1, sizes["slots"], int(rng.integers(1, sizes["slots"] + 1)))))
         # Most launches take messages, so that there is something to compare.
-        command = int(rng.choice((RUN, RUN, RUN, DRAIN, DRAIN, DRAIN, DRAIN, DRAIN, PAUSE, END)))
+        command = int(rng.choice((RUN, DRAIN, PAUSE, END), p=(0.3, 0.58, 0.06, 0.06)))
         if command == DRAIN and not rng.integers(16):
             count = 0
         if command == DRAIN and not rng.integers(8):

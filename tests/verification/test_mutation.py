@@ -18,6 +18,7 @@ from test_docs import affine as affine
 from tikgen.cli import app
 from tikgen.errors import ParameterError
 from tikgen.template.scaffold import scaffold
+from tikgen.verification import mutation_run
 from tikgen.verification.mutation import Mutation, Survivor
 from tikgen.verification.mutator import KINDS, mutants_of
 from tikgen.verification.part_counts import is_more_parts
@@ -167,6 +168,11 @@ def test_more_parts_than_there_is_work_are_no_mutants() -> None:
     counts = [diff for diff in changes(text) if "// 64" in diff or "//" not in diff]
     assert any("// 65 + 1" in diff for diff in counts)
     assert not any("// 63 + 1" in diff or "64 + 2" in diff for diff in counts)
+
+
+@pytest.fixture(autouse=True)
+def _few_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation_run, "_LAUNCHES", 30)
 
 
 def brief(template, **settings):

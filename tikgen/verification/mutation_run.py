@@ -159,6 +159,8 @@ class MutationRun:
         large = large[:_LARGEST]
         cases = large + [c for c in plain if c not in large]
         slowest = 0.0
+        # Mutants that ran before may have damaged the memory of the process.
+        self._process.stop()
         for each in cases:
             began = time.monotonic()
             outcome = self._process.run(each)
@@ -204,7 +206,11 @@ class MutationRun:
         """Return what came of the first launch that the mutant does not pass, or of the last."""
         outcome = Outcome("passed")
         for case in subject.cases:
-            outcome = self._process.run(replace(case, text=mutant.text), subject.timeout)
+            changed = replace(case, text=mutant.text)
+            outcome = self._process.run(changed, subject.timeout)
+            if outcome.kind == "crash":
+                # Another mutant may have damaged the memory; this is in a new process.
+                outcome = self._process.run(changed, subject.timeout)
             if outcome.kind != "passed":
                 break
         return outcome
