@@ -176,7 +176,17 @@ def test_somebody_elses_files_are_left_alone(tmp_path: Path) -> None:
         staging.check_target(extension)
 
 
-def test_another_export_to_the_same_path_is_told(
+@pytest.mark.parametrize("name", ["he\0at", "he\0at.zip", "a\0b/heat"])
+def test_a_null_character_in_the_path_is_a_bundle_error(name: str, tmp_path: Path) -> None:
+    kernel = tikgen.build("map", expr="z = 3*x", dim=1)
+    with pytest.raises(BundleError, match="no file name contains a null character"):
+        tikgen.aot.export(kernel, f"{tmp_path}/{name}", [TO])
+    with pytest.raises(BundleError, match="does not exist"):
+        tikgen.aot.load(f"{tmp_path}/{name}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_export_to_the_same_path_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "_LOCK_SECONDS", 0.05)

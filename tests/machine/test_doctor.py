@@ -42,7 +42,7 @@ def test_a_crash_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     diagnosis = doctor.examine(("vulkan",))
     (report,) = diagnosis.archs
     assert not report.works
-    assert report.message == "the probe was ended by SIGSEGV"
+    assert report.message == "the probe was killed by SIGSEGV"
     assert any("no arch works" in trouble for trouble in diagnosis.troubles)
 
 
