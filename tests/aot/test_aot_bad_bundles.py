@@ -131,7 +131,7 @@ def test_only_the_files_of_the_arch_are_needed(bundle: Path) -> None:
     assert len(check_all(bad)) == 2
 
 
-def test_files_that_nobody_named_are_told(bundle: Path) -> None:
+def test_files_missing_from_the_manifest_are_reported(bundle: Path) -> None:
     bad = changed(bundle, lambda root: (root / f"{ARCH}/heat/more.ll").write_bytes(b"x"))
     [problem] = check_all(bad)
     assert f"holds the file '{ARCH}/heat/more.ll', which its manifest does not name" in problem

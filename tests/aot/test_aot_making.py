@@ -1,4 +1,4 @@
-"""What stands between an export and a wrong, a partial, or somebody else's bundle."""
+"""Exports never write a wrong or partial bundle, and never replace foreign files."""
 
 import errno
 import math
@@ -142,7 +142,7 @@ def test_what_a_reference_returns_is_checked(returned: Any, problem: str, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_somebody_elses_files_are_left_alone(tmp_path: Path) -> None:
+def test_foreign_files_are_not_replaced(tmp_path: Path) -> None:
     archive = tmp_path / "thesis.zip"
     for content in (b"not an archive", None):
         if content is None:
@@ -200,7 +200,7 @@ def test_another_export_to_the_same_path_is_refused(
         pass
 
 
-def test_nobody_waits_for_a_process_after_an_interruption() -> None:
+def test_an_interruption_ends_the_wait_for_a_process() -> None:
     is_waiting, has_ended = threading.Event(), threading.Event()
 
     class Silent(WorkerProcess):

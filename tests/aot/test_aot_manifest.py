@@ -1,4 +1,4 @@
-"""Manifests that are whole and lie: each part is what it should be, or the bundle is refused."""
+"""Manifests with a wrong part: each is valid, or the bundle is refused."""
 
 from __future__ import annotations
 

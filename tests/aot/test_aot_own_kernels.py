@@ -335,7 +335,7 @@ def combine(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
 """
 
 
-def test_names_that_clash_are_told_apart(
+def test_equal_names_are_made_unique(
     ti_arch: str, fresh: Fresh, rng: np.random.Generator, module_of: Callable[..., Any]
 ) -> None:
     module = module_of(CLASHES, first=module_of(FIRST), second=module_of(SECOND))
@@ -429,7 +429,7 @@ class Solver:
 """
 
 
-def test_a_kernel_of_an_object_takes_it_as_it_stands(
+def test_a_kernel_of_an_object_takes_its_current_state(
     ti_arch: str, fresh: Fresh, rng: np.random.Generator, module_of: Callable[..., Any]
 ) -> None:
     solver = module_of(SOLVER).Solver(6, 0.25)

@@ -471,7 +471,7 @@ def test_arrays_say_what_they_take(runtime: Any, rng: np.random.Generator) -> No
         runtime.empty(3, "c8")
 
 
-def test_a_runtime_tells_what_there_is(runtime: Any) -> None:
+def test_a_runtime_lists_its_contents(runtime: Any) -> None:
     assert "axpy_f32" in runtime.kernels
     assert "axpy_f3" not in runtime.kernels
     assert runtime.kernels.get("axpy_f3") is None
@@ -493,7 +493,7 @@ def test_what_a_device_lacks_is_named(runtime: Any) -> None:
         runtime.lacking(np.zeros(3, "f4"))
 
 
-def test_an_error_of_the_library_is_told_and_forgotten(runtime: Any) -> None:
+def test_an_error_of_the_library_is_raised_once(runtime: Any) -> None:
     for _ in range(2):
         with pytest.raises(LibraryError, match="getting the kernel missing") as caught:
             runtime.missing(np.zeros(3, "f4"))
@@ -620,7 +620,7 @@ def test_a_fork_leaves_the_runtime_to_its_parent(bundle: Path, tmp_path: Path) -
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
-def test_an_interrupt_during_launches_leaves_the_runtime_whole(
+def test_an_interrupt_during_launches_leaves_the_runtime_usable(
     runtime: Any, rng: np.random.Generator
 ) -> None:
     x, y = (runtime.zeros(50_021, "f32") for _ in range(2))

@@ -1,4 +1,4 @@
-"""Exit codes: every command means the same by them."""
+"""Exit codes, which mean the same in every command."""
 
 from __future__ import annotations
 
@@ -113,6 +113,6 @@ def test_each_error_has_its_code(error: Exception, code: int) -> None:
     assert exit_codes.of_error(error) == code
 
 
-def test_the_help_says_what_they_mean() -> None:
+def test_the_help_explains_them() -> None:
     shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
     assert exit_codes.MEANING in shown

@@ -35,7 +35,7 @@ def test_brackets_make_an_axis(text: str, value: object) -> None:
     assert parsed == value
 
 
-def test_a_parameter_given_twice_is_told() -> None:
+def test_a_parameter_given_twice_is_refused() -> None:
     with pytest.raises(ParameterError, match="given twice"):
         sweeps.parse_axes("stencil", ["dim=2", "dim=3"])
 
@@ -122,7 +122,7 @@ def test_unknown_columns_are_refused_before_anything_is_measured(
 
 
 @pytest.mark.parametrize("option", [("-o", "x.xlsx"), ("-o", "no/x.csv"), ("--plot", "x.txt")])
-def test_files_that_cannot_be_written_are_told_first(option: tuple[str, str]) -> None:
+def test_files_that_cannot_be_written_are_refused_first(option: tuple[str, str]) -> None:
     shown = CliRunner().invoke(APP, ["sweep", "stencil", "--shape", "9", *option])
     assert shown.exit_code != 0
     assert isinstance(shown.exception, TikgenError) or "cannot write" in shown.output

@@ -46,7 +46,7 @@ def test_a_crash_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("no arch works" in trouble for trouble in diagnosis.troubles)
 
 
-def test_an_arch_that_does_not_exist_says_why() -> None:
+def test_a_missing_arch_has_a_message() -> None:
     (report,) = doctor.examine(("nonsense",)).archs
     assert not report.works
     assert "nonsense" in report.message
