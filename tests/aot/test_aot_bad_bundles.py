@@ -131,7 +131,7 @@ def test_only_the_files_of_the_arch_are_needed(bundle: Path) -> None:
     assert len(check_all(bad)) == 2
 
 
-def test_files_that_nobody_named_are_told(bundle: Path) -> None:
+def test_files_missing_from_the_manifest_are_reported(bundle: Path) -> None:
     bad = changed(bundle, lambda root: (root / f"{ARCH}/heat/more.ll").write_bytes(b"x"))
     [problem] = check_all(bad)
     assert f"holds the file '{ARCH}/heat/more.ll', which its manifest does not name" in problem
@@ -142,7 +142,7 @@ def test_no_manifest_and_no_bundle(bundle: Path, tmp_path: Path) -> None:
     assert "is no bundle: it lacks the file manifest.json" in refused(bad)
     assert "does not exist" in refused(tmp_path / "nowhere")
     (tmp_path / "text.zip").write_text("no archive")
-    assert "is no whole archive" in refused(tmp_path / "text.zip")
+    assert "is a damaged archive" in refused(tmp_path / "text.zip")
     assert check_all(tmp_path / "nowhere") != []
 
 
@@ -209,7 +209,7 @@ def test_truncated_archives(tmp_path: Path, share: float) -> None:
     archive = archived(folder)
     data = archive.read_bytes()
     archive.write_bytes(data[: int(share * len(data))])
-    assert "is no whole archive" in refused(archive)
+    assert "is a damaged archive" in refused(archive)
 
 
 def test_no_damage_of_an_archive_raises_anything_else(tmp_path: Path) -> None:
@@ -293,6 +293,6 @@ def test_a_library_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 runtime.heat()
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libtaichi_c_api.so").write_bytes(b"no library")
-    of_no_use = pytest.raises(tikgen.errors.LibraryError, match="is of no use")
+    of_no_use = pytest.raises(tikgen.errors.LibraryError, match="cannot be used")
     with tikgen.aot.load(folder, ARCH) as runtime, of_no_use:
         runtime.heat()

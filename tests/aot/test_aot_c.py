@@ -1,4 +1,4 @@
-"""Bundles from C, C++ and CMake: the examples match NumPy, headers compile cleanly, errors tell."""
+"""Bundles from C, C++ and CMake: the examples match NumPy, headers compile, errors are reported."""
 
 import hashlib
 import os
@@ -100,7 +100,7 @@ def test_an_example_builds_with_cmake_and_matches_numpy(
     assert "100 steps" in run(tmp_path / f"heat_{language}", BUNDLE_ARCH, cwd=exported)
 
 
-def test_cmake_tells_where_it_looked_for_taichi(exported: Path, tmp_path: Path) -> None:
+def test_cmake_reports_where_it_looked_for_taichi(exported: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     tool("gcc")
     done = subprocess.run(
@@ -225,7 +225,7 @@ def checks(box: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.arch
-def test_the_header_does_what_it_says(box: Path, checks: Path) -> None:
+def test_the_header_works_from_c(box: Path, checks: Path) -> None:
     seed = random.randrange(10**6)
     run("env", "ASAN_OPTIONS=detect_leaks=0", checks, box, BUNDLE_ARCH, seed)
 
@@ -242,7 +242,7 @@ def wrapper_checks(box: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.arch
-def test_the_wrapper_does_what_it_says(box: Path, wrapper_checks: Path) -> None:
+def test_the_wrapper_works_from_cpp(box: Path, wrapper_checks: Path) -> None:
     run(wrapper_checks, box, BUNDLE_ARCH)
 
 

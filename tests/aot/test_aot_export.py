@@ -1,4 +1,4 @@
-"""Exporting bundles: what goes in, under which names, what is left out, and what stays whole."""
+"""Exporting bundles: their contents and names, what is left out, and what is kept."""
 
 import errno
 import json
@@ -60,7 +60,7 @@ def bundle(exported: tikgen.aot.Bundle, tmp_path: Path) -> tikgen.aot.Bundle:
     return tikgen.aot.Bundle(tmp_path / "heat")
 
 
-def test_a_bundle_holds_what_it_says(exported: tikgen.aot.Bundle) -> None:
+def test_a_bundle_has_the_contents_of_its_manifest(exported: tikgen.aot.Bundle) -> None:
     assert exported.ok, exported.failures
     names = (
         "map_z_y_a_x_dim2_f64",
@@ -164,10 +164,10 @@ def test_a_kernel_without_evidence_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_what_fails_its_proof_is_left_out_and_told(
+def test_what_fails_its_proof_is_left_out_and_reported(
     bundle: tikgen.aot.Bundle, kernels: list[tikgen.Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Let one artefact be that of another kernel, which the manifest cannot tell."""
+    """Replace one artefact by that of another kernel, which the manifest does not show."""
     wrong = with_evidence(tikgen.build("map", expr="z = y - a*x", dim=2, dtype="f64"))
     original = writing.compile_modules
 
@@ -192,7 +192,7 @@ def test_what_fails_its_proof_is_left_out_and_told(
 
 
 @pytest.mark.once
-def test_an_interrupted_export_leaves_the_old_bundle_whole(
+def test_an_interrupted_export_keeps_the_old_bundle(
     bundle: tikgen.aot.Bundle, kernels: list[tikgen.Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*args: Any) -> None:
@@ -213,7 +213,7 @@ def test_an_interrupted_export_leaves_the_old_bundle_whole(
 
 
 @pytest.mark.once
-def test_a_dead_compiler_is_told(
+def test_a_dead_compiler_is_reported(
     kernels: list[tikgen.Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dying(arch: str, modules: Any, folder: Path, tell: Any, stop: Any) -> None:

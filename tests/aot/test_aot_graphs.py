@@ -1,4 +1,4 @@
-"""Graphs as they are planned: names and shapes matched over the steps, mistakes told."""
+"""Planning graphs: names and shapes are matched over the steps, mistakes reported."""
 
 import pytest
 
@@ -126,7 +126,7 @@ def test_a_graph_is_planned_anew_for_kernels_that_still_fit() -> None:
         ([("stencil", "u v", "w")], [], "'u v' cannot be the name of an argument"),
     ],
 )
-def test_mistakes_are_told(
+def test_mistakes_are_reported(
     steps: list[tuple[str, ...]], temporaries: list[str], problem: str
 ) -> None:
     with pytest.raises(ExportError, match=problem):

@@ -1,4 +1,4 @@
-"""What exports that were killed leave behind, and the locks of those that go on."""
+"""Leftovers of killed exports, and the locks of running ones."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_locks_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert names_in(tmp_path / "temporary") == set()
 
 
-def test_a_lock_whose_file_comes_and_goes_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+def test_a_lock_whose_file_is_deleted_has_one_owner_at_a_time(tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
     processes = [subprocess.Popen([sys.executable, "-c", COUNTS, str(counter)]) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""What stands between an export and a wrong, a partial, or somebody else's bundle."""
+"""Exports never write a wrong or partial bundle, and never replace foreign files."""
 
 import errno
 import math
@@ -142,7 +142,7 @@ def test_what_a_reference_returns_is_checked(returned: Any, problem: str, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_somebody_elses_files_are_left_alone(tmp_path: Path) -> None:
+def test_foreign_files_are_not_replaced(tmp_path: Path) -> None:
     archive = tmp_path / "thesis.zip"
     for content in (b"not an archive", None):
         if content is None:
@@ -176,7 +176,17 @@ def test_somebody_elses_files_are_left_alone(tmp_path: Path) -> None:
         staging.check_target(extension)
 
 
-def test_another_export_to_the_same_path_is_told(
+@pytest.mark.parametrize("name", ["he\0at", "he\0at.zip", "a\0b/heat"])
+def test_a_null_character_in_the_path_is_a_bundle_error(name: str, tmp_path: Path) -> None:
+    kernel = tikgen.build("map", expr="z = 3*x", dim=1)
+    with pytest.raises(BundleError, match="no file name contains a null character"):
+        tikgen.aot.export(kernel, f"{tmp_path}/{name}", [TO])
+    with pytest.raises(BundleError, match="does not exist"):
+        tikgen.aot.load(f"{tmp_path}/{name}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_export_to_the_same_path_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "_LOCK_SECONDS", 0.05)
@@ -190,7 +200,7 @@ def test_another_export_to_the_same_path_is_told(
         pass
 
 
-def test_nobody_waits_for_a_process_after_an_interruption() -> None:
+def test_an_interruption_ends_the_wait_for_a_process() -> None:
     is_waiting, has_ended = threading.Event(), threading.Event()
 
     class Silent(WorkerProcess):

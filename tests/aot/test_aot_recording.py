@@ -57,7 +57,7 @@ def double(kind: str) -> Any:
 
 
 def launched(recording: Recording) -> list[tuple[str, dict[str, Any]]]:
-    return [(launch.kernel, launch.arguments) for launch in recording.launches]
+    return [(launch.kernel, launch.arguments) for launch in recording.content.launches]
 
 
 @pytest.mark.arch
@@ -82,7 +82,7 @@ def test_every_kind_of_launch_is_recorded_in_order(ti_arch: str, tmp_path: Path)
         with pytest.raises(ArgumentError):
             copy(x=x, z=z[:-1], a=2.0)
     copy(x=x, z=z, a=1.0)
-    name = recording.builds[0].name
+    name = recording.content.builds[0].name
     assert launched(recording) == [
         (name, {"x": "x", "z": "z", "a": 2.0}),
         (name, {"x": "x", "z": "z", "a": 4.0}),
@@ -93,25 +93,25 @@ def test_every_kind_of_launch_is_recorded_in_order(ti_arch: str, tmp_path: Path)
         ("double", {"x": "z"}),
         ("double", {"x": "x"}),
     ]
-    assert [b.parameters["expr"] for b in recording.builds] == ["z = a * x", "z = x + 1"]
-    assert recording.builds[0].digest == copy.digest
-    assert recording.builds[0].schedule["unroll"] == copy.params["unroll"]
-    shown = [(a.name, a.dtype, a.shape) for a in recording.arrays]
+    assert [b.parameters["expr"] for b in recording.content.builds] == ["z = a * x", "z = x + 1"]
+    assert recording.content.builds[0].digest == copy.digest
+    assert recording.content.builds[0].schedule["unroll"] == copy.params["unroll"]
+    shown = [(a.name, a.dtype, a.shape) for a in recording.content.arrays]
     assert shown == [("x", "f32", (5,)), ("z", "f32", (5,)), ("v", "f32", (5,))]
-    own = {k.name: k for k in recording.kernels}
+    own = {k.name: k for k in recording.content.kernels}
     assert own["push"].templates["n"] == 3 and own["push_2"].templates["n"] == 2
     assert (
         own["push"].file == __file__
         and own["push"].line == push.__wrapped__.__code__.co_firstlineno
     )
-    assert [f.name for f in recording.fields] == ["target"]
+    assert [f.name for f in recording.content.fields] == ["target"]
     assert own["scatter"].fields == {"target": "target"}
     assert own["fill_field"].fields == {"field": "target"}
     assert recording.path == tmp_path / "calls.yml"
     on_disk = recording_file.read(recording.path)
     for part in ("kernels", "fields", "arrays", "launches"):
-        assert getattr(on_disk, part) == getattr(recording, part)
-    assert [b.digest for b in on_disk.builds] == [b.digest for b in recording.builds]
+        assert getattr(on_disk, part) == getattr(recording.content, part)
+    assert [b.digest for b in on_disk.builds] == [b.digest for b in recording.content.builds]
     assert on_disk.arch == ti_arch
 
 
@@ -143,7 +143,7 @@ def test_every_thread_is_recorded(ti_arch: str, tmp_path: Path) -> None:
             thread.join()
     found = [given["x"] for _, given in launched(recording)]
     assert sorted(found) == sorted(["x", "x_2", "x_3"] * 20)
-    assert len(recording.kernels) == 1
+    assert len(recording.content.kernels) == 1
 
 
 def test_nothing_is_in_the_way_of_launches_otherwise(ti_arch: str, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_nothing_is_in_the_way_of_launches_otherwise(ti_arch: str, tmp_path: Pat
 def test_recordings_do_not_nest(ti_arch: str, tmp_path: Path) -> None:
     with aot.record(tmp_path / "a.yml"):
         with (
-            pytest.raises(ExportError, match="another recording is going on"),
+            pytest.raises(ExportError, match="another recording is active"),
             aot.record(tmp_path / "b.yml"),
         ):
             pass
@@ -385,7 +385,7 @@ def test_what_cannot_be_exported_is_refused_only_where_it_is_launched(
     with aot.record(path) as recording:
         read(x)
         push(x, x.copy(), 0.5, 1)
-    assert "returns a value" in recording.kernels[0].problem
+    assert "returns a value" in recording.content.kernels[0].problem
     assert launched(recording)[0] == ("read", {})
     with pytest.raises(ExportError, match=r"launches read.*returns a value"):
         aot.export_recording(path, tmp_path / "bundle")
@@ -408,7 +408,7 @@ def test_derivatives_are_recorded_and_refused(ti_arch: str, tmp_path: Path) -> N
         "measure",
         "measure_2",
     ]
-    problems = {k.name: k.problem for k in recording.kernels}
+    problems = {k.name: k.problem for k in recording.content.kernels}
     assert not problems["measure"] and "derivative" in problems["measure_2"]
 
 
@@ -418,7 +418,7 @@ def test_a_program_that_begins_with_ti_init(tmp_path: Path) -> None:
             init_taichi()
             scatter(np.ones(3, np.float32), ti.field(ti.f32, 4))
     assert [name for name, _ in launched(recording)] == ["scatter", "scatter_2"]
-    assert [f.name for f in recording.fields] == ["target", "target_2"]
+    assert [f.name for f in recording.content.fields] == ["target", "target_2"]
     assert recording_file.read(recording.path).arch == ARCH
 
 

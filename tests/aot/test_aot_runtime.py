@@ -328,7 +328,7 @@ def test_arrays_say_what_they_take(runtime: Any, rng: np.random.Generator) -> No
         runtime.empty(3, "c8")
 
 
-def test_a_runtime_tells_what_there_is(runtime: Any) -> None:
+def test_a_runtime_lists_its_contents(runtime: Any) -> None:
     assert "axpy_f32" in runtime.kernels
     assert "axpy_f3" not in runtime.kernels
     assert runtime.kernels.get("axpy_f3") is None

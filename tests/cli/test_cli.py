@@ -204,7 +204,7 @@ def test_cache_show_and_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.once
-def test_build_tells_each_stage(ti_arch: str) -> None:
+def test_build_reports_each_stage(ti_arch: str) -> None:
     output, errors = run_process("build", "stencil", "-p", "dim=1", "--arch", ti_arch)
     stages = [line.split()[0] for line in output.splitlines()]
     assert stages[:5] == ["resolve", "render", "load", "compile", "launch"]
@@ -297,7 +297,7 @@ def test_a_warning_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.once
-def test_a_failed_verification_is_told_once(tmp_path: Path, ti_arch: str) -> None:
+def test_a_failed_verification_is_reported_once(tmp_path: Path, ti_arch: str) -> None:
     run("new", "mine", "--path", str(tmp_path))
     text = tmp_path / "mine" / "kernel.py.j2"
     text.write_text(text.read_text().replace("= scale *", "= scale +"))

@@ -109,7 +109,7 @@ def test_commas_outside_of_brackets_make_an_axis(given: list[str], found: list[A
 
 
 @pytest.mark.arch
-def test_export_tells_what_is_in_the_bundle(shared: tuple[Path, str]) -> None:
+def test_export_prints_the_contents_of_the_bundle(shared: tuple[Path, str]) -> None:
     path, printed = shared
     assert set(tikgen.aot.Bundle(path).kernels) == {F32, I64}
     lines = printed.splitlines()
@@ -122,7 +122,7 @@ def test_export_tells_what_is_in_the_bundle(shared: tuple[Path, str]) -> None:
 
 
 @pytest.mark.arch
-def test_export_again_replaces_and_takes_over(bundle: Path) -> None:
+def test_export_again_replaces_and_reuses(bundle: Path) -> None:
     told = run("export", "map", EXPR, "dtype=f32,q8", "--to", bundle, "--arch", ARCH, code=1)
     assert "unchanged" in told
     assert "failed: map(expr=y = a*x, dtype=q8) on every arch: map: parameter 'dtype'" in told
@@ -212,7 +212,7 @@ def test_rows_and_cards_name_archs_in_the_order_of_the_bundle(shared: tuple[Path
 
 
 @pytest.mark.arch
-def test_show_tells_kernels_and_families(shared: tuple[Path, str]) -> None:
+def test_show_prints_kernels_and_families(shared: tuple[Path, str]) -> None:
     text = run("bundle", "show", shared[0])
     assert f"{F32}  a: f32, x: f32[n0], y: f32[n0] -> written" in text
     assert f"family map_y_a_x: {F32}, {I64}" in text
@@ -354,7 +354,7 @@ def test_run_refuses_what_does_not_fit(
 
 
 @pytest.mark.arch
-def test_show_and_run_do_without_taichi(shared: tuple[Path, str]) -> None:
+def test_show_and_run_do_not_import_taichi(shared: tuple[Path, str]) -> None:
     code = """
 import sys
 from typer.testing import CliRunner

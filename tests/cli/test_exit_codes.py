@@ -1,4 +1,4 @@
-"""Exit codes: every command means the same by them."""
+"""Exit codes, which mean the same in every command."""
 
 from __future__ import annotations
 
@@ -77,6 +77,18 @@ def test_a_verification_fails_where_an_arch_does(
     assert exit_codes.of_report(report, every_arch=True) == code_if_named
 
 
+def test_tuning_a_kernel_that_does_not_compile_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tikgen.tuning.job import Measurement
+    from tikgen.tuning.process import MeasuringProcess
+
+    refused = Measurement("error", "KernelCompileError: Taichi cannot compile the kernel")
+    monkeypatch.setattr(MeasuringProcess, "start", lambda self: "")
+    monkeypatch.setattr(MeasuringProcess, "run", lambda *_: refused)
+    shown = CliRunner().invoke(app, ["tune", "scan", "--shape", "100"])
+    assert shown.exit_code == FAILED, shown.output
+    assert "Taichi cannot compile the kernel" in shown.output
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -85,6 +97,7 @@ def test_a_verification_fails_where_an_arch_does(
         (errors.VerificationError("scan", "mismatch"), FAILED),
         (errors.ExportError("scan", "it is refuted"), FAILED),
         (errors.LibraryError("loading", "it is damaged", 3), FAILED),
+        (errors.TuningError("scan: no schedule could be timed"), FAILED),
         (errors.UnknownTemplate("scam", ["scan"]), MISUSED),
         (errors.ParameterError("scan", {"op": "is unknown"}), MISUSED),
         (errors.UnsupportedOnArch("scan", "cuda", "there is none"), MISUSED),
@@ -100,6 +113,6 @@ def test_each_error_has_its_code(error: Exception, code: int) -> None:
     assert exit_codes.of_error(error) == code
 
 
-def test_the_help_says_what_they_mean() -> None:
+def test_the_help_explains_them() -> None:
     shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
     assert exit_codes.MEANING in shown

@@ -35,7 +35,7 @@ def test_brackets_make_an_axis(text: str, value: object) -> None:
     assert parsed == value
 
 
-def test_a_parameter_given_twice_is_told() -> None:
+def test_a_parameter_given_twice_is_refused() -> None:
     with pytest.raises(ParameterError, match="given twice"):
         sweeps.parse_axes("stencil", ["dim=2", "dim=3"])
 
@@ -91,8 +91,38 @@ def test_a_failure_of_one_kernel_shows_in_the_exit_code(
         assert shown.output.count(f"{kind} by the test") == 1
 
 
+@pytest.mark.parametrize(
+    ("option", "column"),
+    [
+        ("--x", "nope"),
+        ("--y", "secnds"),
+        ("--hue", "size_n2"),
+        ("--x", "size_n1"),
+        ("--y", "worst"),
+    ],
+)
+def test_unknown_columns_are_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, column: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    from tikgen.tuning import sweeping
+
+    def sweep(*_: object, **__: object) -> None:
+        raise RuntimeError("it would measure")
+
+    monkeypatch.setattr(sweeping, "sweep", sweep)
+    arguments = ["sweep", "stencil", "-p", "dim=2", "-p", "order=[2,4]", "--shape", "9"]
+    shown = CliRunner().invoke(APP, [*arguments, "--plot", str(tmp_path / "p.png"), option, column])
+    if column in ("size_n1", "worst"):
+        assert isinstance(shown.exception, RuntimeError)
+    else:
+        assert isinstance(shown.exception, ParameterError)
+        assert f"'{column}' is unknown" in str(shown.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("option", [("-o", "x.xlsx"), ("-o", "no/x.csv"), ("--plot", "x.txt")])
-def test_files_that_cannot_be_written_are_told_first(option: tuple[str, str]) -> None:
+def test_files_that_cannot_be_written_are_refused_first(option: tuple[str, str]) -> None:
     shown = CliRunner().invoke(APP, ["sweep", "stencil", "--shape", "9", *option])
     assert shown.exit_code != 0
     assert isinstance(shown.exception, TikgenError) or "cannot write" in shown.output

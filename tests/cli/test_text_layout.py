@@ -42,7 +42,7 @@ def test_a_text_is_wrapped_at_words(text: str, width: int, hang: int) -> None:
     ),
     st.integers(1, 90),
 )
-def test_a_table_holds_every_word_whole(cells: list[list[str]], width: int) -> None:
+def test_a_table_breaks_no_word(cells: list[list[str]], width: int) -> None:
     columns, rows = cells[0], cells[1:]
     head, body = table(columns, rows, width)
     words = sorted(" ".join(head + body).split())
@@ -119,7 +119,7 @@ def test_80_columns_are_enough(command: tuple[str, ...], tmp_path: Path) -> None
     assert not [line for line in lines if len(line) > 80 and len(line.split()) > 2], done.stdout
 
 
-def test_what_is_too_wide_for_a_table_becomes_blocks() -> None:
+def test_a_table_that_is_too_wide_becomes_blocks() -> None:
     head, body = table(("name", "value"), [("a" * 30, "b" * 30), ("c", "")], 40)
     assert head == []
     assert body == [f"name   {'a' * 30}", f"value  {'b' * 30}", "", "name   c"]

@@ -1,4 +1,4 @@
-"""The command ``tikgen trace``: runs a script as Python would, and tells of its kernels."""
+"""The command ``tikgen trace``: runs a script as Python would, and reports on its kernels."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def squeezed(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def test_a_script_runs_and_its_kernels_are_told(script: Path) -> None:
+def test_a_script_runs_and_its_kernels_are_reported(script: Path) -> None:
     script.write_text(HEAD + ADD)
     written = [
         f"--{kind}={kind}.{end}"
@@ -143,7 +143,7 @@ def test_own_leaves_out_what_is_not_tikgens(script: Path) -> None:
         ((), "Missing argument"),
     ],
 )
-def test_wrong_usage_is_told_before_anything_runs(
+def test_wrong_usage_is_refused_before_anything_runs(
     arguments: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

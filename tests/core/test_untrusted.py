@@ -414,7 +414,7 @@ RECORDING = recording_file.File(
         ),
     ),
     kernels=(recording_file.Own(name="own", function="f", file="f.py", line=1, problem="no"),),
-    fields=(recording_file.Field("field", "f32", (3,)),),
+    fields=(manifest.Field(name="field", dtype="f32", shape=(3,)),),
     arrays=(recording_file.Array("x", "f32", (3,)),),
     launches=(recording_file.Launch("heat", {"x": "x"}), recording_file.Launch("heat", {"x": "x"})),
 )

@@ -91,7 +91,7 @@ def test_without_matplotlib_it_names_the_extra(tmp_path: Path, ti_arch: str) -> 
     assert not list(tmp_path.glob("*.png"))
 
 
-def test_a_picture_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
     done = demo("cpu", "--output", "heat.xyz", cwd=tmp_path)
     assert done.returncode == 2
     assert "name a .png, .pdf, .svg, .jpg file" in " ".join(done.stderr.split())

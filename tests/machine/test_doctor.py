@@ -42,11 +42,11 @@ def test_a_crash_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     diagnosis = doctor.examine(("vulkan",))
     (report,) = diagnosis.archs
     assert not report.works
-    assert report.message == "the probe was ended by SIGSEGV"
+    assert report.message == "the probe was killed by SIGSEGV"
     assert any("no arch works" in trouble for trouble in diagnosis.troubles)
 
 
-def test_an_arch_that_does_not_exist_says_why() -> None:
+def test_a_missing_arch_has_a_message() -> None:
     (report,) = doctor.examine(("nonsense",)).archs
     assert not report.works
     assert "nonsense" in report.message

@@ -1,7 +1,8 @@
-"""A bundle on disk: what is in it, what was left out, and what can be done with it."""
+"""A bundle on disk: its contents, and what can be done with it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from tikgen.aot import manifest as m
 from tikgen.aot.contents import Contents, check_all
-from tikgen.aot.exporting.graphs import StepLike, plan_graph
 from tikgen.aot.manifest import Failure as Failure
 from tikgen.errors import ExportError, ParameterError
 from tikgen.units import counted
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from tikgen.aot.exporting.graphs import StepLike
     from tikgen.aot.running.bundle_runtime import Runtime
 
 
@@ -25,9 +24,9 @@ class Bundle:
 
     Attributes:
         path: the folder, or the archive.
-        manifest: what it says about itself.
-        failures: what was to be exported and is not in it; known after an export only.
-        reused: name and arch of what the last export took over, unchanged.
+        manifest: its manifest.
+        failures: what failed to be exported; empty for a bundle that was not exported here.
+        reused: name and arch of what the last export reused.
     """
 
     def __init__(
@@ -39,9 +38,8 @@ class Bundle:
     ) -> None:
         self.path = Path(path)
         if manifest is None:
-            contents = Contents(self.path)
-            manifest = contents.manifest
-            contents.close()
+            with contextlib.closing(Contents(self.path)) as contents:
+                manifest = contents.manifest
         self.manifest = manifest
         self.failures = tuple(failures)
         self.reused = tuple(reused)
@@ -58,13 +56,13 @@ class Bundle:
 
     @property
     def archs(self) -> tuple[str, ...]:
-        """Return the archs for which it holds anything."""
+        """Return the archs for which it has kernels or graphs."""
         entries = self.manifest.launchable
         return tuple(a for a in self.manifest.archs if any(a in e.builds for e in entries))
 
     @property
     def ok(self) -> bool:
-        """Tell whether all that was to be exported is in it."""
+        """Return whether nothing failed to be exported."""
         return not self.failures
 
     def add_graph(
@@ -73,30 +71,28 @@ class Bundle:
         """Add kernels of the bundle in sequence, launched by one call, and return the bundle.
 
         Args:
-            name: name of the graph; one of that name is replaced.
+            name: name of the graph; an existing one of that name is replaced.
             steps: ``(kernel, {argument: value})`` or ``(kernel, value, ...)`` for each launch,
-                where ``kernel`` is its name, or what was exported, and a value is the name of an
+                where ``kernel`` is its name or what was exported, and a value is the name of an
                 argument of the graph or of a temporary, or a number that stays fixed.
             temporaries: names of arrays that the runtime allocates, zeroed, and the steps share.
 
         Raises:
             ExportError: if the steps do not fit together, the graph fails its proof everywhere, or
-                something that the bundle holds would be lost: after an upgrade all of it is made
-                anew, which takes every arch of the bundle.
+                contents of the bundle would be lost: after an upgrade all of it is compiled anew,
+                which needs every arch of the bundle.
         """
         from tikgen.aot.exporting.existing_bundle import planned
+        from tikgen.aot.exporting.graphs import plan_graph
         from tikgen.aot.exporting.writing import write
 
-        contents = Contents(self.path)
-        try:
+        with contextlib.closing(Contents(self.path)) as contents:
             kernels = contents.manifest.kernels
             graph = plan_graph(name, steps, kernels, temporaries)
             plan = planned(contents, may_lack_templates=True).with_graph(graph)
             held = contents.manifest.launchable
             needed = {(e.name, arch) for e in held if e.name != name for arch in e.builds}
             written = write(plan, self.path, needed=needed)
-        finally:
-            contents.close()
         failed = [f for f in written.failures if f.name == name]
         if name not in written.manifest.graphs:
             raise ExportError(f"the graph {name!r}", "; ".join(f.problem for f in failed))
@@ -105,22 +101,21 @@ class Bundle:
         return self
 
     def verify(self, *, prove: bool = False, archs: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return what is wrong with the bundle, one sentence each; nothing where all is well.
+        """Return what is wrong with the bundle, one sentence each.
 
-        The structure of the manifest and the digest of every file are checked, which executes
-        nothing of the bundle.
+        The structure of the manifest and the digest of every file are checked, without running
+        code of the bundle.
 
         Args:
-            prove: whether to prove its artefacts again as well. That runs the bundle's code: its
-                compiled kernels, and its Python sources to compare them with.
-            archs: archs to prove on: all of the bundle's that work here.
+            prove: whether to prove its artefacts again. This runs the bundle's code: its compiled
+                kernels, and its Python sources to compare them with.
+            archs: archs to prove on; None takes all that work here.
 
         Raises:
-            ParameterError: if archs are given and nothing is to be proved, or the bundle holds
-                nothing for one of them.
+            ParameterError: if archs are given without ``prove``, or the bundle has nothing for one.
         """
         if archs is not None and not prove:
-            raise ParameterError("verify", {"archs": "says where to prove; it takes prove=True"})
+            raise ParameterError("verify", {"archs": "needs prove=True"})
         problems = tuple(check_all(self.path))
         if problems or not prove:
             return problems
@@ -129,17 +124,10 @@ class Bundle:
         return proved_again(self.path, archs)
 
     def load(self, arch: str | None = None) -> Runtime:
-        """Return the bundle ready to run; takes and raises what :func:`tikgen.aot.load` does."""
+        """Load the bundle; see :func:`tikgen.aot.load`."""
         from tikgen.aot.running.loading import load
 
         return load(self.path, arch)
-
-    @property
-    def table(self) -> Table:
-        """Return kernels and graphs with their arguments, archs and proofs, for a terminal."""
-        from tikgen.aot.bundle_shown import table_of
-
-        return table_of(self.path, self.manifest)
 
     def _repr_html_(self) -> str:
         from tikgen.aot.bundle_shown import html_of

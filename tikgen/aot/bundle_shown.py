@@ -1,30 +1,13 @@
-"""Shows a bundle: as a table on a terminal, and as a card in a notebook."""
+"""Shows a bundle: the rows of a table, and a card for a notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tikgen.aot import manifest as m
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 HEADER = ("name", "takes", "archs", "proof")
-
-
-def table_of(path: Path, manifest: m.Manifest) -> Table:
-    """Return kernels, graphs and fields of the bundle at ``path`` as a table for a terminal."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=title_of(path, manifest), title_justify="left")
-    for name in HEADER:
-        table.add_column(name, overflow="fold")
-    for row in rows_of(manifest):
-        table.add_row(*map(escape, row))
-    return table
 
 
 def title_of(path: Path, manifest: m.Manifest) -> str:

@@ -1,7 +1,8 @@
-"""The files of a bundle, in a folder or in one archive: opened, checked, and left as they were."""
+"""The files of a bundle, in a folder or in one archive: opened and checked."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -16,7 +17,7 @@ from tikgen.disk import why
 from tikgen.errors import BundleError
 
 SUFFIX = ".zip"
-# What is more than that is no bundle, but something that would fill the disk.
+# A larger bundle is refused, since it would fill the disk.
 _MOST_MANIFEST = 1 << 26
 _MOST_BYTES = 1 << 32
 _CHUNK = 1 << 18
@@ -24,7 +25,7 @@ _AGAIN = "export it again"
 
 
 class Contents:
-    """The files of a bundle; an archive is unpacked into a temporary folder as far as is needed.
+    """The files of a bundle; those of an archive are unpacked into a temporary folder if needed.
 
     Args:
         path: the bundle: a folder, or an archive whose name ends in ``.zip``.
@@ -52,28 +53,19 @@ class Contents:
             raise
 
     def check(self, folder: str) -> None:
-        """Check every file in a folder of the bundle, such as ``x64``.
-
-        Raises:
-            BundleError: if one is missing or damaged.
-        """
+        """Raise :class:`BundleError` if a file in a folder of the bundle is damaged."""
         for name, file in self._below(folder).items():
-            for _ in _checked(self._files, name, file):
-                pass
+            _check(self._files, name, file)
 
     def unpack(self, folder: str = "") -> Path:
-        """Return a folder that holds the bundle, as far as one of its folders goes, checked.
-
-        Args:
-            folder: a folder of the bundle, such as ``x64``; all of it where this is empty.
+        """Return a folder that holds the checked files of a folder such as ``x64``, or all files.
 
         Raises:
-            BundleError: if a file that is needed is missing or damaged, or if the disk is full.
+            BundleError: if a file is missing or damaged, or if the disk is full.
         """
         return self._files.unpack(self._below(folder))
 
     def _below(self, folder: str) -> dict[str, File]:
-        """Return the files in a folder of the bundle."""
         prefix = f"{folder}/" if folder else ""
         found = {p: file for p, file in self.manifest.files.items() if p.startswith(prefix)}
         if sum(file.size for file in found.values()) > _MOST_BYTES:
@@ -81,12 +73,11 @@ class Contents:
         return found
 
     def problems(self) -> list[str]:
-        """Return what is wrong with any of the files, one sentence a file."""
+        """Return what is wrong with the files, one sentence each."""
         found = []
         for path, file in self.manifest.files.items():
             try:
-                for _ in _checked(self._files, path, file):
-                    pass
+                _check(self._files, path, file)
             except BundleError as error:
                 found.append(str(error))
         known = {FILE_NAME, *self.manifest.files}
@@ -101,19 +92,13 @@ class Contents:
 
 
 def check_all(path: str | os.PathLike[str]) -> list[str]:
-    """Return what is wrong with the files of a bundle, one sentence each.
-
-    Args:
-        path: the bundle: a folder, or an archive whose name ends in ``.zip``.
-    """
+    """Return what is wrong with the files of a bundle, one sentence each."""
     try:
         contents = Contents(path)
     except BundleError as error:
         return [str(error)]
-    try:
+    with contextlib.closing(contents):
         return contents.problems()
-    finally:
-        contents.close()
 
 
 class _Folder:
@@ -124,14 +109,14 @@ class _Folder:
         self._real: set[str] = set()
 
     def names(self) -> Iterator[str]:
-        """Give the path of every file of the folders that hold a bundle's files."""
+        """Yield the path of every file in the folders of a bundle."""
         for folder in (*ARCHS, "sources", "include", "cmake"):
             for path in (self.path / folder).rglob("*"):
                 if path.is_symlink() or not path.is_dir():
                     yield path.relative_to(self.path).as_posix()
 
     def read(self, name: str, most: int) -> Iterator[bytes]:
-        """Give what a file holds, and at most one byte more than ``most``."""
+        """Yield the content of a file, at most one byte more than ``most``."""
         self._refuse_links(name)
         try:
             with open(f"{self.path}/{name}", "rb") as file:  # noqa: PTH123  # For speed.
@@ -145,8 +130,7 @@ class _Folder:
     def unpack(self, files: dict[str, File]) -> Path:
         """Return the folder itself, its files checked."""
         for name, file in files.items():
-            for _ in _checked(self, name, file):
-                pass
+            _check(self, name, file)
         return self.path
 
     def close(self) -> None:
@@ -165,25 +149,18 @@ class _Archive:
     """The files of a bundle that is one archive."""
 
     def __init__(self, path: Path) -> None:
-        import zipfile  # A bundle in a folder loads sooner without them.
+        import zipfile  # Bundles in folders load faster without them.
         import zlib
 
         self.path = path
-        self._errors = (
-            zipfile.BadZipFile,
-            zlib.error,
-            NotImplementedError,
-            RuntimeError,
-            EOFError,
-            OSError,
-            ValueError,
-        )
+        # A NotImplementedError is a RuntimeError.
+        self._errors = zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError
         self._folder: Path | None = None
         self._remove: weakref.finalize[..., _Archive] | None = None
         try:
             self._zip = zipfile.ZipFile(path)
         except self._errors as error:
-            raise BundleError(path, f"is no whole archive: {error}; {_AGAIN}") from None
+            raise BundleError(path, f"is a damaged archive: {error}; {_AGAIN}") from None
         try:
             self._check_names()
         except BaseException:
@@ -208,11 +185,11 @@ class _Archive:
             seen.add(name)
 
     def names(self) -> Iterator[str]:
-        """Give the path of every file."""
+        """Return the path of every file."""
         return (item.filename for item in self._zip.infolist() if not item.is_dir())
 
     def read(self, name: str, most: int) -> Iterator[bytes]:
-        """Give what a file holds, and at most one byte more than ``most``."""
+        """Yield the content of a file, at most one byte more than ``most``."""
         try:
             with self._zip.open(name) as file:
                 yield from _pieces(cast("BinaryIO", file), most)
@@ -222,7 +199,7 @@ class _Archive:
             raise BundleError(self.path, f"has a damaged file {name}: {error}; {_AGAIN}") from None
 
     def unpack(self, files: dict[str, File]) -> Path:
-        """Return a temporary folder with these files, which goes when this is closed."""
+        """Return a temporary folder with these files, which :meth:`close` removes."""
         import tempfile
 
         try:
@@ -241,14 +218,13 @@ class _Archive:
         return self._folder
 
     def close(self) -> None:
-        """Close the archive and remove what was unpacked."""
         self._zip.close()
         if self._remove is not None:
             self._remove()
 
 
 def _remove(folder: Path, owner: int) -> None:
-    """Remove a temporary folder, but leave it to the process that made it."""
+    """Remove a temporary folder, if this process made it."""
     import shutil
 
     if os.getpid() == owner:
@@ -268,12 +244,14 @@ def _pieces(file: BinaryIO, most: int) -> Iterator[bytes]:
         yield piece
 
 
-def _checked(files: _Folder | _Archive, name: str, file: File) -> Iterator[bytes]:
-    """Give what a file holds.
+def _check(files: _Folder | _Archive, name: str, file: File) -> None:
+    """Raise :class:`BundleError` if a file differs from the manifest."""
+    for _ in _checked(files, name, file):
+        pass
 
-    Raises:
-        BundleError: at its end, if it is not what the manifest says.
-    """
+
+def _checked(files: _Folder | _Archive, name: str, file: File) -> Iterator[bytes]:
+    """Yield the content of a file; raise BundleError at its end if the manifest differs."""
     digest, size = hashlib.sha256(), 0
     for piece in files.read(name, file.size):
         digest.update(piece)

@@ -1,6 +1,6 @@
-"""What a bundle says about itself: ``manifest.json``, typed.
+"""The manifest of a bundle, ``manifest.json``, as types.
 
-Whoever runs a bundle reads this file, so that it imports neither Taichi nor what templates need.
+Running a bundle needs this module, so it imports neither Taichi nor templates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 FORMAT = 1
 FILE_NAME = "manifest.json"
-# Taichi's names for the archs of bundles, and how its C library numbers them.
+# Taichi's names for the archs of bundles, and their numbers in its C library.
 ARCHS = {"vulkan": 1, "cuda": 3, "x64": 4, "arm64": 5}
 
 Extent = int | str
@@ -22,21 +22,21 @@ Role = Literal["in", "out", "inout", "work"]
 class Argument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An argument of a kernel or a graph, or an array that the runtime allocates for it.
 
-    Taichi's C library passes 32 bits by value and no more. So a module takes a scalar of 64 bits
-    (i64, u64, f64) as two of type i32, its low half and then its high half, in a graph by the names
-    ``<name>.low`` and ``<name>.high``. Narrower integers go as i32, f16 as the bits of an i32.
+    Taichi's C library passes at most 32 bits by value. A module takes a scalar of 64 bits (i64,
+    u64, f64) as two of type i32, its low half and then its high half, in a graph by the names
+    ``<name>.low`` and ``<name>.high``. Narrower integers are passed as i32, f16 as bits of an i32.
 
     Attributes:
         name: name in the signature.
         kind: ``"array"`` or ``"scalar"``.
         dtype: element type, such as ``"f32"``.
-        shape: one extent an axis of an array: a number, a symbol that must agree wherever it
-            stands, or a symbol plus a number such as ``"rows + 1"``.
-        element: shape of each element of an array of vectors or matrices; behind the axes.
+        shape: the extent of each axis of an array: a number, a symbol with the same value in all
+            arguments, or a symbol plus a number such as ``"rows + 1"``.
+        element: shape of each element of an array of vectors or matrices.
         role: ``"in"`` is only read, ``"out"`` only written, ``"inout"`` both, ``"work"`` is
             scratch.
-        covered: whether a written array gets every element written.
-        inplace: whether an output may be the very array that is also an input.
+        covered: whether every element of a written array is written.
+        inplace: whether an output may be the same array as an input.
     """
 
     name: str
@@ -50,26 +50,21 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """A product in a cost model: a number times the sizes that are named."""
+    """A product in a cost model: a number times sizes."""
 
     factor: float
     symbols: tuple[str, ...] = ()
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one launch must do at least, each a sum of products of sizes.
-
-    Attributes:
-        bytes: bytes moved through memory.
-        flops: operations done.
-    """
+    """The least bytes moved and operations done by a launch, as sums of products of sizes."""
 
     bytes: tuple[Term, ...]
     flops: tuple[Term, ...]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What the verification of a kernel showed before it was exported."""
+    """The result of verifying a kernel before its export."""
 
     examples: int
     seed: int
@@ -78,18 +73,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the artefact did when a fresh process ran it through Taichi's C library.
+    """The result of running the artefact in a fresh process through Taichi's C library.
 
     Attributes:
-        against: ``"reference"``; ``"jit"`` for a user's own kernel without a reference: the same
-            code, compiled and run by Taichi in Python; ``"kernels"`` for a graph: its kernels,
-            launched one by one.
-        examples: launches, each on random inputs.
+        against: what it was compared with: ``"reference"``; ``"jit"``, the same code run by Taichi
+            in Python; ``"kernels"``, the kernels of a graph launched one by one.
+        examples: number of launches.
         seed: seed of the inputs.
         worst: greatest error as a fraction of what is allowed.
         when: time in UTC, ISO 8601.
-        data: file in the bundle with the inputs and what was computed from them, where a user's
-            own kernel came with examples or a reference.
+        data: file in the bundle with the inputs and results of a user's own kernel that came with
+            examples or a reference.
     """
 
     against: Literal["reference", "jit", "kernels"]
@@ -101,22 +95,22 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A kernel or a graph as it was compiled for one arch.
+    """A kernel or a graph, compiled for one arch.
 
     Attributes:
         module: folder of the AOT module in the bundle, such as ``x64/stencil_dim3_f32``.
         entry: name of the kernel or the graph in that module.
-        digest: SHA-256 of the source, of whatever else went into the module, and of the versions.
+        digest: SHA-256 of the source, of all else in the module, and of the versions.
         source: file of the rendered source in the bundle, such as ``sources/<digest>.py``.
         function: name of the kernel in that source.
-        literals: every parameter of a template, as a Python dict, for whoever proves it again.
+        literals: every parameter of a template as a Python dict, to prove it again.
         schedule: schedule parameters as text.
-        fields: by the names under which the source has them, their names in the bundle.
+        fields: names of fields in the bundle, by their names in the source.
         options: types of Python's numbers, as ``ti.init`` takes them.
-        workspace: scratch arrays, passed behind the arguments in this order.
+        workspace: scratch arrays, passed after the arguments in this order.
         capabilities: what the device must have, Taichi's names, such as ``spirv_has_float64``.
-        evidence: what verification showed before; None for a user's own kernel.
-        proof: what the artefact itself did.
+        evidence: its verification; None for a user's own kernel.
+        proof: the proof of the artefact.
     """
 
     module: str
@@ -138,14 +132,14 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A kernel of the bundle.
 
     Attributes:
-        name: its one name in the bundle; an identifier in Python and C.
+        name: its unique name in the bundle; an identifier in Python and C.
         family: name of the selector that dispatches to it, by dtype, dimension and shape.
-        template: name of the template, or nothing for a user's own kernel.
+        template: name of the template; empty for a user's own kernel.
         params: problem parameters as text.
-        sizes: sizes that are baked in, by symbol.
+        sizes: baked sizes, by symbol.
         arguments: what a caller passes, in order.
         fields: names of the fields that it uses, which the runtime holds.
-        cost: what a launch must do at least, where that is known.
+        cost: the least work of a launch, if known.
         builds: by arch.
     """
 
@@ -161,12 +155,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A launch within a graph.
-
-    Attributes:
-        kernel: name of the kernel.
-        arguments: for each argument of the kernel the graph's argument, temporary or constant.
-    """
+    """A launch in a graph, with the graph's name for each argument of the kernel."""
 
     kernel: str
     arguments: dict[str, str]
@@ -176,10 +165,10 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Kernels in sequence, launched by one call.
 
     Attributes:
-        name: its one name in the bundle; no kernel has the same.
+        name: its unique name in the bundle.
         arguments: what a caller passes, in order.
-        temporaries: arrays that the runtime allocates, shared by the steps; a build's workspace
-            comes on top. The graph takes each of them by its name.
+        temporaries: arrays that the runtime allocates, shared by the steps; the workspace of a
+            build comes on top.
         constants: scalars that are fixed, by name.
         steps: the launches, in order.
         builds: by arch.
@@ -194,7 +183,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Accessor(msgspec.Struct, frozen=True, kw_only=True):
-    """The two kernels of a module that copy a field to an array and back, ``array`` by name."""
+    """The two kernels of a module that copy a field to the argument ``array`` and back."""
 
     module: str
     read: str
@@ -202,15 +191,7 @@ class Accessor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A field that kernels of the bundle share; the runtime holds it.
-
-    Attributes:
-        name: its name in the bundle.
-        dtype: element type.
-        shape: its shape.
-        element: shape of each element, of a field of vectors or matrices.
-        builds: by arch.
-    """
+    """A field that kernels share; ``element`` is the shape of its vectors or matrices."""
 
     name: str
     dtype: str
@@ -220,26 +201,26 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class File(msgspec.Struct, frozen=True):
-    """The SHA-256 of a file of the bundle, in hexadecimal, and its bytes."""
+    """The SHA-256 of a file in hexadecimal, and its size in bytes."""
 
     sha256: str
     size: int
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a bundle says about itself.
+    """The manifest of a bundle.
 
     Attributes:
         format: version of this format.
         name: name of the bundle: an identifier, the prefix of its names in C.
-        archs: archs that were asked for, in order.
-        capabilities: what every Vulkan device is to have, beyond what kernels need.
+        archs: requested archs, in order.
+        capabilities: what every Vulkan device must have, beyond what kernels need.
         tikgen: version of tikgen that exported it.
-        taichi: version of Taichi that compiled it, and whose C library runs it.
+        taichi: version of Taichi that compiled it and must run it.
         kernels: by name, sorted.
         graphs: by name, sorted.
         fields: by name, sorted.
-        files: every file but this one, by its path in the bundle, sorted.
+        files: every other file, by its path in the bundle, sorted.
     """
 
     format: int
@@ -255,12 +236,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def launchable(self) -> tuple[Kernel | Graph, ...]:
-        """Return what can be launched: kernels, then graphs."""
+        """Return kernels, then graphs."""
         return (*self.kernels.values(), *self.graphs.values())
 
 
 def encode(manifest: Manifest) -> bytes:
-    """Return a manifest as JSON that a person can read."""
+    """Return a manifest as indented JSON."""
     return (
         msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=2) + b"\n"
     )
@@ -268,13 +249,7 @@ def encode(manifest: Manifest) -> bytes:
 
 @dataclass(frozen=True)
 class Failure:
-    """A kernel or a graph that is not in a bundle for an arch, and why.
-
-    Attributes:
-        name: its name.
-        arch: the arch.
-        problem: what speaks against it.
-    """
+    """A kernel or a graph that is missing from a bundle for an arch, and why."""
 
     name: str
     arch: str

@@ -1,7 +1,7 @@
-"""Reads the manifest of a bundle, which may come from anywhere, and checks all that it says.
+"""Reads the manifest of an untrusted bundle, and checks every part of it.
 
-Its texts become names and comments in C, paths, and arguments of Taichi's C library. So each is
-what it should be, or the bundle is refused; nothing in the bundle is executed to find out.
+Its texts become names and comments in C, paths, and arguments of Taichi's C library. A bundle with
+an invalid part is refused; no code of the bundle is run.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _VERSION = re.compile(r"[\w.+!-]{1,60}", re.ASCII)
 _TAICHI = re.compile(r"\d{1,4}\.\d{1,4}[\w.+!-]{0,60}", re.ASCII)
 _CAPABILITY = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# Of scratch in a graph, whose step is named in front.
+# The step that begins the name of scratch in a graph.
 _SCRATCH = re.compile(r"step\d{1,9}\.", re.ASCII)
 _MOST_NAME = 1000
 _DTYPES = frozenset(dtype.value for dtype in DType)
 
 
 class _Wrong(Exception):
-    """A part of a manifest is not what it should be; says which."""
+    """A part of a manifest is invalid; the message names it."""
 
 
 class _Version(msgspec.Struct):
@@ -40,15 +40,11 @@ class _Version(msgspec.Struct):
 
 
 def decode(data: bytes, where: object) -> Manifest:
-    """Return the manifest that ``data`` holds.
-
-    Args:
-        data: the content of ``manifest.json``.
-        where: the bundle, for messages.
+    """Return the manifest in ``data``, the ``manifest.json`` of the bundle ``where``.
 
     Raises:
-        BundleError: if it is no manifest, of a later format, names a file outside the bundle, or
-            says something that cannot be.
+        BundleError: if it is damaged, of a later format, invalid, or names a file outside the
+            bundle.
     """
     try:
         version = msgspec.json.decode(data, type=_Version)
@@ -67,7 +63,7 @@ def decode(data: bytes, where: object) -> Manifest:
 
 
 def _check(manifest: Manifest, where: object) -> None:
-    """Raise :class:`BundleError` where parts of a manifest contradict each other."""
+    """Raise :class:`BundleError` if parts of a manifest contradict each other."""
     for path in _paths(manifest):
         if not is_inside(path):
             raise BundleError(where, f"names the file {path!r}, which is outside of the bundle")
@@ -91,7 +87,6 @@ def _check(manifest: Manifest, where: object) -> None:
 
 
 def _check_parts(manifest: Manifest) -> None:
-    """Raise :class:`_Wrong` where a part of a manifest cannot be what it says."""
     _take(_VERSION.fullmatch(manifest.tikgen), f"the version {manifest.tikgen!r} of tikgen")
     _take(_TAICHI.fullmatch(manifest.taichi), f"the version {manifest.taichi!r} of Taichi")
     _check_names([manifest.name])
@@ -111,10 +106,8 @@ def _check_parts(manifest: Manifest) -> None:
         _check_names(kernel.sizes)
         for extent in kernel.sizes.values():
             _take(0 <= extent <= _MOST_EXTENT, f"the size {extent} of {kernel.name!r}")
-        for name in (
-            *kernel.fields,
-            *(f for b in kernel.builds.values() for f in b.fields.values()),
-        ):
+        of_builds = (name for b in kernel.builds.values() for name in b.fields.values())
+        for name in (*kernel.fields, *of_builds):
             _take(name in manifest.fields, f"the field {name!r} of {kernel.name!r}")
         _check_builds(kernel.builds)
     for graph in manifest.graphs.values():
@@ -180,7 +173,6 @@ def _take(is_right: object, what: str) -> None:
 
 
 def _paths(manifest: Manifest) -> Iterator[str]:
-    """Give every path that a manifest names."""
     yield from manifest.files
     for entry in manifest.launchable:
         for build in entry.builds.values():
@@ -189,12 +181,6 @@ def _paths(manifest: Manifest) -> Iterator[str]:
 
 
 def is_inside(path: str) -> bool:
-    """Tell whether a path of a manifest or an archive stays within the bundle's folder."""
+    """Return whether a path of a manifest or an archive stays within the bundle."""
     parts = path.split("/")
-    return (
-        not path.startswith("/")
-        and "\\" not in path
-        and ":" not in path
-        and "\0" not in path
-        and all(part not in ("", ".", "..") for part in parts)
-    )
+    return not {*"\\:\0"} & {*path} and not {"", ".", ".."} & {*parts}

@@ -12,7 +12,7 @@ from typing import Any
 from tikgen.dtypes import DType
 from tikgen.pipeline.rendering import Variant
 
-# Parameters that tell kernels of one family apart: a selector chooses among them.
+# Parameters by which a selector chooses among the kernels of a family.
 _DISPATCHED = ("dim", "ndim")
 _DIGITS = 8
 
@@ -23,7 +23,7 @@ def variant_name(variant: Variant) -> str:
 
 
 def family_name(variant: Variant) -> str:
-    """Return the name of a variant less its dtype, dimension and sizes."""
+    """Return the name of a variant without its dtype, dimension and sizes."""
     kept = [
         (name, value)
         for name, value in variant.problem
@@ -36,7 +36,7 @@ def _joined(variant: Variant, problem: Sequence[tuple[str, Any]], with_sizes: bo
     parts = [variant.template.name]
     fields = variant.template.Problem.model_fields
     for name, value in problem:
-        # Where nobody cared, a spacing of 1.0 and where arrays are stored tell nothing.
+        # Defaults such as a spacing of 1.0 and the storage are left out.
         is_usual = value == fields[name].default
         if value is None or value is False or (is_usual and _is_quiet(name, value)):
             continue
@@ -52,7 +52,7 @@ def _is_quiet(name: str, value: Any) -> bool:
 
 
 def identifier(text: str) -> str:
-    """Return ``text`` as an identifier: other characters become underscores."""
+    """Return ``text`` as an identifier, with underscores for other characters."""
     name = re.sub(r"_{2,}", "_", re.sub(r"\W", "_", text, flags=re.ASCII)).strip("_")
     if not name or name[0].isdigit() or keyword.iskeyword(name):
         name = f"k_{name}"
@@ -60,12 +60,12 @@ def identifier(text: str) -> str:
 
 
 def bundle_name(path: Path) -> str:
-    """Return the name of the bundle at ``path``, which prefixes its names in C."""
+    """Return the name of the bundle at ``path``, the prefix of its names in C."""
     return identifier(path.name.removesuffix(".zip")).lower()
 
 
 def told_apart(names: Sequence[str], digests: Sequence[str]) -> list[str]:
-    """Return ``names`` with a short digest behind those that occur more than once."""
+    """Return ``names`` with a short digest after those that occur more than once."""
     counts = Counter(names)
     return [
         f"{name}_{digest[:_DIGITS]}" if counts[name] > 1 else name

@@ -1,4 +1,4 @@
-"""A child process that speaks lines of JSON, and in what words its death is told."""
+"""A child process that exchanges lines of JSON."""
 
 from __future__ import annotations
 
@@ -24,19 +24,15 @@ Self = TypeVar("Self", bound="ChildProcess")
 
 
 class Died(Exception):
-    """The process is gone; says how it ended and the last that it said."""
+    """The process has ended; the message has its exit status and its last output."""
 
 
 class ChildProcess:
     """Runs ``python -P -m MODULE ARGUMENTS`` and exchanges lines of JSON with it.
 
-    It is a plain subprocess: it needs no ``__main__`` guard, and shares nothing with a Taichi
-    that is initialised here. The first thing it says is ``{"absent": why}``, with an empty
-    string where it is ready for work.
-
-    Args:
-        module: the module to run; see :mod:`tikgen.children.work` for its side.
-        arguments: what stands behind it on the command line.
+    It is a plain subprocess: it needs no ``__main__`` guard, and shares nothing with the Taichi of
+    this process. Its first line is ``{"absent": why}``, with an empty string if it is ready. Its
+    side is in :mod:`tikgen.children.work`.
     """
 
     def __init__(self, module: str, *arguments: str) -> None:
@@ -44,16 +40,16 @@ class ChildProcess:
         self._process: subprocess.Popen[str] | None = None
         self._replies: queue.Queue[str | None] = queue.Queue()
         self._errors: IO[bytes] | None = None
-        # What the process said before the line that it works on, in bytes.
+        # The length of its error output before the current line.
         self._said_before = 0
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the process was started and not stopped since."""
+        """Return whether the process was started and not stopped since."""
         return self._process is not None
 
     def start(self) -> str:
-        """Start the process; return why it cannot work here, or an empty string."""
+        """Start the process; return why it cannot work, or an empty string."""
         self.stop()
         self._said_before = 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process.
@@ -79,11 +75,7 @@ class ChildProcess:
             return f"the process died while it started: {death}"
 
     def send(self, line: str) -> None:
-        """Hand a line to the process.
-
-        Raises:
-            Died: if it is gone; it is stopped then.
-        """
+        """Send a line to the process; raise :class:`Died` if it has ended."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._errors is not None
@@ -98,8 +90,8 @@ class ChildProcess:
         """Return the next reply.
 
         Raises:
-            TimeoutError: if there is none within so many seconds.
-            Died: if the process is gone; it is stopped then.
+            TimeoutError: if there is none within ``seconds``.
+            Died: if the process has ended.
         """
         try:
             line = self._replies.get(timeout=max(0.0, seconds))
@@ -111,7 +103,7 @@ class ChildProcess:
         return found
 
     def stop(self) -> None:
-        """End the process, if it runs."""
+        """End the process, if it is running."""
         process, errors = self._process, self._errors
         self._process = self._errors = None
         if process is not None:
@@ -128,7 +120,7 @@ class ChildProcess:
         self.stop()
 
     def _died(self) -> Died:
-        """Stop what is left of the process; return in words how it ended."""
+        """Stop what is left of the process; return its exit status and last output."""
         assert self._process is not None
         assert self._errors is not None
         status = self._process.wait()
@@ -140,12 +132,12 @@ class ChildProcess:
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         said = " ".join(lines[-_LINES_SHOWN:])[:_STDERR_SHOWN]
         self.stop()
-        return Died(f"{how}; it said: {said}" if said else how)
+        return Died(f"{how}; its output: {said}" if said else how)
 
 
 def _read(output: IO[str], replies: queue.Queue[str | None]) -> None:
-    """Pass on the replies; what was printed before the process took its output is dropped."""
-    with contextlib.suppress(ValueError, OSError):  # Closed under our hands by stop().
+    """Forward the replies; drop all other output."""
+    with contextlib.suppress(ValueError, OSError):  # stop() closed it.
         for line in output:
             if line.startswith("{"):
                 replies.put(line)

@@ -1,4 +1,4 @@
-"""What a process that tikgen starts may import from: never the working directory unasked."""
+"""The import path of child processes: never the working directory unless it was requested."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
-# Runs first in the process, with the working directory still in front: it imports nothing but
-# ``sys``, which is built in.
+# Runs first in the process, with the working directory still in front: it imports only ``sys``,
+# which is built in.
 _BEGIN = """\
 import sys
 sys.path[:] = {path!r}
@@ -19,17 +19,12 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module as ``python -P -m`` does, on every version of Python.
-
-    Args:
-        module: the module to run.
-        arguments: what stands behind it on the command line.
-    """
+    """Return the command that runs a module as ``python -P -m`` does, on every Python."""
     return [sys.executable, "-c", _BEGIN.format(path=importable()), module, *arguments]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of such a process: an empty entry of PYTHONPATH means nothing."""
+    """Return the environment of such a process, without empty entries of PYTHONPATH."""
     found = {**os.environ, "ENABLE_TAICHI_HEADER_PRINT": "0"}
     if "PYTHONPATH" in found:
         found["PYTHONPATH"] = os.pathsep.join(_named())
@@ -37,12 +32,11 @@ def environment() -> dict[str, str]:
 
 
 def importable() -> list[str]:
-    """Return the folders from which this process imports, less those that nobody asked for.
+    """Return the folders from which this process imports, without the working directory.
 
-    These are the entries that depend on the working directory, such as the empty one of
-    ``python -c``, and the working directory itself where Python put it in front: for
-    ``python -m MODULE``, unless the module was found in it, and for an empty entry of PYTHONPATH.
-    The folder of a script that was started stays, since its own imports come from there.
+    Relative entries are dropped, such as the empty one of ``python -c``, and the working directory
+    if ``python -m MODULE`` added it without finding the module there, or an empty entry of
+    PYTHONPATH did. The folder of a script stays.
     """
     found = [entry for entry in sys.path if isinstance(entry, str) and Path(entry).is_absolute()]
     unasked = _unasked()
@@ -76,7 +70,7 @@ def _entries() -> list[str]:
 
 
 def _was_found_in(folder: Path, module: str, origin: str | None) -> bool:
-    """Tell whether a module, or the package that holds it, lies in ``folder``."""
+    """Return whether a module, or its package, is in ``folder``."""
     parents = Path(origin or "").absolute().parents
     depth = module.count(".")
     return depth < len(parents) and parents[depth] == folder

@@ -1,6 +1,6 @@
-"""The side of the child in a conversation of lines: one arch, one answer a line.
+"""The child's side of a conversation: one arch, one reply a line.
 
-What Taichi prints goes to the error stream, so that the standard output holds replies alone.
+Output of Taichi goes to the error stream, so that the standard output has replies only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tikgen.taichi import error_stream
 
 Tell = Callable[[dict[str, Any]], None]
 
-# Above every limit that a parent sets.
+# Above every limit of a parent.
 _MOST_SECONDS = 3600
 _SIGNALS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGILL", "SIGBUS")
 
@@ -35,10 +35,10 @@ def serve(
     """Answer each line of the standard input until it ends.
 
     Args:
-        arch: arch on which Taichi is initialised; None where it is not.
-        answer: returns the reply to a line; the function that it is given tells the parent of
-            what was reached so far, which thus is known if the process dies.
-        lines_per_init: after so many lines Taichi is initialised anew, which alone frees compiled
+        arch: arch on which Taichi is initialised; None if it is not.
+        answer: returns the reply to a line; the function that it takes sends messages before that,
+            which the parent has even if the process dies.
+        lines_per_init: number of lines after which Taichi is initialised anew, which frees compiled
             kernels and fields.
         forget: called before Taichi is initialised anew.
         options: further options of ``ti.init``.
@@ -60,7 +60,7 @@ def serve(
         return
     tell({"absent": ""})
     for number, line in enumerate(sys.stdin, 1):
-        # A hung kernel sees neither the end of the input nor that of the parent.
+        # A hung kernel notices neither the end of the input nor that of the parent.
         faulthandler.dump_traceback_later(_MOST_SECONDS, exit=True)
         print(answer(line, tell), file=replies, flush=True)
         faulthandler.cancel_dump_traceback_later()
@@ -70,7 +70,7 @@ def serve(
 
 
 def start(arch: str, **options: Any) -> None:
-    """Initialise Taichi on ``arch``, or raise; a crash then kills the process by its signal."""
+    """Initialise Taichi on ``arch``, or raise; later crashes end the process by a signal."""
     if not hasattr(ti, arch):
         raise ValueError(f"Taichi knows no arch {arch!r}")
     ti.init(

@@ -68,7 +68,9 @@ def verify_command(
     ] = False,
     arch: Annotated[
         list[BundleArch] | None,
-        typer.Option(help="Arch to prove on; by default all that work here. Repeatable."),
+        typer.Option(
+            metavar="ARCH", help="Arch to prove on; by default all that work. Repeatable."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -141,12 +143,16 @@ def run_command(
         ),
     ] = None,
     arch: Annotated[
-        str | None, typer.Option(help="Arch to run on; by default the first that works.")
+        str | None,
+        typer.Option(metavar="ARCH", help="Arch to run on; by default the first that works."),
     ] = None,
     seed: Seed = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Number of further, timed launches.")] = 5,
+    repeat: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of further, timed launches.")
+    ] = 5,
     save: Annotated[
-        Path | None, typer.Option(help="File for the written arrays, such as out.npz.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File for the written arrays, such as out.npz."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -283,7 +289,6 @@ def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator)
 
 
 def _timed(runtime: Runtime, launch: Callable[[], None]) -> float:
-    """Return the seconds of a launch, until the device is done."""
     began = time.perf_counter()
     launch()
     runtime.sync()

@@ -53,14 +53,20 @@ Shape = Annotated[
         help="Sizes to bake into the kernel, such as --shape 200,200,200 or --shape rows=9,cols=7.",
     ),
 ]
-RunArch = Annotated[Arch, typer.Option(help="Arch to run on.")]
-RunArchs = Annotated[list[Arch] | None, typer.Option(help="Arch to run on. Repeatable.")]
-ScheduleArch = Annotated[Arch, typer.Option(help="Arch whose default schedule is used.")]
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="File to write instead of printing.")
+RunArch = Annotated[Arch, typer.Option(metavar="ARCH", help="cpu, cuda or vulkan.")]
+RunArchs = Annotated[
+    list[Arch] | None, typer.Option(metavar="ARCH", help="cpu, cuda or vulkan. Repeatable.")
 ]
-Picture = Annotated[Path | None, typer.Option(help="Picture to write.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the random data.")]
+ScheduleArch = Annotated[
+    Arch,
+    typer.Option(metavar="ARCH", help="Arch whose schedule is used: cpu, cuda or vulkan."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="File to write instead of printing."),
+]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Picture to write.")]
+Seed = Annotated[int | None, typer.Option(min=0, metavar="N", help="Seed of the random data.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

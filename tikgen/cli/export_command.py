@@ -34,7 +34,9 @@ class BundleArch(str, Enum):
 
 
 def export_command(
-    to: Annotated[Path, typer.Option(help="Bundle to write: a folder, or a .zip file.")],
+    to: Annotated[
+        Path, typer.Option(metavar="PATH", help="Bundle to write: a folder, or a .zip file.")
+    ],
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -56,7 +58,11 @@ def export_command(
     ] = None,
     arch: Annotated[
         list[BundleArch] | None,
-        typer.Option(help="Arch to compile for; by default x64 and vulkan. Repeatable."),
+        typer.Option(
+            metavar="ARCH",
+            help="x64, vulkan, cuda, arm64, or cpu for this processor; by default x64 and vulkan. "
+            "Repeatable.",
+        ),
     ] = None,
     shape: Annotated[
         list[str] | None,
@@ -72,32 +78,38 @@ def export_command(
             "--from",
             exists=True,
             dir_okay=False,
+            metavar="FILE",
             help="A saved sweep; the fastest kernel of each problem is exported.",
         ),
     ] = None,
     recording: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="A file of tikgen.aot.record; exported as a graph."
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="A file of tikgen.aot.record; exported as a graph.",
         ),
     ] = None,
     graph: Annotated[
-        str | None, typer.Option(help="Name of the graph of a recording; by default step.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the graph of a recording; by default step."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Verify kernels without evidence.")
     ] = False,
     max_examples: Annotated[
-        int, typer.Option(min=1, help="Number of examples of such a verification.")
+        int, typer.Option(min=1, metavar="N", help="Number of examples of such a verification.")
     ] = 20,
     examples: Annotated[
-        int, typer.Option(min=1, help="Number of launches that prove each artefact.")
+        int, typer.Option(min=1, metavar="N", help="Number of launches that prove each artefact.")
     ] = 3,
     seed: Seed = None,
     capability: Annotated[
         list[str] | None,
         typer.Option(
-            help="What every Vulkan device has, such as spirv_has_atomic_float_add. Repeatable."
+            metavar="NAME",
+            help="What every Vulkan device has, such as spirv_has_atomic_float_add. Repeatable.",
         ),
     ] = None,
     json: Json = False,

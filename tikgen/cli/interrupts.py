@@ -52,7 +52,6 @@ def pythons_own() -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _replaced(old: Any, new: Any) -> Iterator[None]:
-    """Replace a handler within a block."""
     was_replaced = _replace(old, new)
     try:
         yield

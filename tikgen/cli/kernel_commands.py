@@ -126,21 +126,28 @@ def verify_command(
     param: Params = None,
     arch: RunArchs = None,
     max_examples: Annotated[
-        int | None, typer.Option(min=1, help="Number of variants to try on each arch.")
+        int | None, typer.Option(min=1, metavar="N", help="Number of variants to try on each arch.")
     ] = None,
     mutants: Annotated[
         int,
         typer.Option(
-            min=0, help="Number of mutants to try: kernels changed in one place. Are they noticed?"
+            min=0,
+            metavar="N",
+            help="Number of mutants to try: kernels changed in one place. Are they noticed?",
         ),
     ] = 0,
     min_score: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Smallest share of mutants that must be noticed, such as 0.95."
+            min=0,
+            max=1,
+            metavar="N",
+            help="Smallest share of mutants that must be noticed, such as 0.95.",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed, to repeat a verification.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed, to repeat a verification.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare random variants of a template with its NumPy reference on every arch.
@@ -189,7 +196,7 @@ def ir_command(
         Kind, typer.Argument(help="What to print; spirv needs vulkan, ptx needs cuda.")
     ],
     param: Params = None,
-    arch: Annotated[Arch, typer.Option(help="Arch to compile for.")] = Arch.cpu,
+    arch: Annotated[Arch, typer.Option(metavar="ARCH", help="cpu, cuda or vulkan.")] = Arch.cpu,
     shape: Shape = None,
 ) -> None:
     """Print a kernel at one stage of its compilation, from Python to machine code."""

@@ -17,11 +17,13 @@ from tikgen.units import size
 
 def demo_command(
     arch: RunArch = Arch.cpu,
-    n: Annotated[int, typer.Option(min=8, max=512, help="Grid points along each axis.")] = 128,
-    steps: Annotated[int, typer.Option(min=1, help="Time steps.")] = 400,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write.")] = Path(
-        "tikgen_demo.png"
-    ),
+    n: Annotated[
+        int, typer.Option(min=8, max=512, metavar="N", help="Grid points along each axis.")
+    ] = 128,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Time steps.")] = 400,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Picture to write.")
+    ] = Path("tikgen_demo.png"),
 ) -> None:
     """Solve the 3D heat equation, and compare with the exact solution and with NumPy."""
     from tikgen.demo.demonstration import run_demo
@@ -76,7 +78,7 @@ def cache_show_command(json: Json = False) -> None:
 
 def cache_clear_command(
     kind: Annotated[
-        str | None, typer.Option(help="Delete only this kind, such as evidence.")
+        str | None, typer.Option(metavar="KIND", help="Delete only this kind, such as evidence.")
     ] = None,
 ) -> None:
     """Delete the contents of the store."""

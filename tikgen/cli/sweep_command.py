@@ -56,23 +56,36 @@ def sweep_command(
     baked: Annotated[bool, typer.Option(help="Bake the sizes into the kernels.")] = False,
     results: Annotated[
         Path | None,
-        typer.Option(help="File of JSON lines to extend; what it holds is not measured again."),
+        typer.Option(
+            metavar="FILE",
+            help="File of JSON lines to extend; what it holds is not measured again.",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Table to write: .csv, .json or .parquet."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Table to write: .csv, .json or .parquet."
+        ),
     ] = None,
     plot: Picture = None,
-    x: Annotated[str | None, typer.Option("--x", help="Column on the horizontal axis.")] = None,
-    y: Annotated[str | None, typer.Option("--y", help="Column on the vertical axis.")] = None,
-    hue: Annotated[str | None, typer.Option(help="Column shown by colour.")] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", metavar="COLUMN", help="Column on the horizontal axis.")
+    ] = None,
+    y: Annotated[
+        str | None, typer.Option("--y", metavar="COLUMN", help="Column on the vertical axis.")
+    ] = None,
+    hue: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column shown by colour.")
+    ] = None,
     roofline: Picture = None,
     scheduler: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786."),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Number of timed rounds.")] = 5,
-    timeout: Annotated[float, typer.Option(help="Most seconds for each kernel.")] = 60.0,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Number of timed rounds.")] = 5,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Most seconds for each kernel.")
+    ] = 60.0,
     seed: Seed = None,
     json: Json = False,
 ) -> None:

@@ -63,7 +63,9 @@ def describe_command(
 
 def new_command(
     name: Annotated[str, typer.Argument(help="Name of the new template: a Python identifier.")],
-    path: Annotated[Path, typer.Option(help="Parent of the new folder.")] = (Path()),
+    path: Annotated[Path, typer.Option(metavar="FOLDER", help="Parent of the new folder.")] = (
+        Path()
+    ),
 ) -> None:
     """Create a template folder that builds and verifies."""
     from tikgen.template.scaffold import scaffold

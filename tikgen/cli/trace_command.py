@@ -33,11 +33,14 @@ def trace_command(
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="File to write for Perfetto, such as trace.json.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File to write for Perfetto, such as trace.json."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Page to write, such as trace.html.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Page to write, such as trace.html.")
+    ] = None,
     timeline: Annotated[
-        Path | None, typer.Option(help="Picture to write, such as trace.png.")
+        Path | None, typer.Option(metavar="FILE", help="Picture to write, such as trace.png.")
     ] = None,
     device_time: Annotated[
         bool, typer.Option("--device-time", help="Time each kernel with Taichi's profiler as well.")

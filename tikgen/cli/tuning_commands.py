@@ -36,7 +36,9 @@ Shape = Annotated[
         help="Sizes of the arrays, as 200,200,200 or m=512,k=64,n=512, or one number for all.",
     ),
 ]
-Budget = Annotated[str, typer.Option(help="quick (a minute), full (all schedules), or seconds.")]
+Budget = Annotated[
+    str, typer.Option(metavar="BUDGET", help="quick (a minute), full (all schedules), or seconds.")
+]
 OneTemplate = Annotated[
     str | None,
     typer.Argument(
@@ -52,8 +54,12 @@ def tune_command(
     param: Params = None,
     budget: Budget = "quick",
     arch: RunArch = Arch.cpu,
-    strategy: Annotated[str, typer.Option(help="exhaustive, halving, optuna, or auto.")] = "auto",
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed, to repeat a search.")] = None,
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="exhaustive, halving, optuna, or auto.")
+    ] = "auto",
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Seed, to repeat a search.")
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure again what was measured before.")
     ] = False,

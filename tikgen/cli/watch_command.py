@@ -25,7 +25,10 @@ def watch_command(
     param: Params = None,
     arch: RunArchs = None,
     max_examples: Annotated[
-        int, typer.Option(min=1, help="Number of variants to try on each arch at each save.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Number of variants to try on each arch at each save."
+        ),
     ] = 20,
 ) -> None:
     """Verify a template now and whenever one of its files is saved, until Ctrl-C."""

@@ -1,1 +1,1 @@
-"""The demonstration, and a kernel that is taken through the pipeline stage by stage."""
+"""The demonstration, and a kernel that is taken through the pipeline stepwise."""

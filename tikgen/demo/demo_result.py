@@ -1,4 +1,4 @@
-"""What a run of the demonstration measured."""
+"""The measurements of a run of the demonstration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORST_ERROR_OF_A_STEP = 4 * float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What a run measured; errors are the norm of the difference over the norm of the field."""
+    """The result of a run; errors are the norm of the difference over the norm of the field."""
 
     n: int
     steps: int
@@ -32,14 +32,14 @@ class DemoResult:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the result is right up to rounding."""
+        """Return whether the result is correct up to rounding."""
         limit = self.steps * _WORST_ERROR_OF_A_STEP
         return self.error_to_discrete <= limit and self.error_to_numpy <= limit
 
 
 @dataclass(frozen=True)
 class History:
-    """What was seen at the frames of a run: middle slices, walls included, and norms."""
+    """The frames of a run: steps, middle slices with walls, and norms."""
 
     steps: tuple[int, ...]
     slices: tuple[Field, ...]

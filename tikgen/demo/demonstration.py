@@ -1,4 +1,4 @@
-"""The demonstration: the 3D heat equation with a generated kernel, checked against the truth."""
+"""The demonstration: the 3D heat equation, compared with the exact solution and NumPy."""
 
 from __future__ import annotations
 
@@ -29,18 +29,10 @@ def run_demo(
     report: Report,
     say: Callable[[str], None],
 ) -> DemoResult:
-    """Solve the heat equation, compare and draw.
+    """Solve the heat equation on ``n`` points along each axis, compare and draw.
 
-    Args:
-        arch: arch to run on.
-        n: grid points along an axis of the cube.
-        steps: steps in time.
-        picture: PNG file to write.
-        report: is called after each stage.
-        say: is called with each further line of the report.
-
-    Raises:
-        UnsupportedOnArch: if ``arch`` does not work here.
+    ``report`` is called after each stage, ``say`` with each further line. UnsupportedOnArch is
+    raised if ``arch`` does not work here.
     """
     say(f"Heat equation in a cube with cold walls: {n}^3 points, {steps} steps, f32, {arch}")
     start_taichi(arch, "the demo")
@@ -75,13 +67,13 @@ def run_demo(
         error_to_continuous=_difference(final, exact.continuous(steps)),
         error_to_numpy=_difference(final, numpy_final),
     )
-    _tell(result, say)
+    _say_result(result, say)
     say(_draw(picture, exact, history, result))
     return result
 
 
 def _first_launch(kernel: Kernel, u: Any, v: Any) -> tuple[BoundKernel, BoundKernel]:
-    """Return the steps from u to v and from v to u, compiled; u is as before."""
+    """Return compiled steps from u to v and from v to u; u is unchanged."""
     forward, back = kernel.bind(u, v, RATIO), kernel.bind(v, u, RATIO)
     forward()
     ti.sync()
@@ -91,7 +83,7 @@ def _first_launch(kernel: Kernel, u: Any, v: Any) -> tuple[BoundKernel, BoundKer
 def _run(
     forward: BoundKernel, back: BoundKernel, u: Any, v: Any, steps: int
 ) -> tuple[float, History]:
-    """Return the seconds that ``steps`` steps took, and what was seen at the frames."""
+    """Return the seconds of ``steps`` steps, and the frames."""
     frames = sorted({round(steps * i / _FRAMES) for i in range(_FRAMES + 1)})
     slices, norms, seconds, done = [], [], 0.0, 0
     for frame in frames:
@@ -116,12 +108,11 @@ def _run_numpy(start: Field, steps: int) -> tuple[Field, float]:
 
 
 def _difference(actual: Field, expected: Field) -> float:
-    """Return the norm of the difference as a fraction of the norm of ``expected``."""
     wide = expected.astype(np.float64)
     return float(np.linalg.norm(actual - wide) / np.linalg.norm(wide))
 
 
-def _tell(result: DemoResult, say: Callable[[str], None]) -> None:
+def _say_result(result: DemoResult, say: Callable[[str], None]) -> None:
     verdict = "agrees" if result.ok else "DISAGREES"
     say(f"The kernel ran {result.speed_ratio:.1f} times as fast as NumPy.")
     say(
@@ -136,7 +127,7 @@ def _tell(result: DemoResult, say: Callable[[str], None]) -> None:
 
 
 def _draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult) -> str:
-    """Write the picture where matplotlib is there; return what to say."""
+    """Write the picture if matplotlib is installed; return a message."""
     try:
         from tikgen.demo.picture import draw
     except ModuleNotFoundError:

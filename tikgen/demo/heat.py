@@ -23,7 +23,7 @@ RATIO = 0.15
 
 
 def initial_field(n: int) -> Field:
-    """Return the temperature at the start, shape (n, n, n), f64: a hot ring and three balls."""
+    """Return the initial temperature, shape (n, n, n), f64: a hot ring and three balls."""
     x = np.arange(1, n + 1) / (n + 1)
     x, y, z = np.meshgrid(x, x, x, indexing="ij", sparse=True)
     from_ring = (np.hypot(x - 0.5, y - 0.5) - 0.3) ** 2 + (z - 0.5) ** 2
@@ -40,7 +40,7 @@ def initial_field(n: int) -> Field:
 
 @dataclass(frozen=True)
 class ExactHeat:
-    """The exact solutions that begin with ``start``, of shape (n, n, n)."""
+    """The exact solutions for the initial field ``start``, of shape (n, n, n)."""
 
     start: Field
 
@@ -50,7 +50,7 @@ class ExactHeat:
         return len(self.start)
 
     def discrete(self, steps: int) -> Field:
-        """Return what exact arithmetic gives after ``steps`` explicit steps."""
+        """Return the result of ``steps`` explicit steps in exact arithmetic."""
         return _sine_transform(self._amplitudes * self._factor**steps)
 
     def continuous(self, steps: int) -> Field:
@@ -73,7 +73,7 @@ class ExactHeat:
 
     @functools.cached_property
     def _factor(self) -> Field:
-        """Holds by what a step multiplies each product of sines."""
+        """Return the factor by which a step multiplies each product of sines."""
         mode = np.arange(1, self.n + 1)
         along = -4 * np.sin(mode * np.pi / (2 * (self.n + 1))) ** 2
         return 1 + RATIO * _sum_over_axes(along)

@@ -1,4 +1,4 @@
-"""Shows whether an arch works with a small kernel: ``python -m tikgen.demo.probe ARCH``."""
+"""Tries a small kernel on an arch: ``python -m tikgen.demo.probe ARCH``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tikgen.machine.doctor import WORKS
 
 
 def probe(arch: str) -> None:
-    """Run a small kernel on ``arch`` and print whether it is right; ends the process if not."""
-    # The trace names the device that Taichi picks.
+    """Run a small kernel on ``arch``; print that it works, or end the process with a message."""
+    # The log names the device that Taichi uses.
     ti.init(arch=getattr(ti, arch), log_level=ti.TRACE, enable_fallback=False)
     ti.set_logging_level(ti.ERROR)
     kernel = build_in_stages("stencil", lambda stage: None, arch=arch, dim=1, boundary="periodic")

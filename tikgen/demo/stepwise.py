@@ -1,4 +1,4 @@
-"""Walks the pipeline one stage at a time and reports what each did and took."""
+"""Runs the pipeline stepwise, and reports the result and duration of each stage."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from tikgen.taichi import runtime
 from tikgen.template.base import Template
 from tikgen.verification import Outcome, Trial
 
-ARCHS = ("cpu", "cuda", "vulkan")
-
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage that was passed: its name, the seconds it took and what came of it."""
+    """A completed stage: its name, duration in seconds and result."""
 
     name: str
     seconds: float
@@ -38,18 +36,14 @@ Report = Callable[[Stage], None]
 
 
 def start_taichi(arch: str, what: str) -> None:
-    """Initialise Taichi on ``arch``, and on no other.
-
-    Raises:
-        UnsupportedOnArch: if the arch does not work on this machine; ``what`` needs it.
-    """
+    """Initialise Taichi on ``arch``, or raise UnsupportedOnArch, which names ``what`` needs it."""
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # Taichi prints there which arch it is on.
+        with contextlib.redirect_stdout(io.StringIO()):  # Where Taichi prints its arch.
             ti.init(arch=getattr(ti, arch), log_level=ti.ERROR, enable_fallback=False)
     except Exception as error:
         ti.reset()
         raise UnsupportedOnArch(
-            what, arch, f"Taichi cannot start there ({error}); `tikgen doctor` tells what works"
+            what, arch, f"Taichi cannot start there ({error}); `tikgen doctor` shows what works"
         ) from None
     if runtime.current_arch() != arch:
         raise UnsupportedOnArch(
@@ -58,17 +52,7 @@ def start_taichi(arch: str, what: str) -> None:
 
 
 def build_in_stages(name: str | Template, report: Report, *, arch: str, **params: Any) -> Kernel:
-    """Return a kernel as ``build`` does, past every memo, so that each stage really happens.
-
-    Args:
-        name: name of a template, or the template itself.
-        report: is called after each stage.
-        arch: arch whose default schedule is taken.
-        params: problem and schedule parameters, and ``schedule`` and ``shape`` as ``build`` takes.
-
-    Raises:
-        TikgenError: as ``build`` does.
-    """
+    """Return a kernel as ``build`` does, but without its memo, and report each stage."""
     schedule, shape = params.pop("schedule", None), params.pop("shape", None)
     variant, record = timed(
         "resolve",
@@ -87,21 +71,16 @@ def build_in_stages(name: str | Template, report: Report, *, arch: str, **params
         "load",
         report,
         lambda: Kernel(load_source(source)).with_record(record),
-        lambda kernel: f"{source.filename} takes {kernel.signature}; {_origin(kernel)}",
+        lambda kernel: (
+            f"{source.filename} takes {kernel.signature}; its schedule is {kernel.schedule_origin}"
+        ),
     )
 
 
-def _origin(kernel: Kernel) -> str:
-    return f"its schedule is {kernel.schedule_origin}"
-
-
 def launch_in_stages(kernel: Kernel, report: Report, seed: int) -> Outcome:
-    """Launch a kernel twice on small random arguments; return how it compares with its reference.
+    """Launch a kernel twice on small random arguments, and compare it with its reference.
 
-    Taichi must be initialised.
-
-    Raises:
-        KernelCompileError: if Taichi refuses the kernel.
+    Taichi must be initialised. KernelCompileError is raised if it refuses the kernel.
     """
     template = kernel.template
     baked = dict(kernel.variant.sizes)
@@ -125,7 +104,7 @@ def launch_in_stages(kernel: Kernel, report: Report, seed: int) -> Outcome:
 def timed(
     name: str, report: Report, action: Callable[[], Result], describe: Callable[[Result], str]
 ) -> Result:
-    """Return what ``action`` returns, and report how long it took as the stage ``name``."""
+    """Return the result of ``action``, and report it as the stage ``name``."""
     start = time.perf_counter()
     result = action()
     report(Stage(name, time.perf_counter() - start, describe(result)))

@@ -1,4 +1,4 @@
-"""Examines this machine: archs that work, their devices, known limits, versions and caches."""
+"""Examines this machine: working archs, their devices, known limits, versions and caches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tikgen.version import __version__
 
 PACKAGES = ("taichi", "numpy", "jinja2", "pydantic", "hypothesis", "matplotlib", "torch")
 _PROBE_SECONDS = 120
-# The process that runs a kernel, and what it prints if that is right.
+# The process that runs a kernel, and its output if the result is correct.
 _PROBE = "tikgen.demo.probe"
 WORKS = "tikgen: the probe works, offline cache at "
 
@@ -46,7 +46,7 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class ArchReport:
-    """What is known of one arch: whether a kernel ran and was right, on which device."""
+    """Whether a kernel ran correctly on an arch, and on which device."""
 
     name: str
     works: bool
@@ -66,7 +66,7 @@ class CacheReport:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What ``tikgen doctor`` found."""
+    """The result of ``tikgen doctor``."""
 
     versions: dict[str, str]
     archs: tuple[ArchReport, ...]
@@ -80,7 +80,7 @@ class Diagnosis:
 
 
 def examine(archs: tuple[str, ...] = ARCHS) -> Diagnosis:
-    """Examine this machine; each arch in a process of its own, so that a crash is a finding."""
+    """Examine this machine; a separate process tries each arch, so that a crash is a result."""
     probes = {arch: _run_probe(arch) for arch in archs}
     reports = tuple(_report_of(arch, *probe) for arch, probe in probes.items())
     taichi_folder = next(filter(None, (_cache_folder_in(log) for _, log in probes.values())), None)
@@ -94,7 +94,6 @@ def examine(archs: tuple[str, ...] = ARCHS) -> Diagnosis:
 
 
 def _run_probe(arch: str) -> tuple[int, str]:
-    """Return the exit status of a probe and all that it printed."""
     environment = safe_path.environment()
     for name in ("TI_ARCH", "TI_LOG_LEVEL"):
         environment.pop(name, None)
@@ -118,10 +117,10 @@ def _report_of(arch: str, status: int, log: str) -> ArchReport:
     if works:
         message = "a kernel ran and agrees with its reference"
     elif status < 0:
-        message = f"the probe was ended by {signal.Signals(-status).name}"
+        message = f"the probe was killed by {signal.Signals(-status).name}"
     else:
         lines = [line.strip() for line in log.splitlines() if line.strip()]
-        message = lines[-1] if lines else f"the probe ended with status {status}"
+        message = lines[-1] if lines else f"the probe ended with exit status {status}"
     return ArchReport(arch, works, device, message)
 
 
@@ -137,7 +136,7 @@ def _device(arch: str, log: str) -> str:
 
 
 def _vulkan_driver(device: str) -> str:
-    """Return the driver of a Vulkan device, where the tool vulkaninfo can tell."""
+    """Return the driver of a Vulkan device, if the tool vulkaninfo reports it."""
     for part in re.split(r"^GPU\d+:", _output_of("vulkaninfo", "--summary"), flags=re.MULTILINE):
         facts = dict(re.findall(r"^\s*(\w+)\s*= (.*)$", part, flags=re.MULTILINE))
         if facts.get("deviceName") == device:
@@ -146,7 +145,7 @@ def _vulkan_driver(device: str) -> str:
 
 
 def _output_of(*command: str) -> str:
-    """Return what a tool prints, or nothing where it is missing or fails."""
+    """Return the output of a tool, or nothing if it is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
     try:
@@ -167,7 +166,6 @@ def _versions() -> dict[str, str]:
 
 
 def _limits_of(reports: tuple[ArchReport, ...]) -> tuple[str, ...]:
-    """Return the limits of the archs that work here."""
     found = [limit for r in reports if r.works for limit in _LIMITS.get(r.name, ())]
     if any(r.name == "vulkan" and "llvmpipe" in r.device for r in reports):
         found += _LIMITS["lavapipe"]
@@ -195,11 +193,11 @@ def _caches(taichi_folder: Path | None) -> tuple[CacheReport, ...]:
 def _troubles(reports: tuple[ArchReport, ...], taichi_folder: Path | None) -> tuple[str, ...]:
     found = []
     if not any(report.works for report in reports):
-        found.append("no arch works: see what each arch says")
+        found.append("no arch works; see the message of each")
     if taichi_folder is not None:
         found += [
-            f"{lock} was left by a process that died, or is in use: Taichi keeps no compiled "
-            "kernels while it exists; remove it if no Taichi program runs"
+            f"{lock} was left by a killed process, or is in use: Taichi stores no compiled kernels "
+            "while it exists; remove it if no Taichi program is running"
             for lock in sorted(taichi_folder.rglob("ticache.lock"))
         ]
     return tuple(found)

@@ -1,4 +1,4 @@
-"""What a bundle offers, as the templates of its C header want it."""
+"""The contents of a bundle for the templates of its C header."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tikgen.aot.c.identifiers import Names, usable
-from tikgen.aot.manifest import Argument, Build, Field, File, Graph, Kernel, Manifest
+from tikgen.aot.manifest import Argument, Build, Field, File, Graph, Kernel, Manifest, Role
 from tikgen.template.arguments import split_extent
 
 C_TYPES = {
@@ -23,26 +23,20 @@ C_TYPES = {
     "f32": "float",
     "f64": "double",
 }
-# Scalars of 64 bits go as two halves, see the manifest.
+# Scalars of 64 bits are passed as two halves; see the manifest.
 _WIDE = frozenset({"i64", "u64", "f64"})
-# What the bodies of generated functions and methods use.
+# The names in the bodies of generated functions and methods.
 _LOCALS = frozenset({"bundle", "arrays", "scalars", "members", "get", "check", "bundle_"})
 _DOES = {"in": "only read", "out": "written", "inout": "updated", "work": "scratch"}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of a generated function.
-
-    Attributes:
-        argument: what the manifest says of it.
-        c: its name in C.
-        constant: the value of a scalar that a graph fixes; a caller does not pass it.
-    """
+    """An argument of a generated function, and its name in C."""
 
     argument: Argument
     c: str
-    constant: int | float | None = None
+    constant: int | float | None = None  # Of a scalar that a graph fixes.
 
     @property
     def name(self) -> str:
@@ -56,17 +50,17 @@ class Parameter:
 
     @property
     def is_scalar(self) -> bool:
-        """Tell whether it is passed by value."""
+        """Return whether it is passed by value."""
         return self.argument.kind == "scalar"
 
     @property
     def is_written(self) -> bool:
-        """Tell whether what is called writes to it."""
+        """Return whether it is written."""
         return self.argument.role != "in"
 
     @property
     def passed_as(self) -> list[tuple[str, str]]:
-        """Return name and Taichi's dtype of what stands for it: two halves of a wide scalar."""
+        """Return names and dtypes of what is passed for it: two halves of a wide scalar."""
         if self.is_scalar and self.dtype in _WIDE:
             return [(f"{self.name}.{half}", "TI_DATA_TYPE_I32") for half in ("low", "high")]
         return [(self.name, f"TI_DATA_TYPE_{self.dtype.upper()}")]
@@ -82,7 +76,7 @@ class Parameter:
 
     @property
     def access(self) -> str:
-        """Return how it is used, in the words of the header."""
+        """Return the header's name for how it is used."""
         if self.is_scalar:
             return "SCALAR"
         if not self.is_written:
@@ -90,18 +84,8 @@ class Parameter:
         return "WRITE_IN_PLACE" if self.argument.inplace else "WRITE"
 
     @property
-    def axes(self) -> int:
-        """Return the number of axes."""
-        return len(self.argument.shape)
-
-    @property
-    def element_axes(self) -> int:
-        """Return the number of axes of an element."""
-        return len(self.argument.element)
-
-    @property
     def split_shape(self) -> list[tuple[str | None, int]]:
-        """Return each extent, those of an element behind, as a symbol and a number."""
+        """Return each extent, those of elements last, as a symbol and a number."""
         return [split_extent(e) for e in (*self.argument.shape, *self.argument.element)]
 
     @property
@@ -112,24 +96,26 @@ class Parameter:
 
     @property
     def declaration(self) -> str:
-        """Return how a function of the header declares it; NAME_array stands for the type."""
+        """Return its declaration in a function of the header."""
         if self.is_scalar:
             return f"{C_TYPES[self.dtype]} {self.c}"
         return f"{'' if self.is_written else 'const '}NAME_array *{self.c}"
 
     @property
     def description(self) -> str:
-        """Return its dtype, its shape and what happens to it."""
+        """Return its dtype, its shape and its use."""
         if self.is_scalar:
             return self.dtype
         extents = ", ".join(map(str, (*self.argument.shape, *self.argument.element)))
-        kept = "; what is left alone keeps its value" if not self.argument.covered else ""
+        kept = (
+            "; elements that are not written keep their values" if not self.argument.covered else ""
+        )
         return f"{self.dtype}[{extents}], {_DOES[self.argument.role]}{kept}"
 
 
 @dataclass(frozen=True)
 class Module:
-    """A folder of the bundle that Taichi's C library loads, with its files by their paths."""
+    """A folder of the bundle that Taichi's C library loads, with its files by path."""
 
     folder: str
     arch: str
@@ -139,7 +125,7 @@ class Module:
 
 @dataclass(frozen=True)
 class BuildView:
-    """A kernel or a graph as it was compiled for one arch; see ``NAME_build_`` in the header."""
+    """A kernel or a graph, compiled for one arch; see ``NAME_build_`` in the header."""
 
     arch: str
     module: int
@@ -163,7 +149,7 @@ class Callable:
 
     @property
     def passed(self) -> list[Parameter]:
-        """Return what a caller passes."""
+        """Return the parameters that a caller passes."""
         return [p for p in self.parameters if p.constant is None]
 
     @property
@@ -173,7 +159,7 @@ class Callable:
 
     @property
     def constants(self) -> list[str]:
-        """Return the declarations of the scalars that are fixed."""
+        """Return the declarations of fixed scalars."""
         return [
             f"const {C_TYPES[p.dtype]} {p.c} = {literal(p.dtype, p.constant)};"
             for p in self.parameters
@@ -193,7 +179,7 @@ class Callable:
 
     @property
     def parameter_count(self) -> int:
-        """Return how many arguments Taichi sees, scratch left out."""
+        """Return the number of Taichi's arguments without scratch."""
         return sum(len(p.passed_as) for p in self.parameters)
 
     @property
@@ -211,24 +197,18 @@ class Callable:
 
     @property
     def most_arguments(self) -> int:
-        """Return how many arguments it takes at most, scratch included."""
+        """Return the greatest number of arguments, with scratch."""
         return self.parameter_count + max([0, *(len(b.scratch) for b in self.builds)])
 
     @property
     def most_symbols(self) -> int:
-        """Return how many symbols its shapes have at most."""
+        """Return the number of symbols in its shapes."""
         every = [*self.parameters, *(p for b in self.builds for p in b.scratch)]
         return len({symbol for p in every for symbol, _ in p.split_shape if symbol})
 
 
 class Entries:
-    """The callables of a bundle, with the modules that they are in.
-
-    Args:
-        manifest: the bundle.
-        prefix: what its names in C begin with.
-        taken: names that the header has already.
-    """
+    """The callables of a bundle and their modules; the names in ``taken`` are not used."""
 
     def __init__(self, manifest: Manifest, prefix: str, taken: set[str]) -> None:
         self._manifest = manifest
@@ -259,7 +239,7 @@ class Entries:
 
     def _of_kernel(self, kernel: Kernel) -> Callable:
         params = ", ".join(f"{k}={v}" for k, v in kernel.params.items() if v != "None")
-        origin = f"{kernel.template}({params})" if kernel.template else "one's own"
+        origin = f"{kernel.template}({params})" if kernel.template else "a user"
         about = f"a kernel of {origin}"
         return self._callable(kernel.name, about, False, kernel.arguments, {}, kernel.builds, ())
 
@@ -284,7 +264,8 @@ class Entries:
 
     def _of_field(self, field: Field) -> list[Callable]:
         made = []
-        for verb, role in (("read", "out"), ("write", "in")):
+        verbs: tuple[tuple[str, Role], ...] = (("read", "out"), ("write", "in"))
+        for verb, role in verbs:
             array = Argument(
                 name="array",
                 kind="array",
@@ -292,21 +273,15 @@ class Entries:
                 # A field without axes is copied to an array that has one.
                 shape=field.shape or (1,),
                 element=field.element,
-                role="out" if role == "out" else "in",
+                role=role,
             )
             builds = {
-                arch: Build(
-                    module=build.module,
-                    entry=build.read if verb == "read" else build.write,
-                    digest="",
-                )
+                arch: Build(module=build.module, entry=getattr(build, verb), digest="")
                 for arch, build in field.builds.items()
             }
-            way = "to an array" if verb == "read" else "from an array"
-            about = f"copies the field {field.name} {way}"
-            made.append(
-                self._callable(f"{verb}_{field.name}", about, False, (array,), {}, builds, ())
-            )
+            about = f"copies the field {field.name} {'to' if verb == 'read' else 'from'} an array"
+            name = f"{verb}_{field.name}"
+            made.append(self._callable(name, about, False, (array,), {}, builds, ()))
         return made
 
     def _callable(
@@ -340,7 +315,7 @@ class Entries:
 
 
 def wrapped(lines: list[str]) -> list[str]:
-    """Return the lines of a comment, none longer than a line of code."""
+    """Return the lines of a comment, wrapped like code."""
     made = []
     for line in lines:
         made += textwrap.wrap(line, 96, subsequent_indent="    ", break_long_words=False) or [""]
@@ -360,6 +335,6 @@ def literal(dtype: str, value: int | float) -> str:
     number = int(value)
     if dtype == "u64":
         return f"UINT64_C({number})"
-    if number == -(2**63):  # The least number is no literal in C.
+    if number == -(2**63):  # C has no literal for the least number.
         return f"(-INT64_C({2**63 - 1}) - 1)"
     return f"INT64_C({number})" if dtype == "i64" else f"({C_TYPES[dtype]})INT64_C({number})"

@@ -16,21 +16,19 @@ from tikgen.aot.manifest import Manifest
 from tikgen.machine.devices import HOST_ARCHS
 
 _TEMPLATES = Path(__file__).parent / "templates"
-# What every header has, whatever is in the bundle.
+# The parts of every header.
 _NAMES = ("types", "messages", "memory", "arrays", "digests", "opening", "checks", "launching")
 _PARTS = [f"{name}.h.j2" for name in _NAMES]
 
 
 def c_files(manifest: Manifest) -> dict[str, str]:
-    """Return what makes a bundle usable from C, C++ and CMake: text by path in the bundle.
+    """Return the C header, the C++ wrapper and the CMake package of a bundle, by path.
 
-    Args:
-        manifest: the bundle. Programs check the files of a module against it before they load
-            the module.
+    Programs check the files of a module against the digests of the manifest.
     """
     prefix = prefix_of(manifest.name)
     environment = _environment(prefix)
-    # Kernels cannot be called what the header defines anyway.
+    # Kernels cannot have names that the header defines.
     parts = "".join((_TEMPLATES / part).read_text(encoding="utf-8") for part in _PARTS)
     entries = Entries(manifest, prefix, names_in(parts, "NAME") | OWN_NAMES)
     values = _values(manifest, prefix, entries)
@@ -46,7 +44,7 @@ def c_files(manifest: Manifest) -> dict[str, str]:
 
 
 def _environment(prefix: str) -> jinja2.Environment:
-    """Return an environment whose texts have the bundle's prefix where NAME and UPPER stand."""
+    """Return an environment that replaces NAME and UPPER by the bundle's prefix."""
 
     def load(name: str) -> str:
         text = (_TEMPLATES / name).read_text(encoding="utf-8")
@@ -72,7 +70,7 @@ def _environment(prefix: str) -> jinja2.Environment:
 
 
 def _wrapped(line: str) -> str:
-    """Return a line of C on as many lines as it needs, broken between arguments."""
+    """Return a line of C, wrapped between arguments."""
     first, *rest = line.split(", ")
     lines = [first]
     indent = " " * (len(line) - len(line.lstrip()) + 4)
@@ -111,7 +109,7 @@ def _values(manifest: Manifest, prefix: str, entries: Entries) -> dict[str, Any]
         "types": [(cpp, dtype.upper()) for dtype, cpp in CPP_TYPES.items()],
         "handles": max(1, len(callables)),
         "slots": entries.slots,
-        "most_axes": max([1, *(p.axes + p.element_axes for p in (*every, *scratch))]),
+        "most_axes": max([1, *(len(p.split_shape) for p in (*every, *scratch))]),
         "most_arguments": max([1, *(it.most_arguments for it in callables)]),
         "most_symbols": max([1, *(it.most_symbols for it in callables)]),
     }

@@ -1,4 +1,4 @@
-"""Names that C and C++ take: what a bundle calls something may be a keyword there."""
+"""Names for C and C++, where names of a bundle may be keywords."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAKEN_PREFIXES = frozenset({"ti", "taichi", "std", "posix"})
 
 
 def quoted(text: str) -> str:
-    """Return a text as a literal of C, which is that text and ends nowhere else."""
+    """Return a text as a safe literal of C."""
     # A question mark could begin a trigraph; octal escapes end after three digits.
     plain = "".join(
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
@@ -33,36 +33,36 @@ def quoted(text: str) -> str:
 
 
 def as_comment(text: str) -> str:
-    """Return a text that can stand in a comment of C: one line, which does not end it."""
+    """Return a text for a comment of C: one line, which does not end the comment."""
     line = printable(text).replace("\n", " ")
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", line)
 
 
 def usable(name: str, taken: frozenset[str] | set[str] = frozenset()) -> str:
-    """Return ``name``, with underscores behind it where C, C++ or ``taken`` has it already."""
+    """Return ``name``, with underscores appended if C, C++ or ``taken`` has it."""
     while name in _UNUSABLE or name in taken:
         name += "_"
     return name
 
 
 def prefix_of(bundle: str) -> str:
-    """Return the prefix and namespace of a bundle's names; Taichi and C++ have some already."""
+    """Return the prefix and namespace of a bundle's names."""
     return f"{bundle}_bundle" if bundle in _TAKEN_PREFIXES else usable(bundle)
 
 
 def names_in(text: str, prefix: str) -> set[str]:
-    """Return what stands behind the prefix in each name of a C text."""
+    """Return each name of a C text that begins with the prefix, without it."""
     return set(re.findall(rf"\b{re.escape(prefix)}_(\w+)", text))
 
 
 class Names:
-    """Gives each thing of a bundle a name of its own in C."""
+    """Gives out unique names in C."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = set(taken)
 
     def give(self, name: str) -> str:
-        """Return a name like ``name`` that nothing else has."""
+        """Return a unique name like ``name``."""
         given = usable(name, self._taken)
         self._taken.add(given)
         return given

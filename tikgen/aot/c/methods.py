@@ -1,4 +1,4 @@
-"""The methods of the C++ wrapper: one for each function, by element type for each selector."""
+"""The methods of the C++ wrapper: for each function, and each element type of a selector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tikgen.aot.c.selectors import Selector
 
 CPP_TYPES = {dtype: f"std::{c}" for dtype, c in C_TYPES.items() if dtype[0] != "f"}
 CPP_TYPES |= {"f16": "Half", "f32": "float", "f64": "double"}
-# What the class of the wrapper has already.
+# Names that the class of the wrapper has.
 OWN_NAMES = frozenset({"get", "check", "bundle_"})
 
 
@@ -31,13 +31,13 @@ class Method:
 
     @property
     def cpp_arguments(self) -> str:
-        """Return what it passes on."""
+        """Return the arguments that it passes on."""
         given = [p.c if p.is_scalar else f"{p.c}.get()" for p in self.parameters]
         return ", ".join(["get()", *given])
 
 
 def methods(callables: list[Callable], families: list[Selector]) -> list[Method]:
-    """Return the methods: those of selectors differ in the element types that they take."""
+    """Return the methods; those of a selector differ in element types."""
     made = [Method(it.c, it.c, it.passed, _sentence(it.about)) for it in callables]
     for family in families:
         groups: dict[tuple[str, ...], list[Callable]] = {}

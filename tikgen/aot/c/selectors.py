@@ -1,4 +1,4 @@
-"""Functions that choose among the kernels of a family, by the arrays that they are given."""
+"""Functions that choose among the kernels of a family by their arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tikgen.aot.manifest import Kernel, Manifest
 
 @dataclass(frozen=True)
 class Check:
-    """What keeps an integer from being passed on as one of a narrower dtype."""
+    """A check that an integer fits a narrower dtype."""
 
     name: str
     dtype: str
@@ -31,13 +31,13 @@ class Member:
 
     @property
     def arguments(self) -> str:
-        """Return what the selector passes to the kernel's own function."""
+        """Return what the selector passes to the kernel's function."""
         given = [self._converted(p) for p in self.kernel.parameters]
         return ", ".join(["bundle", *given])
 
     @property
     def checks(self) -> list[Check]:
-        """Return which integers must not change where they are made narrower."""
+        """Return the checks of integers that are made narrower."""
         return [
             Check(p.name, p.dtype, self._misfit(p))
             for p in self.kernel.parameters
@@ -45,7 +45,7 @@ class Member:
         ]
 
     def _misfit(self, p: Parameter) -> str:
-        """Return the condition that a scalar does not fit its dtype."""
+        """Return the condition that a scalar does not fit."""
         wide = self.scalars[p.name]
         same = f"({wide}){self._converted(p)} == {p.c}"
         if wide != "double":
@@ -65,7 +65,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Selector:
-    """A function that serves every dtype, dimension and shape of a family."""
+    """A function for every dtype, dimension and shape of a family."""
 
     name: str
     c: str
@@ -75,7 +75,7 @@ class Selector:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """Return what it takes, as its first member does; written by any, written by all."""
+        """Return the parameters of its first member."""
         return self.members[0].kernel.parameters
 
     @property
@@ -109,7 +109,7 @@ class Selector:
 
 
 def selectors(manifest: Manifest, prefix: str, entries: Entries) -> list[Selector]:
-    """Return a selector for each family whose kernels take like arguments."""
+    """Return a selector for each family whose kernels take the same arguments."""
     families: dict[str, list[Kernel]] = {}
     for kernel in manifest.kernels.values():
         families.setdefault(kernel.family, []).append(kernel)
@@ -119,7 +119,7 @@ def selectors(manifest: Manifest, prefix: str, entries: Entries) -> list[Selecto
         likes = {tuple((a.name, a.kind) for a in k.arguments) for k in kernels}
         if is_alone or len(likes) > 1 or not any(a.kind == "array" for a in kernels[0].arguments):
             continue
-        # A kernel for one shape is the better choice where it fits.
+        # A kernel for one shape is faster if it fits.
         kernels.sort(key=lambda k: (-_baked(k), k.name))
         scalars = _scalars(kernels)
         made.append(
@@ -135,7 +135,7 @@ def selectors(manifest: Manifest, prefix: str, entries: Entries) -> list[Selecto
 
 
 def _baked(kernel: Kernel) -> int:
-    """Return how many extents are fixed."""
+    """Return the number of fixed extents."""
     return sum(isinstance(extent, int) for a in kernel.arguments for extent in a.shape)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from tikgen.aot.manifest import Cost, Term
 from tikgen.pipeline.rendering import Variant
 
-# Sizes that determine the coefficients, then those at which the result is checked.
-_LOW, _HIGH = 64, 192
+# Sizes that determine the coefficients, in units, and sizes at which the
+# result is checked.
+_UNIT, _CORNERS = 64, (1, 3)
 _CHECKED = (67, 128, 331)
 
 
@@ -33,32 +37,24 @@ def cost_of(variant: Variant) -> Cost | None:
 
 
 def _terms(symbols: Sequence[str], cost: Callable[[dict[str, int]], float]) -> list[Term] | None:
-    """Return ``cost`` as a sum of terms in which each symbol occurs at most once.
-
-    Each coefficient is a difference over a corner of the cube from _LOW to _HIGH.
-    """
-    step = _HIGH - _LOW
-    values = {
-        chosen: cost({s: _HIGH if s in chosen else _LOW for s in symbols})
-        for chosen in _subsets(symbols)
-    }
-    # In (size - _LOW) first, then multiplied out.
-    around: dict[tuple[str, ...], float] = {}
-    for chosen in _subsets(symbols):
-        total = sum((-1) ** (len(chosen) - len(part)) * values[part] for part in _subsets(chosen))
-        around[chosen] = total / step ** len(chosen)
-    found = [
-        Term(
-            sum(
-                factor * (-_LOW) ** (len(over) - len(chosen))
-                for over, factor in around.items()
-                if set(chosen) <= set(over)
-            ),
-            chosen,
-        )
-        for chosen in _subsets(symbols)
+    """Return ``cost`` as a sum of terms in which each symbol occurs at most once, if it is one."""
+    products = [
+        chosen
+        for count in range(len(symbols) + 1)
+        for chosen in itertools.combinations(symbols, count)
     ]
-    terms = [Term(round(t.factor, 6), t.symbols) for t in found if abs(t.factor) > 1e-6]
+    corners = [
+        dict(zip(symbols, corner, strict=True))
+        for corner in itertools.product(_CORNERS, repeat=len(symbols))
+    ]
+    matrix = [[math.prod(corner[s] for s in product) for product in products] for corner in corners]
+    values = [cost({s: _UNIT * size for s, size in corner.items()}) for corner in corners]
+    factors = np.linalg.solve(np.array(matrix, float), np.array(values, float))
+    terms = []
+    for factor, product in zip(factors.tolist(), products, strict=True):
+        scaled = round(factor / _UNIT ** len(product), 6)
+        if abs(scaled) > 1e-6:
+            terms.append(Term(scaled, product))
     for place in itertools.islice(itertools.product(_CHECKED, repeat=len(symbols)), 27):
         sizes = dict(zip(symbols, place, strict=True))
         wanted = cost(sizes)
@@ -69,18 +65,4 @@ def _terms(symbols: Sequence[str], cost: Callable[[dict[str, int]], float]) -> l
 
 def evaluate(terms: Sequence[Term], sizes: Mapping[str, int]) -> float:
     """Return the value of a sum of terms for given sizes."""
-    total = 0.0
-    for term in terms:
-        product = term.factor
-        for symbol in term.symbols:
-            product *= sizes[symbol]
-        total += product
-    return total
-
-
-def _subsets(symbols: Sequence[str]) -> list[tuple[str, ...]]:
-    return [
-        chosen
-        for count in range(len(symbols) + 1)
-        for chosen in itertools.combinations(symbols, count)
-    ]
+    return sum(term.factor * math.prod(sizes[s] for s in term.symbols) for term in terms)

@@ -174,7 +174,6 @@ def _values(held: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
 def _arrays(
     kernel: KernelPlan, given: Sequence[Mapping[str, Any]]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the contents of the file."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for number, values in enumerate(given):
         arrays |= {f"{number}/values/{n}": np.asarray(v) for n, v in values.items()}

@@ -74,7 +74,6 @@ def export(
 
 
 def _listed(kernels: Any) -> list[tuple[str | None, Any]]:
-    """Return every kernel with its given name, if any."""
     if isinstance(kernels, Mapping):
         return list(kernels.items())
     if isinstance(kernels, Kernel) or written(kernels) is not None:

@@ -154,9 +154,7 @@ def _graph_arguments_of(name: str, argument: dict[str, Any]) -> list[Any]:
             halves = (f"{name}.{half}" for half in (LOW, HIGH))
             return [ti.graph.Arg(kinds.SCALAR, half, ti.i32) for half in halves]
         return [ti.graph.Arg(kinds.SCALAR, name, dtype)]
-    element = argument.get("element", ())
-    if element:
-        dtype = element_type(element, dtype)
+    dtype = element_type(argument.get("element", ()), dtype)
     return [ti.graph.Arg(kinds.NDARRAY, name, dtype, ndim=len(argument["shape"]))]
 
 
@@ -166,7 +164,6 @@ def _wide(kernel: dict[str, Any]) -> dict[str, str]:
 
 
 def _scalars(kernels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the scalar arguments of kernels."""
     return [a for kernel in kernels for a in kernel["arguments"] if a["kind"] == "scalar"]
 
 

@@ -190,11 +190,9 @@ class _Draft:
         self._fixed: dict[_Size, int] = {}
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise :class:`ExportError`."""
         raise ExportError(self.what, problem)
 
     def add(self, number: int, step: StepLike, kernels: Mapping[str, m.Kernel]) -> m.Step:
-        """Add a step, and return it as the manifest has it."""
         kernel, values = self._read(number, step, kernels)
         names = {}
         for argument in kernel.arguments:

@@ -86,7 +86,9 @@ def init_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def element_type(element: Sequence[int], dtype: Any) -> Any:
-    """Return the type of a vector or a matrix."""
+    """Return the type of elements of a given shape: a number, a vector or a matrix."""
+    if not element:
+        return dtype
     if len(element) == 1:
         return ti.types.vector(element[0], dtype)
     return ti.types.matrix(*element, dtype)

@@ -199,9 +199,7 @@ def _on_device(argument: m.Argument, value: Any) -> Any:
 
     if argument.kind == "scalar":
         return value
-    dtype = getattr(ti, argument.dtype)
-    if argument.element:
-        dtype = element_type(argument.element, dtype)
+    dtype = element_type(argument.element, getattr(ti, argument.dtype))
     shape = value.shape[: value.ndim - len(argument.element)]
     array = ti.ndarray(dtype, shape)
     array.from_numpy(np.ascontiguousarray(value))

@@ -121,7 +121,6 @@ def _prove_batch(
 
 
 def _job(plan: Plan, folder: Path, key: _Key, examples: int, seed: int) -> dict[str, Any]:
-    """Return the job of the proving process."""
     name, arch = key
     job: dict[str, Any] = {"name": name, "examples": examples, "seed": seed}
     if name in plan.graphs:

@@ -170,6 +170,8 @@ def check_target(path: Path) -> None:
     """Raise :class:`BundleError` if ``path`` holds something that is not a bundle."""
     if not path.name or path.name in ("..", "."):
         raise BundleError(path, "has no name; give the path of a folder, or of a .zip file")
+    if "\0" in str(path):
+        raise BundleError(path, "cannot be written: no file name contains a null character")
     if is_archive(path):
         if path.is_dir():
             raise BundleError(path, "cannot be written: there is a folder of that name")

@@ -141,7 +141,6 @@ def _target(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 def _write_modules(
     plan: Plan, folder: Path, old: OldBundle | None, advance: Advance
 ) -> list[_Modules]:
-    """Compile or reuse the modules of each arch, all archs at once."""
 
     def one(arch: str, stop: threading.Event) -> _Modules:
         return _write_arch(plan, arch, folder, old, advance, stop)
@@ -215,7 +214,6 @@ def _write_sources(plan: Plan, folder: Path, builds: Builds) -> None:
 
 
 def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest:
-    """Return the manifest of the bundle in ``folder``."""
 
     def of(entry: str) -> dict[str, m.Build]:
         return {a: builds[entry, a] for a in plan.archs if (entry, a) in builds}

@@ -1,4 +1,4 @@
-"""Makes a bundle with a graph of what was recorded."""
+"""Exports a recording as a bundle with a graph."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
+from tikgen.aot import manifest
 from tikgen.aot.bundle import Bundle
 from tikgen.aot.exporting.example_data import made_up
 from tikgen.aot.module import ARCHS, Module
 from tikgen.aot.recording import recording_file as rf
 from tikgen.aot.user_kernels.extraction import OwnKernel
-from tikgen.aot.user_kernels.value_text import FieldDecl, unused
+from tikgen.aot.user_kernels.value_text import unused
 from tikgen.errors import ExportError, TikgenError, near
 from tikgen.pipeline import builder
 from tikgen.template.parameters import plain
@@ -43,31 +45,31 @@ def export_recording(
     """Export the kernels of a recording, with a graph of its launches in order.
 
     Each array of the recording becomes an argument of the graph, named after the first argument of
-    a kernel that it was passed as. Scalars keep the values that they were launched with.
+    a kernel that it was passed as. Scalars keep their recorded values.
 
     Args:
         file: what :func:`record` wrote.
         path: the bundle: a folder, or a file whose name ends in ``.zip``.
-        archs: where to: ``"x64"`` (``"cpu"`` is the host's arch), ``"vulkan"``, ``"cuda"``.
+        archs: archs to compile for, as :func:`export` takes them.
         graph: name of the graph.
-        names: other names for arrays, by the names that they have in the recording.
-        temporaries: names of arrays that the runtime allocates, in the place of arguments.
+        names: other names for arrays, by their names in the recording.
+        temporaries: names of arrays that the runtime allocates; they are not arguments.
         arguments: names of scalars that the graph takes as arguments, such as ``"dt"`` for that of
-            every kernel, or ``"advance.dt"`` for that of one, which is called ``advance_dt`` then.
-        launches: ``"loop"`` takes the first turn where the launches repeat one another from the
-            first to the last, else all of them; ``"all"``; or the number of the first launch and
-            of the one behind the last.
+            every kernel, or ``"advance.dt"`` for that of one, which is then called ``advance_dt``.
+        launches: ``"loop"`` takes the first iteration if the launches repeat from the first to the
+            last, else all; ``"all"``; or the number of the first launch and of the one after the
+            last.
         verify: whether to verify kernels of templates that have no evidence.
-        max_examples: examples of such a verification.
-        examples: launches with which each artefact is proved.
+        max_examples: number of examples of such a verification.
+        examples: number of launches with which each artefact is proved.
         seed: seed of their inputs; None takes a new one.
         capabilities: what every Vulkan device that runs the bundle has, beyond what kernels need.
 
     Raises:
-        ExportError: if the file is no recording or damaged, a template changed since, a name is
+        ExportError: if the file is no recording or damaged, a template has changed, a name is
             unknown, or a launched kernel cannot be exported.
         BundleError: if the bundle cannot be written.
-        ParameterError: if an arch is unknown, or a setting is of no use.
+        ParameterError: if an arch is unknown, or a setting is invalid.
     """
     content = rf.read(Path(file))
     what = os.fspath(file)
@@ -112,28 +114,24 @@ def _add_build(module: Module, build: rf.Build, arch: str) -> None:
     module.add_kernel(kernel, name=build.name, schedules={arch: schedule})
 
 
-def _own_kernel(own: rf.Own, fields: Mapping[str, rf.Field]) -> OwnKernel:
-    declared = {}
-    for inner, outer in own.fields.items():
-        field = fields[outer]
-        declared[inner] = FieldDecl(inner, field.dtype, field.shape, field.element)
+def _own_kernel(own: rf.Own, fields: Mapping[str, manifest.Field]) -> OwnKernel:
+    sources = {inner: fields[outer] for inner, outer in own.fields.items()}
     return OwnKernel(
         own.name,
         own.text,
         own.function,
         own.arguments,
         own.templates,
-        declared,
+        {inner: replace(field, name=inner) for inner, field in sources.items()},
         own.options,
-        {inner: fields[outer] for inner, outer in own.fields.items()},
+        sources,
     )
 
 
 def _examples(own: rf.Own, content: rf.File, most: int, seed: int | None) -> list[tuple[Any, ...]]:
-    """Return random arguments of the shapes and with the scalars that were recorded.
+    """Return random arguments with the recorded shapes and scalars; none if arrays are large.
 
-    Others may not do: a kernel may read as many elements of an array as a field has. Where the
-    arrays are large there are none.
+    Other shapes may be wrong: a kernel may read as many elements of an array as a field has.
     """
     rng = np.random.default_rng(seed)
     shapes = {array.name: array.shape for array in content.arrays}
@@ -160,7 +158,6 @@ def _taken(
     asked: Literal["loop", "all"] | tuple[int, int],
     open_scalars: set[str],
 ) -> Sequence[rf.Launch]:
-    """Return the launches that make the graph."""
     if asked == "loop":
         first, last = 0, turn_of([_key(launch, open_scalars) for launch in launches])
     elif asked == "all":
@@ -181,7 +178,7 @@ def _taken(
 
 
 def _key(launch: rf.Launch, open_scalars: set[str]) -> Hashable:
-    """Return what is equal for launches that do the same but for scalars that are arguments."""
+    """Return a key that is equal for launches that differ in ``open_scalars`` only."""
     fixed = (
         (name, value)
         for name, value in launch.arguments.items()
@@ -191,11 +188,11 @@ def _key(launch: rf.Launch, open_scalars: set[str]) -> Hashable:
 
 
 def turn_of(keys: Sequence[Hashable]) -> int:
-    """Return after how many elements a sequence begins to repeat itself, else its length.
+    """Return the period of a sequence that repeats at least twice, else its length.
 
-    The last turn may be cut short; there have to be two whole ones.
+    The last repetition may be incomplete.
     """
-    # Knuth, Morris, Pratt: how much of the beginning stands at the end of keys[: n + 1].
+    # Knuth, Morris, Pratt: the length of the beginning that ends keys[: n + 1] as well.
     borders = [0] * len(keys)
     for n in range(1, len(keys)):
         length = borders[n - 1]
@@ -207,8 +204,6 @@ def turn_of(keys: Sequence[Hashable]) -> int:
 
 
 class _Steps:
-    """Turns launches into the steps of a graph."""
-
     def __init__(
         self,
         what: str,
@@ -246,7 +241,6 @@ class _Steps:
                 )
 
     def of(self, launches: Sequence[rf.Launch]) -> list[tuple[str, dict[str, Any]]]:
-        """Return the steps."""
         taken: dict[str, tuple[str, Any]] = {}
         steps = []
         for launch in launches:
@@ -270,7 +264,7 @@ class _Steps:
         launch: rf.Launch,
         taken: dict[str, tuple[str, Any]],
     ) -> str:
-        """Return the name of the graph's argument for a scalar, which has one value at a time."""
+        """Return the name of the graph's argument for a scalar, which must have one value."""
         value = launch.arguments[scalar]
         kernel, before = taken.setdefault(wanted, (launch.kernel, value))
         if value != before:

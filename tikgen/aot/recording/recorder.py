@@ -1,4 +1,4 @@
-"""Records which kernels a block of code builds and launches, with what and in which order."""
+"""Records the kernels that a block of code builds and launches, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tikgen.aot.names import identifier, variant_name
 from tikgen.aot.recording import recording_file as rf
 from tikgen.aot.user_kernels.annotations import dtype_name
 from tikgen.aot.user_kernels.extraction import OwnKernel, extract
-from tikgen.aot.user_kernels.value_text import FieldDecl, unused
+from tikgen.aot.user_kernels.value_text import unused
 from tikgen.errors import ExportError
 from tikgen.pipeline import events
 from tikgen.pipeline.bound import BoundKernel
@@ -38,18 +38,18 @@ _is_on = False
 
 @contextlib.contextmanager
 def record(path: str | os.PathLike[str]) -> Iterator[Recording]:
-    """Record every build and every launch of a block of code, and write them into a file.
+    """Record every build and every launch of a block of code, and write them to a file.
 
-    Every thread is recorded: kernels of templates, called or bound, and one's own ``ti.kernel``,
-    whose text is taken as its module stands at its first launch in the block. Arrays are kept alive
-    until the block ends. What is no kernel is not seen, such as copies and ``ti.ndarray.fill``.
-    The file, which is YAML, is written when the block ends, also where it raises.
+    Every thread is recorded: kernels of templates, called or bound, and users' own kernels with the
+    text that they have at their first launch in the block. Arrays are kept alive until the block
+    ends. Operations without a kernel, such as copies and ``ti.ndarray.fill``, are not recorded. The
+    file, which is YAML, is written when the block ends, even if it raises.
 
     Args:
-        path: the file; one that is there is replaced.
+        path: the file; an existing one is replaced.
 
     Raises:
-        ExportError: if a recording is going on, or the file cannot be written.
+        ExportError: if another recording is active, or the file cannot be written.
     """
     global _is_on
     file = Path(path)
@@ -57,7 +57,7 @@ def record(path: str | os.PathLike[str]) -> Iterator[Recording]:
         raise ExportError(str(path), f"there is no folder {file.parent} to write a recording into")
     with _starting:
         if _is_on:
-            raise ExportError(str(path), "another recording is going on; end that one first")
+            raise ExportError(str(path), "another recording is active; end it first")
         _is_on = True
     try:
         with events.recording() as heard:
@@ -66,13 +66,13 @@ def record(path: str | os.PathLike[str]) -> Iterator[Recording]:
                 with recording.listening():
                     yield recording
             finally:
-                rf.write(recording.content(), file)
+                rf.write(recording.content, file)
     finally:
         _is_on = False
 
 
 class _Met:
-    """A kernel that was launched, with where its arguments stand among those of a launch."""
+    """A kernel that was launched, and the positions of its arguments."""
 
     def __init__(self, entry: rf.Build | rf.Own, names: Sequence[str]) -> None:
         self.entry = entry
@@ -80,94 +80,59 @@ class _Met:
 
 
 class Recording:
-    """What a block of code built and launched so far.
-
-    Args:
-        path: where it will be written.
-        heard: what happens to kernels meanwhile.
-    """
+    """What a block of code has built and launched; written to ``path`` at its end."""
 
     def __init__(self, path: Path, heard: events.Recording) -> None:
         self.path = path
         self._heard = heard
         self._lock = threading.RLock()
         self._thread = threading.local()
-        # By what was launched, which is kept alive: its address is not used again.
+        # By what was launched, which is kept alive so that its address is not reused.
         self._met: dict[Any, _Met] = {}
         self._own: dict[Any, _Met] = {}
         self._names: set[str] = set()
-        # By address: the field, what is known of it, and what the user's own kernels call it.
-        self._fields: dict[str, tuple[Any, FieldDecl, list[str]]] = {}
+        # By address: the field, its layout, and its names in the user's own kernels.
+        self._fields: dict[str, tuple[Any, manifest.Field, list[str]]] = {}
         self._arrays: dict[Any, tuple[rf.Array, Any]] = {}
         self._launches: list[rf.Launch] = []
         self._arch = ""
 
+    def __repr__(self) -> str:
+        found = self.content
+        return (
+            f"<Recording of {len(found.builds)} builds, {len(found.kernels)} own kernels and "
+            f"{len(found.launches)} launches into {self.path}>"
+        )
+
     @property
-    def builds(self) -> tuple[rf.Build, ...]:
-        """Return the kernels of templates that were built or launched."""
+    def content(self) -> rf.File:
+        """Return what was recorded so far, as it is written."""
         with self._lock:
             for event in list(self._heard.events):
                 loaded = events.lives.get(event.subject)
                 if isinstance(loaded, Loaded) and _is_template(loaded):
                     self._meet_template(loaded)
-            return tuple(self._entries(rf.Build))
-
-    @property
-    def kernels(self) -> tuple[rf.Own, ...]:
-        """Return the user's own kernels that were launched."""
-        with self._lock:
             names = self._field_names()
-            return tuple(
-                replace(own, fields={inner: names[key] for inner, key in own.fields.items()})
-                for own in self._entries(rf.Own)
+            return rf.File(
+                format=rf.FORMAT,
+                tikgen=__version__,
+                taichi=".".join(map(str, ti.__version__)),
+                arch=self._arch or runtime.current_arch() or "cpu",
+                builds=tuple(self._entries(rf.Build)),
+                kernels=tuple(
+                    replace(own, fields={inner: names[key] for inner, key in own.fields.items()})
+                    for own in self._entries(rf.Own)
+                ),
+                fields=tuple(
+                    replace(said, name=names[key]) for key, (_, said, _) in self._fields.items()
+                ),
+                arrays=tuple(array for array, _ in self._arrays.values()),
+                launches=tuple(self._launches),
             )
-
-    @property
-    def fields(self) -> tuple[rf.Field, ...]:
-        """Return the fields that the user's own kernels use."""
-        with self._lock:
-            return tuple(
-                rf.Field(name, said.dtype, said.shape, said.element)
-                for name, (_, said, _) in zip(
-                    self._field_names().values(), self._fields.values(), strict=True
-                )
-            )
-
-    @property
-    def arrays(self) -> tuple[rf.Array, ...]:
-        """Return the arrays that were passed."""
-        with self._lock:
-            return tuple(array for array, _ in self._arrays.values())
-
-    @property
-    def launches(self) -> tuple[rf.Launch, ...]:
-        """Return every launch, in order."""
-        with self._lock:
-            return tuple(self._launches)
-
-    def __repr__(self) -> str:
-        return (
-            f"<Recording of {len(self.builds)} builds, {len(self.kernels)} own kernels and "
-            f"{len(self._launches)} launches into {self.path}>"
-        )
-
-    def content(self) -> rf.File:
-        """Return all of it as it is written."""
-        return rf.File(
-            format=rf.FORMAT,
-            tikgen=__version__,
-            taichi=".".join(map(str, ti.__version__)),
-            arch=self._arch or runtime.current_arch() or "cpu",
-            builds=self.builds,
-            kernels=self.kernels,
-            fields=self.fields,
-            arrays=self.arrays,
-            launches=self.launches,
-        )
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Take in every launch; there is nothing in its way before and afterwards."""
+        """Record every launch within the block."""
         run, call = Loaded.run, BoundKernel.__call__
 
         @functools.wraps(run)
@@ -197,7 +162,7 @@ class Recording:
 
     @contextlib.contextmanager
     def _outermost(self) -> Iterator[bool]:
-        """Tell whether a launch is not part of another one, as that of a bound kernel is."""
+        """Yield whether a launch is not part of another one, as that of a bound kernel is."""
         if getattr(self._thread, "is_launching", False):
             yield False
             return
@@ -208,7 +173,6 @@ class Recording:
             self._thread.is_launching = False
 
     def _take_template(self, loaded: Loaded, values: Sequence[Any]) -> None:
-        """Take in a launch of a kernel that tikgen made."""
         with self._lock:
             if loaded in self._met or _is_template(loaded):
                 self._add(self._meet_template(loaded), values)
@@ -217,7 +181,7 @@ class Recording:
                 self._add(self._meet_own(key, loaded.function, values), values)
 
     def _take_own(self, kernel: Any, instance: Any, values: tuple[Any, ...]) -> None:
-        """Take in a launch of a ``ti.kernel``, unless tikgen or Taichi made that by itself."""
+        """Record a launch of a ``ti.kernel``, unless tikgen or Taichi launched it."""
         if getattr(self._thread, "is_launching", False):
             return
         written = taichi_kernels.written(kernel)
@@ -259,7 +223,7 @@ class Recording:
         return self._met[key]
 
     def _extracted(self, kernel: Any, values: Sequence[Any]) -> _Met:
-        """Return a kernel of the user's, the same for all of its instances of equal text."""
+        """Return a kernel of the user's, the same for all instances of equal text."""
         written = taichi_kernels.written(kernel)
         assert written is not None
         name, code = written.function.__name__, written.function.__code__
@@ -272,7 +236,7 @@ class Recording:
         }
         try:
             if taichi_kernels.is_gradient(kernel):
-                raise ExportError(name, "it is the derivative of a kernel, which no bundle holds")
+                raise ExportError(name, "it is a derivative, which bundles do not hold")
             own = extract(kernel, given)
         except ExportError as error:
             refused = replace(entry, name=self._name(name), problem=str(error))
@@ -295,23 +259,21 @@ class Recording:
         return self._own[key]
 
     def _field(self, own: OwnKernel, inner: str, is_taichis: bool) -> str:
-        """Return the key of a field."""
         source = own.sources[inner]
         key = str(id(source))
         _, _, names = self._fields.setdefault(key, (source, own.fields[inner], []))
-        if not is_taichis:  # Such as ti.Field.fill, which calls any of them "field".
+        if not is_taichis:  # Such as ti.Field.fill, which calls each field "field".
             names.append(inner)
         return key
 
     def _field_names(self) -> dict[str, str]:
-        """Return the name of each field by its key."""
         found: dict[str, str] = {}
         for key, (_, said, names) in self._fields.items():
             found[key] = unused([*names, said.name][0], set(found.values()))
         return found
 
     def _array(self, value: Any, argument: str) -> str:
-        """Return the name of an array in the recording: of the memory, not of a view of it."""
+        """Return the name of an array in the recording, which all views of its memory share."""
         key = _identity(value)
         if key not in self._arrays:
             taken = {array.name for array, _ in self._arrays.values()}
@@ -331,7 +293,7 @@ class Recording:
 
 
 def _is_template(loaded: Loaded) -> bool:
-    """Tell whether a kernel can be built again from its template, and exported as such."""
+    """Return whether a kernel can be built again from its template, and exported as such."""
     arguments = loaded.source.variant.arguments
     return bool(arguments) and all(
         not isinstance(a, Array) or a.storage == "ndarray" for a in arguments
@@ -339,7 +301,7 @@ def _is_template(loaded: Loaded) -> bool:
 
 
 def _identity(array: Any) -> Any:
-    """Return what tells one array from others: views of the same memory may be made for a call."""
+    """Return what identifies an array; views of the same memory are equal."""
     if isinstance(array, taichi_arrays.TaichiArray):
         return id(array)
     if hasattr(array, "data_ptr"):
@@ -348,7 +310,7 @@ def _identity(array: Any) -> Any:
 
 
 def _feature(value: Any) -> Any:
-    """Return what decides, of an argument, which instance of a kernel is launched."""
+    """Return what an argument contributes to the choice of a kernel's instance."""
     if isinstance(value, taichi_arrays.TaichiArray) and hasattr(value, "snode"):
         return id(value)
     if hasattr(value, "shape"):

@@ -20,53 +20,21 @@ _HEADER = "# What tikgen.aot.record saw; tikgen.aot.export_recording makes a bun
 
 
 class Array(msgspec.Struct, frozen=True):
-    """An array that kernels were launched with.
-
-    Attributes:
-        name: its name in the recording, after the first argument that it was passed as.
-        dtype: element type.
-        shape: its shape, the axes of its elements last.
-    """
+    """An array that kernels were launched with, named after its first argument."""
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
-
-
-class Field(msgspec.Struct, frozen=True):
-    """A field that kernels use.
-
-    Attributes:
-        name: its name in the recording.
-        dtype: element type.
-        shape: its shape.
-        element: shape of each element.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    element: tuple[int, ...] = ()
+    shape: tuple[int, ...]  # The axes of its elements last.
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel of a template that was built or launched.
-
-    Attributes:
-        name: its name in the recording.
-        template: name of the template.
-        parameters: problem parameters.
-        schedule: schedule parameters.
-        sizes: sizes that are baked in, by symbol.
-        digest: SHA-256 of the rendered code.
-        arguments: what it takes.
-    """
+    """A kernel of a template that was built or launched."""
 
     name: str
     template: str
     parameters: dict[str, Any]
     schedule: dict[str, Any]
-    sizes: dict[str, int]
+    sizes: dict[str, int]  # Those that are baked in, by symbol.
     digest: str
     arguments: tuple[manifest.Argument, ...]
 
@@ -82,7 +50,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True):
         problem: why it cannot be exported, or nothing.
         arguments: what it takes.
         templates: values of arguments that are compiled in.
-        fields: by the names under which the text has them, their names in the recording.
+        fields: names of fields in the recording, by their names in the text.
         options: types of Python's numbers.
         text: the kernel with all that it uses.
     """
@@ -100,31 +68,14 @@ class Own(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """A launch.
-
-    Attributes:
-        kernel: name of the kernel.
-        arguments: for each argument, in order, the name of an array or the value of a scalar.
-    """
+    """A launch: its arguments, in order, are names of arrays and values of scalars."""
 
     kernel: str
     arguments: dict[str, Any]
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A recording as it is on disk.
-
-    Attributes:
-        format: version of this format.
-        tikgen: version of tikgen that wrote it.
-        taichi: version of Taichi that ran.
-        arch: where the kernels ran.
-        builds: kernels of templates, in order.
-        kernels: the user's own, in order.
-        fields: the fields that they use.
-        arrays: the arrays that were passed, in order.
-        launches: every launch, in order.
-    """
+    """A recording as it is on disk: its parts in order."""
 
     format: int
     tikgen: str
@@ -132,13 +83,13 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
     builds: tuple[Build, ...] = ()
     kernels: tuple[Own, ...] = ()
-    fields: tuple[Field, ...] = ()
+    fields: tuple[manifest.Field, ...] = ()
     arrays: tuple[Array, ...] = ()
     launches: tuple[Launch, ...] = ()
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes texts of several lines as they are."""
+    """Writes texts of several lines as blocks."""
 
 
 def _text(dumper: Any, value: str) -> Any:
@@ -150,11 +101,7 @@ _Dumper.add_representer(str, _text)
 
 
 def write(recorded: File, path: Path) -> None:
-    """Write a recording, all of it or nothing.
-
-    Raises:
-        ExportError: if the disk cannot be written.
-    """
+    """Write a recording, all of it or nothing."""
     content = yaml.dump(
         msgspec.to_builtins(recorded),
         Dumper=_Dumper,
@@ -167,17 +114,17 @@ def write(recorded: File, path: Path) -> None:
     try:
         temporary.write_text(f"{_HEADER}\n{content}", "utf-8")
         temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
+    except (OSError, ValueError) as error:  # A null character in the name is a ValueError.
+        with contextlib.suppress(OSError, ValueError):
             temporary.unlink(missing_ok=True)
         raise ExportError(str(path), f"it cannot be written: {why(error)}") from None
 
 
 def read(path: Path) -> File:
-    """Return the recording that a file holds.
+    """Return the recording in a file.
 
     Raises:
-        ExportError: if there is none, it is damaged, or a later tikgen wrote it.
+        ExportError: if it is missing, damaged, or from a later tikgen.
     """
     try:
         content = untrusted.from_yaml(untrusted.read_text(path))
@@ -199,7 +146,7 @@ def read(path: Path) -> File:
 
 
 def _check(recorded: File) -> None:
-    """Raise ValueError where parts of a recording contradict each other."""
+    """Raise ValueError if parts of a recording contradict each other."""
     every: list[Build | Own] = [*recorded.builds, *recorded.kernels]
     kernels = {kernel.name: kernel for kernel in every}
     arrays = {array.name for array in recorded.arrays}

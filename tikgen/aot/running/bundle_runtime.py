@@ -1,4 +1,4 @@
-"""A bundle that is loaded: its kernels, graphs, fields and families, and arrays on its device."""
+"""A loaded bundle: its kernels, graphs, fields and families, and arrays on its device."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tikgen.aot.contents import Contents
-from tikgen.aot.manifest import Manifest
+from tikgen.aot.manifest import Graph, Kernel, Manifest
 from tikgen.aot.running.c_engine import Engine
-from tikgen.aot.running.device_array import DeviceArray, checked_shape
-from tikgen.aot.running.families import Family
-from tikgen.aot.running.launchable import Launchable, graph_of, kernel_of
+from tikgen.aot.running.device_array import DeviceArray, checked_shape, mapped
+from tikgen.aot.running.launchable import Family, Launchable
 from tikgen.aot.running.loaded_field import LoadedField
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, UnknownEntry
@@ -24,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Named(Mapping[str, _T], Generic[_T]):
-    """What a bundle has of one kind, by name; each is made when it is first asked for."""
+    """The entries of a bundle of one kind, by name; each is made at its first use."""
 
     def __init__(
         self, where: object, kind: str, names: Sequence[str], make: Callable[[str], _T]
@@ -56,17 +55,17 @@ class Named(Mapping[str, _T], Generic[_T]):
 class Runtime:
     """A bundle, loaded for one arch of this machine; made by :func:`tikgen.aot.load`.
 
-    Kernels and graphs are called by name: ``runtime.heat(x, y)``, ``runtime["heat"](x, y)``. They
-    take NumPy arrays and arrays of :meth:`array`, :meth:`empty` and :meth:`zeros`. Calls may come
-    from several threads; a process that was forked loads the bundle anew. Close it, or use it in a
-    ``with`` block, to give its memory back.
+    Call kernels and graphs by name: ``runtime.heat(x, y)`` or ``runtime["heat"](x, y)``. They take
+    NumPy arrays and arrays of :meth:`array`, :meth:`empty` and :meth:`zeros`. Any thread may call
+    them; a forked process has to load the bundle anew. Close it, or use it in a ``with`` block, to
+    free its memory.
 
     Attributes:
-        manifest: what the bundle says about itself.
+        manifest: the manifest of the bundle.
         kernels: the kernels that the bundle has for the arch, by name.
         graphs: its graphs, by name.
         fields: its fields, by name.
-        families: by name, what calls the kernel of a family that suits the arguments.
+        families: its families, by name; a family calls the kernel that suits the arguments.
     """
 
     def __init__(self, engine: Engine, contents: Contents) -> None:
@@ -75,23 +74,17 @@ class Runtime:
         self._contents = contents
         known, where, arch = contents.manifest, contents.path, engine.arch
 
-        def here(entries: Mapping[str, Any]) -> list[str]:
-            return [name for name, entry in entries.items() if arch in entry.builds]
+        def named(kind: str, entries: Mapping[str, Any], make: Callable[[Any], _T]) -> Named[_T]:
+            here = [name for name, entry in entries.items() if arch in entry.builds]
+            return Named(where, kind, here, lambda name: make(entries[name]))
 
-        self.kernels: Named[Launchable] = Named(
-            where,
-            "kernel",
-            here(known.kernels),
-            lambda name: kernel_of(engine, known.kernels[name]),
-        )
-        self.graphs: Named[Launchable] = Named(
-            where,
-            "graph",
-            here(known.graphs),
-            lambda name: graph_of(engine, known.graphs[name], known.kernels),
-        )
-        self.fields: Named[LoadedField] = Named(
-            where, "field", here(known.fields), lambda name: LoadedField(engine, known.fields[name])
+        def launchable(entry: Kernel | Graph) -> Launchable:
+            return Launchable(engine, entry, known.kernels)
+
+        self.kernels: Named[Launchable] = named("kernel", known.kernels, launchable)
+        self.graphs: Named[Launchable] = named("graph", known.graphs, launchable)
+        self.fields: Named[LoadedField] = named(
+            "field", known.fields, lambda entry: LoadedField(engine, entry)
         )
         members: dict[str, list[str]] = {}
         for name in self.kernels:
@@ -111,7 +104,7 @@ class Runtime:
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether it was closed."""
+        """Return whether it was closed."""
         return self._engine.is_closed
 
     @property
@@ -123,22 +116,14 @@ class Runtime:
     def select(self, family: str, /, *args: Any, **kwargs: Any) -> Launchable:
         """Return the kernel of a family that suits arguments, by dtype, dimension and shape.
 
-        Args:
-            family: name of the family.
-            args: arguments in order.
-            kwargs: arguments by name.
-
         Raises:
-            ArgumentError: if no kernel suits; it says which ones there are.
+            ArgumentError: if no kernel suits.
             UnknownEntry: if there is no such family.
         """
         return self.families[family].select(*args, **kwargs)
 
     def prepare(self, *names: str) -> None:
-        """Load kernels and graphs now, which their first call does otherwise.
-
-        Args:
-            names: which; all of them if none is named.
+        """Load kernels and graphs now instead of at their first call; without names all.
 
         Raises:
             LibraryError: if the library reports an error.
@@ -149,15 +134,16 @@ class Runtime:
             self[name].prepare()
 
     def empty(self, shape: int | Sequence[int], dtype: object) -> DeviceArray:
-        """Return an array on the device, of whatever stood there.
+        """Return an array on the device with undefined contents.
 
         Args:
             shape: its shape; axes of vectors and matrices come last.
             dtype: its element type: ``"f32"``, ``np.float32`` or the like.
 
         Raises:
-            ArgumentError: if shape or dtype cannot be, or if the runtime was closed.
-            LibraryError: if there is not so much memory.
+            ArgumentError: if shape or dtype is invalid.
+            BundleError: if the runtime was closed.
+            LibraryError: if there is not enough memory.
         """
         if self.is_closed:
             self._engine.refuse()
@@ -177,8 +163,8 @@ class Runtime:
         """Return an array on the device with the values, shape and dtype of a NumPy array.
 
         Raises:
-            ArgumentError: if it is empty, or kernels know no such dtype.
-            LibraryError: if there is not so much memory.
+            ArgumentError: if it is empty, or kernels do not support its dtype.
+            LibraryError: if there is not enough memory.
         """
         if problem := hidden_problem("values", values):
             raise ArgumentError("DeviceArray", problem)
@@ -188,22 +174,16 @@ class Runtime:
         return made
 
     def mapped(self, count: int, dtype: object) -> tuple[np.ndarray[Any, Any], DeviceArray]:
-        """Return zeros in memory that the host and a GPU reach at once, for each of them.
-
-        Args:
-            count: how many numbers.
-            dtype: their type.
+        """Return ``count`` zeros in memory that host and GPU share, for NumPy and for kernels.
 
         Raises:
-            LibraryError: if the driver does not give such memory.
+            LibraryError: if the driver refuses.
             UnsupportedOnArch: if the arch is not cuda.
         """
-        from tikgen.aot.running.mapped import mapped
-
         return mapped(self._engine, count, DType.parse(dtype))
 
     def sync(self) -> None:
-        """Wait until everything that was launched is done.
+        """Wait until all launches are done.
 
         Raises:
             BundleError: if it was closed.
@@ -214,7 +194,7 @@ class Runtime:
             self._engine.wait()
 
     def close(self) -> None:
-        """Wait for the device, then give back all that the runtime holds; calls then raise."""
+        """Wait for the device, then free all that the runtime holds; later calls raise."""
         self._engine.close()
         self._contents.close()
 

@@ -1,4 +1,4 @@
-"""The rules that a call of a bundle's kernel must keep: NumPy arrays and device arrays."""
+"""Checks the arguments of a bundle's kernel: NumPy arrays and device arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tikgen.template.arguments import Argument, Array, Scalar
 
 
 def argument_of(described: manifest.Argument) -> Array | Scalar:
-    """Return an argument of a manifest as one of tikgen's; axes of elements stand last."""
+    """Return an argument of a manifest as one of a template; axes of elements come last."""
     dtype = DType(described.dtype)
     if described.kind == "scalar":
         return Scalar(described.name, dtype)
@@ -31,7 +31,7 @@ def argument_of(described: manifest.Argument) -> Array | Scalar:
 
 
 class Signature(Rules):
-    """The ordered arguments of a kernel of a bundle, and the rules that a call must keep."""
+    """The arguments of a bundle's kernel, in order, and the checks of a call."""
 
     device_kind = DeviceArray
     apart_kinds = DeviceArray
@@ -44,7 +44,7 @@ class Signature(Rules):
         return _BundleCheck(self._engine, argument, self.symbols)
 
     def suits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Tell whether names, dtypes, numbers of axes and extents that are baked in fit."""
+        """Return whether names, dtypes, numbers of axes and baked extents fit."""
         if len(args) + len(kwargs) != len(self.names) or not kwargs.keys() <= {*self.names}:
             return False
         values = self.order(args, kwargs)
@@ -55,14 +55,12 @@ class Signature(Rules):
 
 
 class _BundleCheck(Check):
-    """What one argument of a kernel of a bundle must be."""
-
     def __init__(self, engine: Engine, argument: Array | Scalar, symbols: tuple[str, ...]) -> None:
         super().__init__(argument, symbols)
         self._engine = engine
 
     def takes_fresh(self, array: Any) -> bool:
-        """Tell in the quickest way that a :class:`DeviceArray` fits."""
+        """Return whether a :class:`DeviceArray` fits, on the fast path."""
         return (
             array.dtype is self.dtype
             and array.engine is self._engine
@@ -71,7 +69,6 @@ class _BundleCheck(Check):
         )
 
     def suits(self, value: Any) -> bool:
-        """Tell whether dtype, number of axes and extents that are baked in fit."""
         if self.is_scalar:
             return not self.scalar_problem(value)
         if not isinstance(value, np.ndarray | DeviceArray) or len(value.shape) != self.ndim:

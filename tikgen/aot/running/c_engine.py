@@ -1,4 +1,4 @@
-"""One runtime of Taichi's C library: started in the background, locked, and taken down in order."""
+"""One runtime of Taichi's C library: started in the background, locked, and closed in order."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tikgen.errors import BundleError, LibraryError, TikgenError, UnsupportedOnA
 from tikgen.machine.devices import HOST_ARCHS
 from tikgen.machine.drivers import current_cuda_context, use_cuda_context
 
-# Bytes that go through staging memory at once.
+# The size of staging memory in bytes.
 _MOST_STAGED = 1 << 26
 
 
 class _Made:
-    """What the library made, and must get back in the right order."""
+    """What the library made, to be freed in the right order."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -35,7 +35,7 @@ class _Made:
         self.is_closed = False
 
     def start(self, contents: Contents, arch: str, device: int) -> None:
-        """Create the runtime; what goes wrong is kept for whoever needs it."""
+        """Create the runtime; keep an error for its users."""
         try:
             self.library = open_library()
             version = ".".join(map(str, self.library.version))
@@ -76,22 +76,17 @@ class _Made:
 class Engine:
     """A runtime of Taichi's C library for one arch and device, with its modules and its memory.
 
-    It starts in a thread of its own, so that files are checked and NumPy is imported meanwhile;
-    the first use waits for it. Whoever calls the library through it holds :attr:`lock`. It is
-    closed when nothing refers to it any more, and when Python exits.
-
-    Args:
-        contents: the files of the bundle.
-        arch: an arch of bundles that works on this machine.
-        device: number of the device.
+    It starts in a separate thread, while files are checked and NumPy is imported; the first use
+    waits for it. Callers of the library hold :attr:`lock`. It is closed when nothing refers to it
+    any more, and when Python exits.
     """
 
     def __init__(self, contents: Contents, arch: str, device: int) -> None:
         self._contents = contents
         self.arch = arch
         self.is_host = arch in HOST_ARCHS
-        # The one that holds fields, where there is one: its kernels find them by a number that
-        # counts the modules loaded before.
+        # The module with fields, if any: its kernels find them by the number of modules loaded
+        # before it.
         self.first_module = ""
         self._made = made = _Made()
         self.lock = made.lock
@@ -103,19 +98,19 @@ class Engine:
         self._is_of_parent = False
         _engines.add(self)
         self._capabilities: dict[str, int] | None = None
-        # By address and size: they cannot be freed, and stay right for whatever stands there.
+        # By address and size: they cannot be freed, and stay valid.
         self._imported: dict[tuple[int, int], int] = {}
-        # Memory that nothing refers to any more. Garbage collection comes at any moment, so that
-        # it is freed later, when nobody uses the library.
+        # Memory that nothing refers to any more. Garbage collection may run at any time, so it is
+        # freed later, when the library is not in use.
         self._dropped: deque[int] = deque()
         self._is_busy = False
-        # Elsewhere the host reaches the memory of the device.
+        # On other archs the host can access device memory.
         self._has_own_memory = arch == "vulkan"
         self._staging, self._staged = 0, 0
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether it was closed."""
+        """Return whether it was closed."""
         return not self.close.alive or self._made.is_closed
 
     @property
@@ -131,25 +126,25 @@ class Engine:
         self._starting.join()
         if self._made.error is not None:
             raise self._made.error
-        if self._made.context:  # Of the thread that created the runtime.
+        if self._made.context:  # It is current in the thread that created the runtime.
             use_cuda_context(self._made.context)
         return self._made.runtime
 
     def refuse(self) -> NoReturn:
-        """Raise :class:`BundleError`: it was closed, or belongs to the process that forked this."""
+        """Raise :class:`BundleError`: it was closed, or belongs to the parent of this fork."""
         is_forked = self._is_of_parent
         state = "was loaded before this process was forked" if is_forked else "is closed"
         raise BundleError(self._contents.path, f"{state}; load it again")
 
     def leave_to_parent(self) -> None:
-        """Use it no more in this process, a fork, to which the library's threads did not come."""
+        """Give it up in this process, a fork without the library's threads."""
         self._is_of_parent = True
         self.close.detach()
-        self.lock = self._made.lock = threading.Lock()  # Of a thread that may not be here either.
+        self.lock = self._made.lock = threading.Lock()  # Its owner may be missing in the fork.
 
     @property
     def library(self) -> Library:
-        """Return the library, once the runtime stands; raises what :attr:`handle` raises."""
+        """Return the library after the runtime has started; raises what :attr:`handle` raises."""
         self.handle  # noqa: B018
         library = self._made.library
         assert library is not None
@@ -157,7 +152,7 @@ class Engine:
 
     @property
     def capabilities(self) -> dict[str, int]:
-        """Return the level of each capability of the device; nothing but for Vulkan."""
+        """Return the level of each capability of the device; empty except for Vulkan."""
         if self._capabilities is None:
             self._capabilities = self.library.capabilities(self.handle)
         return self._capabilities
@@ -178,14 +173,14 @@ class Engine:
         return modules[folder]
 
     def import_host(self, address: int, size: int) -> int:
-        """Return a handle of this process's memory."""
+        """Return a handle of host memory."""
         key = address, size
         if key not in self._imported:
             self._imported[key] = self.library.import_host(self.handle, address, size)
         return self._imported[key]
 
     def allocate(self, size: int) -> int:
-        """Return a handle of device memory, to be given to :meth:`drop`."""
+        """Return a handle of device memory, which :meth:`drop` frees."""
         if self._dropped:
             self.wait()
         return self._allocate(size, for_host=not self._has_own_memory)
@@ -196,11 +191,11 @@ class Engine:
         return made
 
     def drop(self, memory: int) -> None:
-        """Give device memory back; safe at any moment, without the lock."""
+        """Free device memory later; safe at any time, without the lock."""
         self._dropped.append(memory)
 
     def copy_in(self, memory: int, source: int, size: int) -> None:
-        """Copy into device memory, behind whatever was launched."""
+        """Copy to device memory after all launches."""
         self.wait()
         library, runtime = self.library, self.handle
         if not self._has_own_memory:
@@ -214,7 +209,7 @@ class Engine:
             library.wait(runtime)
 
     def copy_out(self, memory: int, target: int, size: int) -> None:
-        """Copy out of device memory, behind whatever was launched."""
+        """Copy from device memory after all launches."""
         self.wait()
         library, runtime = self.library, self.handle
         if not self._has_own_memory:
@@ -228,10 +223,7 @@ class Engine:
             library.copy_out(runtime, staging, target + place, count)
 
     def _staging_of(self, size: int) -> int:
-        """Return memory that both sides reach, of so many bytes or as many as are staged at once.
-
-        Kernels would run from there as slowly as the bus is.
-        """
+        """Return memory that host and device can access, for at most ``_MOST_STAGED`` bytes."""
         wanted = min(size, _MOST_STAGED)
         if self._staged < wanted:
             if self._staging:
@@ -241,11 +233,11 @@ class Engine:
         return self._staging
 
     def note_launch(self) -> None:
-        """Note that the device may be busy from now on."""
+        """Note that the device may be busy."""
         self._is_busy = not self.is_host
 
     def wait(self) -> None:
-        """Wait until the device is done, and free the memory that was given back."""
+        """Wait until the device is done, and free dropped memory."""
         if self._is_busy:
             self.library.wait(self.handle)
             self._is_busy = False

@@ -1,4 +1,4 @@
-"""Taichi's C library through ctypes: every call that is made of it, its errors as exceptions."""
+"""Taichi's C library through ctypes, with its errors as exceptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from tikgen.errors import LibraryError
 
 INSTALL_DIR = "TAICHI_C_API_INSTALL_DIR"
-# How the library numbers what it names.
+# The numbers of the library's names.
 DTYPES = {
     name: number
     for number, name in enumerate(
@@ -105,20 +105,14 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class Library:
-    """The library, loaded; every method raises :class:`LibraryError` with what it reports.
+    """The library, loaded from a folder with ``lib`` and ``runtime`` in it.
 
-    Handles are integers. A handle must not be used after it was destroyed or freed, and a folder
-    that is loaded must hold a module: the library then ends the process.
-
-    Args:
-        folder: the library's folder, with ``lib`` and ``runtime`` in it.
-
-    Raises:
-        LibraryError: if it cannot be loaded.
+    Every method raises :class:`LibraryError` with what the library reports. Handles are integers;
+    using one after it was destroyed or freed ends the process.
     """
 
     def __init__(self, folder: Path) -> None:
-        # Where it finds what it links to kernels for the processor and for CUDA.
+        # The bitcode that it links to kernels for the processor and for CUDA.
         self._linked = str(folder / "runtime")
         path = _file_in(folder)
         try:
@@ -127,7 +121,7 @@ class Library:
                 function = getattr(library, name)
                 function.restype, function.argtypes = result, arguments
         except (OSError, AttributeError) as error:
-            raise LibraryError("loading it", f"{path} is of no use: {error}") from None
+            raise LibraryError("loading it", f"{path} cannot be used: {error}") from None
         self._call: Any = library
         self.launch_kernel: Callable[[int, int, int, int], None] = library.ti_launch_kernel
         self.launch_graph: Callable[[int, int, int, int], None] = library.ti_launch_compute_graph
@@ -136,7 +130,7 @@ class Library:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Return the major and the minor version; of patches the library does not tell."""
+        """Return the major and the minor version; the library does not report patches."""
         number = self._call.ti_get_version()
         return number // 1_000_000, number // 1_000 % 1_000
 
@@ -155,20 +149,20 @@ class Library:
     def _made(self, handle: int | None, doing: str) -> int:
         self.check(doing)
         if not handle:
-            raise LibraryError(doing, "it made nothing, and gives no reason")
+            raise LibraryError(doing, "it returned nothing, and gives no reason")
         return handle
 
     def create_runtime(self, arch: int, device: int) -> int:
-        """Return a new runtime for an arch, as the library numbers archs."""
+        """Return a new runtime for an arch, given by the library's number."""
         os.environ["TI_LIB_DIR"] = self._linked
         return self._made(self._call.ti_create_runtime(arch, device), "creating a runtime")
 
     def destroy_runtime(self, runtime: int) -> None:
-        """Destroy a runtime whose modules are destroyed and whose memory is freed."""
+        """Destroy a runtime after its modules were destroyed and its memory was freed."""
         self._call.ti_destroy_runtime(runtime)
 
     def capabilities(self, runtime: int) -> dict[str, int]:
-        """Return the level of each capability of the device; nothing but for Vulkan."""
+        """Return the level of each capability of the device; empty except for Vulkan."""
         count = _u32(0)
         self._call.ti_get_runtime_capabilities(runtime, ctypes.byref(count), None)
         found = (_Capability * count.value)()
@@ -181,21 +175,18 @@ class Library:
         }
 
     def allocate(self, runtime: int, size: int, for_host: bool) -> int:
-        """Return ``size`` bytes of device memory; ``for_host`` if this process is to reach it."""
+        """Return ``size`` bytes of device memory, which ``for_host`` makes accessible here."""
         info = _AllocateInfo(size, for_host, for_host, 0, _STORAGE)
         doing = f"allocating {size} bytes"
         return self._made(self._call.ti_allocate_memory(runtime, ctypes.byref(info)), doing)
 
     def import_host(self, runtime: int, address: int, size: int) -> int:
-        """Return a handle of memory of this process, for a runtime on the processor.
-
-        It cannot be freed again, and stays right for whatever stands at that address.
-        """
+        """Return a handle of host memory, which is never freed and stays valid."""
         made = self._call.ti_import_cpu_memory(runtime, address, size)
         return self._made(made, f"importing {size} bytes")
 
     def import_cuda(self, runtime: int, address: int, size: int) -> int:
-        """Return a handle of memory in the address space of the GPU, which others free."""
+        """Return a handle of GPU memory, which the caller frees."""
         function = self._call.ti_import_cuda_memory  # Not every library has CUDA.
         function.restype, function.argtypes = _handle, (_handle, _handle, ctypes.c_size_t)
         return self._made(function(runtime, address, size), f"importing {size} bytes")
@@ -206,14 +197,14 @@ class Library:
         self.check("freeing memory")
 
     def copy_in(self, runtime: int, memory: int, source: int, size: int) -> None:
-        """Copy ``size`` bytes from an address of this process into memory that it reaches."""
+        """Copy ``size`` bytes from an address to memory that is accessible here."""
         mapped = self._made(self._call.ti_map_memory(runtime, memory), "mapping memory")
         ctypes.memmove(mapped, source, size)
         self._call.ti_unmap_memory(runtime, memory)
         self.check("copying to the device")
 
     def copy_out(self, runtime: int, memory: int, target: int, size: int) -> None:
-        """Copy ``size`` bytes of memory that this process reaches to one of its addresses."""
+        """Copy ``size`` bytes of memory that is accessible here to an address."""
         mapped = self._made(self._call.ti_map_memory(runtime, memory), "mapping memory")
         ctypes.memmove(target, mapped, size)
         self._call.ti_unmap_memory(runtime, memory)
@@ -222,14 +213,7 @@ class Library:
     def copy_on_device(
         self, runtime: int, target: tuple[int, int], source: tuple[int, int], size: int
     ) -> None:
-        """Copy ``size`` bytes within the device, once it has done what it was given before.
-
-        Args:
-            runtime: the runtime.
-            target: memory, and where in it.
-            source: the same of what is copied.
-            size: how many bytes.
-        """
+        """Copy ``size`` bytes on the device after earlier work; places are memory and offset."""
         slices = (_Slice(*place, size) for place in (target, source))
         self._call.ti_copy_memory_device_to_device(runtime, *map(ctypes.byref, slices))
         self.check("copying on the device")
@@ -242,7 +226,7 @@ class Library:
         return self._made(made, f"loading the module {folder}")
 
     def destroy_module(self, module: int) -> None:
-        """Destroy a module; its kernels and graphs go with it."""
+        """Destroy a module with its kernels and graphs."""
         self._call.ti_destroy_aot_module(module)
 
     def kernel(self, module: int, name: str) -> int:
@@ -256,7 +240,7 @@ class Library:
         return self._made(made, f"getting the graph {name}")
 
     def wait(self, runtime: int) -> None:
-        """Wait until the device has done all that it was given."""
+        """Wait until the device has finished."""
         self._call.ti_wait(runtime)
         self.check("waiting for the device")
 
@@ -266,11 +250,7 @@ _opened: dict[Path, Library] = {}
 
 
 def open_library() -> Library:
-    """Return the library that came with Taichi, loaded once; Taichi itself is not imported.
-
-    Raises:
-        LibraryError: if it is not there, or cannot be loaded.
-    """
+    """Return the library that comes with Taichi, loaded once, without importing Taichi."""
     with _opening:
         folder = find_folder()
         if folder not in _opened:
@@ -279,11 +259,7 @@ def open_library() -> Library:
 
 
 def find_folder() -> Path:
-    """Return the folder of the library: that of ``TAICHI_C_API_INSTALL_DIR``, or Taichi's own.
-
-    Raises:
-        LibraryError: if there is none.
-    """
+    """Return the folder of the library: ``TAICHI_C_API_INSTALL_DIR``, or Taichi's own."""
     if named := os.environ.get(INSTALL_DIR):
         if not _file_in(Path(named)).is_file():
             raise LibraryError("finding it", f"{INSTALL_DIR} is {named}, which does not hold it")
@@ -293,7 +269,7 @@ def find_folder() -> Path:
             return folder
     raise LibraryError(
         "finding it",
-        f"it comes with Taichi, which is not here: pip install taichi, or set {INSTALL_DIR}",
+        f"it comes with Taichi, which is not installed: pip install taichi, or set {INSTALL_DIR}",
     )
 
 

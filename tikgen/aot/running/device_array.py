@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import weakref
 from collections.abc import Sequence
@@ -12,16 +13,20 @@ import numpy as np
 from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.packing import array_argument
 from tikgen.dtypes import DType
-from tikgen.errors import ArgumentError
+from tikgen.errors import ArgumentError, LibraryError, UnsupportedOnArch
+from tikgen.machine import drivers
 from tikgen.template.argument_checks import hidden_problem
 from tikgen.template.shapes import MOST_ELEMENTS
+
+# CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+_MAPPED = ctypes.c_uint(1 | 2)
 
 
 class DeviceArray:
     """An array on the device of a :class:`Runtime`, made by its ``empty``, ``zeros`` or ``array``.
 
-    Kernels and graphs of that runtime take it as they take NumPy arrays, without copying it and
-    without waiting for it. On the processor it is memory of NumPy's.
+    Kernels and graphs of that runtime take it like a NumPy array, without copies and without
+    waiting. On the processor it is memory of NumPy.
 
     Attributes:
         dtype: its element type.
@@ -41,9 +46,7 @@ class DeviceArray:
     )
 
     def __init__(self, engine: Engine, shape: Sequence[int], dtype: DType) -> None:
-        self.engine = engine
-        self.dtype = dtype
-        self.shape = tuple(shape)
+        self.engine, self.dtype, self.shape = engine, dtype, tuple(shape)
         self._packed: dict[int, bytes] = {}
         self._host: np.ndarray[Any, Any] | None = None
         self._free: weakref.finalize[..., DeviceArray] | None = None
@@ -61,7 +64,7 @@ class DeviceArray:
     def of_memory(
         cls, engine: Engine, memory: int, shape: Sequence[int], dtype: DType
     ) -> DeviceArray:
-        """Return memory on the device as an array; others free it."""
+        """Return memory on the device as an array that does not free it."""
         made = cls.__new__(cls)
         made.engine, made.dtype, made.shape = engine, dtype, tuple(shape)
         made._memory, made._packed, made._host, made._free = memory, {}, None, None
@@ -75,16 +78,16 @@ class DeviceArray:
 
     @property
     def size(self) -> int:
-        """Return the number of numbers."""
+        """Return the number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that it takes."""
+        """Return its size in bytes."""
         return self.size * self.dtype.bits // 8
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """Return a copy as a NumPy array, once everything launched before is done.
+        """Return a copy as a NumPy array, after all earlier launches.
 
         Raises:
             ArgumentError: if the array or its runtime is closed.
@@ -126,7 +129,7 @@ class DeviceArray:
                 self.upload(whole)
 
     def fill(self, value: int | float) -> None:
-        """Set every number to ``value``.
+        """Set every element to ``value``.
 
         Raises:
             ArgumentError: if the dtype cannot hold it, or if the array or its runtime is closed.
@@ -139,7 +142,7 @@ class DeviceArray:
         self.from_numpy(filled)
 
     def close(self) -> None:
-        """Give its memory back now; otherwise that happens when nothing refers to it."""
+        """Free its memory now instead of when nothing refers to it."""
         with self.engine.lock:  # A launch may be using it.
             self.is_open = False
             self._host = None
@@ -155,7 +158,7 @@ class DeviceArray:
         self.engine.copy_out(self._memory, array.ctypes.data, array.nbytes)
 
     def argument(self, element_axes: int) -> bytes:
-        """Return it as an argument whose last axes are those of vectors or matrices."""
+        """Return it as the bytes of an argument; the last axes may be those of elements."""
         packed = self._packed.get(element_axes)
         if packed is None:
             packed = array_argument(self._memory, self.dtype, self.shape, element_axes)
@@ -163,7 +166,7 @@ class DeviceArray:
         return packed
 
     def problem(self) -> str:
-        """Return why it cannot be used any more, or nothing."""
+        """Return why it can no longer be used, or nothing."""
         if not self.is_open:
             return "is a DeviceArray that was closed"
         if self.engine.is_closed:
@@ -205,3 +208,31 @@ def checked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
             f"got {shape!r}",
         )
     return made
+
+
+def mapped(engine: Engine, count: int, dtype: DType) -> tuple[np.ndarray[Any, Any], DeviceArray]:
+    """Return zeros in memory that host and GPU share, as an array of NumPy and of the device.
+
+    Neither may be used after the runtime is closed, which frees the memory.
+
+    Raises:
+        LibraryError: if the driver refuses.
+        UnsupportedOnArch: if the arch is not cuda.
+    """
+    if engine.arch != "cuda":
+        raise UnsupportedOnArch("mapped memory", engine.arch, "only cuda has it")
+    size = count * dtype.numpy.itemsize
+    host, device = ctypes.c_void_p(), ctypes.c_uint64()
+    with engine.lock:
+        runtime = engine.handle  # Its context is current in this thread now.
+        driver = drivers.cuda()
+        code = driver.cuMemHostAlloc(ctypes.byref(host), ctypes.c_size_t(size), _MAPPED)
+        code = code or driver.cuMemHostGetDevicePointer_v2(ctypes.byref(device), host, 0)
+        if code or not host.value:
+            raise LibraryError(f"mapping {size} bytes of the host", f"the driver says {code}", code)
+        memory = engine.library.import_cuda(runtime, device.value, size)
+    array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(host.value)).view(
+        dtype.numpy
+    )
+    array[:] = 0
+    return array, DeviceArray.of_memory(engine, memory, (count,), dtype)

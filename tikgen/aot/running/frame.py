@@ -1,8 +1,9 @@
-"""The bytes of one launch: a slot for each argument, filled in place."""
+"""The bytes of a launch: a slot for each argument, filled in place."""
 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,30 +12,18 @@ import numpy as np
 from tikgen.aot import manifest
 from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray
-from tikgen.aot.running.packing import (
-    ARGUMENT_BYTES,
-    NAME_BYTES,
-    Put,
-    array_argument,
-    is_wide,
-    put_name,
-    scalar_put,
-)
+from tikgen.aot.running.packing import ARGUMENT_BYTES, Put, array_argument, scalar_put
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 
-# Host arrays of which each slot keeps how they are packed.
+# The number of packed host arrays that each slot keeps.
 _MOST_PACKED = 256
+# In a TiNamedArgument a pointer to the name comes first.
+_NAME = struct.Struct("=Q")
 
 
 class Slot:
-    """Where one argument stands, and how it gets there.
-
-    Args:
-        described: the argument.
-        starts: where it begins; two places for a scalar that is passed as two halves.
-        buffer: the bytes of all arguments.
-    """
+    """One argument: its place in the bytes of all, or two places for a scalar of 64 bits."""
 
     def __init__(
         self, described: manifest.Argument, starts: Sequence[int], buffer: bytearray
@@ -44,16 +33,15 @@ class Slot:
         self.place = slice(starts[0], starts[0] + ARGUMENT_BYTES)
         self.element_axes = len(described.element)
         self.is_written = described.role != "in"
-        # What a kernel leaves alone must survive the way to the device and back.
+        # What a kernel does not write must survive the copies to the device and back.
         self.is_read = described.role != "out" or not described.covered
-        self.put: Put | None = None
-        if described.kind == "scalar":
-            self.put = scalar_put(buffer, starts, self.dtype)
+        is_scalar = described.kind == "scalar"
+        self.put: Put | None = scalar_put(buffer, starts, self.dtype) if is_scalar else None
         # Host arrays by address and shape, packed.
         self._packed: dict[tuple[int, tuple[int, ...]], bytes] = {}
 
     def packed(self, array: np.ndarray[Any, Any], engine: Engine) -> bytes:
-        """Return a host array as an argument; for a runtime on the processor."""
+        """Return a host array as an argument, for a runtime on the processor."""
         key = array.ctypes.data, array.shape
         found = self._packed.get(key)
         if found is None:
@@ -69,9 +57,9 @@ class Frame:
     """The arguments of one launch in the library's layout.
 
     Args:
-        arguments: what is filled in for each launch, in order.
+        arguments: the arguments of each launch, in order.
         constants: dtype and value of the scalars that are fixed, by name.
-        is_named: whether each argument carries its name, as those of graphs do.
+        is_named: whether each argument has its name in front, as those of graphs do.
     """
 
     def __init__(
@@ -80,7 +68,7 @@ class Frame:
         constants: Mapping[str, tuple[str, int | float]],
         is_named: bool,
     ) -> None:
-        ahead = NAME_BYTES if is_named else 0
+        ahead = _NAME.size if is_named else 0
         stride = ahead + ARGUMENT_BYTES
         fixed = [
             manifest.Argument(name=name, kind="scalar", dtype=dtype)
@@ -92,7 +80,7 @@ class Frame:
         self._names = [ctypes.create_string_buffer(name.encode()) for name in names]
         if is_named:
             for index, name in enumerate(self._names):
-                put_name(buffer, index * stride, ctypes.addressof(name))
+                _NAME.pack_into(buffer, index * stride, ctypes.addressof(name))
         places = iter(range(ahead, len(buffer), stride))
         slots = [
             Slot(argument, [next(places) for _ in _names(argument)], buffer)
@@ -106,17 +94,13 @@ class Frame:
         self.address = ctypes.addressof(self._pinned)
 
     def fill(self, values: Sequence[Any], engine: Engine) -> None:
-        """Write the arguments, which were checked; the caller holds the engine's lock.
-
-        Raises:
-            ArgumentError: if an array was closed since it was checked.
-        """
+        """Write the arguments, which were checked; the caller holds the engine's lock."""
         buffer = self._buffer
         for slot, value in zip(self.slots, values, strict=True):
             if slot.put is not None:
                 slot.put(buffer, value)
             elif type(value) is DeviceArray:
-                if not value.is_open:
+                if not value.is_open:  # It was closed since.
                     raise ArgumentError(slot.name, value.problem())
                 buffer[slot.place] = value.argument(slot.element_axes)
             else:
@@ -124,7 +108,7 @@ class Frame:
 
 
 def _names(argument: manifest.Argument) -> list[str]:
-    """Return the names under which the library takes an argument."""
-    if argument.kind == "scalar" and is_wide(DType(argument.dtype)):
+    """Return the names of an argument in the library, two for a scalar of 64 bits."""
+    if argument.kind == "scalar" and DType(argument.dtype).bits == 64:
         return [f"{argument.name}.low", f"{argument.name}.high"]
     return [argument.name]

@@ -1,4 +1,4 @@
-"""Kernels and graphs of a loaded bundle as callables."""
+"""Kernels, graphs and families of kernels of a loaded bundle, as callables."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 from tikgen.template.arguments import Array, concrete_shape
 
-# Scratch arrays, and copies of host arrays on the device, that each kernel keeps.
+# The number of scratch arrays and staged host arrays that each kernel keeps.
 _MOST_KEPT = 16
+# The number of kinds of arguments for which a family remembers its choice.
+_MOST_CHOSEN = 1024
 
 
 class Launchable:
     """A kernel or a graph of a loaded bundle; call it with its arguments to launch it.
 
-    NumPy arrays are copied to the device and back, on the processor they are used where they are.
-    A :class:`DeviceArray` stays on the device, and nobody waits until it is read.
+    NumPy arrays are used in place on the processor, and copied to the device and back elsewhere.
+    A :class:`DeviceArray` stays on the device; reading it waits for the launch.
 
     Attributes:
         name: its name in the bundle.
-        described: what the manifest says of it.
+        described: its entry in the manifest.
         signature: its arguments.
     """
 
@@ -35,20 +37,30 @@ class Launchable:
         self,
         engine: Engine,
         described: manifest.Kernel | manifest.Graph,
-        scratch: Sequence[manifest.Argument] = (),
-        constants: Mapping[str, tuple[str, int | float]] | None = None,
+        kernels: Mapping[str, manifest.Kernel],
     ) -> None:
         self.name = described.name
         self.described = described
         self.signature = Signature(engine, self.name, tuple(map(argument_of, described.arguments)))
         self._engine = engine
         self._build = described.builds[engine.arch]
+        scratch: tuple[manifest.Argument, ...] = self._build.workspace
+        constants = {}
+        self._sizes: Mapping[str, int] = {}
         self._is_graph = isinstance(described, manifest.Graph)
-        self._sizes = {} if isinstance(described, manifest.Graph) else described.sizes
-        scratch = (*scratch, *self._build.workspace)
+        if isinstance(described, manifest.Graph):
+            scratch = (*described.temporaries, *scratch)
+            dtypes = {
+                step.arguments[argument.name]: argument.dtype
+                for step in described.steps
+                for argument in kernels[step.kernel].arguments
+            }
+            constants = {n: (dtypes[n], value) for n, value in described.constants.items()}
+        else:
+            self._sizes = described.sizes
         self._scratch = [a for a in map(argument_of, scratch) if isinstance(a, Array)]
         self._new_frame = partial(
-            Frame, (*described.arguments, *scratch), constants or {}, self._is_graph
+            Frame, (*described.arguments, *scratch), constants, self._is_graph
         )
         self._frame = self._new_frame()
         self._kept: dict[tuple[str, tuple[int, ...]], DeviceArray] = {}
@@ -56,7 +68,7 @@ class Launchable:
 
     @property
     def baked(self) -> int:
-        """Return the number of sizes that are baked in."""
+        """Return the number of baked sizes."""
         return len(self._sizes)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> None:
@@ -88,13 +100,7 @@ class Launchable:
                 launch(self._frame)
 
     def prepare(self) -> Callable[[Frame], None]:
-        """Load it, which its first call does otherwise; return what launches a frame.
-
-        Raises:
-            BundleError: if the runtime was closed.
-            LibraryError: if the library reports an error.
-            UnsupportedOnArch: if the device lacks what the kernel needs.
-        """
+        """Load it now instead of at its first call; raises what a call raises."""
         engine = self._engine
         with engine.lock:
             if self._launch is None:
@@ -108,7 +114,7 @@ class Launchable:
                     function = library.launch_kernel
                     handle = library.kernel(module, self._build.entry)
                 doing = f"launching {self.name}"
-                # Its context has to be current in whatever thread launches.
+                # Its context has to be current in the thread that launches.
                 is_cuda = engine.arch == "cuda"
 
                 def launch(frame: Frame) -> None:
@@ -123,14 +129,14 @@ class Launchable:
         return self._launch
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Callable[[], None]:
-        """Return what launches it with these arguments, checked once; quicker than a call.
+        """Return a function that launches it with these arguments, which are checked once.
 
         Args:
             args: arguments in order.
             kwargs: arguments by name.
 
         Raises:
-            ArgumentError: if an argument does not fit, now or, if an array was closed, later.
+            ArgumentError: if an argument does not fit; later, if an array was closed.
         """
         launch, engine = self.prepare(), self._engine
         values = self.signature.order(args, kwargs)
@@ -150,11 +156,11 @@ class Launchable:
                 launch(frame)
 
         bound.__doc__ = f"Launch {self.name} with the arguments that were bound."
-        bound.values = values  # type: ignore[attr-defined]  # What the frame points to lives on.
+        bound.values = values  # type: ignore[attr-defined]  # Keeps alive what the frame points to.
         return bound
 
     def _staged(self, values: Sequence[Any]) -> dict[int, DeviceArray]:
-        """Return an array on the device for each host array, by the place of the argument."""
+        """Return an array on the device for each host array, by the position of the argument."""
         return {
             index: self._keep(slot.name, value.shape, slot.dtype)
             for index, (slot, value) in enumerate(zip(self._frame.slots, values, strict=False))
@@ -167,7 +173,7 @@ class Launchable:
         values: Sequence[Any],
         staged: Mapping[int, DeviceArray],
     ) -> None:
-        """Launch with copies of host arrays, and copy back what was written."""
+        """Launch with copies of host arrays, and copy back those that were written."""
         on_device = list(values)
         for index, array in staged.items():
             on_device[index] = array
@@ -187,7 +193,7 @@ class Launchable:
         ]
 
     def _keep(self, name: str, shape: tuple[int, ...], dtype: DType) -> DeviceArray:
-        """Return the array of that name and shape, made of zeros if there is none."""
+        """Return the array of a name and shape; a new one holds zeros."""
         key = name, shape
         found = self._kept.get(key)
         if found is None:
@@ -203,26 +209,63 @@ class Launchable:
         return f"<{what} {self.name}({self.signature}) on {self._engine.arch}>"
 
 
-def kernel_of(engine: Engine, described: manifest.Kernel) -> Launchable:
-    """Return a kernel of a bundle as a callable."""
-    return Launchable(engine, described)
+class Family:
+    """Kernels of one family; call it to launch the one that suits the arguments.
 
-
-def graph_of(
-    engine: Engine, described: manifest.Graph, kernels: Mapping[str, manifest.Kernel]
-) -> Launchable:
-    """Return a graph of a bundle as a callable.
-
-    Args:
-        engine: what runs it.
-        described: what the manifest says of it.
-        kernels: the kernels of the bundle, whose arguments say of what dtype constants are.
+    Attributes:
+        name: name of the family.
+        kernels: its kernels, those with most baked sizes first.
     """
-    dtypes = {
-        name: argument.dtype
-        for step in described.steps
-        for argument in kernels[step.kernel].arguments
-        if (name := step.arguments.get(argument.name)) is not None
-    }
-    constants = {name: (dtypes[name], value) for name, value in described.constants.items()}
-    return Launchable(engine, described, described.temporaries, constants)
+
+    def __init__(self, name: str, kernels: Sequence[Launchable]) -> None:
+        self.name = name
+        self.kernels = sorted(kernels, key=lambda kernel: (-kernel.baked, kernel.name))
+        self._chosen: dict[tuple[Any, ...], Launchable] = {}
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
+        """Launch the kernel that suits the arguments.
+
+        Raises:
+            ArgumentError: if no kernel suits, or an argument does not fit the one that does.
+        """
+        self.select(*args, **kwargs)(*args, **kwargs)
+
+    def select(self, /, *args: Any, **kwargs: Any) -> Launchable:
+        """Return the kernel that suits arguments, by dtype, dimension and shape.
+
+        Raises:
+            ArgumentError: if no kernel suits.
+        """
+        key = tuple(map(_kind, args)), tuple((k, _kind(v)) for k, v in kwargs.items())
+        found = self._chosen.get(key)
+        if found is None:
+            found = self._search(args, kwargs)
+            if len(self._chosen) >= _MOST_CHOSEN:
+                self._chosen.clear()
+            self._chosen[key] = found
+        return found
+
+    def _search(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Launchable:
+        for kernel in self.kernels:
+            if kernel.signature.suits(args, kwargs):
+                return kernel
+        if len(self.kernels) == 1:  # Its own message says more.
+            signature = self.kernels[0].signature
+            signature.check(signature.order(args, kwargs))
+        given = [*map(_shown, args), *(f"{k}={_shown(v)}" for k, v in kwargs.items())]
+        known = "; ".join(f"{kernel.name}({kernel.signature})" for kernel in self.kernels)
+        raise ArgumentError(self.name, f"no kernel suits ({', '.join(given)}); there are {known}")
+
+    def __repr__(self) -> str:
+        return f"<family {self.name}: {', '.join(kernel.name for kernel in self.kernels)}>"
+
+
+def _kind(value: Any) -> tuple[Any, Any]:
+    """Return what selects a kernel: dtype and shape of an array, type of a scalar."""
+    dtype = getattr(value, "dtype", None)
+    return (dtype, value.shape) if dtype is not None else (type(value), None)
+
+
+def _shown(value: Any) -> str:
+    dtype = getattr(value, "dtype", None)
+    return f"{dtype}{list(value.shape)}" if dtype is not None else type(value).__name__

@@ -13,11 +13,9 @@ from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 from tikgen.template.argument_checks import hidden_problem
 
-_ARRAY = "array"
-
 
 class LoadedField:
-    """A field of a loaded bundle; kernels read and write it without being passed it.
+    """A field of a loaded bundle, which its kernels read and write.
 
     Attributes:
         name: its name in the bundle.
@@ -36,7 +34,7 @@ class LoadedField:
 
         def copier(entry: str, role: manifest.Role) -> Launchable:
             array = manifest.Argument(
-                name=_ARRAY,
+                name="array",
                 kind="array",
                 dtype=described.dtype,
                 shape=axes,
@@ -45,18 +43,15 @@ class LoadedField:
             )
             build = manifest.Build(module=accessor.module, entry=entry, digest="")
             kernel = manifest.Kernel(
-                name=described.name,
-                family="",
-                arguments=(array,),
-                builds={engine.arch: build},
+                name=described.name, family="", arguments=(array,), builds={engine.arch: build}
             )
-            return Launchable(engine, kernel)
+            return Launchable(engine, kernel, {})
 
         self._read = copier(accessor.read, "out")
         self._write = copier(accessor.write, "in")
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """Return a copy of the field, once everything launched before is done.
+        """Return a copy of the field, after all earlier launches.
 
         Raises:
             BundleError: if the runtime was closed.
@@ -77,10 +72,8 @@ class LoadedField:
         if problem := hidden_problem("array", array):
             raise ArgumentError(self.name, problem)
         if isinstance(array, np.ndarray):
-            # Which is also what gives a scalar an axis.
-            array = np.ascontiguousarray(array).reshape(
-                self._passed if array.shape == self.shape else array.shape
-            )
+            shape = self._passed if array.shape == self.shape else array.shape
+            array = np.ascontiguousarray(array).reshape(shape)
         self._write(array)
 
     def __repr__(self) -> str:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int = 0) -> Runtime:
-    """Load a bundle, to run it without Taichi's compiler.
+    """Load a bundle and return it ready to run, without Taichi's compiler.
 
-    The library starts its runtime in the background; the first use waits for it.
+    The runtime starts in the background; the first use waits for it.
 
     Args:
         path: the bundle: a folder, or an archive whose name ends in ``.zip``.
@@ -27,11 +27,11 @@ def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int =
         device: number of the device.
 
     Raises:
-        BundleError: if there is no bundle, if it is damaged, of a later version, or has nothing
-            for the arch.
+        BundleError: if the bundle is missing, damaged, of a later version, or has nothing for the
+            arch.
         UnsupportedOnArch: if this machine lacks the arch.
     """
-    # While the library is read from disk, all else is imported that is needed.
+    # The rest is imported while the library is read from disk.
     threading.Thread(target=_open_library, name="tikgen-library").start()
     from tikgen.aot.contents import Contents
     from tikgen.aot.running.c_engine import Engine
@@ -57,12 +57,11 @@ def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int =
 
 
 def _open_library() -> None:
-    with contextlib.suppress(LibraryError):  # Whoever needs it is told.
+    with contextlib.suppress(LibraryError):  # Its users report it.
         open_library()
 
 
 def _chosen(contents: Contents, arch: str | None, device: int) -> str:
-    """Return the arch of the bundle to use."""
     from tikgen.aot.manifest import ARCHS
     from tikgen.machine.devices import arch_named, problem_with
 
@@ -90,7 +89,6 @@ def _chosen(contents: Contents, arch: str | None, device: int) -> str:
 
 
 def _module_of_fields(contents: Contents, arch: str) -> str:
-    """Return the module that holds the fields, or nothing."""
     fields = contents.manifest.fields.values()
     modules = sorted({field.builds[arch].module for field in fields if arch in field.builds})
     if len(modules) > 1:

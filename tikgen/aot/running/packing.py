@@ -1,4 +1,4 @@
-"""Arguments as the bytes that Taichi's C library reads: ``TiArgument`` and ``TiNamedArgument``."""
+"""Arguments as the bytes that Taichi's C library reads: ``TiArgument``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import Any
 from tikgen.aot.running.c_library import DTYPES, F32, I32, NDARRAY
 from tikgen.dtypes import DType
 
-# In a TiNamedArgument a pointer to the name comes first.
 ARGUMENT_BYTES = 160
-NAME_BYTES = 8
 
 _MOST_AXES = 16
 # Type, memory, number of axes and extents, the same of the elements, element type.
 _ARRAY = struct.Struct(f"=I4xQI{_MOST_AXES}II{_MOST_AXES}II4x")
 _VALUE_AT = 8
 _TYPE = struct.Struct("=I")
-_NAME = struct.Struct("=Q")
 # How each dtype fills its word, or its two words.
 _LETTERS = {
     "i8": "i",
@@ -37,20 +34,8 @@ _LETTERS = {
 Put = Callable[[bytearray, Any], None]
 
 
-def is_wide(dtype: DType) -> bool:
-    """Tell whether a scalar is passed as two arguments: its low half and its high half."""
-    return dtype.bits == 64
-
-
 def array_argument(memory: int, dtype: DType, shape: Sequence[int], element_axes: int) -> bytes:
-    """Return an array as an argument.
-
-    Args:
-        memory: handle of its memory.
-        dtype: type of its numbers.
-        shape: its shape as NumPy sees it.
-        element_axes: how many of the last axes are those of vectors or matrices.
-    """
+    """Return an array as an argument; its last axes may be those of vectors or matrices."""
     axes = len(shape) - element_axes
     dims = [*shape[:axes], *(0,) * (_MOST_AXES - axes)]
     element = [*shape[axes:], *(0,) * (_MOST_AXES - element_axes)]
@@ -58,7 +43,7 @@ def array_argument(memory: int, dtype: DType, shape: Sequence[int], element_axes
 
 
 def scalar_put(buffer: bytearray, starts: Sequence[int], dtype: DType) -> Put:
-    """Return what writes a scalar, and mark its type; see :class:`tikgen.aot.manifest.Argument`.
+    """Return a function that writes a scalar, after marking its type in the buffer.
 
     Args:
         buffer: the arguments of a launch.
@@ -70,20 +55,12 @@ def scalar_put(buffer: bytearray, starts: Sequence[int], dtype: DType) -> Put:
     places = [start + _VALUE_AT for start in starts]
     packing = struct.Struct("=" + _LETTERS[dtype.value])
 
-    def packed(value: Any) -> bytes:
-        try:
-            return packing.pack(value)
-        except OverflowError:  # Beyond every number of the dtype, which NumPy makes infinite.
-            return packing.pack(dtype.highest if value > 0 else dtype.lowest)
-
     def put(buffer: bytearray, value: Any) -> None:
-        made = packed(value)
+        try:
+            made = packing.pack(value)
+        except OverflowError:  # Beyond the range of the dtype, which NumPy makes infinite.
+            made = packing.pack(dtype.highest if value > 0 else dtype.lowest)
         for number, place in enumerate(places):
             buffer[place : place + 4] = made[4 * number : 4 * number + 4]
 
     return put
-
-
-def put_name(buffer: bytearray, start: int, address: int) -> None:
-    """Write the address of a name, with a zero behind it, where a named argument begins."""
-    _NAME.pack_into(buffer, start, address)

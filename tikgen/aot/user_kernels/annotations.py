@@ -1,4 +1,4 @@
-"""What a user's own kernel takes: open arguments get their values, the others are declared."""
+"""The arguments of a user's own kernel, from its annotations and the values of open ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import msgspec
 import taichi as ti
 
 from tikgen.aot import manifest
-from tikgen.aot.user_kernels.value_text import MatrixType, Writer, array_code, element_of, type_code
+from tikgen.aot.exporting.kernel_texts import element_type
+from tikgen.aot.user_kernels.value_text import (
+    MatrixType,
+    Writer,
+    array_code,
+    element_of,
+    type_code,
+)
 from tikgen.dtypes import DType
 from tikgen.errors import ExportError, near
 from tikgen.pipeline.one_off import only_read
@@ -25,10 +32,10 @@ class Signature:
     Attributes:
         code: the parameters.
         names: their names.
-        returns: what stands between them and the colon.
-        fixed: values of parameters that the text does not take any more.
-        templates: what was given for open arguments, as JSON takes it.
-        declared: the arguments of a kernel, each array as if it were written.
+        returns: the annotation of the result, with its arrow.
+        fixed: values of parameters that the text no longer takes.
+        templates: the values of open arguments, for JSON.
+        declared: the arguments of a kernel, with each array as written.
     """
 
     code: str
@@ -39,7 +46,7 @@ class Signature:
     declared: tuple[manifest.Argument, ...] = ()
 
     def arguments(self, text: str, function: str) -> tuple[manifest.Argument, ...]:
-        """Return the arguments of the kernel that is called ``function`` in ``text``."""
+        """Return the arguments of the kernel named ``function`` in ``text``."""
         kept = only_read(text, function)
         return tuple(
             msgspec.structs.replace(argument, role="in")
@@ -50,7 +57,7 @@ class Signature:
 
 
 class _Kind(NamedTuple):
-    """A kind of array, as far as it is known."""
+    """The type of an array, as far as it is known."""
 
     dtype: str | None
     ndim: int | None
@@ -65,11 +72,7 @@ class _Kind(NamedTuple):
 
 
 def of_function(written: kernels.Written, writer: Writer) -> Signature:
-    """Return the signature of a function that a kernel calls.
-
-    Raises:
-        ExportError: if an annotation or a default cannot be written as text.
-    """
+    """Return the signature of a function that a kernel calls."""
     parts = []
     for name, annotation, default in written.parameters:
         part = name
@@ -108,17 +111,12 @@ def _returns(written: kernels.Written) -> str:
 
 
 def of_kernel(written: kernels.Written, given: Mapping[str, Any], writer: Writer) -> Signature:
-    """Return the signature of a kernel, of which ``given`` are the values of open arguments.
-
-    Raises:
-        ExportError: if it returns something, leaves an argument open, or takes what Taichi's C
-            library cannot pass; if a given value does not fit.
-    """
+    """Return the signature of a kernel, with ``given`` values of open arguments."""
     kernel = written.function.__name__
     if written.returns is not None:
         raise ExportError(
             kernel,
-            "it returns a value, which Taichi's C library does not hand over; write it to an "
+            "it returns a value, which Taichi's C library does not return; write it to an "
             "array of one element",
         )
     _check_names(kernel, given, [name for name, _, _ in written.parameters])
@@ -167,7 +165,7 @@ def _check_names(kernel: str, given: Mapping[str, Any], known: Iterable[str]) ->
 
 
 def _as_json(value: Any, name: str, writer: Writer) -> Any:
-    """Return a number or a name as it is, and other constants as code."""
+    """Return a number or a name unchanged, and other constants as code."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     code = writer.code(value, name) or type(value).__name__
@@ -175,7 +173,7 @@ def _as_json(value: Any, name: str, writer: Writer) -> Any:
 
 
 def _kind_of(kernel: str, name: str, annotation: Any, given: Mapping[str, Any]) -> _Kind:
-    """Return what an array argument is declared as, completed by the example that was given."""
+    """Return the declared type of an array argument, completed by the given example."""
     declared = _kind(annotation)
     if annotation.needs_grad:
         raise ExportError(kernel, f"the array {name!r} needs a gradient, which no bundle holds")
@@ -201,7 +199,7 @@ def _kind_of(kernel: str, name: str, annotation: Any, given: Mapping[str, Any]) 
 
 
 def _kind(annotation: Any) -> _Kind:
-    """Return the kind of array of an annotation; an open extent of its elements is 0."""
+    """Return the type of an annotation; open extents of its elements are 0."""
     dtype = annotation.dtype
     element: tuple[int, ...] = ()
     if isinstance(dtype, MatrixType):
@@ -211,7 +209,7 @@ def _kind(annotation: Any) -> _Kind:
 
 
 def _kind_of_array(array: Any, declared: _Kind) -> _Kind:
-    """Return the kind of an array; the last axes of a host array may be those of its elements."""
+    """Return the type of an array; the last axes of a host array may be those of elements."""
     shape = tuple(array.shape)
     element = getattr(array, "element_shape", None)
     if element is None:
@@ -221,7 +219,7 @@ def _kind_of_array(array: Any, declared: _Kind) -> _Kind:
 
 
 def _is_python(value: Any) -> bool:
-    """Tell whether a type is one of Python's own; NumPy's say that they equal these."""
+    """Return whether a type is Python's ``int`` or ``float``; types of NumPy equal these."""
     return value is int or value is float
 
 
@@ -254,14 +252,8 @@ def _array(kernel: str, name: str, kind: _Kind) -> manifest.Argument:
 
 
 def _dtype_code(kind: _Kind) -> Any:
-    """Return the type of the elements, with the default type of Python's numbers filled in."""
     assert kind.dtype is not None
-    dtype = arrays.primitive(kind.dtype)
-    if not kind.element:
-        return dtype
-    if len(kind.element) == 1:
-        return ti.types.vector(kind.element[0], dtype)
-    return ti.types.matrix(*kind.element, dtype)
+    return element_type(kind.element, arrays.primitive(kind.dtype))
 
 
 def _scalar(kernel: str, name: str, annotation: Any) -> manifest.Argument:

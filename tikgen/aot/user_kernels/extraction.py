@@ -1,8 +1,7 @@
-"""Users' own kernels as text that stands by itself.
+"""Extracts users' own kernels as standalone text.
 
-Each arch is exported in a process of its own, which must not run the user's module. So a kernel is
-written down with all that it uses: constants, fields and the functions that it calls. What Taichi
-would take from Python at the first launch is fixed in the text.
+The processes of an export must not run the user's module. So the text has all that the kernel uses:
+constants, fields, functions, and the values that Taichi would read at the first launch.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 from tikgen.aot import manifest
 from tikgen.aot.user_kernels.annotations import Signature, of_function, of_kernel
 from tikgen.aot.user_kernels.function_text import FunctionText, Read
-from tikgen.aot.user_kernels.value_text import FieldDecl, Writer, is_module, unused
+from tikgen.aot.user_kernels.value_text import Writer, is_module, unused
 from tikgen.errors import ExportError
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import arrays, kernels, runtime
@@ -33,14 +32,13 @@ class OwnKernel:
 
     Attributes:
         name: name of the kernel.
-        text: the module. Whoever executes it puts the fields under ``FIELDS``, a dict by name,
-            among its global names first.
+        text: the module; its global ``FIELDS`` must be set to a dict of the fields first.
         function: name of the kernel in the text.
         arguments: what a caller passes, in order: arrays of known dtype and dimension, and scalars.
-        templates: what was given for arguments that the kernel leaves open.
+        templates: values of arguments that the kernel leaves open.
         fields: the fields that it uses, by their names in the text.
-        options: what ``ti.init`` was told of the types of Python's numbers.
-        sources: the fields themselves, by name.
+        options: types of Python's numbers, as given to ``ti.init``.
+        sources: the field objects, by name.
     """
 
     name: str
@@ -48,23 +46,16 @@ class OwnKernel:
     function: str
     arguments: tuple[manifest.Argument, ...]
     templates: dict[str, Any]
-    fields: dict[str, FieldDecl]
+    fields: dict[str, manifest.Field]
     options: dict[str, str]
     sources: dict[str, Any] = field(compare=False, repr=False)
 
 
 def extract(kernel: Any, template_args: Mapping[str, Any] | None = None) -> OwnKernel:
-    """Return a ``ti.kernel`` as text that stands by itself.
-
-    Args:
-        kernel: a function decorated with ``ti.kernel``, a kernel of a data-oriented object, or one
-            that tikgen made of a text.
-        template_args: for each ``ti.template()`` argument a number, a dtype, a field or another
-            constant; for each array whose dtype or dimension is open an array as an example, or
-            ``ti.types.ndarray(dtype=..., ndim=...)``.
+    """Return a ``ti.kernel`` as standalone text; for ``template_args`` see :class:`Module`.
 
     Raises:
-        ExportError: if the kernel is none, uses what cannot be written as text, returns a value,
+        ExportError: if it is no kernel, uses what cannot be written as text, returns a value,
             takes what Taichi's C library cannot pass, or leaves an argument open.
     """
     written = kernels.written(kernel.function if isinstance(kernel, Kernel) else kernel)
@@ -90,40 +81,29 @@ def extract(kernel: Any, template_args: Mapping[str, Any] | None = None) -> OwnK
 
 @dataclass(eq=False)
 class _Entry:
-    """A global name of the text: a constant, an import or a function.
-
-    Attributes:
-        wanted: the name that it should have.
-        otherwise: the name to try next.
-        code: what makes it, the name as ``{}``. Nothing for a name that exists anyway.
-        kept_from: local names of the functions that use it.
-        name: its name, once it has one.
-    """
+    """A global name of the text: a constant, an import or a function."""
 
     wanted: str
-    otherwise: str
-    code: str
-    kept_from: set[str] = field(default_factory=set)
+    otherwise: str  # The name to try next.
+    code: str  # Defines it, with ``{}`` for the name; empty for a builtin.
+    kept_from: set[str] = field(default_factory=set)  # Locals of the functions that use it.
     name: str = ""
 
     @property
     def is_import(self) -> bool:
-        """Tell whether it is a module that is imported."""
         return self.code.startswith("import ")
 
     @property
     def line(self) -> str:
-        """Return the code with the name."""
         return self.line_as(self.name)
 
     def line_as(self, name: str) -> str:
-        """Return the code with another name."""
         return self.code.replace("{}", name, 1).replace(
             f"import {name} as {name}", f"import {name}"
         )
 
     def candidates(self, taken: set[str]) -> Iterator[str]:
-        """Yield names for it, the best first; none of ``taken`` but the first."""
+        """Yield names for it, the best first; only the first may be ``taken``."""
         yield self.wanted
         if self.otherwise and self.otherwise not in taken:
             yield self.otherwise
@@ -132,30 +112,22 @@ class _Entry:
 
 @dataclass(eq=False)
 class _Function(_Entry):
-    """A function of the text.
-
-    ``uses`` are the places where it reads other entries.
-    """
+    """A function of the text, and the places where it reads other entries."""
 
     body: FunctionText = field(kw_only=True)
     uses: list[tuple[Any, _Entry]] = field(default_factory=list)
 
 
 class _Module:
-    """The text in the making.
-
-    Args:
-        writer: writes constants, and notes fields.
-    """
+    """The text in the making."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._entries: dict[Any, _Entry] = {}
-        # Keeps alive what the keys of the functions were made of.
+        # Keeps alive the objects behind the keys.
         self._functions: list[_Function] = []
 
     def add(self, function: Any, decorator: str, signature: Signature) -> _Function:
-        """Return the entry of a function, with all that it uses."""
         key = (function, tuple((name, id(value)) for name, value in signature.fixed.items()))
         known = self._entries.get(key)
         if isinstance(known, _Function):
@@ -173,11 +145,10 @@ class _Module:
             except ExportError:
                 if read.is_certain:
                     raise
-        self._functions.append(made)  # Behind those that it calls.
+        self._functions.append(made)  # After those that it calls.
         return made
 
     def _take(self, user: _Function, read: Read, scope: Mapping[str, Any]) -> None:
-        """Note what a function reads."""
         if read.root not in scope:
             if not hasattr(builtins, read.root):
                 raise ExportError(user.wanted, f"it uses the name {read.root}, which nothing has")
@@ -202,7 +173,7 @@ class _Module:
         name = read.attributes[length - 1]
         try:
             return getattr(value, name)
-        except Exception as error:  # A property may run anything.
+        except Exception as error:  # A property may raise anything.
             problem = f"it uses {read.root}.{'.'.join(read.attributes)}: {error}"
             raise ExportError(user.wanted, problem) from None
 
@@ -211,7 +182,7 @@ class _Module:
             raise ExportError(user.wanted, "it uses the gradient of a field; copy it to a field")
 
     def _bind(self, user: _Function, node: Any, value: Any, names: tuple[str, ...]) -> bool:
-        """Let a node of a function stand for a value; tell whether that could be written."""
+        """Let a node of a function stand for a value; return whether it can be written."""
         wanted, otherwise = names[-1], "_".join(names[-2:])
         if is_module(value):
             key, code = ("import", value.__name__, wanted), f"import {value.__name__} as {{}}"
@@ -245,13 +216,13 @@ class _Module:
         self._note(user, node, self._entries.setdefault(key, _Entry(wanted, otherwise, code)))
 
     def _note(self, user: _Function, node: Any, entry: _Entry) -> None:
-        """Note that a node of a function reads an entry, which its variables must not hide."""
+        """Note that a node of a function reads an entry, which its locals must not hide."""
         if entry.code:
             entry.kept_from |= user.body.locals - {getattr(node, "id", "")}
         user.uses.append((node, entry))
 
     def text(self, main: _Function) -> str:
-        """Return the text; from now on every entry has its name."""
+        """Name every entry, and return the text."""
         self._name_entries(main)
         entries = self._entries.values()
         others = [e for e in entries if e.code and not isinstance(e, _Function)]
@@ -268,11 +239,11 @@ class _Module:
         return "\n\n".join(parts) + "\n\n\n" + "\n\n".join(functions)
 
     def _name_entries(self, main: _Function) -> None:
-        # What is found anyway keeps its name, and so does the kernel.
+        # Builtins keep their names, and so does the kernel.
         entries = sorted(self._entries.values(), key=lambda e: (bool(e.code), e is not main))
         bodies = [function.body for function in self._functions]
         identifiers = set[str]().union(*(body.identifiers for body in bodies))
-        taken = {**_IMPORTS, FIELDS: FIELDS}  # And what each of them is.
+        taken = {**_IMPORTS, FIELDS: FIELDS}  # And their definitions.
         for entry in entries:
             entry.name = next(
                 name
@@ -291,7 +262,7 @@ class _Module:
 
 
 def _scope_of(function: Any) -> dict[str, Any]:
-    """Return the names that a function finds outside of itself, as Taichi looks them up."""
+    """Return the names that a function finds outside of itself, as Taichi does."""
     scope = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         scope[name] = cell.cell_contents

@@ -1,4 +1,4 @@
-"""The text of a Python function, and which names of other scopes it reads where."""
+"""The text of a Python function, and the places where it reads names of other scopes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from tikgen.errors import ExportError
 class Read:
     """A place where a function reads a name of another scope, and attributes of it.
 
-    Attributes:
-        chain: nodes of ``a``, ``a.b``, ``a.b.c``, from the shortest to the longest.
-        is_certain: False where the function may mean a variable of its own, which in plain Python
-            outlives the block that writes it.
+    ``chain`` has the nodes of ``a``, ``a.b``, ``a.b.c``. It ``is_certain`` unless the function may
+    mean a local variable, which in plain Python outlives the block that writes it.
     """
 
     chain: tuple[ast.expr, ...]
@@ -31,27 +29,19 @@ class Read:
 
     @property
     def root(self) -> str:
-        """Return the name with which it begins."""
+        """Return its first name."""
         first = self.chain[0]
         assert isinstance(first, ast.Name)
         return first.id
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """Return the attributes behind the name."""
+        """Return the attributes after the name."""
         return tuple(node.attr for node in self.chain[1:] if isinstance(node, ast.Attribute))
 
 
 class FunctionText:
-    """The text of a function as it was written.
-
-    Args:
-        function: the Python function.
-        parameters: its parameters, less those that are fixed.
-
-    Raises:
-        ExportError: if its text cannot be read.
-    """
+    """The text of a function, of whose parameters some may be fixed."""
 
     def __init__(self, function: types.FunctionType, parameters: Iterable[str]) -> None:
         self.name = function.__name__
@@ -84,7 +74,7 @@ class FunctionText:
         )
 
     def _end_of_header(self, first_line: int) -> int:
-        """Return the byte behind the colon that ends ``def f(...) -> ...:``."""
+        """Return the byte after the colon of ``def f(...) -> ...:``."""
         depth, is_begun = 0, False
         for token in tokenize.generate_tokens(io.StringIO(self._text).readline):
             is_begun = is_begun or (token.string == "def" and token.start[0] >= first_line)
@@ -95,12 +85,7 @@ class FunctionText:
         raise ExportError(self.name, "its text has no end")
 
     def rewritten(self, header: str, renamed: dict[ast.expr, str]) -> str:
-        """Return the text under another header, with some of its nodes replaced.
-
-        Args:
-            header: what stands in the place of decorators, name and parameters, up to the colon.
-            renamed: what stands in the place of a name, or of a chain of attributes.
-        """
+        """Return the text with another header, and with some names or attributes replaced."""
         data, patches = self._text.encode(), []
         for node, new in renamed.items():
             assert node.end_lineno is not None and node.end_col_offset is not None
@@ -109,7 +94,7 @@ class FunctionText:
             spelled = ast.unparse(node)
             if spelled == new:
                 continue
-            if "".join(data[start:stop].decode().split()) != spelled:  # Older Pythons misplace it.
+            if "".join(data[start:stop].decode().split()) != spelled:  # Old Pythons misplace it.
                 raise ExportError(
                     self.name,
                     f"it reads {spelled} within a formatted text; give it to a variable first",
@@ -125,9 +110,9 @@ class FunctionText:
 
 
 class _Reader(ast.NodeVisitor):
-    """Finds what a function reads that it did not write before, in the order of execution.
+    """Finds the names that a function reads before it writes them, in order of execution.
 
-    Taichi looks names up as it goes: what a block writes is gone behind it.
+    As in Taichi, what a block writes is not known after it.
     """
 
     def __init__(self, parameters: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Values that a kernel finds in Python, written as the code that makes them again."""
+"""Writes values that a kernel finds in Python as code."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import inspect
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import taichi as ti
 
+from tikgen.aot.manifest import Field
 from tikgen.dtypes import DType
 from tikgen.errors import ExportError
 from tikgen.taichi import arrays
 
-# Arrays of more elements belong into arguments: Taichi unrolls whatever reads them.
+# Larger arrays have to be arguments: Taichi unrolls what reads them.
 _MOST_ELEMENTS = 4096
-# Where names such as sin and vec3 are looked up.
+# The modules that have names such as sin and vec3.
 _KNOWN = {"ti": ti, "ti.math": ti.math, "ti.types": ti.types, "np": np, "math": math}
 _PACKAGES = ("taichi", "numpy", "math")
 
@@ -28,25 +28,8 @@ MatrixType: Any = _Vector.__mro__[1]
 _Struct: Any = type(ti.types.struct(x=ti.f32))
 
 
-@dataclass(frozen=True)
-class FieldDecl:
-    """A field that a kernel uses.
-
-    Attributes:
-        name: its name in the text.
-        dtype: element type.
-        shape: its shape.
-        element: shape of each element, of a field of vectors or matrices.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    element: tuple[int, ...] = ()
-
-
 def unused(wanted: str, taken: set[str]) -> str:
-    """Return ``wanted``, or where that is taken ``wanted_2``, ``wanted_3`` and so on."""
+    """Return ``wanted``, or if that is taken ``wanted_2``, ``wanted_3`` and so on."""
     name, number = wanted, 1
     while name in taken:
         number += 1
@@ -55,34 +38,27 @@ def unused(wanted: str, taken: set[str]) -> str:
 
 
 def is_module(value: Any) -> bool:
-    """Tell whether ``value`` is a module that any process can import: Taichi's, NumPy's, math."""
+    """Return whether ``value`` is a module of Taichi or NumPy, or math."""
     return isinstance(value, types.ModuleType) and value.__name__.split(".")[0] in _PACKAGES
 
 
 class Writer:
-    """Writes values as code, and notes the fields among them, each under one name.
+    """Writes values of a kernel as code, and collects the fields among them.
 
-    Args:
-        kernel: for whom, for messages.
-        scope: global names of that kernel, after which fields are named where they stand there.
+    Fields that are global names in the ``scope`` of the kernel keep these names.
     """
 
     def __init__(self, kernel: str, scope: Mapping[str, Any]) -> None:
         self.kernel = kernel
         self._scope = scope
-        self.fields: dict[str, FieldDecl] = {}
+        self.fields: dict[str, Field] = {}
         self.sources: dict[str, Any] = {}
 
     def code(self, value: Any, name: str) -> str | None:
-        """Return code that makes ``value`` again, None where there is none.
+        """Return the code of ``value``, or None if it cannot be written.
 
-        Args:
-            value: a number, a dtype, a type, a vector, a small array, a field, a name of Taichi's,
-                or a tuple, list or dict of these.
-            name: what it is called, after which a field is named.
-
-        Raises:
-            ExportError: if it is a field that no other process can make, or a huge array.
+        It may be a number, a dtype, a type, a vector, a small array, a field, a name of Taichi, or
+        a tuple, list or dict of these. A field may be called ``name``.
         """
         if isinstance(value, arrays.TaichiArray):
             return self._field(value, name)
@@ -93,12 +69,7 @@ class Writer:
         )
 
     def field_name(self, field: Any, wanted: str) -> str:
-        """Return the one name of a field: what it is called globally, else ``wanted``.
-
-        Raises:
-            ExportError: if it is sparse, of several levels or of structs, has no shape or an
-                offset.
-        """
+        """Return the name of a field: its global name, else ``wanted``."""
         for name, source in self.sources.items():
             if source is field:
                 return name
@@ -111,7 +82,7 @@ class Writer:
             raise ExportError(self.kernel, f"the field {wanted} is of {dtype}; take {known}")
         known_as = next((name for name, value in self._scope.items() if value is field), wanted)
         name = unused(known_as, set(self.fields))
-        self.fields[name] = FieldDecl(name, dtype, shape, element)
+        self.fields[name] = Field(name=name, dtype=dtype, shape=shape, element=element)
         self.sources[name] = field
         return name
 
@@ -158,7 +129,7 @@ class Writer:
 
 
 def _number(value: Any) -> str | None:
-    """Return a number, a text, None or nested lists of them as code."""
+    """Return a number, a text, None or nested lists of these as code."""
     if value is None or isinstance(value, bool) or type(value) is str:
         return repr(value)
     if isinstance(value, np.generic):
@@ -176,7 +147,7 @@ def _number(value: Any) -> str | None:
 
 
 def type_code(value: Any) -> str | None:
-    """Return one of Taichi's types as code: a dtype, a vector, a matrix, a struct, an array."""
+    """Return a type of Taichi as code: a dtype, a vector, a matrix, a struct, an array."""
     if isinstance(value, MatrixType):
         inner = None if value.dtype is None else type_code(value.dtype)
         if isinstance(value, _Vector):
@@ -199,7 +170,7 @@ def type_code(value: Any) -> str | None:
 
 
 def element_of(value: Any) -> tuple[int, ...]:
-    """Return the shape of a vector or matrix type, 0 for each extent that it leaves open."""
+    """Return the shape of a vector or matrix type, with 0 for open extents."""
     return tuple(n or 0 for n in (value.n, value.m)[: value.ndim])
 
 
@@ -213,7 +184,7 @@ def array_code(dtype: Any, ndim: int | None, boundary: Any) -> str:
 
 
 def _known(value: Any) -> str | None:
-    """Return how code names what Taichi, NumPy, math or Python itself offers."""
+    """Return the name of an object of Taichi, NumPy, math or Python itself."""
     name = getattr(value, "__name__", None)
     if not isinstance(name, str):
         return None
