@@ -1,4 +1,4 @@
-"""Watching: which saves rebuild which kernels, what a broken one leaves alone, what is refused."""
+"""Watching: which saves rebuild which kernels, broken saves, and refused targets."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_save_rebuilds_the_kernels_of_its_template_and_no_others(
     assert added(tikgen.build("adder", n=3)) == 30
 
 
-def test_a_macro_file_rebuilds_the_kernels_that_lead_to_it(
+def test_a_macro_file_rebuilds_the_kernels_that_import_it(
     ti_arch: str, root: Path, watcher: Watcher
 ) -> None:
     adder, plain = tikgen.build("adder", n=5), tikgen.build("plain", n=5)
@@ -158,7 +158,7 @@ def test_a_macro_file_rebuilds_the_kernels_that_lead_to_it(
     assert watcher.changes == (change,)
 
 
-def test_a_macro_file_of_ones_own_wins_once_it_is_there(
+def test_a_new_local_macro_file_overrides_the_built_in_one(
     ti_arch: str, root: Path, watcher: Watcher
 ) -> None:
     save(
@@ -263,7 +263,7 @@ def test_a_broken_save_keeps_the_old_code_until_it_is_repaired(
     assert kernel.params["way"] == 2
 
 
-def test_kernels_of_equal_code_part_where_their_parameters_differ_again(
+def test_kernels_of_equal_code_separate_if_their_code_differs_again(
     ti_arch: str, root: Path, watcher: Watcher
 ) -> None:
     one, two = tikgen.build("adder", n=1), tikgen.build("adder", n=2)
@@ -309,7 +309,7 @@ def test_a_loop_that_builds_at_each_step_keeps_what_works(
     assert seen[-1][1] == 20
 
 
-def test_a_save_between_two_looks_at_the_files_is_not_lost(
+def test_a_save_between_two_checks_of_the_files_is_not_lost(
     ti_arch: str, root: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel, path = tikgen.build("adder", n=4), root / "adder/kernel.py.j2"
@@ -343,7 +343,7 @@ def test_a_save_undone_before_the_next_call_changes_nothing(
     assert tikgen.build("adder", n=6) is kernel
 
 
-def test_declarations_are_those_of_the_new_file_where_the_code_is_the_same(
+def test_declarations_are_those_of_the_new_file_if_the_code_is_the_same(
     ti_arch: str, root: Path, watcher: Watcher
 ) -> None:
     kernel = tikgen.build("adder", n=4)
@@ -401,7 +401,7 @@ def huge(root: Path) -> None:
 @pytest.mark.parametrize(
     "harm", [gone, renamed, a_folder, half_saved, binary, huge, without_its_folder]
 )
-def test_a_file_that_is_lost_harms_no_kernel_and_may_come_again(
+def test_a_deleted_file_harms_no_kernel_and_may_be_restored(
     ti_arch: str, root: Path, watcher: Watcher, harm: Callable[[Path], None]
 ) -> None:
     kernel = tikgen.build("adder", n=4)
@@ -418,7 +418,7 @@ def test_a_file_that_is_lost_harms_no_kernel_and_may_come_again(
     assert added(kernel) == -4
 
 
-def test_what_is_wrong_is_printed_and_on_change_may_fail(
+def test_errors_are_printed_and_on_change_may_fail(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kernel = tikgen.build("adder", n=4)
@@ -440,15 +440,15 @@ def test_what_is_wrong_is_printed_and_on_change_may_fail(
     assert "ValueError: mine" in capsys.readouterr().err
 
 
-def test_what_cannot_be_watched_is_refused(root: Path, tmp_path: Path) -> None:
+def test_invalid_targets_are_refused(root: Path, tmp_path: Path) -> None:
     text = "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.i32):\n    y = x\n"
     for target, problem in (
         (tikgen.from_string(text), "a kernel from a string cannot be watched"),
         (root / "absent", "is not a folder"),
-        (root / "_shared", "is no folder of a template"),
+        (root / "_shared", "is not the folder of a template"),
         (root / "adder/template.py", "is not a folder"),
         ("/no\x00where", "is no"),
-        (3, "is no kernel, template or folder"),
+        (3, "is not a kernel, template or folder"),
     ):
         with pytest.raises(WatchError, match=problem):
             watch(target)  # type: ignore[arg-type]
@@ -458,7 +458,7 @@ def test_what_cannot_be_watched_is_refused(root: Path, tmp_path: Path) -> None:
         watch("addder")
 
 
-def test_the_same_is_watched_once_at_a_time_and_stopped_as_often_as_one_likes(root: Path) -> None:
+def test_a_template_has_one_watcher_which_may_be_stopped_twice(root: Path) -> None:
     watcher = watch(root / "adder/kernel.py.j2")
     for target in (tikgen.build("adder"), root):
         with pytest.raises(WatchError, match="adder: it is watched already"):
@@ -474,7 +474,7 @@ def test_the_same_is_watched_once_at_a_time_and_stopped_as_often_as_one_likes(ro
         assert "adder, plain, running" in repr(again)
 
 
-def test_without_watchfiles_it_says_what_to_install(
+def test_without_watchfiles_the_error_names_what_to_install(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles._rust_notify", None)
@@ -482,7 +482,7 @@ def test_without_watchfiles_it_says_what_to_install(
         watch(root)
 
 
-def test_the_fingerprint_covers_the_files_that_a_text_leads_to_and_no_others(root: Path) -> None:
+def test_the_fingerprint_covers_the_imported_files_and_no_others(root: Path) -> None:
     def changes(file: str) -> bool:
         before = files_of(root / "adder")
         with (root / file).open("a") as opened:
@@ -511,7 +511,7 @@ def test_a_template_renders_with_the_macros_that_it_was_loaded_with(root: Path) 
     assert catalogue.find_template("adder") is template
 
 
-def test_a_template_that_cannot_be_reloaded_stays_known(root: Path) -> None:
+def test_a_template_that_cannot_be_reloaded_stays(root: Path) -> None:
     known = catalogue.find_template("adder")
     ejected = tikgen.build("adder", n=2).eject()
     save(root / "adder/template.py", "class Problem", "raise OSError('no')\n    class Problem")

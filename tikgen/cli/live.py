@@ -62,7 +62,7 @@ def _saves(folder: Path) -> Iterator[None]:
 
     Several saves while the caller is at work are one.
     """
-    from tikgen.live.saves import folders_behind, wakes
+    from tikgen.live.watching import folders_behind, wakes
     from tikgen.template.base import files_of
 
     known = ""

@@ -58,8 +58,7 @@ def trace_command(
     Options stand before the script; what stands behind it goes to the script. The exit code is
     the script's. The table goes to the error stream.
     """
-    from tikgen.lifecycle.trace import PAGES, PICTURES, check_path
-    from tikgen.lifecycle.tracing import trace
+    from tikgen.lifecycle.trace import PAGES, PICTURES, check_path, trace
 
     _check_script(script)
     written = [(save, (".json",)), (html, PAGES), (timeline, PICTURES)]
