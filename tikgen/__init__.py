@@ -1,12 +1,12 @@
 """tikgen turns Jinja2 templates into verified, tuned, cached Taichi kernels.
 
-What this package offers stands in ``__init__.pyi``; each name is imported when it is first used.
+``__init__.pyi`` lists the public names. Each is imported when it is first used.
 """
 
 import sys
 
-# ``python -m tikgen`` puts the working directory in front of what is imported, as if whoever left
-# a file there had been asked. This is the first line of tikgen that runs.
+# ``python -m tikgen`` puts the working directory at the head of ``sys.path``. Files there must not
+# be imported instead of libraries, so it is removed before the first import.
 if sys.argv[:1] == ["-m"] and not getattr(sys.flags, "safe_path", sys.flags.isolated):
     _run = sys.orig_argv[-len(sys.argv)].removeprefix("-m")
     if _run.partition(".")[0] == __name__:
@@ -17,10 +17,10 @@ import lazy_loader
 from tikgen import registry
 from tikgen.taichi import import_hook
 
-# Marks what Taichi makes from now on, so that stale arrays are known; see there.
+# Applies tikgen's patches to Taichi, now or as soon as it is imported.
 import_hook.follow()
 
-# What kernels can do that takes more than the pipeline; each is imported when it is first used.
+# Functions of higher rooms that methods of a kernel call.
 registry.register(
     kernel_html="tikgen.lifecycle.kernel_card:of_kernel",
     kernel_ir="tikgen.lifecycle.ir:ir_of",

@@ -9,7 +9,7 @@ from .expression import Program as Program
 from .lifecycle.cause import why as why
 from .lifecycle.description import describe as describe
 from .lifecycle.trace import Trace as Trace
-from .lifecycle.tracing import trace as trace
+from .lifecycle.trace import trace as trace
 from .live.notebook import (
     load_ipython_extension as load_ipython_extension,
 )
@@ -21,10 +21,10 @@ from .pipeline.builder import build as build
 from .pipeline.builder import clear as clear
 from .pipeline.builder import render as render
 from .pipeline.kernel import Kernel as Kernel
+from .pipeline.one_off import elementwise as elementwise
 from .pipeline.one_off import from_string as from_string
 from .pipeline.rendering import Source as Source
 from .pipeline.rendering import Variant as Variant
-from .pipeline.shorthands import elementwise as elementwise
 from .template.arguments import Array as Array
 from .template.arguments import Scalar as Scalar
 from .template.base import Cost as Cost

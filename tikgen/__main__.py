@@ -1,4 +1,4 @@
-"""Lets ``python -m tikgen`` do what the command ``tikgen`` does."""
+"""Runs the command ``tikgen`` as ``python -m tikgen``."""
 
 from tikgen.cli import main
 

@@ -1,4 +1,4 @@
-"""Says in words why a file could not be read or written."""
+"""Describes why a file could not be read or written."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _WORDS = {
 
 
 def why(error: Exception) -> str:
-    """Return the reason that an error of the system gives, without number and path."""
+    """Return the reason of an error in words, without its number and path."""
     if not isinstance(error, OSError):
         return str(error)
     return _WORDS.get(error.errno or 0) or error.strerror or str(error)
 
 
 def is_full(error: OSError) -> bool:
-    """Tell whether an error says that nothing more can be written."""
+    """Return whether an error means that the disk or the quota is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,4 +1,4 @@
-"""The element types that kernels know, and their NumPy, Taichi and arithmetic faces."""
+"""The element types of kernels, with their equivalents in NumPy and Taichi and their limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DType(str, Enum):
             value: ``"f32"``, ``ti.f32``, ``np.float32``, ``"float32"`` or ``np.dtype("f4")``.
 
         Raises:
-            ValueError: if ``value`` names no element type that kernels know.
+            ValueError: if ``value`` is not an element type of kernels.
         """
         if isinstance(value, cls):
             return value
@@ -54,7 +54,7 @@ class DType(str, Enum):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        from pydantic_core import core_schema  # Bundles run without it.
+        from pydantic_core import core_schema  # Not needed to run bundles.
 
         return core_schema.no_info_plain_validator_function(cls.parse)
 
@@ -65,7 +65,7 @@ class DType(str, Enum):
 
     @property
     def taichi(self) -> str:
-        """Return how generated code spells the dtype, such as ``ti.f32``."""
+        """Return the dtype in generated code, such as ``ti.f32``."""
         return f"ti.{self.value}"
 
     @property
@@ -75,12 +75,12 @@ class DType(str, Enum):
 
     @property
     def is_float(self) -> bool:
-        """Tell whether the dtype is a floating-point type."""
+        """Return whether the dtype is a floating-point type."""
         return self.value[0] == "f"
 
     @property
     def is_signed(self) -> bool:
-        """Tell whether the dtype holds negative numbers."""
+        """Return whether the dtype includes negative numbers."""
         return self.value[0] != "u"
 
     @functools.cached_property
@@ -92,19 +92,19 @@ class DType(str, Enum):
 
     @property
     def working(self) -> DType:
-        """Return the dtype in which kernels compute: 32 bits at least, as Taichi needs."""
+        """Return the dtype in which kernels compute, of at least 32 bits."""
         if self.bits >= 32:
             return self
         return DType.f32 if self.is_float else DType.i32
 
     @property
     def computed(self) -> DType:
-        """Return the dtype in which expressions compute: f32 for f16, else this one."""
+        """Return the dtype in which expressions compute: f32 for f16, else the dtype itself."""
         return DType.f32 if self is DType.f16 else self
 
     @functools.cached_property
     def eps(self) -> float:
-        """Return the distance from 1 to the next number; 0 for integers."""
+        """Return the distance from 1 to the next larger number; 0 for integers."""
         return float(np.finfo(self.numpy).eps) if self.is_float else 0.0
 
     @functools.cached_property
@@ -114,7 +114,7 @@ class DType(str, Enum):
 
     @functools.cached_property
     def lowest(self) -> int | float:
-        """Return the least value: minus infinity for floats."""
+        """Return the smallest value: minus infinity for floats."""
         return -np.inf if self.is_float else int(np.iinfo(self.numpy).min)
 
     @functools.cached_property
@@ -123,15 +123,15 @@ class DType(str, Enum):
         return np.inf if self.is_float else int(np.iinfo(self.numpy).max)
 
     def literal(self, value: int | float) -> str:
-        """Return generated code for a constant of this dtype, never a bare one.
+        """Return generated code for a constant of this dtype, always typed.
 
         Raises:
-            ValueError: if an integer dtype cannot hold ``value``.
+            ValueError: if an integer dtype cannot represent ``value``.
         """
         if not self.is_float:
             if value != int(value) or not self.lowest <= value <= self.highest:
                 raise ValueError(f"{value!r} does not fit {self.value}")
-            # A literal beyond 32 bits, or the least i64, only parses as a difference.
+            # Taichi cannot parse a literal beyond i64, or the smallest i64, except as a difference.
             if self is DType.u64 and value > int(np.iinfo(np.int64).max):
                 return f"ti.cast(ti.i64({int(value) - 2**64 + 1}) - ti.i64(1), ti.u64)"
             if value == np.iinfo(np.int64).min:

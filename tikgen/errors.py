@@ -1,4 +1,4 @@
-"""Every exception that tikgen raises: one class each, one message each."""
+"""Every exception that tikgen raises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tikgen.untrusted import printable
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return a hint such as ``Did you mean 'stencil'?`` or an empty string."""
+    """Return a hint such as ``Did you mean 'stencil'?``, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     if not close:
         return ""
@@ -18,9 +18,9 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 class TikgenError(Exception):
-    """Is the base of every exception that tikgen raises on purpose.
+    """The base of every exception that tikgen raises.
 
-    A message may quote what others wrote. Whatever a terminal would obey is escaped in it.
+    Control characters in a message are escaped, since it may quote untrusted text.
     """
 
     def __init__(self, *args: object) -> None:
@@ -28,7 +28,7 @@ class TikgenError(Exception):
 
 
 class UnknownTemplate(TikgenError):
-    """A template was asked for that no search path holds."""
+    """No search path has a template of that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -39,7 +39,7 @@ class UnknownTemplate(TikgenError):
 
 
 class TemplateError(TikgenError):
-    """A template folder is incomplete or declares something that tikgen cannot use."""
+    """A template folder is incomplete, or has a declaration that tikgen cannot use."""
 
     def __init__(self, template: str, problem: str) -> None:
         super().__init__(f"Template {template!r}: {problem}")
@@ -48,7 +48,7 @@ class TemplateError(TikgenError):
 class ParameterError(TikgenError):
     """A parameter is unknown, missing, ill-typed, out of range or unsafe.
 
-    ``parameter`` names the first one that is wrong.
+    ``parameter`` is the name of the first wrong one.
     """
 
     def __init__(self, template: str, problems: Mapping[str, str]) -> None:
@@ -59,14 +59,14 @@ class ParameterError(TikgenError):
 
     @classmethod
     def unknown(cls, template: str, name: str, known: Iterable[str]) -> ParameterError:
-        """Build the error for a parameter that ``template`` does not have."""
+        """Return the error for a parameter that ``template`` does not have."""
         names = list(known)
         takes = f"{template} takes {', '.join(names) or 'none'}"
         return cls(template, {name: f"is unknown.{near(name, names)} {takes}"})
 
 
 class ExpressionError(TikgenError):
-    """An expression holds something else than the arithmetic that tikgen allows."""
+    """An expression contains something other than the arithmetic that tikgen allows."""
 
     def __init__(self, text: str, problem: str) -> None:
         self.problem = problem
@@ -74,7 +74,7 @@ class ExpressionError(TikgenError):
 
 
 class _LocatedError(TikgenError):
-    """Names the lines of the template and of the rendered kernel that are to blame."""
+    """An error with the lines of the template and the rendered kernel in which it occurred."""
 
     def __init__(
         self,
@@ -96,17 +96,17 @@ class _LocatedError(TikgenError):
 
 
 class CompileBudgetExceeded(TikgenError):
-    """A kernel is so large, once unrolled, that Taichi would compile it for minutes."""
+    """A kernel is so large after unrolling that Taichi would compile it for minutes."""
 
     def __init__(self, kernel: str, operations: int, most: int) -> None:
         super().__init__(
-            f"{kernel}: the kernel would hold about {operations} operations, and more than {most} "
-            "take longer than half a minute to compile; unroll less, or take smaller tiles"
+            f"{kernel}: the kernel would have about {operations} operations, and more than {most} "
+            "take longer than half a minute to compile; unroll less, or use smaller tiles"
         )
 
 
 class RenderError(_LocatedError):
-    """A template could not be rendered, or rendered to text that is not Python."""
+    """A template could not be rendered, or its rendered text is not Python."""
 
 
 class KernelCompileError(_LocatedError):
@@ -121,7 +121,7 @@ class ArgumentError(TikgenError):
 
 
 class UnsupportedOnArch(TikgenError):
-    """A kernel needs what an arch cannot do."""
+    """A kernel cannot run on an arch."""
 
     def __init__(self, kernel: str, arch: str, what: str) -> None:
         self.arch = arch
@@ -139,14 +139,14 @@ class TaichiNotInitialised(TikgenError):
 
 
 class ForkedProcess(TaichiNotInitialised):
-    """Taichi was asked for something in a process that was forked after ``ti.init``."""
+    """Taichi was used in a process that was forked after ``ti.init``."""
 
     def __init__(self, who: str) -> None:
         TikgenError.__init__(
             self,
-            f"{who} cannot run in this process: it was forked after ti.init, and Taichi's threads "
-            "and devices stayed behind. Start it with multiprocessing.get_context('spawn'), or "
-            "fork before ti.init.",
+            f"{who} cannot run in this process: it was forked after ti.init, without Taichi's "
+            "threads and devices. Start it with multiprocessing.get_context('spawn'), or fork "
+            "before ti.init.",
         )
 
 
@@ -155,8 +155,8 @@ class WrongThread(TikgenError):
 
     def __init__(self, kernel: str) -> None:
         super().__init__(
-            f"{kernel} cannot run first in this thread: launch it once in the thread that called "
-            "ti.init, after the last field was declared; from then on every thread may launch it."
+            f"{kernel} cannot have its first launch in this thread: launch it once in the thread "
+            "that called ti.init, after the last field is declared; then any thread may launch it."
         )
 
 
@@ -170,50 +170,50 @@ class VerificationError(TikgenError):
 
 
 class TuningError(TikgenError):
-    """Not a single schedule of a problem could be timed."""
+    """No schedule of a problem could be timed."""
 
 
 class TraceError(TikgenError):
-    """A trace cannot be shown or written as it was asked for."""
+    """A trace cannot be shown or written."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"Trace: {problem}.")
 
 
 class WatchError(TikgenError):
-    """Something was to be watched that cannot be."""
+    """A target cannot be watched."""
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(f"Cannot watch {what}: it {problem}.")
 
 
 class UnknownId(TikgenError, ValueError):
-    """A loader was asked for an id under which it holds nothing."""
+    """A loader has no module under an id."""
 
     def __init__(self, id: object, known: Iterable[str]) -> None:
         names = list(known)
         hint = near(id, names) if isinstance(id, str) else ""
         held = ", ".join(map(repr, names)) or "nothing"
         what = "nothing is loaded" if id is None else f"{id!r} is not loaded"
-        super().__init__(f"Loader: {what}.{hint} It holds {held}.")
+        super().__init__(f"Loader: {what}.{hint} It has {held}.")
 
 
 class InvalidId(TikgenError, ValueError):
-    """A loader was given an id that it does not take."""
+    """An id cannot name a module in a loader."""
 
     def __init__(self, id: object, problem: str) -> None:
         super().__init__(f"Loader: the id {id!r} {problem}.")
 
 
 class InvalidText(TikgenError):
-    """A loader was given what it cannot execute as a module."""
+    """A loader cannot execute a text as a module."""
 
     def __init__(self, id: str, problem: str, line: str = "") -> None:
         super().__init__(f"The text for {id!r} {problem}" + (f"\n  {line}" if line else ""))
 
 
 class CheckFailed(TikgenError):
-    """A new text was refused by the check that its caller asked for; the cause is chained."""
+    """The caller's check refused a new text; the cause is chained."""
 
     def __init__(self, id: str, error: Exception) -> None:
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -221,23 +221,21 @@ class CheckFailed(TikgenError):
 
 
 class NoEarlierVersion(TikgenError):
-    """A loader has no version to go back to."""
+    """A loader has no earlier version to return to."""
 
     def __init__(self, id: str, number: int) -> None:
-        super().__init__(
-            f"Loader: there is no version of {id!r} before version {number} to go back to."
-        )
+        super().__init__(f"Loader: {id!r} has no version before {number} to return to.")
 
 
 class BundleError(TikgenError):
-    """A bundle on disk cannot be used: damaged, incomplete, of a later version, or closed."""
+    """A bundle cannot be used: it is damaged, incomplete, of a later version, or closed."""
 
     def __init__(self, bundle: object, problem: str) -> None:
         super().__init__(f"The bundle {bundle} {problem}.")
 
 
 class UnknownEntry(BundleError, KeyError):
-    """A bundle was asked for a kernel, graph, field or family that it does not have."""
+    """A bundle does not have a kernel, graph, field or family of that name."""
 
     def __init__(self, bundle: object, kind: str, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -249,7 +247,7 @@ class UnknownEntry(BundleError, KeyError):
 
 
 class ExportError(TikgenError):
-    """Something cannot be exported ahead of time, or what was exported failed its proof."""
+    """A kernel cannot be exported ahead of time, or its artefact failed its proof."""
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(f"Cannot export {what}: {problem}.")
@@ -258,7 +256,7 @@ class ExportError(TikgenError):
 class LibraryError(TikgenError):
     """Taichi's C library is missing, or reported an error.
 
-    ``code`` is its error code, 0 where there is none.
+    ``code`` is its error code, or 0.
     """
 
     def __init__(self, doing: str, problem: str, code: int = 0) -> None:
@@ -267,17 +265,17 @@ class LibraryError(TikgenError):
 
 
 class StoreError(TikgenError):
-    """The store on disk was asked for something that it cannot do."""
+    """A key, kind or document is not valid in the store."""
 
 
 class StoreWarning(UserWarning):
-    """The store found an entry that it cannot use, or a disk that it cannot use."""
+    """The store cannot use an entry or the disk."""
 
 
 class CellError(TikgenError):
-    """A notebook's cell cannot be used; what it defined before stays as it was.
+    """A notebook's cell has an error; its previous definitions stay.
 
-    IPython shows it without a traceback, which would tell of nothing but tikgen's own files.
+    IPython shows it without a traceback, which would contain tikgen's own files only.
     """
 
     def _render_traceback_(self) -> list[str]:

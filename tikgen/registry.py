@@ -1,6 +1,7 @@
-"""What lower rooms call in higher ones, by name: so that imports point one way.
+"""Calls from lower rooms to functions of higher ones, by name.
 
-``tikgen/__init__.py``, which stands above all rooms, fills this registry.
+A lower room must not import a higher one. ``tikgen/__init__.py``, above all rooms, registers the
+functions that methods of a kernel call, such as ``kernel.ir`` and ``kernel.tune``.
 """
 
 from __future__ import annotations
@@ -12,14 +13,11 @@ _places: dict[str, str] = {}
 
 
 def register(**places: str) -> None:
-    """Name the functions that lower rooms call, each as ``module:function``.
-
-    Their modules are imported at the first call.
-    """
+    """Register functions by name, each as ``module:function``; a call imports the module."""
     _places.update(places)
 
 
 def call(name: str, /, *args: Any, **kwargs: Any) -> Any:
-    """Call the function that is registered under ``name``, and return what it returns."""
+    """Return the result of the function that is registered under ``name``."""
     module, _, function = _places[name].partition(":")
     return getattr(importlib.import_module(module), function)(*args, **kwargs)

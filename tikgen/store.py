@@ -1,13 +1,13 @@
 """The content-addressed store: JSON documents on disk, by kind and key.
 
-An entry is the file ``<folder>/<kind>/<first two characters>/<key>.json`` and carries the SHA-256
-of its document. Entries are replaced in one step, so that a reader sees the old or the new one.
-Whatever is wrong with the disk, a caller is never stopped: an entry that cannot be trusted reads as
-absent, and one that cannot be written is kept in memory.
+An entry is the file ``<folder>/<kind>/<first two characters>/<key>.json`` with the SHA-256 of its
+document. Entries are replaced atomically. Problems with the disk never stop a caller: a damaged
+entry reads as missing, and one that cannot be written is kept in memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import hashlib
@@ -20,14 +20,11 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tikgen import untrusted
 from tikgen.disk import why
 from tikgen.errors import StoreError, StoreWarning
-
-if TYPE_CHECKING:
-    import filelock
 
 ENVIRONMENT_VARIABLE = "TIKGEN_CACHE_DIR"
 
@@ -35,7 +32,7 @@ Document = dict[str, Any]
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _LOCK_SECONDS = 60
-# A temporary file of this age belongs to a process that died while writing.
+# An older temporary file belongs to a process that died while writing.
 _ABANDONED_SECONDS = 3600
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
@@ -45,15 +42,19 @@ _default: Store | None = None
 
 
 class Store:
-    """Keeps documents in a folder; made by the first write, shared by any number of processes."""
+    """Keeps documents in a folder that any number of processes share.
+
+    Args:
+        folder: the folder, which the first write creates.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = _expanded(folder)
-        # Holds, as JSON, what the disk did not take; newer than what the disk has.
+        # Entries that could not be written, as JSON; newer than those on disk.
         self._memory: dict[tuple[str, str], str] = {}
 
     def read(self, kind: str, key: str) -> Document | None:
-        """Return the document under ``key``, or None if there is none that can be trusted.
+        """Return the document under ``key``, or None if it is missing or damaged.
 
         Raises:
             StoreError: if ``kind`` or ``key`` is not a plain name.
@@ -68,11 +69,11 @@ class Store:
         except OSError as error:
             self._warn_of_disk(error)
         except ValueError as error:
-            self._warn("damaged", f"{path} was changed or cut off ({error}); it will be made anew")
+            self._warn("damaged", f"{path} is damaged ({error}); it will be written again")
         return None
 
     def write(self, kind: str, key: str, document: Document) -> None:
-        """Put ``document`` under ``key``, in place of any other.
+        """Write ``document`` under ``key``, replacing any other.
 
         Raises:
             StoreError: if ``kind`` or ``key`` is not a plain name, or ``document`` is not JSON.
@@ -91,20 +92,17 @@ class Store:
     def update(
         self, kind: str, key: str, change: Callable[[Document | None], Document]
     ) -> Document:
-        """Replace the document under ``key`` by ``change`` of it, alone among all processes.
+        """Replace the document under ``key`` by ``change`` of it, under a lock of all processes.
 
-        Returns what was written.
+        Returns the new document.
 
         Raises:
-            StoreError: as :meth:`write` does.
+            StoreError: if ``kind`` or ``key`` is not a plain name, or the document is not JSON.
         """
         self._path(kind, key)
-        lock = self._lock()
-        try:
+        with self._locked():
             document = change(self.read(kind, key))
             self.write(kind, key, document)
-        finally:
-            lock.release()
         return document
 
     def keys(self, kind: str) -> tuple[str, ...]:
@@ -123,20 +121,18 @@ class Store:
         return found
 
     def clear(self, kind: str | None = None) -> int:
-        """Remove the entries of ``kind``, or all entries; return how many there were."""
+        """Remove the entries of ``kind``, or all entries; return their number."""
         kinds = self._kinds() if kind is None else (kind,)
         before = sum(len(self.keys(k)) for k in kinds)
         if not before:
             return 0
-        lock = self._lock()
-        try:
-            for name in kinds:
-                for path in (*self._files(name), *self._abandoned(name)):
-                    path.unlink(missing_ok=True)
-        except OSError as error:
-            self._warn_of_disk(error)
-        finally:
-            lock.release()
+        with self._locked():
+            try:
+                for name in kinds:
+                    for path in (*self._files(name), *self._abandoned(name)):
+                        path.unlink(missing_ok=True)
+            except OSError as error:
+                self._warn_of_disk(error)
         for known in [k for k in self._memory if k[0] in kinds]:
             del self._memory[known]
         return before - sum(len(self.keys(k)) for k in kinds)
@@ -173,8 +169,9 @@ class Store:
             if path.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
                 yield path
 
-    def _lock(self) -> filelock.BaseFileLock:
-        """Return the lock of the folder, held where the disk lets it be."""
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the folder, if the disk supports it."""
         import filelock  # Most runs never lock.
 
         lock = filelock.FileLock(self.folder / ".lock", timeout=_LOCK_SECONDS)
@@ -183,13 +180,16 @@ class Store:
             lock.acquire()
         except (OSError, NotImplementedError) as error:
             self._warn_of_disk(error)
-        return lock
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _warn_of_disk(self, error: Exception) -> None:
         self._warn("disk", f"cannot be used ({why(error)}); results are kept in memory meanwhile")
 
     def _warn(self, trouble: str, message: str) -> None:
-        """Warn once a process of each kind of trouble."""
+        """Warn once for each kind of trouble."""
         if (self.folder, trouble) not in _warned:
             _warned.add((self.folder, trouble))
             text = f"Store {self.folder}: {message}"
@@ -200,7 +200,7 @@ class Store:
 
 
 def default_store() -> Store:
-    """Return the store in the folder that TIKGEN_CACHE_DIR names, else in the user's cache."""
+    """Return the store in the folder ``TIKGEN_CACHE_DIR``, or else in the user's cache."""
     global _default
     folder = _expanded(os.environ.get(ENVIRONMENT_VARIABLE) or _user_folder())
     if _default is None or _default.folder != folder:
@@ -216,7 +216,7 @@ def _user_folder() -> str:
 
 
 def _expanded(folder: str | os.PathLike[str]) -> Path:
-    """Return ``folder`` with ``~`` replaced, unless there is no such home folder."""
+    """Return ``folder`` with ``~`` expanded, if the home folder is known."""
     try:
         return Path(folder).expanduser()
     except RuntimeError:
@@ -224,7 +224,7 @@ def _expanded(folder: str | os.PathLike[str]) -> Path:
 
 
 def _outer_level() -> int:
-    """Return the ``stacklevel`` with which the calling function warns of who called tikgen."""
+    """Return the ``stacklevel`` of a warning that points to the caller of tikgen."""
     frame = inspect.currentframe()
     level = 0
     while frame and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -236,8 +236,8 @@ def _outer_level() -> int:
 def _check_name(what: str, name: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise StoreError(
-            f"{name!r} cannot be a {what} of the store: it takes 1 to 128 letters, digits, "
-            "'.', '_' and '-', and does not begin with a dot."
+            f"{name!r} cannot be a {what} of the store: it must have 1 to 128 letters, digits, "
+            "'.', '_' and '-', and not begin with a dot."
         )
 
 
@@ -251,10 +251,10 @@ def _entry(kind: str, key: str, document: Document) -> str:
 
 
 def _document(text: str) -> Document:
-    """Return the document that ``text`` holds, or raise ValueError."""
+    """Return the document in ``text``, or raise ValueError."""
     entry = untrusted.from_json(text)
     if not isinstance(entry, dict) or not isinstance(entry.get("document"), dict):
-        raise ValueError("no document in it")
+        raise ValueError("it has no document")
     document: Document = entry["document"]
     if entry.get("sha256") != _checksum(document):
         raise ValueError("its checksum does not match")

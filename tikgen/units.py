@@ -1,10 +1,10 @@
-"""Times, sizes and counts as people read them."""
+"""Formats times, sizes and counts."""
 
 from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """Return a time with three digits and its unit, such as ``3.14 ms``."""
+    """Return a time with three digits and a unit, such as ``3.14 ms``."""
     for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1, 1e3, "ms")):
         # Just below a limit three digits would round up to 1e+03.
         if seconds < limit * 0.9995:
@@ -23,6 +23,6 @@ def size(count: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number and what it counts, such as ``1 kernel`` or ``10,000 launches``."""
+    """Return a number with its noun, such as ``1 kernel`` or ``10,000 launches``."""
     plural = "" if count == 1 else "es" if noun.endswith("ch") else "s"
     return f"{count:,} {noun}{plural}"

@@ -88,7 +88,7 @@ def test_the_script_is_main_and_finds_its_neighbours(script: Path) -> None:
     printed, told = run(script, before=("--html=x.html",))
     assert "neighbour\n" in printed
     assert f"__main__ {script} True {script}" in printed
-    assert "No kernel was touched" in told
+    assert "No kernel was used" in told
     assert (script.parents[1] / "x.html").exists()
 
 
@@ -120,7 +120,7 @@ def test_exit_codes_pass_through(script: Path, call: str, code: int, message: st
     assert "never" not in printed
     assert message in told
     assert "Traceback" not in told
-    assert "No kernel was touched" in told
+    assert "No kernel was used" in told
 
 
 def test_own_leaves_out_what_is_not_tikgens(script: Path) -> None:

@@ -1,4 +1,4 @@
-"""Damages documents as somebody would who knows their structure."""
+"""Damages documents in ways that follow their structure."""
 
 from __future__ import annotations
 

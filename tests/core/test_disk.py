@@ -1,4 +1,4 @@
-"""A disk that is full and a name that is too long are called so, wherever something is written."""
+"""A full disk and a name that is too long are reported wherever files are written."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ WRITES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("what", WRITES)
-def test_a_name_that_is_too_long_is_called_so(what: str, tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_reported(what: str, tmp_path: Path) -> None:
     with pytest.raises(TikgenError) as caught:
         WRITES[what](tmp_path / LONG)
     # Where a long path stands before it, a frame on a terminal breaks the line anywhere.
@@ -92,7 +92,7 @@ def test_a_name_that_is_too_long_is_called_so(what: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("what", WRITES)
-def test_a_full_disk_is_called_so(
+def test_a_full_disk_is_reported(
     what: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +109,7 @@ def test_a_full_disk_is_called_so(
         WRITES[what](tmp_path / "new")
 
 
-def test_a_store_of_too_long_a_name_works_in_memory(tmp_path: Path) -> None:
+def test_a_store_with_too_long_a_name_works_in_memory(tmp_path: Path) -> None:
     store = Store(tmp_path / LONG)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StoreWarning)
@@ -121,7 +121,7 @@ def test_a_store_of_too_long_a_name_works_in_memory(tmp_path: Path) -> None:
         assert store.clear() == 2
 
 
-def test_bundles_at_paths_that_cannot_be() -> None:
+def test_bundles_at_invalid_paths() -> None:
     for read in (tikgen.aot.Bundle, tikgen.aot.load):
         with pytest.raises(TikgenError, match="the name is too long"):
             read(LONG)

@@ -1,4 +1,4 @@
-"""The store: atomic, checked, shared between processes, and never in a caller's way."""
+"""The store: atomic, checked, shared between processes; its problems never stop a caller."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def test_a_document_that_is_not_json_is_refused(store: Store) -> None:
     ],
     ids=["cut off", "empty", "changed", "no dict", "no document", "not UTF-8", "deep"],
 )
-def test_a_damaged_entry_reads_as_absent_and_is_replaced(store: Store, damage) -> None:
+def test_a_damaged_entry_reads_as_missing_and_is_replaced(store: Store, damage) -> None:
     store.write("sources", "k", DOCUMENT)
     store.write("sources", "other", DOCUMENT)
     for path in store.folder.rglob("*.json"):
         path.write_bytes(damage(path.read_text()).encode("utf-8", "surrogateescape"))
-    with pytest.warns(StoreWarning, match="was changed or cut off") as caught:
+    with pytest.warns(StoreWarning, match="is damaged") as caught:
         assert store.read("sources", "k") is None
         assert store.read("sources", "k") is None
         assert store.read("sources", "other") is None
@@ -111,7 +111,7 @@ def test_a_damaged_entry_reads_as_absent_and_is_replaced(store: Store, damage) -
     assert store.read("sources", "k") == DOCUMENT
 
 
-def test_an_error_while_writing_leaves_the_old_entry_and_no_litter(
+def test_an_error_while_writing_leaves_the_old_entry_and_no_other_file(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.write("sources", "k", {"n": 1})
@@ -133,7 +133,7 @@ def test_an_error_while_writing_leaves_the_old_entry_and_no_litter(
     assert Store(store.folder).read("sources", "k") == {"n": 4}
 
 
-def test_memory_does_not_share_what_a_caller_changes(tmp_path: Path) -> None:
+def test_documents_in_memory_are_not_shared_with_the_caller(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file, not a folder")
     store = Store(tmp_path / "store")
     document = {"list": [1]}
@@ -165,7 +165,7 @@ def test_a_read_only_folder_degrades_to_memory(store: Store) -> None:
         store.folder.chmod(0o700)
 
 
-def test_an_entry_that_cannot_be_opened_reads_as_absent(store: Store) -> None:
+def test_an_entry_that_cannot_be_opened_reads_as_missing(store: Store) -> None:
     store.write("sources", "k", DOCUMENT)
     path = only_file(store)
     path.unlink()
@@ -174,7 +174,7 @@ def test_an_entry_that_cannot_be_opened_reads_as_absent(store: Store) -> None:
         assert store.read("sources", "k") is None
 
 
-def test_clear_takes_what_dead_processes_left(store: Store) -> None:
+def test_clear_removes_the_files_of_dead_processes(store: Store) -> None:
     store.write("sources", "k", DOCUMENT)
     old, new = (only_file(store).with_name(name) for name in (".old.tmp", ".new.tmp"))
     old.write_text("half")
@@ -197,7 +197,7 @@ for n in range(40):
 """
 
 
-def test_eight_processes_fill_it_cold_at_once(store: Store) -> None:
+def test_eight_processes_fill_an_empty_store_at_once(store: Store) -> None:
     children = [
         subprocess.Popen(
             [sys.executable, "-W", "error::UserWarning", "-c", FILL, str(store.folder), str(me)],
@@ -260,7 +260,7 @@ for name in tikgen.list_templates():
 """
 
 
-def test_eight_processes_build_every_template_cold_at_once(used: Store) -> None:
+def test_eight_processes_build_every_template_with_an_empty_store(used: Store) -> None:
     children = [
         subprocess.Popen(
             [sys.executable, "-W", "error::UserWarning", "-c", BUILD_ALL],
@@ -312,7 +312,7 @@ def test_build_rewrites_a_damaged_text(used: Store, damage: Callable[[str], str]
     path.write_text(damage(whole))
     assert path.read_text() != whole
     tikgen.clear()
-    with pytest.warns(StoreWarning, match="was changed or cut off") as caught:
+    with pytest.warns(StoreWarning, match="is damaged") as caught:
         assert tikgen.build("scan").digest == digest
     assert [warning.filename for warning in caught] == [__file__]
     assert path.read_text() == whole

@@ -1,4 +1,4 @@
-"""Times, sizes and counts as people read them."""
+"""Formats of times, sizes and counts."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tikgen.units import counted, duration, size
         (5000.0, "5,000 s"),
     ],
 )
-def test_times_have_three_digits_and_their_unit(seconds: float, text: str) -> None:
+def test_times_have_three_digits_and_a_unit(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_sizes_have_their_unit() -> None:
+def test_sizes_have_a_unit() -> None:
     assert [size(n) for n in (0, 999, 1500, 2_000_000, 3 * 10**9)] == [
         "0 B", "999 B", "1.5 kB", "2.0 MB", "3.0 GB",
     ]  # fmt: skip
 
 
-def test_what_is_counted_has_its_plural() -> None:
+def test_counted_nouns_have_a_plural() -> None:
     counts = [counted(n, "launch") for n in (0, 1, 1000)]
     assert counts == ["0 launches", "1 launch", "1,000 launches"]
     assert counted(2, "kernel") == "2 kernels"

@@ -1,7 +1,8 @@
-"""What others wrote is read within limits, and shown without what a terminal would obey."""
+"""Untrusted text is read within limits, and shown without control characters."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import warnings
 from collections.abc import Callable
@@ -101,7 +102,7 @@ def test_no_text_is_read_as_another_literal_than_python_does(text: str) -> None:
         (from_yaml, "a: !!timestamp never", "group"),
     ],
 )
-def test_what_goes_beyond_a_limit_is_refused(
+def test_a_text_that_exceeds_a_limit_is_refused(
     read: Callable[[Any], Any], text: Any, problem: str
 ) -> None:
     with pytest.raises(Unusable, match=problem):
@@ -118,7 +119,7 @@ def test_a_file_beyond_its_limit_is_not_read(tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_what_is_shown_holds_nothing_that_a_terminal_obeys(text: str) -> None:
+def test_shown_text_has_no_control_characters(text: str) -> None:
     shown = printable(text)
     assert all(
         character.isprintable() or ord(character) > 0x9F or character in "\t\n"
@@ -128,7 +129,7 @@ def test_what_is_shown_holds_nothing_that_a_terminal_obeys(text: str) -> None:
     assert printable(shown) == shown
 
 
-def test_an_error_that_quotes_a_foreign_text_escapes_it() -> None:
+def test_an_error_escapes_untrusted_text() -> None:
     assert str(TikgenError(f"bad {ESCAPES}")) == f"bad {printable(ESCAPES)}"
     assert "\x1b" not in printable(ESCAPES)
 
@@ -152,7 +153,7 @@ def test_a_recording_cannot_end_the_process(tmp_path: Path, text: str) -> None:
         f'[[record]]\ntemplate = "map{json.dumps(ESCAPES)[1:-1]}"'.replace("\\x9b", ""),
     ],
 )
-def test_a_hostile_file_of_records_is_ignored_in_words(tmp_path: Path, text: str) -> None:
+def test_a_hostile_file_of_records_is_ignored_with_a_message(tmp_path: Path, text: str) -> None:
     (tmp_path / "tuned.toml").write_text(text)
     found = import_records(tmp_path / "tuned.toml")
     assert found.kept == 0
@@ -194,7 +195,7 @@ def key_of_map() -> tuple[str, Variant]:
 
 
 @pytest.mark.parametrize("entries", [5, None, "text", {"a": 1}, [5], [{}], [[[]]]])
-def test_records_that_are_none_do_not_stop_a_build(store: Store, entries: Any) -> None:
+def test_invalid_records_do_not_stop_a_build(store: Store, entries: Any) -> None:
     key, variant = key_of_map()
     store.write(records.KIND, key, {"records": entries})
     with pytest.warns(StoreWarning, match="another version"):
@@ -230,7 +231,7 @@ def test_escapes_in_a_record_do_not_reach_the_terminal(store: Store) -> None:
         "message": "",
         "when": "",
     }
-    missing = records._FIELDS - document.keys()
+    missing = {field.name for field in dataclasses.fields(records.Record)} - document.keys()
     assert not missing, f"give the new fields of a record a value here: {missing}"
     store.write(records.KIND, key, {"records": [document]})
     result = CliRunner().invoke(app, ["tuned", "show"])
@@ -270,9 +271,7 @@ FUZZ = settings(
 
 @FUZZ
 @given(data=st.data())
-def test_any_damage_to_a_record_in_the_store_is_met_with_words(
-    store: Store, data: st.DataObject
-) -> None:
+def test_any_damage_to_a_record_in_the_store_is_reported(store: Store, data: st.DataObject) -> None:
     key, variant = key_of_map()
     store.clear()
     try:
@@ -291,7 +290,7 @@ def test_any_damage_to_a_record_in_the_store_is_met_with_words(
 
 @FUZZ
 @given(data=st.data())
-def test_any_damage_to_a_file_of_records_is_met_with_words(
+def test_any_damage_to_a_file_of_records_is_reported(
     store: Store, tmp_path: Path, data: st.DataObject
 ) -> None:
     table = damaged(record_of_map(), data.draw)
@@ -307,7 +306,7 @@ def test_any_damage_to_a_file_of_records_is_met_with_words(
 
 @FUZZ
 @given(data=st.data())
-def test_any_damage_to_the_sources_of_the_store_is_met_with_words(
+def test_any_damage_to_the_sources_of_the_store_is_reported(
     store: Store, data: st.DataObject
 ) -> None:
     builder.clear()
@@ -330,7 +329,7 @@ EVIDENCE = evidence.Evidence("", "cpu", "map", {"dim": "1"}, True, 3, 5, 0.5, "1
 
 @FUZZ
 @given(data=st.data())
-def test_any_damage_to_evidence_is_met_with_words(store: Store, data: st.DataObject) -> None:
+def test_any_damage_to_evidence_is_reported(store: Store, data: st.DataObject) -> None:
     kernel = tikgen.build("map", expr="out = x + 1", dim=1, arch="cpu")
     try:
         document = damaged(asdict(EVIDENCE), data.draw)
@@ -355,9 +354,7 @@ LINE = {
 
 @FUZZ
 @given(data=st.data())
-def test_any_damage_to_a_line_of_a_sweep_is_met_with_words(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_any_damage_to_a_line_of_a_sweep_is_reported(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "sweep.jsonl"
     path.write_text("\n".join(map(json.dumps, [LINE, damaged(LINE, data.draw)])))
     with warnings.catch_warnings():
@@ -383,9 +380,7 @@ TABLE = {"tikgen_sweep_table": 1, "rows": [ROW, ROW], "about": {"seconds": {"tot
 
 @FUZZ
 @given(data=st.data())
-def test_any_damage_to_a_table_of_a_sweep_is_met_with_words(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_any_damage_to_a_table_of_a_sweep_is_reported(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "table.json"
     path.write_text(json.dumps(damaged(TABLE, data.draw)))
     try:
@@ -422,7 +417,7 @@ RECORDING = recording_file.File(
 
 @FUZZ
 @given(data=st.data())
-def test_any_damage_to_a_recording_is_met_with_words(tmp_path: Path, data: st.DataObject) -> None:
+def test_any_damage_to_a_recording_is_reported(tmp_path: Path, data: st.DataObject) -> None:
     content = json.loads(msgspec.json.encode(RECORDING))
     (tmp_path / "calls.yml").write_text(json.dumps(damaged(content, data.draw)))
     with pytest.raises(TikgenError):  # Its kernel cannot be built as it was, at least.
@@ -431,9 +426,7 @@ def test_any_damage_to_a_recording_is_met_with_words(tmp_path: Path, data: st.Da
 
 @FUZZ
 @given(data=st.data())
-def test_any_damage_to_an_entry_of_the_store_reads_as_absent(
-    store: Store, data: st.DataObject
-) -> None:
+def test_any_damaged_entry_of_the_store_reads_as_missing(store: Store, data: st.DataObject) -> None:
     store.write("kind", "key", {"a": [1, {"b": "c"}]})
     path = store._path("kind", "key")
     entry = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Expressions: what they refuse, what they mean, what code they give. No Taichi is needed."""
+"""Expressions: refused texts, values, and generated code. Taichi is not needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tikgen.expression.tree import FUNCTIONS
 from tikgen.template.parameters import ProblemModel, make_model, parameter
 
 REFUSED = {
-    "a call of an unknown function": ("open(x)", "calls 'open', which is no function"),
+    "a call of an unknown function": ("open(x)", "calls 'open', which is not a function"),
     "a near name": ("sqr(x)", "Did you mean 'sqrt'?"),
     "eval": ("eval(x)", "calls 'eval'"),
     "an attribute": ("x.shape", "'x.shape' is an attribute"),
@@ -51,11 +51,11 @@ REFUSED = {
     "too many arguments": ("sin(x, y)", "sin() takes 1 arguments; got 2"),
     "a bit operation": (
         "(x>0) & (x<1)",
-        "'(x>0) & (x<1)' holds '&', which is not allowed: write 'and'",
+        "'(x>0) & (x<1)' has '&', which is not allowed: write 'and'",
     ),
-    "a bitwise or": ("(x>0)|(x<1)", "holds '|', which is not allowed: write 'or'"),
-    "a bitwise xor": ("x^2", "'x^2' holds '^', which is not allowed: write '**' for a power"),
-    "an inversion": ("~x", "'~x' holds '~', which is not allowed: write 'not'"),
+    "a bitwise or": ("(x>0)|(x<1)", "has '|', which is not allowed: write 'or'"),
+    "a bitwise xor": ("x^2", "'x^2' has '^', which is not allowed: write '**' for a power"),
+    "an inversion": ("~x", "'~x' has '~', which is not allowed: write 'not'"),
     "C's and": ("x > 0 && x < 1", "write 'and' for '&&'"),
     "C's or": ("x > 0 || x < 1", "write 'or' for '||'"),
     "C's not": ("!x != y", "write 'not' for '!'"),
@@ -67,7 +67,7 @@ REFUSED = {
     "a statement": ("del x", "no statement"),
     "two expressions": ("x; y", "no statement"),
     "an assignment": ("y = x", "no statement"),
-    "a line break": ("x\n+ y", "a line break ends a statement unless it stands within paren"),
+    "a line break": ("x\n+ y", "a line break ends a statement unless it is within paren"),
     "a carriage return": ("x\r", "the character '\\r'"),
     "a null": ("x\0", "the character '\\x00'"),
     "a form feed": ("x\f+y", "the character '\\x0c'"),
@@ -95,7 +95,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text, problem", REFUSED.values(), ids=REFUSED)
-def test_says_what_it_refuses(text: str, problem: str) -> None:
+def test_a_refused_expression_is_explained(text: str, problem: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         Expression.parse(text)
     assert any(part in str(caught.value) for part in problem.split("|")), str(caught.value)
@@ -112,9 +112,9 @@ def test_says_what_it_refuses(text: str, problem: str) -> None:
         "z = w = x": "assign to one plain name",
         "z.real = x": "'z.real': assign to one plain name",
         "z[0] = x": "assign to one plain name",
-        "import os": "holds an import",
-        "from os import path": "holds an import",
-        "z = x; import os": "holds an import",
+        "import os": "has an import",
+        "from os import path": "has an import",
+        "z = x; import os": "has an import",
         "z: f32 = x": "Python's AnnAssign",
         "z = x; y": "a bare expression",
         "def f(): pass": "Python's FunctionDef",
@@ -126,7 +126,7 @@ def test_says_what_it_refuses(text: str, problem: str) -> None:
         "": "is empty",
     }.items(),
 )
-def test_a_program_says_what_it_refuses(text: str, problem: str) -> None:
+def test_a_refused_program_is_explained(text: str, problem: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         Program.parse(text)
     assert problem in str(caught.value)
@@ -142,11 +142,11 @@ def test_a_bad_expression_is_a_bad_parameter() -> None:
         make_model(_Model, {"expr": "x.shape"}, "demo")
     assert caught.value.parameter == "expr"
     assert "'x.shape' is an attribute" in str(caught.value)
-    with pytest.raises(ParameterError, match="holds an import"):
+    with pytest.raises(ParameterError, match="has an import"):
         make_model(_Model, {"expr": "x", "program": "import os"}, "demo")
 
 
-def test_knows_its_names_in_order_of_use() -> None:
+def test_names_are_in_order_of_use() -> None:
     assert Expression.parse("y + sin(x)*y - pi*e + z0").names == ("y", "x", "z0")
 
 
@@ -223,7 +223,9 @@ def test_taichi_code_guards_integers() -> None:
         ("x ** 65", "i64", "takes a literal whole exponent from 0 to 64"),
     ],
 )
-def test_refuses_what_a_dtype_cannot_hold(text: str, dtype: str, problem: str) -> None:
+def test_an_operation_that_a_dtype_cannot_do_is_refused(
+    text: str, dtype: str, problem: str
+) -> None:
     expression = Expression.parse(text)
     with pytest.raises(ExpressionError) as caught:
         expression.check(DType(dtype))
@@ -238,7 +240,7 @@ def test_joined_operands_count_as_if_written_out(text: str) -> None:
     assert Expression.parse(expression.text).node == expression.node
 
 
-def test_what_is_long_when_written_out_can_be_copied_and_used() -> None:
+def test_an_expression_with_a_long_text_can_be_copied_and_used() -> None:
     expression = Expression.parse(" or ".join(["x"] * 100))
     assert pickle.loads(pickle.dumps(expression)).node == expression.node
     program = Program.parse(expression)
@@ -282,7 +284,7 @@ def test_vulkan_lacks_functions_in_f64_only() -> None:
     assert lacks_on_vulkan(Program.parse("y = x**2").functions, DType.f64) is None
 
 
-def test_program_tells_inputs_from_outputs() -> None:
+def test_a_program_has_inputs_and_outputs() -> None:
     program = Program.parse("z = a*x + y; w = x - z")
     assert (program.inputs, program.outputs) == (("a", "x", "y"), ("z", "w"))
     assert str(program) == "z = a * x + y; w = x - z"
@@ -346,7 +348,7 @@ def _expressions() -> st.SearchStrategy[str]:
 
 @settings(max_examples=200, deadline=None)
 @given(_expressions(), st.lists(st.floats(-2, 2), min_size=3, max_size=3))
-def test_means_what_python_means(text: str, numbers: list[float]) -> None:
+def test_values_are_those_of_python(text: str, numbers: list[float]) -> None:
     expression = Expression.parse(text)
     assert Expression.parse(str(expression)) == expression
     # Arrays: NumPy has another power of scalars than of arrays.
@@ -375,7 +377,7 @@ def test_error_bound_covers_single_precision(text: str, seed: int) -> None:
         assert np.all((narrow == wide) | (np.abs(narrow - wide) <= bound))
 
 
-def test_error_bound_is_tight_where_nothing_is_open() -> None:
+def test_error_bound_is_tight_if_nothing_is_undecided() -> None:
     x, y = np.float32([0.3, 0.5]), np.float32([0.7, 0.1])
     assert np.all(Expression.parse("x*y + x").error_bound({"x": x, "y": y}, DType.f32) < 4e-7)
     assert np.all(
@@ -384,7 +386,7 @@ def test_error_bound_is_tight_where_nothing_is_open() -> None:
     assert np.all(Expression.parse("x*y").error_bound({"x": x, "y": y}, DType.i32) == 0)
 
 
-def test_error_bound_is_wide_only_where_the_outcome_is_open() -> None:
+def test_error_bound_is_wide_only_where_the_outcome_is_undecided() -> None:
     x = np.float32([1 / 3, 0.4])
     third = Expression.parse("where(3*x < 1, 5, 7)").error_bound({"x": x}, DType.f32)
     assert third[0] >= 2 and third[1] == 0
@@ -413,10 +415,10 @@ def test_every_function_is_documented() -> None:
         "z = x + y\n        w = z*z\n        ",
     ],
 )
-def test_a_program_may_hold_line_breaks(text: str) -> None:
+def test_a_program_may_have_line_breaks(text: str) -> None:
     assert str(Program.parse(text)) == "z = x + y; w = z * z"
 
 
-def test_an_expression_may_hold_line_breaks() -> None:
+def test_an_expression_may_have_line_breaks() -> None:
     assert str(Expression.parse("\n    (x\n     + y)\n")) == "x + y"
     assert str(Expression.parse("max(x,\n    y)")) == "max(x, y)"

@@ -1,4 +1,4 @@
-"""What expressions compute from literals: in the dtype, as NumPy does it, never by Taichi."""
+"""Operations on literals in expressions: computed by NumPy in the dtype, never by Taichi."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ def test_halves_are_computed_in_single_precision(ti_arch: str) -> None:
     np.testing.assert_array_equal(z, x * y)
 
 
-def test_a_name_of_an_f16_holds_what_its_array_holds(ti_arch: str) -> None:
+def test_the_value_of_an_f16_is_that_of_its_array(ti_arch: str) -> None:
     x, z, w = np.float16([1 / 3]), np.zeros(1, np.float16), np.zeros(1, np.float16)
     tikgen.elementwise("z = x*x; w = z - 0.111", "f16")(x, z, w)
     assert w == np.float16(np.float32(z) - np.float32(0.111))

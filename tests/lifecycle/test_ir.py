@@ -1,4 +1,4 @@
-"""What a kernel becomes on its way to the device: each kind, for each sort of kernel."""
+"""The IR of a kernel: each kind of code, for each sort of kernel."""
 
 from __future__ import annotations
 
@@ -87,23 +87,21 @@ def test_a_kernel_that_declares_nothing_needs_arguments(ti_arch: str) -> None:
         "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.types.ndarray(), n: ti.template()):\n"
         "    for i in range(x.shape[0]):\n        x[i] = n\n"
     )
-    with pytest.raises(ArgumentError, match=r"'x' is declared with neither dtype nor ndim.*pass"):
+    with pytest.raises(ArgumentError, match=r"'x' is declared without dtype or ndim.*pass"):
         kernel.ir("chi")
     assert "const 4321" in kernel.ir("chi", np.zeros(3, np.int32), 4321)
     with pytest.raises(ArgumentError, match=r"'n' takes .* a plain value.*got object"):
         kernel.ir("chi", np.zeros(3, np.int32), object())
 
 
-def test_what_cannot_be_shown_is_told(ti_arch: str) -> None:
+def test_ir_that_does_not_exist_is_refused(ti_arch: str) -> None:
     kernel = tikgen.build("stencil", dim=1)
     with pytest.raises(ArgumentError, match=r"no IR 'pxt'. Did you mean 'ptx'.*It takes python"):
         kernel.ir("pxt")
     with pytest.raises(ArgumentError, match="no IR None"):
         kernel.ir(None)  # type: ignore[arg-type]
     lacking = "spirv" if ti_arch == "cpu" else "asm"
-    with pytest.raises(
-        UnsupportedOnArch, match=f"The {lacking} of .* there is one on .*; take arch="
-    ):
+    with pytest.raises(UnsupportedOnArch, match=f"The {lacking} of .* it exists on .*; use arch="):
         kernel.ir(lacking)
     if ti_arch == "cpu":
         with pytest.raises(UnsupportedOnArch, match=r"on vulkan: the schedule's loop 'function'"):
@@ -123,7 +121,7 @@ def test_a_kernel_that_taichi_refuses_fails_as_its_launch_does(ti_arch: str) -> 
 
 
 @pytest.mark.skipif(ARCH != "cpu", reason="other archs compile this kernel")
-def test_a_kernel_that_kills_the_compiler_is_told(ti_arch: str) -> None:
+def test_a_kernel_that_kills_the_compiler_is_reported(ti_arch: str) -> None:
     kernel = tikgen.from_string(
         "import taichi as ti\n\n\n@ti.kernel\n"
         "def f(x: ti.types.ndarray(dtype=ti.i8, ndim=1)):\n"
@@ -135,7 +133,7 @@ def test_a_kernel_that_kills_the_compiler_is_told(ti_arch: str) -> None:
 
 @pytest.mark.skipif(shutil.which("spirv-dis") is None, reason="spirv-dis is not installed")
 @pytest.mark.skipif(ARCH != "vulkan", reason="only Vulkan runs SPIR-V")
-def test_spirv_reads_as_the_tools_of_khronos_read_it(ti_arch: str, tmp_path: Path) -> None:
+def test_spirv_is_accepted_by_the_tools_of_khronos(ti_arch: str, tmp_path: Path) -> None:
     init_taichi()  # Taichi makes one module after each ti.init.
     try:
         module = ti.aot.Module(ti.vulkan)
@@ -169,7 +167,7 @@ def _instruction(opcode: int, *operands: int) -> list[int]:
     return [(len(operands) + 1) << 16 | opcode, *operands]
 
 
-def test_spirv_shows_names_numbers_and_what_it_does_not_know() -> None:
+def test_spirv_shows_names_numbers_and_unknown_instructions() -> None:
     header = [0x07230203, 0x10300, 0, 9, 0]
     name = int.from_bytes(b"one\0", "little")
     half, minus_two = int(np.float32(0.5).view(np.uint32)), 2**32 - 2

@@ -90,7 +90,7 @@ def test_a_call_with_the_same_signature_reuses_what_was_compiled(x: Any) -> None
     assert launches(again) == 1
 
 
-def test_another_field_is_another_signature_and_a_new_instance(x: Any, y: Any) -> None:
+def test_another_field_has_another_signature_and_a_new_instance(x: Any, y: Any) -> None:
     add = make_add()
     with tikgen.trace(all_kernels=True) as t:
         add(x, 42)
@@ -138,7 +138,7 @@ def test_filling_a_field_instantiates_an_implicit_kernel_once(y: Any, library: s
     np.testing.assert_array_equal(y.to_numpy(), values)
 
 
-def test_implicit_kernels_and_own_ones_are_seen_only_when_asked_for(x: Any) -> None:
+def test_foreign_kernels_are_recorded_only_with_all_kernels(x: Any) -> None:
     add = make_add()
     with tikgen.trace() as t:
         add(x, 42)
@@ -146,7 +146,7 @@ def test_implicit_kernels_and_own_ones_are_seen_only_when_asked_for(x: Any) -> N
     assert t.kernels == ()
 
 
-def test_the_trace_tells_where_code_came_from(ti_arch: str) -> None:
+def test_the_trace_shows_the_origin_of_the_code(ti_arch: str) -> None:
     constant = secrets.randbits(24)
 
     def make() -> Any:

@@ -1,4 +1,4 @@
-"""What notebooks show: whole, escaped, legible on white and on black."""
+"""HTML for notebooks: complete, escaped, readable on white and on black."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_kernel_shows_parameters_source_evidence_and_timings(
         assert text in shown.text, text
 
 
-def test_every_line_of_a_source_stands_beside_its_number_and_origin() -> None:
+def test_every_line_of_a_source_has_its_number_and_origin() -> None:
     text = '\n\nx = """a\n  b"""\n\n# <b>\n'
     shown = str(html.code(text, ["", "t:1", "t:3", "t:3", "t:4", "u:1"]))
     rows = re.findall(r"<tr>(.*?)</tr>", shown, re.DOTALL)
@@ -98,7 +98,7 @@ def test_every_line_of_a_source_stands_beside_its_number_and_origin() -> None:
     assert "&lt;b&gt;" in cells[5]
 
 
-def test_what_users_wrote_is_escaped() -> None:
+def test_untrusted_text_is_escaped() -> None:
     kernel = tikgen.from_string(
         f'import taichi as ti\n@ti.kernel\ndef f():\n    """{EVIL}"""\n    print(1)\n'
     )

@@ -1,4 +1,4 @@
-"""What a trace records: of tikgen's kernels and others, in threads, when nested, when code raises.
+"""Traces of tikgen's kernels and others: in threads, when nested, and when code raises.
 
 Without ``from __future__ import annotations``, which spoils the annotations of kernels.
 """
@@ -157,7 +157,7 @@ def test_a_trace_survives_an_error_inside_it(kernel: tikgen.Kernel, pair: Any) -
     assert not events.is_on()
 
 
-def test_traces_may_stand_inside_each_other(kernel: tikgen.Kernel, pair: Any) -> None:
+def test_traces_can_be_nested(kernel: tikgen.Kernel, pair: Any) -> None:
     with tikgen.trace() as outer:
         kernel(*pair)
         with tikgen.trace() as inner:
@@ -186,7 +186,7 @@ def test_a_trace_sees_every_thread(kernel: tikgen.Kernel, rng: np.random.Generat
     assert {span[2] for span in launches.spans} == {threading.get_ident(), thread.ident}
 
 
-def test_what_other_threads_launch_is_not_taken_for_what_is_compiled(
+def test_launches_of_other_threads_do_not_change_the_cache_status(
     kernel: tikgen.Kernel, pair: Any
 ) -> None:
     kernel(*pair)
@@ -233,7 +233,7 @@ def test_a_kernel_that_taichi_refuses_leaves_its_error(ti_arch: str) -> None:
     assert only(t).launches is None
 
 
-def test_a_kernel_knows_its_own_life(kernel: tikgen.Kernel, pair: Any) -> None:
+def test_a_kernel_has_its_own_life(kernel: tikgen.Kernel, pair: Any) -> None:
     kernel(*pair)
     kernel(*pair)
     life = only(kernel.lifecycle)
@@ -247,7 +247,7 @@ def test_a_kernel_knows_its_own_life(kernel: tikgen.Kernel, pair: Any) -> None:
 
 
 @pytest.mark.once
-def test_a_kernel_knows_what_its_last_launches_took(kernel: tikgen.Kernel, pair: Any) -> None:
+def test_a_kernel_has_the_times_of_its_last_launches(kernel: tikgen.Kernel, pair: Any) -> None:
     bound = kernel.bind(*pair)
     for launch in (lambda: kernel(*pair), bound):
         for _ in range(5000):
@@ -274,7 +274,7 @@ def test_a_kernel_that_was_only_built_has_a_life_too(kernel: tikgen.Kernel) -> N
     assert [stage.name for stage in only(kernel.lifecycle).stages] == [*OWN, "register"]
 
 
-def test_nothing_listens_outside_a_trace(kernel: tikgen.Kernel, pair: Any) -> None:
+def test_nothing_receives_events_outside_a_trace(kernel: tikgen.Kernel, pair: Any) -> None:
     call = type(kernel.function._primal).__call__
     with tikgen.trace(all_kernels=True):
         assert events.is_on()
@@ -283,7 +283,7 @@ def test_nothing_listens_outside_a_trace(kernel: tikgen.Kernel, pair: Any) -> No
     assert type(kernel.function._primal).__call__ is call
 
 
-def test_a_kernel_of_ones_own_is_named_by_its_file(ti_arch: str) -> None:
+def test_a_kernel_of_a_script_is_named_by_its_file(ti_arch: str) -> None:
     @ti.kernel
     def mine(a: ti.types.ndarray(ti.f32, ndim=1)):  # type: ignore[valid-type]
         for i in range(a.shape[0]):
@@ -305,7 +305,7 @@ def init_profiling(arch: str) -> None:
     ti.init(arch=getattr(ti, arch), log_level=ti.ERROR, **options)
 
 
-def test_device_time_is_there_where_taichi_profiles(ti_arch: str, pair: Any) -> None:
+def test_device_time_is_shown_if_taichi_profiles(ti_arch: str, pair: Any) -> None:
     @ti.kernel
     def fill(f: ti.template(), n: ti.i32):  # type: ignore[valid-type]
         for i in f:

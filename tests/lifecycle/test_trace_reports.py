@@ -1,4 +1,4 @@
-"""What a trace can be turned into: text, table, picture, page, and a file for Perfetto."""
+"""The views of a trace: text, table, picture, page, and a file for Perfetto."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_table_fits_80_columns_whatever_the_names() -> None:
     assert f"  {long.file}:12" in text.splitlines()
 
 
-def test_many_lines_about_a_stage_are_cut_short() -> None:
+def test_many_lines_about_a_stage_are_shortened() -> None:
     events = [
         Event("instantiate", OWN, 1000 + i, 1e-5, 1, {"signature": f"n: {i}", "number": i})
         for i in range(100)
@@ -352,7 +352,7 @@ def test_timeline_leaves_out_the_least_of_many_kernels(tmp_path: Path) -> None:
     assert "60 more kernels" in figure.axes[0].get_xlabel()
 
 
-def test_kernels_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_kernels_of_one_name_are_distinguished(tmp_path: Path) -> None:
     twins = [OWN, OWN._replace(file="tikgen:stencil:ffffffffffffffff")]
     events = [Event("ast", twin, 1000.0 + i, 1e-3, 1, {}) for i, twin in enumerate(twins)]
     figure = Trace(Recording(events)).timeline()
@@ -364,9 +364,9 @@ def test_kernels_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_says_so_everywhere(empty: Trace, tmp_path: Path) -> None:
-    assert empty.table() == "No kernel was touched in 3 s."
-    assert "No kernel was touched" in " ".join(Page(empty.html(tmp_path / "x.html")).texts)
-    assert "No kernel was touched" in empty._repr_html_()
+    assert empty.table() == "No kernel was used in 3 s."
+    assert "No kernel was used" in " ".join(Page(empty.html(tmp_path / "x.html")).texts)
+    assert "No kernel was used" in empty._repr_html_()
     assert len(empty.to_pandas()) == 0
     empty.timeline(tmp_path / "x.png")
     empty.save(tmp_path / "x.json")

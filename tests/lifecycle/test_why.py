@@ -1,4 +1,4 @@
-"""Why something was built or compiled: each cause provoked, and named with both of its values."""
+"""Why a kernel was built or compiled: each cause is provoked, and named with both values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_parameter_that_differs_is_named_with_both_values() -> None:
     assert "Taichi has compiled nothing of it yet" in str(tikgen.why(fourth))
 
 
-def test_what_was_not_built_yet_is_told_as_well() -> None:
+def test_a_variant_that_was_not_built_yet_is_explained() -> None:
     tikgen.build("stencil", dim=1)
     cause = tikgen.why("stencil", dim=1, dtype="f64")
     assert "would be built" in str(cause)
@@ -72,7 +72,7 @@ def test_what_was_not_built_yet_is_told_as_well() -> None:
     assert not same.differences
 
 
-def test_parameters_that_give_the_same_code_are_told_to_share_a_kernel(tmp_path: Path) -> None:
+def test_parameters_of_the_same_code_share_a_kernel(tmp_path: Path) -> None:
     text = TEXT.replace("{{ p.n }}", "{{ p.n // 10 }}")
     template = tikgen.load_template(folder_with(tmp_path, text, name="tens"))
     kernel = tikgen.build(template, n=10)
@@ -111,7 +111,7 @@ def test_a_file_that_changed_is_named(tmp_path: Path, file: str, old: str, new: 
     assert "built by an earlier process" in str(cause)
 
 
-def test_what_an_earlier_process_built_is_said_to_be_known() -> None:
+def test_a_variant_of_an_earlier_process_is_known() -> None:
     tikgen.build("stencil", dim=1)
     tikgen.clear()
     cause = tikgen.why("stencil", dim=1)
@@ -157,7 +157,7 @@ def test_another_init_names_its_number_and_its_options(ti_arch: str) -> None:
         init_taichi()
 
 
-def test_code_from_the_disk_is_told(ti_arch: str, tmp_path: Path) -> None:
+def test_code_from_the_disk_is_mentioned(ti_arch: str, tmp_path: Path) -> None:
     from conftest import init_taichi
 
     def launch() -> str:
@@ -175,7 +175,7 @@ def test_code_from_the_disk_is_told(ti_arch: str, tmp_path: Path) -> None:
         init_taichi()
 
 
-def test_an_unloaded_kernel_is_told(ti_arch: str) -> None:
+def test_an_unloaded_kernel_is_mentioned(ti_arch: str) -> None:
     kernel = tikgen.build("stencil", dim=1)
     kernel.unload()
     assert "It was unloaded since: build it again." in str(tikgen.why(kernel))
@@ -203,7 +203,7 @@ def test_bad_questions_get_clear_answers() -> None:
         tikgen.why(tikgen.build("stencil"), dim=1)
 
 
-def test_the_command_tells_what_differs_from_the_store() -> None:
+def test_the_command_names_differences_from_the_store() -> None:
     tikgen.build("stencil", dim=1, unroll=2)
     tikgen.clear()
     shown = CliRunner().invoke(app, ["why", "stencil", "-p", "dim=1", "-p", "unroll=8"])

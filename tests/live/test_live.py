@@ -1,4 +1,4 @@
-"""Hot reload: a text comes into force as a whole or not at all, and old code keeps running."""
+"""Hot reload: a text takes effect as a whole or not at all, and old code keeps running."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_documentation_runs_as_printed(ti_arch: str, tmp_path: Path) -> None
 # What is loaded.
 
 
-def test_a_module_holds_whatever_python_allows_beside_kernels(loader: Loader, ti_arch: str) -> None:
+def test_a_module_may_have_other_definitions_than_kernels(loader: Loader, ti_arch: str) -> None:
     module = loader.load(
         """
         import dataclasses
@@ -131,7 +131,7 @@ def test_identical_text_is_a_look_up(loader: Loader) -> None:
     assert loader[None] is loader["a"]
 
 
-def test_made_up_ids_leave_those_of_the_user_alone(loader: Loader) -> None:
+def test_default_ids_do_not_replace_those_of_the_user(loader: Loader) -> None:
     mine = loader.load("mine = 1", "kernel_0")
     other = loader.load("mine = 2")
     assert list(loader) == ["kernel_0", "kernel_1"]
@@ -150,7 +150,7 @@ def test_loaders_share_nothing(ti_arch: str) -> None:
 # Old code.
 
 
-def test_who_holds_an_old_kernel_keeps_running_the_old_code(loader: Loader, ti_arch: str) -> None:
+def test_an_old_kernel_keeps_running_the_old_code(loader: Loader, ti_arch: str) -> None:
     old = loader.load(ADD.format(1), "k")
     held = loader.load(ADD.format(2), "k").add
     new = loader.load(ADD.format(3), "k")
@@ -199,7 +199,7 @@ def test_the_text_of_a_module_can_be_read_while_a_function_of_it_lives(loader: L
     assert filename not in linecache.cache
 
 
-def test_reloads_leave_no_python_object_behind(loader: Loader, ti_arch: str) -> None:
+def test_reloads_leave_no_python_objects(loader: Loader, ti_arch: str) -> None:
     def traces() -> tuple[int, ...]:
         handles = [k for k in runtime.epoch().kernels if isinstance(k, weakref.ref)]
         return (
@@ -232,9 +232,7 @@ def test_reloads_leave_no_python_object_behind(loader: Loader, ti_arch: str) -> 
         "held = Held((2,)); array = ti.ndarray(ti.f32, 20_000_000)",
     ],
 )
-def test_modules_that_hold_much_are_collected_at_once(
-    loader: Loader, ti_arch: str, data: str
-) -> None:
+def test_large_modules_are_collected_immediately(loader: Loader, ti_arch: str, data: str) -> None:
     gone = []
     for n in range(4):
         text = f"class Held(np.ndarray):\n    pass\n\n{data}\n" + ADD.format(n)
@@ -254,8 +252,8 @@ def test_modules_that_hold_much_are_collected_at_once(
         (b"x = 1", "is of type bytes; it takes a str; decode them first"),
         (7, "is of type int"),
         ("x = 1\n" * 2_000_000, "has 12,000,000 characters; it takes at most 1,000,000"),
-        ("x = 1\ny = '\0'", r"holds the character '\\x00' in line 2"),
-        ("x = '\u2028'", r"holds the character '\\u2028' in line 1"),
+        ("x = 1\ny = '\0'", r"has the character '\\x00' in line 2"),
+        ("x = '\u2028'", r"has the character '\\u2028' in line 1"),
         ("x = '\ud800'", "half of a surrogate pair"),
         ("x = 1\ny = (2\n", "is not Python: '\\(' was never closed\n  line 2: y = \\(2"),
         ("    x = 1\n      y = 2\n", "unexpected indent\n  line 2: y = 2"),
@@ -272,17 +270,17 @@ def test_modules_that_hold_much_are_collected_at_once(
 def test_a_bad_text_is_refused_and_the_old_one_stays(loader: Loader, text: str, said: str) -> None:
     with pytest.raises(tikgen.TikgenError, match=said) as caught:
         loader.load(text, "k")
-    assert "still in force" not in str(caught.value)
+    assert "still current" not in str(caught.value)
     assert "k" not in loader
     module = loader.load("def f():\n    return 1\n", "k")
     with pytest.raises(tikgen.TikgenError, match=said) as caught:
         loader.load(text, "k")
-    assert f"Version {loader.history('k')[0].number} of 'k' is still in force." in str(caught.value)
+    assert f"Version {loader.history('k')[0].number} of 'k' is still current." in str(caught.value)
     assert loader["k"] is module
     assert inspect.getsource(module.f) == "def f():\n    return 1\n"
 
 
-def test_a_kernel_that_cannot_be_compiled_brings_the_version_before_back(
+def test_a_kernel_that_cannot_be_compiled_restores_the_previous_version(
     loader: Loader, ti_arch: str
 ) -> None:
     good = loader.load(ADD.format(1), "k")
@@ -294,13 +292,13 @@ def test_a_kernel_that_cannot_be_compiled_brings_the_version_before_back(
     assert f'File "{bad.__file__}", line 5, in add:' in said
     assert "x[i] += undefined * base\n" in said
     assert "^^^^^^^^^" in said
-    assert said.endswith("Version 1 of 'k' is in force again.")
+    assert said.endswith("Version 1 of 'k' is current again.")
     assert loader["k"] is good
     assert added(loader["k"]) == 2
     assert [v.state for v in loader.history("k")] == ["current", "failed"]
     with pytest.raises(errors.KernelCompileError) as caught:
         added(bad)
-    assert "in force" not in str(caught.value)
+    assert "current again" not in str(caught.value)
 
 
 def test_an_expression_too_deep_for_taichi_is_refused(loader: Loader, ti_arch: str) -> None:
@@ -311,16 +309,16 @@ def test_an_expression_too_deep_for_taichi_is_refused(loader: Loader, ti_arch: s
     assert added(good) == 2
 
 
-def test_a_version_that_nobody_held_is_executed_again(loader: Loader, ti_arch: str) -> None:
+def test_a_freed_version_is_executed_again(loader: Loader, ti_arch: str) -> None:
     loader.load(ADD.format(7), "k")
     loader.load(ADD.format("undefined"), "k")
     gc.collect()
-    with pytest.raises(errors.KernelCompileError, match="Version 1 of 'k' is in force again"):
+    with pytest.raises(errors.KernelCompileError, match="Version 1 of 'k' is current again"):
         added(loader["k"])
     assert added(loader["k"]) == 14
 
 
-def test_the_callers_mistakes_bring_nothing_back(loader: Loader, ti_arch: str) -> None:
+def test_mistakes_of_the_caller_restore_nothing(loader: Loader, ti_arch: str) -> None:
     text = ADD.replace("ndim=1", "dtype=ti.f32, ndim=1")
     loader.load(text.format(1), "k")
     module = loader.load(text.format(2), "k")
@@ -336,7 +334,7 @@ def test_the_callers_mistakes_bring_nothing_back(loader: Loader, ti_arch: str) -
     assert loader["s"] is module
 
 
-def test_a_check_decides_before_the_text_comes_into_force(loader: Loader, ti_arch: str) -> None:
+def test_a_check_is_called_before_the_text_takes_effect(loader: Loader, ti_arch: str) -> None:
     good = loader.load(ADD.format(1), "k", check=lambda module: added(module) == 2)
     with pytest.raises(errors.CheckFailed, match="it returned False\nVersion 1 of 'k' is still"):
         loader.load(ADD.format(2), "k", check=lambda module: added(module) == 2)
@@ -347,7 +345,7 @@ def test_a_check_decides_before_the_text_comes_into_force(loader: Loader, ti_arc
     with pytest.raises(errors.CheckFailed, match="AssertionError: no good") as caught:
         loader.load(ADD.format(3), "k", check=assert_nothing)
     assert isinstance(caught.value.__cause__, AssertionError)
-    with pytest.raises(errors.KernelCompileError, match="Version 1 of 'k' is still in force"):
+    with pytest.raises(errors.KernelCompileError, match="Version 1 of 'k' is still current"):
         loader.load(ADD.format("undefined"), "k", check=added)
     assert loader["k"] is good
     assert [v.state for v in loader.history("k")] == ["current", "failed", "failed", "failed"]
@@ -380,7 +378,7 @@ def test_rollback_goes_from_version_to_version(loader: Loader, ti_arch: str) -> 
     assert loader.rollback("k") is first
     states = [v.state for v in loader.history("k")]
     assert states == ["current", "withdrawn", "withdrawn", "withdrawn"]
-    with pytest.raises(errors.NoEarlierVersion, match="no version of 'k' before version 1"):
+    with pytest.raises(errors.NoEarlierVersion, match="'k' has no version before 1"):
         loader.rollback("k")
     assert loader["k"] is first
 
@@ -433,7 +431,7 @@ def test_a_loader_is_a_collection_of_ids(loader: Loader) -> None:
         assert repr(loader) == "<Loader of b (version 1), c (version 1), a (version 2)>"
         del loader["a"]
         assert loader[None].name == "c"
-        with pytest.raises(errors.UnknownId, match=r"'a' is not loaded\. It holds 'b', 'c'"):
+        with pytest.raises(errors.UnknownId, match=r"'a' is not loaded\. It has 'b', 'c'"):
             loader["a"]
         assert loader.load("name = 'again'", "a").__file__.endswith(".3")
     assert len(loader) == 0
@@ -466,7 +464,7 @@ def test_ids_that_cannot_name_a_module_are_refused(loader: Loader, id: object, s
     assert len(loader) == 0
 
 
-def test_a_folder_beside_the_script_is_no_installed_module(
+def test_a_folder_beside_the_script_is_not_an_installed_module(
     loader: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "blur").mkdir()

@@ -1,4 +1,4 @@
-"""``MetaKernelLoader`` does what taichi-meta's README shows, and has none of its faults."""
+"""``MetaKernelLoader`` does what taichi-meta's README shows, without its bugs."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_failed_reload_leaves_the_good_one(loader: MetaKernelLoader, ti_arch: 
     module = loader.compile_and_load(ADD.format(1), "k")
     lines = linecache.getlines(str(module.__file__))
     for bad in ("def (", "raise KeyError(1)"):
-        with pytest.raises(errors.TikgenError, match="Version 1 of 'k' is still in force"):
+        with pytest.raises(errors.TikgenError, match="Version 1 of 'k' is still current"):
             loader.compile_and_load(bad, "k")
     assert loader["k"] is module
     assert (
@@ -249,7 +249,7 @@ def test_two_loaders_do_not_run_each_others_kernels(ti_arch: str) -> None:
     assert (added(one["kernel_0"]), added(two["kernel_0"])) == (1, 2)
 
 
-def test_an_id_that_is_made_up_overwrites_none(loader: MetaKernelLoader) -> None:
+def test_a_default_id_overwrites_none(loader: MetaKernelLoader) -> None:
     loader.compile_and_load("a = 1", "kernel_0")
     loader.compile_and_load("a = 2")
     assert loader["kernel_0"].a == 1
@@ -292,7 +292,7 @@ def test_clearcache_before_the_first_launch_is_fine(loader: MetaKernelLoader, ti
     assert added(module) == 4
 
 
-def test_threads_get_the_modules_that_they_made(loader: MetaKernelLoader) -> None:
+def test_threads_get_their_own_modules(loader: MetaKernelLoader) -> None:
     wrong = []
 
     def work(n: int) -> None:
@@ -398,7 +398,7 @@ def test_modules_import_each_other_by_id(ti_arch, imports, call) -> None:
     assert not [name for name in set(sys.modules) - known if name.startswith("tikgen_rendered")]
 
 
-def test_real_functions_of_an_imported_module_are_told_apart(ti_arch) -> None:
+def test_real_functions_of_an_imported_module_are_distinct(ti_arch) -> None:
     if ti_arch != "cpu":
         pytest.skip("Taichi has real functions on archs that run through LLVM only")
     with MetaKernelLoader() as loader:

@@ -1,4 +1,4 @@
-"""Hot reload from many threads: nobody sees a module that is mixed, half made or another's."""
+"""Hot reload from many threads: no thread sees a mixed, incomplete or foreign module."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_threads_that_reload_one_id_see_whole_modules(ti_arch: str, rounds: int)
     loader = Loader()
     filled(loader.load(TEXT.format(n=0), "k"))
     assert not hammer(loader, rounds)
-    # The text that was handed in last is in force, whoever was ready last.
+    # The text that was submitted last is current, even if another was ready later.
     assert loader.history("k")[-1].state == "current"
     assert loader["k"].number == filled(loader["k"])
 
@@ -97,7 +97,7 @@ def test_a_kernel_that_is_running_is_reloaded_by_another_thread(ti_arch: str) ->
     assert seen == sorted(seen)
 
 
-def test_threads_without_an_id_get_ids_of_their_own() -> None:
+def test_threads_without_an_id_get_different_ids() -> None:
     loader = Loader()
     found: list[tuple[str, int]] = []
 

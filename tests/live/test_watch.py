@@ -1,4 +1,4 @@
-"""Watching: which saves rebuild which kernels, what a broken one leaves alone, what is refused."""
+"""Watching: which saves rebuild which kernels, broken saves, and refused targets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_save_rebuilds_the_kernels_of_its_template_and_no_others(
     assert added(tikgen.build("adder", n=3)) == 30
 
 
-def test_a_macro_file_rebuilds_the_kernels_that_lead_to_it(
+def test_a_macro_file_rebuilds_the_kernels_that_import_it(
     ti_arch: str, root: Path, watcher: Watcher
 ) -> None:
     adder, plain = tikgen.build("adder", n=5), tikgen.build("plain", n=5)
@@ -91,7 +91,7 @@ def test_a_macro_file_rebuilds_the_kernels_that_lead_to_it(
     assert watcher.changes == (change,)
 
 
-def test_a_macro_file_of_ones_own_wins_once_it_is_there(
+def test_a_new_local_macro_file_overrides_the_built_in_one(
     ti_arch: str, root: Path, watcher: Watcher
 ) -> None:
     save(
@@ -196,7 +196,7 @@ def test_a_broken_save_keeps_the_old_code_until_it_is_repaired(
     assert kernel.params["way"] == 2
 
 
-def test_kernels_of_equal_code_part_where_their_parameters_differ_again(
+def test_kernels_of_equal_code_separate_if_their_code_differs_again(
     ti_arch: str, root: Path, watcher: Watcher
 ) -> None:
     one, two = tikgen.build("adder", n=1), tikgen.build("adder", n=2)
@@ -242,7 +242,7 @@ def test_a_loop_that_builds_at_each_step_keeps_what_works(
     assert seen[-1][1] == 20
 
 
-def test_a_save_between_two_looks_at_the_files_is_not_lost(
+def test_a_save_between_two_checks_of_the_files_is_not_lost(
     ti_arch: str, root: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel, path = tikgen.build("adder", n=4), root / "adder/kernel.py.j2"
@@ -276,7 +276,7 @@ def test_a_save_undone_before_the_next_call_changes_nothing(
     assert tikgen.build("adder", n=6) is kernel
 
 
-def test_declarations_are_those_of_the_new_file_where_the_code_is_the_same(
+def test_declarations_are_those_of_the_new_file_if_the_code_is_the_same(
     ti_arch: str, root: Path, watcher: Watcher
 ) -> None:
     kernel = tikgen.build("adder", n=4)
@@ -334,7 +334,7 @@ def huge(root: Path) -> None:
 @pytest.mark.parametrize(
     "harm", [gone, renamed, a_folder, half_saved, binary, huge, without_its_folder]
 )
-def test_a_file_that_is_lost_harms_no_kernel_and_may_come_again(
+def test_a_deleted_file_harms_no_kernel_and_may_be_restored(
     ti_arch: str, root: Path, watcher: Watcher, harm: Callable[[Path], None]
 ) -> None:
     kernel = tikgen.build("adder", n=4)

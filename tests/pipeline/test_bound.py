@@ -1,4 +1,4 @@
-"""Bound kernels: launched over a cached context, right in every situation."""
+"""Bound kernels: launches over a cached context are correct in every situation."""
 
 from __future__ import annotations
 
@@ -98,9 +98,7 @@ def test_plain_calls_and_bound_calls_mix_on_one_array(
     np.testing.assert_allclose(seen(x), expected, atol=1e-5)
 
 
-def test_each_thread_has_a_context_of_its_own(
-    kernel: tikgen.Kernel, rng: np.random.Generator
-) -> None:
+def test_each_thread_has_its_own_context(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
     x = rng.random(SHAPE, dtype=np.float32)
     bounds = []
     for _ in range(4):
@@ -164,7 +162,7 @@ def test_after_ti_init_it_raises(kernel: tikgen.Kernel, rng: np.random.Generator
         bound.rebind(x=x)
 
 
-def test_a_kernel_that_returns_is_called_plainly(ti_arch: str) -> None:
+def test_a_kernel_that_returns_a_value_is_called_plainly(ti_arch: str) -> None:
     kernel = tikgen.from_string(
         "import taichi as ti\n\n\n@ti.kernel\ndef twice(a: ti.i32) -> ti.i32:\n    return a + a\n"
     )
@@ -190,7 +188,9 @@ def test_unknown_arguments_are_passed_plainly(ti_arch: str) -> None:
     np.testing.assert_array_equal(x, 6)
 
 
-def test_scalars_are_kept_all_or_none(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
+def test_either_all_scalars_are_kept_or_none(
+    kernel: tikgen.Kernel, rng: np.random.Generator
+) -> None:
     x, y = rng.random(SHAPE, dtype=np.float32), np.zeros(SHAPE, np.float32)
     bound = kernel.bind(x, y, 1.0)
     bound()

@@ -1,4 +1,4 @@
-"""Tests of the estimate of how much there is to compile."""
+"""The estimate of compile time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_functions_count_wherever_they_are_called() -> None:
 
 
 @pytest.mark.parametrize("loop", ["range(0, 90000)", "ti.ndrange(300, 300)"])
-def test_whatever_form_a_static_loop_has_it_is_seen(loop) -> None:
+def test_every_form_of_a_static_loop_is_counted(loop) -> None:
     body = f"for u in ti.static({loop}):\n            x[i] = x[i] + 1"
     if loop.startswith("ti"):
         body = body.replace("for u", "for u, v")

@@ -192,7 +192,7 @@ def test_the_store_keeps_the_text_by_digest() -> None:
     st.lists(st.sampled_from(["x*2.5", "abs(y)", "z", "x / y", "1e-300", "-x"]), min_size=1),
     st.integers(1, 4),
 )
-def test_names_of_kernels_are_short_stable_and_told_apart(terms: list[str], dim: int) -> None:
+def test_names_of_kernels_are_short_stable_and_distinct(terms: list[str], dim: int) -> None:
     def label(*terms: str) -> str:
         return builder.resolve("map", expr="q = " + " + ".join(terms), dim=dim).label
 
@@ -206,7 +206,7 @@ def test_names_of_kernels_are_short_stable_and_told_apart(terms: list[str], dim:
     assert len(label(*more)) <= 70
 
 
-def test_short_parameters_stay_whole_in_names() -> None:
+def test_short_parameters_are_not_shortened_in_names() -> None:
     label = builder.resolve("map", expr="z = a*x + y", dim=2).label
     assert label == "map_z_a_x_y_dim2_f32"
     points = {(i, j, k): 0.1234567891 * (i + 1) for i in range(3) for j in (0, 1) for k in (0, 1)}

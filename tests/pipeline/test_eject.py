@@ -1,4 +1,4 @@
-"""Ejected kernels: files that stand alone and check themselves."""
+"""Ejected kernels: standalone files that check themselves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_every_ejected_file_runs_as_it_is_without_tikgen(tmp_path: Path) -> None:
+def test_every_ejected_file_runs_without_tikgen(tmp_path: Path) -> None:
     names = []
     for number, (template, params) in enumerate(VARIANTS):
         path = tmp_path / f"ejected_{number}_{template}.py"
@@ -97,7 +97,7 @@ def test_the_self_check_of_an_ejected_file_can_fail(tmp_path: Path) -> None:
     assert "AssertionError" in done.stderr
 
 
-def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
+def test_a_value_that_cannot_be_copied_is_named(tmp_path: Path) -> None:
     from test_render import CODE, folder_with
 
     code = CODE.replace("from tikgen", "from fractions import Fraction\n\nfrom tikgen") + (
@@ -128,7 +128,7 @@ def test_a_template_with_the_default_tolerance_can_be_ejected(tmp_path: Path) ->
     assert "of what is allowed" in done.stdout
 
 
-def test_an_annotation_that_cannot_be_copied_is_left_out(tmp_path: Path) -> None:
+def test_an_annotation_that_cannot_be_copied_is_omitted(tmp_path: Path) -> None:
     from test_render import CODE, folder_with
 
     code = CODE.replace("from tikgen", "from fractions import Fraction\n\nfrom tikgen") + (
@@ -143,7 +143,7 @@ def test_an_annotation_that_cannot_be_copied_is_left_out(tmp_path: Path) -> None
     assert "Fraction" not in text
 
 
-def test_ejected_kernels_are_told_apart_without_tikgen_and_without_a_cache(tmp_path: Path) -> None:
+def test_ejected_kernels_are_distinct_without_tikgen_and_without_a_cache(tmp_path: Path) -> None:
     for number in (2, 3):
         text = tikgen.elementwise(f"x * {number}", dtype="f32", arch="cpu").eject()
         assert "@ti.real_func" in text

@@ -22,7 +22,7 @@ def rendered(text: str, **names: object) -> tuple[str, tuple[str, ...]]:
     return split_marks(environment.get_template("main").render(**names))
 
 
-def test_a_call_stands_at_its_own_indentation_and_nests() -> None:
+def test_a_call_keeps_its_own_indentation_and_nests() -> None:
     text, _ = rendered(
         """\
 #% from "loops" import nest, element
@@ -53,7 +53,7 @@ def f():
     )
 
 
-def test_a_value_alone_on_a_line_is_indented_and_vanishes_when_empty() -> None:
+def test_a_value_alone_on_a_line_is_indented_and_removed_when_empty() -> None:
     text, _ = rendered(
         "def f():\n    {{ many }}\n    {{ empty }}\n    a = 1\n", many="if b:\n    c", empty=""
     )

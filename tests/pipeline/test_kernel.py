@@ -1,4 +1,4 @@
-"""Calling a kernel: what it takes, and what it says of what it does not."""
+"""Calls of a kernel: accepted arguments, and errors for others."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_stale_arrays_and_fields_are_refused(ti_arch: str) -> None:
         field_kernel(ti.field(ti.i32, 5), ti.field(ti.f32, 5))
 
 
-def test_what_a_kernel_knows_of_itself(kernel: tikgen.Kernel) -> None:
+def test_a_kernel_has_its_parameters_source_and_signature(kernel: tikgen.Kernel) -> None:
     assert kernel.params["dim"] == 2
     assert kernel.problem.update is True  # type: ignore[attr-defined]
     assert kernel.schedule.unroll == 1  # type: ignore[attr-defined]
@@ -213,7 +213,7 @@ def test_a_field_without_a_shape_is_refused(ti_arch: str) -> None:
     kernel(loose, ti.field(ti.f32, 5))
 
 
-def test_integers_beyond_every_float_are_refused(kernel: tikgen.Kernel) -> None:
+def test_integers_that_exceed_every_float_are_refused(kernel: tikgen.Kernel) -> None:
     x, y = np.zeros((3, 3), np.float32), np.zeros((3, 3), np.float32)
     with pytest.raises(ArgumentError, match="got an integer beyond every float"):
         kernel(x, y, 10**400)
@@ -227,7 +227,7 @@ def test_two_outputs_may_not_be_one_array(ti_arch: str, rng: np.random.Generator
     kernel(x, x, y)  # An output may be an input.
 
 
-def test_the_reference_checks_what_it_is_given(kernel: tikgen.Kernel) -> None:
+def test_the_reference_checks_its_arguments(kernel: tikgen.Kernel) -> None:
     x = np.ones((4, 5), np.float32)
     with pytest.raises(ArgumentError, match="has no argument 'bogus'"):
         kernel.reference(x, scale=1.0, bogus=3)
@@ -244,7 +244,7 @@ def test_the_reference_checks_what_it_is_given(kernel: tikgen.Kernel) -> None:
     )
 
 
-def test_the_first_launches_may_come_from_8_threads(ti_arch: str, rng: np.random.Generator) -> None:
+def test_8_threads_may_make_the_first_launches(ti_arch: str, rng: np.random.Generator) -> None:
     tikgen.clear()
     x = rng.random(40, dtype=np.float32)
     interior = tikgen.build("stencil", dim=1)

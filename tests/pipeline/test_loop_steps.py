@@ -1,4 +1,4 @@
-"""No kernel of a template is silently wrong where Vulkan on a processor ends loops early."""
+"""No kernel is silently wrong on Vulkan drivers that end loops early."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_long_loops_are_right_or_refused(
     assert limited or not refused
 
 
-def test_the_limit_is_the_limit(ti_arch: str, limited: bool, rng: np.random.Generator) -> None:
+def test_the_limit_is_exact(ti_arch: str, limited: bool, rng: np.random.Generator) -> None:
     if not limited:
         pytest.skip("this device ends no loops")
     for name in ("map rows", "scan of one chunk", "transpose rows across", "gemm from arrays"):
@@ -205,7 +205,9 @@ def test_the_limit_is_the_limit(ti_arch: str, limited: bool, rng: np.random.Gene
         assert check_right_or_refused(kernel, arguments_of(case, 65_538, rng))
 
 
-def test_the_default_for_a_known_shape_keeps_below(ti_arch: str, rng: np.random.Generator) -> None:
+def test_the_default_for_a_known_shape_stays_below_the_limit(
+    ti_arch: str, rng: np.random.Generator
+) -> None:
     kernel = tikgen.build("gemm", shape={"m": 2, "k": 300_007, "n": 2})
     assert not check_right_or_refused(kernel, arguments_of(CASES["gemm"], 300_007, rng))
 

@@ -1,4 +1,4 @@
-"""Code that takes the place of a kernel's code while the kernel is in use."""
+"""New code for a kernel that is in use."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def value_of(launch) -> float:
     return float(x[0])
 
 
-def test_the_next_call_takes_what_is_offered(ti_arch, template) -> None:
+def test_the_next_call_adopts_the_code_on_offer(ti_arch, template) -> None:
     kernel = tikgen.build(template, value=3)
     assert value_of(kernel) == 3
     told = []
@@ -78,7 +78,7 @@ def test_the_next_call_takes_what_is_offered(ti_arch, template) -> None:
     assert "4.0" in kernel.source.text
 
 
-def test_what_does_not_compile_is_not_taken(ti_arch, template) -> None:
+def test_code_that_does_not_compile_is_not_adopted(ti_arch, template) -> None:
     kernel = tikgen.build(template, value=3)
     assert value_of(kernel) == 3
     text, told = kernel.source.text, []
@@ -93,7 +93,7 @@ def test_what_does_not_compile_is_not_taken(ti_arch, template) -> None:
     assert value_of(kernel) == 3
 
 
-def test_what_taichi_cannot_even_read_is_not_taken(ti_arch, template) -> None:
+def test_code_that_taichi_cannot_read_is_not_adopted(ti_arch, template) -> None:
     kernel, told = tikgen.build(template, value=3), []
     assert value_of(kernel) == 3
     too_long = " + ".join(
@@ -113,7 +113,7 @@ def test_a_kernel_is_built_for_the_parameters_of_code_that_does_not_work(templat
     assert tikgen.build(template, value=3) is kernel
 
 
-def test_versions_that_were_replaced_leave_nothing_behind(ti_arch, template) -> None:
+def test_replaced_versions_are_freed(ti_arch, template) -> None:
     kernel = tikgen.build(template, value=0)
     bound = kernel.bind(np.zeros(3, "f4"))
     texts, gone = [], []
@@ -129,7 +129,7 @@ def test_versions_that_were_replaced_leave_nothing_behind(ti_arch, template) -> 
     assert not [s for s in events.lives if s.file in texts]
 
 
-def test_what_does_not_load_is_not_offered(template) -> None:
+def test_code_that_does_not_load_is_not_offered(template) -> None:
     kernel = tikgen.build(template, value=3)
     with pytest.raises(RenderError, match="NameError"):
         builder.replace(kernel, edited(kernel, "@ti.kernel", "missing\n@ti.kernel"), print)
@@ -148,7 +148,7 @@ def test_code_with_other_arguments_waits_for_them(ti_arch, template) -> None:
     assert told[1:] == [None]
 
 
-def test_a_bound_kernel_follows(ti_arch, template) -> None:
+def test_a_bound_kernel_adopts_new_code(ti_arch, template) -> None:
     kernel, x = tikgen.build(template, value=3), np.full(5, np.nan, "f4")
     bound = kernel.bind(x)
     bound()
@@ -162,7 +162,7 @@ def test_a_bound_kernel_follows(ti_arch, template) -> None:
     assert set(x) == {4}
 
 
-def test_a_bound_kernel_says_what_code_with_more_arguments_lacks(ti_arch, template) -> None:
+def test_a_bound_kernel_names_missing_arguments_of_new_code(ti_arch, template) -> None:
     kernel, x = tikgen.build(template, value=3), np.full(5, np.nan, "f4")
     bound = kernel.bind(x)
     folder = template.folder
@@ -182,9 +182,7 @@ def test_a_bound_kernel_says_what_code_with_more_arguments_lacks(ti_arch, templa
             call()
 
 
-def test_another_parameter_set_that_had_equal_code_gets_a_kernel_of_its_own(
-    ti_arch, template
-) -> None:
+def test_another_parameter_set_of_equal_code_gets_its_own_kernel(ti_arch, template) -> None:
     kernel = tikgen.build(template, value=3)
     assert tikgen.build(template, value=3, unused=7) is kernel
     builder.replace(kernel, edited(kernel, "3.0", "4.0"), lambda _: None)

@@ -32,7 +32,7 @@ def add(
 """
 
 
-def test_it_runs_and_knows_what_it_only_reads(ti_arch: str, rng: np.random.Generator) -> None:
+def test_it_runs_and_accepts_read_only_inputs(ti_arch: str, rng: np.random.Generator) -> None:
     kernel = tikgen.from_string(TEXT, dtype=ti.f32, times=3)
     assert str(kernel.signature) == "x: f32[x_0], y: f32[y_0] -> updated, a: f32"
     x = rng.random(5, dtype=np.float32)
@@ -45,7 +45,7 @@ def test_it_runs_and_knows_what_it_only_reads(ti_arch: str, rng: np.random.Gener
         kernel(x, y, 2.0)
 
 
-def test_arguments_that_say_nothing_are_passed_unchecked(ti_arch: str) -> None:
+def test_arguments_without_types_are_passed_unchecked(ti_arch: str) -> None:
     kernel = tikgen.from_string(
         "import taichi as ti\n\n\n@ti.kernel\ndef fill(x: ti.types.ndarray(), f: ti.template()):\n"
         "    for i in range(x.shape[0]):\n        x[i] = f[None]\n"
@@ -65,7 +65,7 @@ def test_values_that_could_carry_code_are_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", None, b"x", 3])
-def test_texts_that_are_none_are_refused(text: object) -> None:
+def test_invalid_texts_are_refused(text: object) -> None:
     with pytest.raises(RenderError, match="takes a non-empty text"):
         tikgen.from_string(text)  # type: ignore[arg-type]
 
@@ -80,7 +80,7 @@ def test_a_text_must_define_one_kernel() -> None:
         tikgen.from_string("a = 1\n")
 
 
-def test_code_that_fails_when_it_is_loaded_is_located() -> None:
+def test_an_error_while_loading_is_located() -> None:
     with pytest.raises(RenderError) as caught:
         tikgen.from_string("import taichi as ti\n\nb = missing + 1\n")
     assert "NameError" in str(caught.value)
@@ -111,7 +111,7 @@ def test_a_stale_field_in_an_unknown_argument_is_refused(ti_arch: str) -> None:
     assert (fresh.to_numpy() == 1).all()
 
 
-def test_each_value_of_a_template_argument_is_compiled_with_its_error_explained(
+def test_an_error_for_a_value_of_a_template_argument_is_explained(
     ti_arch: str,
 ) -> None:
     kernel = tikgen.from_string(

@@ -1,4 +1,4 @@
-"""Tests of tuning records: what is kept, which one is best, and what builds make of them."""
+"""Tuning records: the store, the best record, and their use by builds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def build(**more):
     return tikgen.build("stencil", arch="cpu", **PROBLEM, **more)
 
 
-def test_auto_takes_the_best_record_and_says_so() -> None:
+def test_auto_uses_the_best_record_and_shows_it() -> None:
     assert build().schedule_origin == "default on cpu"
     records.keep_all([record(0.8, unroll=8), record(0.5, unroll=2), record(0.9, unroll=1)])
     kernel = build()
@@ -99,11 +99,11 @@ def test_kernels_of_one_text_and_two_origins_both_run(ti_arch, rng) -> None:
             assert np.allclose(found, kernel.reference(x), atol=1e-4)
 
 
-def test_a_parameter_beside_the_default_is_given() -> None:
+def test_a_parameter_that_is_not_the_default_is_given() -> None:
     assert build(chunk=4096, row_buffer=16).schedule_origin == "given"
 
 
-def test_what_another_version_wrote_stays() -> None:
+def test_entries_of_another_version_stay() -> None:
     records.keep(record(0.5, unroll=2))
     (key,) = default_store().keys(records.KIND)
     strange = {"of": "the future"}
@@ -117,7 +117,7 @@ def test_what_another_version_wrote_stays() -> None:
     assert default_store().read(records.KIND, key) == {"records": [strange]}
 
 
-def test_parameters_given_win_over_records() -> None:
+def test_given_parameters_override_records() -> None:
     records.keep(record(0.5, unroll=2))
     assert build(unroll=4, row_buffer=0).schedule.unroll == 4
     overridden = build(schedule="tuned", unroll=4)
@@ -139,7 +139,7 @@ def test_the_latest_record_of_a_candidate_is_kept() -> None:
     assert found.ratio == 0.7
 
 
-def test_the_order_of_sizes_tells_no_candidates_apart() -> None:
+def test_the_order_of_sizes_does_not_matter() -> None:
     # The store sorts names, so that sizes come back in another order than a template has.
     sizes = {"n1": 63, "n0": 65}
     records.keep(record(0.1, unroll=2, sizes=sizes))
@@ -173,7 +173,7 @@ def test_records_of_other_versions_are_ignored_with_one_line(change) -> None:
         build(schedule="tuned")
 
 
-def test_records_of_another_device_are_left_alone() -> None:
+def test_records_of_another_device_are_not_used() -> None:
     records.keep(record(0.5, unroll=2, device="another one"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -186,18 +186,18 @@ def test_a_record_that_breaks_a_constraint_is_ignored_with_one_line() -> None:
         assert build().schedule_origin == "default on cpu"
 
 
-def test_a_damaged_document_is_made_anew() -> None:
+def test_a_damaged_document_is_written_again() -> None:
     records.keep(record(0.5, unroll=2))
     (path,) = default_store().folder.glob("tuning/*/*.json")
     path.write_text(path.read_text().replace("0.5", "0.1"))
     records.generation += 1
-    with pytest.warns(StoreWarning, match="was changed or cut off"):
+    with pytest.warns(StoreWarning, match="is damaged"):
         assert build().schedule_origin == "default on cpu"
     records.keep(record(0.5, unroll=2))
     assert build().schedule.unroll == 2
 
 
-def test_forget_removes_what_it_is_told() -> None:
+def test_forget_removes_the_unwanted_records() -> None:
     records.keep_all([record(0.5, unroll=2), record(0.8, unroll=8)])
     assert records.forget(lambda r: r.schedule["unroll"] == 2) == 1
     assert build().schedule.unroll == 8

@@ -1,4 +1,4 @@
-"""Rendering: what a source knows, and how a bad template is reported."""
+"""Rendering: the source and its line map, and errors in templates."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_no_bare_float_literal_is_ever_rendered() -> None:
     assert len(literals) <= len(typed) + len(header)
 
 
-def test_unknown_templates_offer_near_names() -> None:
+def test_unknown_templates_suggest_similar_names() -> None:
     with pytest.raises(UnknownTemplate, match=r"no template 'stencl'\. Did you mean 'stencil'"):
         tikgen.render("stencl")
 
@@ -161,7 +161,7 @@ def test_search_paths_and_the_environment_variable(
         tikgen.add_template_path(tmp_path / "nowhere")
 
 
-def test_local_macros_stand_beside_the_built_in_ones(tmp_path: Path) -> None:
+def test_local_macros_extend_the_built_in_ones(tmp_path: Path) -> None:
     (tmp_path / "_shared").mkdir()
     (tmp_path / "_shared" / "mine.j2").write_text("{% macro two() %}ti.f32(2.0){% endmacro %}\n")
     text = '#% from "_shared/mine.j2" import two\n#% from "_shared/loops.j2" import config\n'
@@ -204,7 +204,7 @@ def test_tags_may_span_lines(tmp_path: Path) -> None:
     assert "x[i] += ti.f32(3.0) + ti.f32(1.0)" in source.text
 
 
-def test_a_loaded_template_stays_known_when_paths_are_added(tmp_path: Path) -> None:
+def test_a_loaded_template_stays_when_paths_are_added(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     tikgen.load_template(folder_with(tmp_path, name="explicit"))
     tikgen.add_template_path(tmp_path / "more")
@@ -212,7 +212,7 @@ def test_a_loaded_template_stays_known_when_paths_are_added(tmp_path: Path) -> N
     assert "explicit" in tikgen.list_templates()
 
 
-def test_an_edited_template_is_read_anew_after_clear(tmp_path: Path) -> None:
+def test_an_edited_template_is_read_again_after_clear(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, name="edited")
     assert "ti.f32(3.0)" in tikgen.build(tikgen.load_template(folder)).source.text
     (folder / "kernel.py.j2").write_text(TEXT.replace("+=", "-="))
@@ -220,7 +220,7 @@ def test_an_edited_template_is_read_anew_after_clear(tmp_path: Path) -> None:
     assert "x[i] -= ti.f32(3.0)" in tikgen.build("edited").source.text
 
 
-def test_texts_that_differ_in_comments_have_names_of_their_own() -> None:
+def test_texts_that_differ_in_comments_have_different_names() -> None:
     one = tikgen.render("stencil", dim=1, loop="rows", unroll=1, row_buffer=0)
     other = tikgen.render("stencil", dim=1, loop="points", unroll=1, row_buffer=0)
     assert one.digest == other.digest
@@ -228,7 +228,7 @@ def test_texts_that_differ_in_comments_have_names_of_their_own() -> None:
     assert one.filename != other.filename
 
 
-def test_what_is_no_template_name_is_refused() -> None:
+def test_an_invalid_template_name_is_refused() -> None:
     for name in ([1], None, 3, b"stencil"):
         with pytest.raises(UnknownTemplate, match="There is no template"):
             tikgen.build(name)
@@ -252,7 +252,7 @@ def test_declarations_that_fail_name_the_template(
 
 
 @pytest.mark.parametrize("path", [None, 3, b"x", [], "x" * 400, "\0"])
-def test_paths_that_are_none_are_refused(path: object) -> None:
+def test_invalid_paths_are_refused(path: object) -> None:
     for function in (tikgen.load_template, tikgen.add_template_path):
         with pytest.raises(TemplateError):
             function(path)

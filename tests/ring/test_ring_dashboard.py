@@ -15,8 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import tikgen
-from tikgen.lifecycle.look import COLOURS, MEANINGS
-from tikgen.lifecycle.placement import Layout
+from tikgen.lifecycle.placement import COLOURS, Layout
 from tikgen.pipeline.events import ACTOR_STAGES
 from tikgen.ring.actors.status import KernelState
 from tikgen.ring.errors import InvalidConfigurationError
@@ -185,8 +184,8 @@ def test_a_dashboard_can_be_cancelled_and_checks_its_period() -> None:
             asyncio.run(show(Snapshot, wrong))  # type: ignore[arg-type]
 
 
-def test_every_stage_of_actors_has_a_look() -> None:
-    assert set(ACTOR_STAGES) <= set(COLOURS) & set(MEANINGS)
+def test_every_stage_of_actors_has_a_colour() -> None:
+    assert set(ACTOR_STAGES) <= set(COLOURS)
     assert {state.name.lower() for state in KernelState} <= set(ACTOR_STAGES)
     assert len(set(COLOURS.values())) == len(COLOURS)
 

@@ -1,4 +1,4 @@
-"""What is recorded of kernels: stages, launches, and the life that each kernel keeps."""
+"""Events of kernels: stages, launches, and the life that each kernel keeps."""
 
 import gc
 import os
@@ -14,7 +14,7 @@ import taichi as ti
 import tikgen
 from conftest import init_taichi
 from tikgen.pipeline import events
-from tikgen.taichi import stages
+from tikgen.taichi import hooks
 
 TEXT = """
 import taichi as ti
@@ -36,7 +36,7 @@ def new_text() -> str:
     return TEXT.replace("{{ n }}", str(np.random.default_rng().integers(1 << 20)))
 
 
-def test_a_kernel_keeps_its_life_though_nobody_traces(ti_arch, rng) -> None:
+def test_a_kernel_keeps_its_life_without_a_trace(ti_arch, rng) -> None:
     kernel = tikgen.build("map", expr=f"x + {rng.integers(1 << 20)}")
     before = ["resolve", "render", "hash", "dedup", "load", "register"]
     assert [e.stage for e in kernel.events] == before
@@ -53,7 +53,7 @@ def test_a_kernel_keeps_its_life_though_nobody_traces(ti_arch, rng) -> None:
     assert kernel.launches == 2
 
 
-def test_a_build_tells_what_it_did(rng) -> None:
+def test_a_build_records_its_stages(rng) -> None:
     expr = f"x * {rng.integers(1 << 20)}"
     with events.recording() as found:
         kernel = tikgen.build("map", expr=expr)
@@ -108,7 +108,7 @@ def test_bound_launches_are_all_counted_and_some_timed(ti_arch) -> None:
     assert kernel.launches == 202
 
 
-def test_recordings_may_be_nested_and_ask_for_different_kernels(ti_arch) -> None:
+def test_recordings_may_be_nested_with_different_kernels(ti_arch) -> None:
     @ti.kernel
     def raw(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
         for i in range(x.shape[0]):
@@ -169,16 +169,16 @@ def test_the_cache_status_is_what_taichi_did(ti_arch) -> None:
     assert last["init"] == second.events[-1].details["init"] + 1
 
 
-def test_what_others_print_while_a_kernel_compiles_is_not_lost(ti_arch, capfd) -> None:
+def test_output_of_others_while_a_kernel_compiles_is_not_lost(ti_arch, capfd) -> None:
     details: dict = {}
-    with stages._cache_status(details):
+    with hooks._cache_status(details):
         os.write(2, b"a warning of somebody else\n")
     assert details == {"cache": "unknown"}
     tikgen.from_string(new_text())(1.0, np.ones(3, "f4"))
     assert capfd.readouterr().err == "a warning of somebody else\n"
 
 
-def test_the_error_stream_outlives_what_compiles_in_several_threads(ti_arch, capfd) -> None:
+def test_the_error_stream_survives_compilations_in_several_threads(ti_arch, capfd) -> None:
     level = [ti.is_logging_effective(name) for name in ("debug", "warn", "error")]
     found = [tikgen.from_string(new_text()) for _ in range(8)]
     found[0](1.0, np.ones(3, "f4"))
@@ -188,7 +188,7 @@ def test_the_error_stream_outlives_what_compiles_in_several_threads(ti_arch, cap
     def work(kernel) -> None:
         together.wait()
         details: dict = {}
-        with stages._cache_status(details):
+        with hooks._cache_status(details):
             os.write(2, b"mine\n")
         kernel(1.0, np.ones(3, "f4"))
 
@@ -223,7 +223,7 @@ def test_a_kernel_compiles_without_an_error_stream(ti_arch, harm: str) -> None:
     assert done.stdout.splitlines()[-1] == "[7. 8. 9.] compiled"
 
 
-def test_a_recording_that_is_over_keeps_no_kernel_alive(ti_arch) -> None:
+def test_a_finished_recording_keeps_no_kernel_alive(ti_arch) -> None:
     kernel, x = tikgen.from_string(new_text()), ti.ndarray(ti.f32, 5)
     bound = kernel.bind(1.0, x)
     with events.recording() as found:
@@ -249,13 +249,13 @@ def test_compile_does_not_launch(ti_arch, rng) -> None:
 
 
 @pytest.mark.parametrize("name", ["reduce", "scan", "gemm", "transpose", "histogram", "spmv"])
-def test_compile_makes_arguments_up_from_what_the_template_declares(ti_arch, name: str) -> None:
+def test_compile_uses_example_arguments_of_the_declared_types(ti_arch, name: str) -> None:
     kernel = tikgen.build(name)
     kernel.compile()
     assert kernel.is_compiled()
 
 
-def test_compile_says_what_it_cannot_make_up(ti_arch) -> None:
+def test_compile_names_an_argument_without_a_declared_type(ti_arch) -> None:
     kernel = tikgen.build("stencil", storage="field")
     with pytest.raises(tikgen.errors.ArgumentError, match="pass the arguments to compile for"):
         kernel.compile()
@@ -275,7 +275,7 @@ def test_is_compiled_follows_the_kinds_of_arguments(ti_arch) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
-def test_what_taichi_logs_in_colours_does_not_leak_to_a_terminal(ti_arch) -> None:
+def test_taichis_coloured_log_does_not_reach_a_terminal(ti_arch) -> None:
     program = f"""
 import numpy as np, taichi as ti, tikgen
 ti.init(ti.{ti_arch}, log_level=ti.ERROR, enable_fallback=False, offline_cache=False)

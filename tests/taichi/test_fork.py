@@ -1,4 +1,4 @@
-"""Processes that were forked: after ``ti.init`` they are refused by name, before it they work."""
+"""Forked processes: refused if forked after ``ti.init``, and working if forked before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays whose memory does not hold their elements are refused by name, wherever arrays enter."""
+"""Arrays whose memory does not contain their elements are refused wherever arrays are passed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_numpy_arrays(kind: str, ti_arch: str) -> None:
     check_refused(make(), match)
 
 
-def test_memory_mapped_files_are_read_and_never_written_against_their_mode(
+def test_memory_mapped_files_are_written_only_in_a_writable_mode(
     ti_arch: str, tmp_path: Any
 ) -> None:
     path = tmp_path / "x"

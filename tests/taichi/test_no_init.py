@@ -1,4 +1,4 @@
-"""What needs no ti.init, and what says so when it does; each in a fresh process."""
+"""What works without ti.init, and the errors of what needs it; each in a fresh process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_arrays_made_before_tikgen_was_imported_are_known_to_be_stale() -> None:
     assert "Taichi is not initialised" in out
 
 
-def test_importing_tikgen_leaves_the_heavy_parts_alone() -> None:
+def test_importing_tikgen_does_not_import_the_slow_parts() -> None:
     out = run(
         "import sys, tikgen\n"
         "heavy = ('hypothesis', 'matplotlib', 'torch', 'typer', 'pandas', 'rich')\n"
@@ -75,5 +75,5 @@ def test_the_first_launch_belongs_to_the_thread_that_called_ti_init() -> None:
         "in_thread()\n"
         "k(f, g)\n"
     )
-    assert "said: stencil cannot run first in this thread" in out
+    assert "said: stencil cannot have its first launch in this thread" in out
     assert out.count("ran") == 1

@@ -1,4 +1,4 @@
-"""A program of plain Taichi kernels does the same whether tikgen is imported or not."""
+"""A program of plain Taichi kernels does the same with and without tikgen."""
 
 from __future__ import annotations
 

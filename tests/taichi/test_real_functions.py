@@ -1,4 +1,4 @@
-"""Real functions: kernels of which they alone differ are told apart, and failures are forgotten."""
+"""Real functions: kernels that differ only in them are distinct; failed ones are discarded."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def made_of_three(kernel: Callable[[Any], Any]) -> float:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(cases(), min_size=2, max_size=6), st.booleans())
-def test_texts_whose_real_functions_alone_differ_compute_their_own(
+def test_texts_that_differ_only_in_real_functions_are_distinct(
     cpu: None, tmp_path: Path, texts: list[Case], offline_cache: bool
 ) -> None:
     cache = {"offline_cache_file_path": str(tmp_path / "cache")} if offline_cache else {}
@@ -190,7 +190,7 @@ def test_texts_whose_real_functions_alone_differ_compute_their_own(
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_constants_alone_tell_kernels_apart(cpu: None, call: str) -> None:
+def test_kernels_that_differ_only_in_constants_are_distinct(cpu: None, call: str) -> None:
     ti.init(ti.cpu, log_level=ti.ERROR, offline_cache=False)
     found = [Case("from_string", "v * {c}", c, call) for c in (2, 3, 5)]
     kernels = [tikgen.from_string(case.text) for case in found]
@@ -210,7 +210,7 @@ def test_equal_code_is_found_in_the_offline_cache(cpu: None, tmp_path: Path) -> 
     assert caches == ["compiled", "disk"]
 
 
-def test_functions_of_another_module_are_made_anew_after_ti_init(
+def test_functions_of_another_module_are_compiled_again_after_ti_init(
     cpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deep = "import taichi as ti\n@ti.real_func\ndef deep(v: ti.f32) -> ti.f32:\n    return v * 2\n"
@@ -227,7 +227,7 @@ def test_functions_of_another_module_are_made_anew_after_ti_init(
         assert made_of_three(kernel) == 6
 
 
-def test_a_function_that_failed_to_compile_is_not_called_half_made(cpu: None) -> None:
+def test_a_function_that_failed_to_compile_is_not_called(cpu: None) -> None:
     text = Case("live", "v * {c}", 2, "outer(x[i])").text
     with Loader() as loader:
         module = loader.load(text.replace("v * 2.0", "v * missing"), "called")

@@ -12,7 +12,7 @@ import pytest
 import tikgen
 from tikgen import Array, DType, Kernel
 from tikgen.errors import ArgumentError, ParameterError, UnsupportedOnArch
-from tikgen.pipeline.shorthands import elementwise
+from tikgen.pipeline.one_off import elementwise
 
 FLAT = {"expr": "x", "loop": "flat", "arch": "cpu"}
 SHAPES = {1: (1031,), 2: (13, 17), 3: (3, 5, 9), 4: (3, 2, 5, 7)}

@@ -54,8 +54,7 @@ def trace_command(
     Options come before the script; what follows it goes to the script. The exit code is that of
     the script. The table goes to the error stream.
     """
-    from tikgen.lifecycle.trace import PAGES, PICTURES, check_path
-    from tikgen.lifecycle.tracing import trace
+    from tikgen.lifecycle.trace import PAGES, PICTURES, check_path, trace
 
     _check_script(script)
     written = [(save, (".json",)), (html, PAGES), (timeline, PICTURES)]

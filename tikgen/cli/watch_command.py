@@ -53,7 +53,7 @@ def watch_command(
 
 def _saves(folder: Path) -> Iterator[None]:
     """Yield at once, then whenever the files of the template in ``folder`` have changed."""
-    from tikgen.live.saves import folders_behind, wakes
+    from tikgen.live.watching import folders_behind, wakes
     from tikgen.template.base import files_of
 
     known = ""

@@ -1,4 +1,4 @@
-"""Arithmetic that users write: parsed, checked, and turned into Taichi and NumPy code."""
+"""Arithmetic in users' text: parsed, checked, and translated to Taichi and NumPy code."""
 
 from tikgen.expression.program import Expression as Expression
 from tikgen.expression.program import Program as Program

@@ -1,4 +1,4 @@
-"""Prints the tree of an expression: as canonical text, as NumPy code and as Taichi code."""
+"""Prints the tree of an expression as canonical text, NumPy code and Taichi code."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ from tikgen.dtypes import DType
 from tikgen.expression.helpers import helper_of
 from tikgen.expression.tree import COMPARISONS, Node, literal_value
 
-# How tightly each operation binds, as in Python's grammar.
+# The precedence of each operation, as in Python's grammar.
 _OR, _AND, _NOT, _COMPARE = 1, 2, 3, 4
 _BIT_OR, _BIT_AND, _ADD, _MULTIPLY, _UNARY, _POWER, _ATOM = 5, 6, 7, 8, 9, 10, 11
-_BINDING = {"or": _OR, "and": _AND, "not": _NOT, "neg": _UNARY, "**": _POWER}
-_BINDING |= dict.fromkeys(COMPARISONS, _COMPARE)
-_BINDING |= dict.fromkeys("+-", _ADD) | dict.fromkeys(("*", "/", "//", "%"), _MULTIPLY)
+_PRECEDENCE = {"or": _OR, "and": _AND, "not": _NOT, "neg": _UNARY, "**": _POWER}
+_PRECEDENCE |= dict.fromkeys(COMPARISONS, _COMPARE)
+_PRECEDENCE |= dict.fromkeys("+-", _ADD) | dict.fromkeys(("*", "/", "//", "%"), _MULTIPLY)
 
-# A piece of code, and how tightly its outermost operation binds.
+# A piece of code, and the precedence of its outermost operation.
 Piece = tuple[str, int]
 
 
 class Code:
-    """Prints Python with as few parentheses as it takes; subclasses change what differs."""
+    """Prints a tree as a user would write it, with as few parentheses as possible."""
 
     def number(self, node: Node) -> str:
         """Return code for the whole tree."""
         return self.piece(node)[0]
 
     def piece(self, node: Node) -> Piece:
-        """Return code for the tree, and how tightly it binds."""
-        if node.op == "name":
-            return str(node.value), _ATOM
-        if node.op == "constant":
+        """Return code for the tree, and its precedence."""
+        if node.op in ("name", "constant"):
             return str(node.value), _ATOM
         if node.op == "number":
             return repr(node.value), _UNARY if str(node.value)[0] == "-" else _ATOM
@@ -43,22 +41,22 @@ class Code:
             return "-" + self.inside(node.args[0], _UNARY), _UNARY
         if node.op == "not":
             return "not " + self.inside(node.args[0], _NOT), _NOT
-        if node.op in _BINDING:
-            return self.infix(node, node.op, _BINDING[node.op])
+        if node.op in _PRECEDENCE:
+            return self.infix(node, node.op, _PRECEDENCE[node.op])
         return self.call(node.op, node)
 
-    def infix(self, node: Node, symbol: str, binding: int) -> Piece:
+    def infix(self, node: Node, symbol: str, precedence: int) -> Piece:
         """Return code for an operator between two operands."""
         # Operators group to the left, ** to the right, and comparisons must not chain.
-        left = binding + (binding in (_POWER, _COMPARE))
-        right = _UNARY if binding == _POWER else binding + 1
+        left = precedence + (precedence in (_POWER, _COMPARE))
+        right = _UNARY if precedence == _POWER else precedence + 1
         first, second = self.inside(node.args[0], left), self.inside(node.args[1], right)
-        return f"{first} {symbol} {second}", binding
+        return f"{first} {symbol} {second}", precedence
 
-    def inside(self, node: Node, binding: int) -> str:
-        """Return code for an operand, in parentheses where it binds less than ``binding``."""
+    def inside(self, node: Node, precedence: int) -> str:
+        """Return code for an operand, in parentheses if its own precedence is lower."""
         text, own = self.piece(node)
-        return text if own >= binding else f"({text})"
+        return text if own >= precedence else f"({text})"
 
     def call(self, function: str, node: Node) -> Piece:
         """Return code for a call on the operands of ``node``."""
@@ -79,7 +77,7 @@ class NumpyCode(Code):
     _LOGIC: ClassVar = {"or": ("|", _BIT_OR), "and": ("&", _BIT_AND)}
 
     def piece(self, node: Node) -> Piece:
-        """Return code for the tree, and how tightly it binds."""
+        """Return code for the tree, and its precedence."""
         if node.op == "number":
             return f"dtype({_number(node)})", _ATOM
         if node.op == "constant":
@@ -106,12 +104,11 @@ class TaichiCode(Code):
     def __init__(self, values: Mapping[str, str], dtype: DType) -> None:
         self._values = values
         self._dtype = dtype
-        # Taichi gets several operations on 8 and 16 bits wrong, so they are done in 32.
+        # Taichi computes several operations on 8 and 16 bits wrongly, so they are done in 32.
         self._is_narrow = dtype.bits < 32
 
     def piece(self, node: Node) -> Piece:
-        """Return code for the tree, and how tightly it binds."""
-        narrow_call = {"min": "ti.min", "max": "ti.max"}
+        """Return code for the tree, and its precedence."""
         if node.op == "name":
             return self._values[str(node.value)], _ATOM
         if node.op in ("constant", "number"):
@@ -122,9 +119,9 @@ class TaichiCode(Code):
             return f"{self._dtype.literal(0)} - {self.inside(node.args[0], _MULTIPLY)}", _ADD
         if node.op == "abs" and not self._dtype.is_signed:
             return self.piece(node.args[0])
-        if self._is_narrow and node.op in narrow_call:
+        if self._is_narrow and node.op in ("min", "max"):
             wide = ", ".join(f"ti.cast({self.number(arg)}, ti.i32)" for arg in node.args)
-            return f"ti.cast({narrow_call[node.op]}({wide}), {self._dtype.taichi})", _ATOM
+            return f"ti.cast(ti.{node.op}({wide}), {self._dtype.taichi})", _ATOM
         if node.op == "**":
             return self._power(node)
         helper = helper_of(node, self._dtype)
@@ -147,13 +144,8 @@ class TaichiCode(Code):
         return f"{self.inside(node.args[0], _ATOM)} ** {exponent}", _POWER
 
 
-def canonical_text(node: Node) -> str:
-    """Return the tree as a user would write it, spaced in one way."""
-    return Code().number(node)
-
-
 def _number(node: Node) -> str:
-    """Return Python for a literal, one that is not finite too."""
+    """Return Python for a literal, which may be infinite or NaN."""
     if np.isfinite(literal_value(node)):
         return repr(node.value)
     return {"inf": "np.inf", "-inf": "-np.inf"}.get(str(node.value), "np.nan")

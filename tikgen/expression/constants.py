@@ -1,7 +1,7 @@
-"""Folds what an expression computes from literals alone.
+"""Folds the operations on literals in an expression.
 
-Taichi would fold it itself, in double precision and rounding quotients towards zero. Here NumPy
-computes it, in the dtype of the kernel, so that no operation of literals reaches Taichi.
+Taichi would fold them in double precision, and round quotients towards zero. Here NumPy computes
+them in the dtype of the kernel, so that no operation on literals reaches Taichi.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import numpy as np
 from tikgen.expression.code import NumpyCode
 from tikgen.expression.tree import LITERALS, Node, literal_value
 
-_TRUTH = "truth"  # A truth value that is known; folding leaves none behind.
+_TRUTH = "truth"  # A known truth value; none is left after folding.
 
 
 def fold(node: Node, dtype: np.dtype[Any], known: Mapping[str, Node] | None = None) -> Node:
-    """Return the tree with every operation on literals done in ``dtype``, as NumPy does it.
+    """Return the tree with every operation on literals computed by NumPy in ``dtype``.
 
-    Args:
-        node: the tree of a number.
-        dtype: NumPy's dtype of every literal and result.
-        known: names that stand for a literal.
+    ``known`` has literals by the names that they replace.
     """
     return _Folding(dtype, known or {}).of(node)
 
@@ -31,12 +28,9 @@ def fold(node: Node, dtype: np.dtype[Any], known: Mapping[str, Node] | None = No
 def fold_assignments(
     assignments: Iterable[tuple[str, Node]], dtype: np.dtype[Any], stored: np.dtype[Any]
 ) -> list[tuple[str, Node]]:
-    """Return (name, folded tree) in order, where a name that is given a literal stands for it.
+    """Return (name, folded tree) in order; names that are assigned a literal are replaced by it.
 
-    Args:
-        assignments: names and trees.
-        dtype: as :func:`fold` takes it.
-        stored: NumPy's dtype of a name's value.
+    ``stored`` is the dtype of a name's value, and ``dtype`` that of every result.
     """
     known: dict[str, Node] = {}
     found = []
@@ -54,14 +48,13 @@ def fold_assignments(
 
 
 class _Folding:
-    """Walks a tree from its leaves up."""
+    """Folds a tree from its leaves up."""
 
     def __init__(self, dtype: np.dtype[Any], known: Mapping[str, Node]) -> None:
         self._dtype = dtype
         self._known = known
 
     def of(self, node: Node) -> Node:
-        """Return the tree with what is known put in its place."""
         if node.op == "name":
             return self._known.get(str(node.value), node)
         if not node.args:
@@ -74,10 +67,10 @@ class _Folding:
         return _chosen(node.op, args) or folded
 
     def _computed(self, node: Node) -> Node:
-        """Return the literal that an operation on literals gives."""
+        """Return the literal that results from an operation on literals."""
 
         def literal(value: Any) -> Any:
-            # An array: scalars of NumPy 1 would turn to wider types.
+            # An array, since NumPy 1 converts scalars to wider types.
             return np.asarray(value, self._dtype).reshape(1)
 
         with np.errstate(all="ignore"):
@@ -87,12 +80,12 @@ class _Folding:
             return Node(_TRUTH, value=bool(value))
         if self._dtype.kind != "f":
             return Node("number", value=int(value))
-        # The shortest text that gives the same number reads best.
+        # The shortest text of the number.
         return Node("number", value=float(str(value)))
 
 
 def _chosen(op: str, args: tuple[Node, ...]) -> Node | None:
-    """Return what is left of an operation, one operand of which is a known truth value."""
+    """Return what an operation reduces to if an operand is a known truth value, else None."""
     first = args[0]
     if op == "cast" and first.op == _TRUTH:
         return Node("number", value=int(first.value))

@@ -1,4 +1,4 @@
-"""The functions that the Taichi code of expressions calls, and which operations need them."""
+"""The functions that the Taichi code of expressions calls, and the operations that need them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tikgen.expression.tree import Node
 
 
 def helper_of(node: Node, dtype: DType) -> str:
-    """Return the name of the function that computes ``node`` in ``dtype``, or nothing."""
+    """Return the name of the function that computes ``node`` in ``dtype``, or an empty string."""
     if node.op in ("//", "%"):
         if is_power_of_two(node.args[1], dtype):
             return ""
         return "floor_divide" if node.op == "//" else "remainder"
     if node.op == "**":
         if dtype.is_float and node.whole_exponent is not None:
-            # Taichi ends the process over a power of a power.
+            # A power of a power kills the process within Taichi.
             return "whole_power" if node.args[0].op == "**" else ""
         if dtype.is_float:
             return "" if is_positive(node.args[0]) else "power"
@@ -29,12 +29,12 @@ def helper_of(node: Node, dtype: DType) -> str:
 
 
 def is_positive(node: Node) -> bool:
-    """Tell whether the tree is a finite literal above 0."""
+    """Return whether the tree is a finite literal above 0."""
     return node.op == "constant" or (node.op == "number" and 0 < float(node.value) < float("inf"))
 
 
 def is_power_of_two(node: Node, dtype: DType) -> bool:
-    """Tell whether the tree is a float literal whose quotients are exact."""
+    """Return whether the tree is a float literal with exact quotients."""
     if not dtype.is_float or node.op != "number":
         return False
     value = abs(float(node.value))
@@ -42,7 +42,7 @@ def is_power_of_two(node: Node, dtype: DType) -> bool:
 
 
 def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
-    """Return the ``ti.func`` definitions that the Taichi code of ``nodes`` calls, or nothing."""
+    """Return the definitions of each ``ti.func`` that the Taichi code of ``nodes`` calls."""
     nodes = list(nodes)
     is_widened = dtype.computed is not dtype and any(node.args and node.names for node in nodes)
     dtype = dtype.computed
@@ -51,7 +51,7 @@ def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
     if dtype.is_float and needed & {"floor_divide", "remainder"}:
         needed.add("truncated_remainder")
     replaced = _float_words(dtype) if dtype.is_float else _integer_words(dtype)
-    # The one that the others call comes first.
+    # The function that others call comes first.
     order = sorted(needed, key=lambda name: (name != "truncated_remainder", name))
     return "\n\n\n".join(
         re.sub(r"\b[A-Z_]+\b", lambda word: replaced.get(word[0], word[0]), _text(name, dtype))
@@ -107,8 +107,8 @@ def _float_words(dtype: DType) -> dict[str, str]:
     }
 
 
-# Taichi folds // and % wrongly where it finds constants, but raw_div rightly. A zero divisor, or
-# the least integer divided by -1, would end the process on cpu.
+# Taichi folds // and % of constants wrongly, but raw_div correctly. A zero divisor, or the least
+# integer divided by -1, would kill the process on cpu.
 _SIGNED = {
     "floor_divide": '''
 @ti.func
@@ -180,8 +180,7 @@ def whole_power(base, exponent: ti.template()):
 ''',
 }
 _FLOAT = {
-    # Whole numbers of units in the last place leave a remainder without any rounding, which
-    # fast math cannot spoil either.
+    # Whole numbers of units in the last place have an exact remainder, also with fast math.
     "truncated_remainder": '''
 @ti.func
 def truncated_remainder(x, y):
@@ -232,7 +231,7 @@ def floor_divide(x, y):
     low += ti.select(quotient - low > HALF, ONE, ZERO)
     return ti.select(y == ZERO, x / y, low)
 ''',
-    # LLVM would compare halves, which ends the process where a processor has AVX-512 and no
+    # LLVM would compare halves, which kills the process on processors with AVX-512 and without
     # arithmetic of halves.
     "widened": '''
 @ti.func
@@ -240,7 +239,7 @@ def widened(x):
     """Return an f16 as an f32, whose last 13 bits are 0, in a way that the compiler keeps."""
     return ti.bit_cast(ti.bit_cast(ti.cast(x, ti.f32), ti.i32) & ti.i32(-8192), ti.f32)
 ''',
-    # On vulkan ti.pow gives NaN for a base below 0, and for 0 to the power 0; 0 for powers below.
+    # On vulkan ti.pow gives NaN for a base below 0, and for 0 ** 0; 0 for negative powers of 0.
     "power": '''
 @ti.func
 def power(base, exponent):
@@ -264,7 +263,7 @@ def round_half_even(x):
     is_odd = low - TWO * ti.floor(low * HALF) == ONE
     return ti.select(rest > HALF or (rest == HALF and is_odd), low + ONE, low)
 ''',
-    # Vulkan has its own ideas of the angle of the origin, and of NaN and infinity.
+    # Vulkan differs in the angle of the origin, and of NaN and infinity.
     "angle_of": '''
 @ti.func
 def angle_of(y, x):
@@ -276,3 +275,4 @@ def angle_of(y, x):
     return ti.select(ti.math.isnan(x) | ti.math.isnan(y), x + y, angle)
 ''',
 }
+HELPERS = frozenset({*_SIGNED, *_UNSIGNED, *_BOTH, *_FLOAT})

@@ -1,8 +1,8 @@
-"""Arithmetic that users write: parsed, checked, and turned into Taichi and NumPy code.
+"""Expressions and programs: parsed, checked, and translated to Taichi and NumPy code.
 
-The text is parsed with ``ast`` and rebuilt as a tree of :class:`Node`, which holds nothing but
-numbers, names and the operations listed here. All code is printed from that tree, so that no
-character of a user's text ever reaches a kernel.
+A text is parsed with ``ast`` and converted to a tree of :class:`Node`, which contains only numbers,
+names and the allowed operations. All code is printed from that tree, so that no character of a
+user's text ever reaches a kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, near
-from tikgen.expression.code import NumpyCode, TaichiCode, canonical_text
+from tikgen.expression.code import Code, NumpyCode, TaichiCode
 from tikgen.expression.constants import fold, fold_assignments
 from tikgen.expression.helpers import helper_functions
 from tikgen.expression.reader import free_output, parse_assignments, parse_expression
@@ -26,83 +26,119 @@ from tikgen.expression.tree import LITERALS, Node, literal_value, power_problem,
 
 NDArray = npt.NDArray[Any]
 
-# A power with a literal whole exponent is multiplied out, and is no "pow".
+# A power with a literal whole exponent is multiplied out, and is not "pow".
 _NO_F64_ON_VULKAN = frozenset(
     {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
 )
 
 
-class Expression:
-    """One expression over named values, such as ``where(x > 0, a*x, 0)``.
+class _Text:
+    """A frozen value that equals others of the same text."""
 
-    It may hold ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the constants
-    ``pi`` and ``e``, and the functions ``abs acos asin atan2 ceil cos exp floor isnan log max min
-    pow round sign sin sqrt tan tanh where``. ``min`` and ``max`` ignore NaN, ``round`` takes
-    halves to the even neighbour, integers wrap around, the least integer is its own ``abs``,
-    integer ``//`` and ``%`` by zero give 0, and those of floats are exact, all as NumPy does. What
-    is computed from literals alone is computed in the dtype of the kernel as well, and what is
-    f16 in f32. Lines may break within parentheses. Equal expressions compare equal however they
-    were spaced.
-    """
+    __slots__ = ("__weakref__", "text")
 
-    __slots__ = ("__weakref__", "names", "node", "text")
-
-    node: Node
     text: str
-    names: tuple[str, ...]
 
-    def __init__(self, node: Node) -> None:
-        _freeze(self, node=node, text=canonical_text(node), names=node.names)
+    def __init__(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
-    def parse(cls, value: str | Expression) -> Expression:
-        """Return the expression that ``value`` holds.
-
-        Raises:
-            ExpressionError: naming what is not allowed in it.
-        """
-        return value if isinstance(value, Expression) else cls(parse_expression(value))
+    def parse(cls, value: Any) -> Any:
+        raise NotImplementedError
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        return _validator(cls.parse)
+        def validate(value: object) -> object:
+            try:
+                return cls.parse(value)
+            except ExpressionError as error:  # Pydantic catches only ValueError.
+                raise ValueError(str(error)) from None
+
+        return core_schema.no_info_plain_validator_function(validate)
+
+    def folded(self, dtype: DType) -> Any:
+        raise NotImplementedError
+
+    def check(self, dtype: DType) -> None:
+        """Raise :class:`ExpressionError` if it cannot be computed in ``dtype``."""
+        self.folded(dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+
+class Expression(_Text):
+    """One expression over named values, such as ``where(x > 0, a*x, 0)``.
+
+    It may contain ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the
+    constants ``pi`` and ``e``, and the functions ``abs acos asin atan2 ceil cos exp floor isnan log
+    max min pow round sign sin sqrt tan tanh where``. As in NumPy, ``min`` and ``max`` ignore NaN,
+    ``round`` rounds halves to even, integers wrap around, the least integer is its own ``abs``,
+    integer ``//`` and ``%`` by zero give 0, and those of floats are exact. Operations on literals
+    are computed in the dtype of the kernel, and f16 in f32. Lines may break within parentheses.
+    Expressions that differ in white space only are equal.
+    """
+
+    __slots__ = ("names", "node")
+
+    node: Node
+    names: tuple[str, ...]
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node=node, text=Code().number(node), names=node.names)
+
+    @classmethod
+    def parse(cls, value: str | Expression) -> Expression:
+        """Return ``value`` as an expression.
+
+        Raises:
+            ExpressionError: if it contains something that is not allowed.
+        """
+        return value if isinstance(value, Expression) else cls(parse_expression(value))
 
     def require(self, known: Iterable[str]) -> None:
-        """Raise :class:`ExpressionError` if a name is none of ``known``."""
+        """Raise :class:`ExpressionError` if a name is not among ``known``."""
         names = tuple(known)
         for name in self.names:
             if name not in names:
-                known_names = ", ".join(names) or "none"
-                raise ExpressionError(
-                    self.text,
-                    f"the name {name!r} is unknown.{near(name, names)} It may use {known_names}",
-                )
-
-    def check(self, dtype: DType) -> None:
-        """Raise :class:`ExpressionError` if ``dtype`` cannot hold what the expression does."""
-        self.folded(dtype)
+                takes = f"It may use {', '.join(names) or 'none'}"
+                problem = f"the name {name!r} is unknown.{near(name, names)} {takes}"
+                raise ExpressionError(self.text, problem)
 
     def folded(self, dtype: DType) -> Expression:
-        """Return the expression with what it computes from literals done, as ``dtype`` does it.
+        """Return the expression with operations on literals computed in ``dtype``.
 
         Raises:
-            ExpressionError: if the expression does not suit ``dtype``.
+            ExpressionError: if the expression cannot be computed in ``dtype``.
         """
-        _require_suitable(self, dtype)
+        _refuse(self, suitability_problem(self.node, dtype))
         folded = Expression(fold(self.node, dtype.computed.numpy))
-        _require_powers(self, folded.node, dtype)
+        _refuse(self, power_problem(folded.node, dtype))
         return folded
 
     def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
         """Return generated code for the value, a number of ``dtype``.
 
         Args:
-            values: the code that stands for each name, such as ``{"x": "x[i, j]"}``.
-            dtype: element type of every name, of every literal and of the result. What is f16
-                is computed in f32, and rounded once.
+            values: the code for each name, such as ``{"x": "x[i, j]"}``.
+            dtype: element type of every name, of every literal and of the result. An f16 is
+                computed in f32, and rounded once.
 
         Raises:
-            ExpressionError: if the expression does not suit ``dtype``.
+            ExpressionError: if the expression cannot be computed in ``dtype``.
         """
         node = self.folded(dtype).node
         if dtype.computed is dtype or node.op == "name":
@@ -113,7 +149,7 @@ class Expression:
         return f"ti.cast({TaichiCode(wide, dtype.computed).number(node)}, {dtype.taichi})"
 
     def helpers(self, dtype: DType) -> str:
-        """Return the ``ti.func`` definitions that the code of :meth:`taichi` calls, or nothing."""
+        """Return the definitions of each ``ti.func`` that the code of :meth:`taichi` calls."""
         return helper_functions([self.folded(dtype).node], dtype)
 
     def numpy_code(self) -> str:
@@ -126,7 +162,7 @@ class Expression:
     def evaluate(self, /, **values: Any) -> NDArray:
         """Return the value for arrays and scalars given by name, computed in their dtype."""
         arrays = _same_dtype(values)
-        return _run(self.node, arrays, np.broadcast_shapes(*_shapes(arrays)))
+        return _run(self.node, arrays, _shape(arrays))
 
     def error_bound(
         self,
@@ -134,17 +170,17 @@ class Expression:
         dtype: DType,
         errors: Mapping[str, Any] | None = None,
     ) -> NDArray:
-        """Return how far a kernel may be off at each element, by running error analysis.
+        """Return a bound on the error of a kernel at each element, by running error analysis.
 
-        The bound is infinite where the value is open, such as next to a pole, and counts the
-        other branch where a comparison is too close to call (Higham 2002, section 3.3). It holds
-        for the value of :meth:`evaluate` in wide precision, folded or not.
+        The bound is infinite where the value is undetermined, such as next to a pole, and includes
+        the other branch where a comparison is undecided (Higham 2002, section 3.3). It holds for
+        the value of :meth:`evaluate` in wide precision, folded or not.
 
         Args:
-            values: the arrays and scalars that the names stand for.
+            values: the arrays and scalars by name.
             dtype: the float dtype of the kernel; integers have no error. The last rounding of an
-                f16, which is computed in f32, is none of the bound's.
-            errors: absolute errors that the values already carry, none by default.
+                f16, which is computed in f32, is not included.
+            errors: absolute errors of the values, none by default.
         """
         known = _with_errors(values, dtype, errors)
         folded = self.folded(dtype)
@@ -154,31 +190,16 @@ class Expression:
         wide = _wide(values, dtype)
         return result.error + gap(self.evaluate(**wide), folded.evaluate(**wide))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expression) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"Expression({self.text!r})"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is frozen")
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.node,)  # The text may be longer than what parse takes.
+        return type(self), (self.node,)  # The text may be longer than parse allows.
 
 
-class Program:
-    """Assignments such as ``z = a*x + y; w = z*z``, done in order at every element.
+class Program(_Text):
+    """Assignments such as ``z = a*x + y; w = z*z``, executed in order at every element.
 
-    A semicolon or a line break ends each. A name that was assigned stands for its new value from
-    there on; that of an f16 was rounded to f16. A bare expression is assigned to ``out``, or to
-    ``out1``, ``out2``, ... where it reads that.
+    A semicolon or a line break ends each. After its assignment a name refers to the new value,
+    which is rounded to f16 if the dtype is f16. A bare expression is assigned to ``out``, or to
+    ``out1``, ``out2``, ... if it reads that.
 
     Attributes:
         assignments: (name, expression) in order.
@@ -186,12 +207,11 @@ class Program:
         outputs: names assigned, in order of first assignment.
     """
 
-    __slots__ = ("__weakref__", "assignments", "inputs", "outputs", "text")
+    __slots__ = ("assignments", "inputs", "outputs")
 
     assignments: tuple[tuple[str, Expression], ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    text: str
 
     def __init__(self, assignments: tuple[tuple[str, Expression], ...]) -> None:
         inputs: dict[str, None] = {}
@@ -199,8 +219,7 @@ class Program:
         for name, expression in assignments:
             inputs |= dict.fromkeys(n for n in expression.names if n not in outputs)
             outputs[name] = None
-        _freeze(
-            self,
+        super().__init__(
             assignments=assignments,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
@@ -209,10 +228,10 @@ class Program:
 
     @classmethod
     def parse(cls, value: str | Program | Expression) -> Program:
-        """Return the program that ``value`` holds.
+        """Return ``value`` as a program.
 
         Raises:
-            ExpressionError: naming what is not allowed in it.
+            ExpressionError: if it contains something that is not allowed.
         """
         if isinstance(value, Program):
             return value
@@ -220,64 +239,52 @@ class Program:
             return cls(((free_output(value.node), value),))
         return cls(tuple((name, Expression(node)) for name, node in parse_assignments(value)))
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        return _validator(cls.parse)
-
     @property
     def names(self) -> tuple[str, ...]:
-        """Return every name: the inputs, then the outputs that are no inputs."""
+        """Return every name: the inputs, then the other outputs."""
         return tuple(dict.fromkeys(self.inputs + self.outputs))
 
     @property
     def operations(self) -> int:
-        """Return how many operations one element takes."""
+        """Return the number of operations for one element."""
         return sum(expression.node.operations for _, expression in self.assignments)
 
     @property
     def functions(self) -> frozenset[str]:
-        """Return the operations that occur, functions by their names."""
+        """Return the operations in the program, functions by their names."""
         return frozenset().union(*(e.node.kinds for _, e in self.assignments))
 
-    def check(self, dtype: DType) -> None:
-        """Raise :class:`ExpressionError` if ``dtype`` cannot hold what the program does."""
-        self.folded(dtype)
-
     def folded(self, dtype: DType) -> Program:
-        """Return the program with what it computes from literals done, as ``dtype`` does it.
+        """Return the program with operations on literals computed in ``dtype``.
 
-        A name that was assigned a literal is replaced by it.
+        Names that are assigned a literal are replaced by it.
 
         Raises:
-            ExpressionError: if the program does not suit ``dtype``.
+            ExpressionError: if the program cannot be computed in ``dtype``.
         """
         for _, expression in self.assignments:
-            _require_suitable(expression, dtype)
+            _refuse(expression, suitability_problem(expression.node, dtype))
         nodes = [(name, expression.node) for name, expression in self.assignments]
         folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
         for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
-            _require_powers(expression, node, dtype)
+            _refuse(expression, power_problem(node, dtype))
         return Program(tuple((name, Expression(node)) for name, node in folded))
 
     def helpers(self, dtype: DType) -> str:
-        """Return the ``ti.func`` definitions that the generated code calls, or nothing."""
+        """Return the definitions of each ``ti.func`` that the generated code calls."""
         nodes = [expression.node for _, expression in self.folded(dtype).assignments]
         return helper_functions(nodes, dtype)
-
-    def numpy_code(self) -> str:
-        """Return NumPy statements over the names, ``np`` and ``dtype``, one a line."""
-        return "\n".join(f"{name} = {e.numpy_code()}" for name, e in self.assignments)
 
     def evaluate(self, /, **values: Any) -> dict[str, NDArray]:
         """Return the value of each output, computed by NumPy in the dtype of the inputs."""
         known = _same_dtype(values)
-        shape = np.broadcast_shapes(*_shapes(known))
+        shape = _shape(known)
         for name, expression in self.assignments:
             known[name] = _run(expression.node, known, shape)
         return {name: known[name] for name in self.outputs}
 
     def error_bound(self, values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
-        """Return how far each output may be off, as :meth:`Expression.error_bound` does."""
+        """Return a bound on the error of each output; see :meth:`Expression.error_bound`."""
         known = _with_errors(values, dtype, None)
         folded = self.folded(dtype)
         for name, expression in folded.assignments:
@@ -289,78 +296,37 @@ class Program:
         one, other = self.evaluate(**wide), folded.evaluate(**wide)
         return {name: error + gap(one[name], other[name]) for name, error in found.items()}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"Program({self.text!r})"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is frozen")
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.assignments,)
 
 
 def lacks_on_vulkan(functions: Iterable[str], dtype: DType) -> str | None:
-    """Return which of the ``functions`` Vulkan does not have in ``dtype``, in words, or None."""
+    """Return in words which of the ``functions`` Vulkan lacks in ``dtype``, or None."""
     missing = sorted(_NO_F64_ON_VULKAN.intersection(functions))
     if dtype is not DType.f64 or not missing:
         return None
     return f"{missing[0]} of an f64 does not work there; use dtype='f32', or cpu or cuda"
 
 
-def _freeze(target: Expression | Program, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(target, name, value)
-
-
-def _validator(parse: Any) -> CoreSchema:
-    """Return the pydantic schema that calls ``parse``; pydantic catches only ValueError."""
-
-    def validate(value: object) -> object:
-        try:
-            return parse(value)
-        except ExpressionError as error:
-            raise ValueError(str(error)) from None
-
-    return core_schema.no_info_plain_validator_function(validate)
-
-
-def _require_suitable(expression: Expression, dtype: DType) -> None:
-    if problem := suitability_problem(expression.node, dtype):
-        raise ExpressionError(expression.text, problem)
-
-
-def _require_powers(expression: Expression, folded: Node, dtype: DType) -> None:
-    if problem := power_problem(folded, dtype):
+def _refuse(expression: Expression, problem: str | None) -> None:
+    if problem:
         raise ExpressionError(expression.text, problem)
 
 
 def _same_dtype(values: Mapping[str, Any]) -> dict[str, NDArray]:
-    """Return ``values`` in the common dtype of those that have one; plain numbers follow."""
+    """Return ``values`` in the common dtype of those that have one."""
     typed = [v.dtype for v in values.values() if isinstance(v, np.ndarray | np.generic)]
     common = np.result_type(*(typed or list(values.values()) or [np.float64]))
     return {name: np.asarray(value, common) for name, value in values.items()}
 
 
-def _shapes(values: Mapping[str, Any]) -> list[tuple[int, ...]]:
-    return [np.shape(value) for value in values.values()]
-
-
 def _shape(values: Mapping[str, Any]) -> tuple[int, ...]:
-    return np.broadcast_shapes(*_shapes(values))
+    return np.broadcast_shapes(*(np.shape(value) for value in values.values()))
 
 
 def _run(node: Node, values: Mapping[str, NDArray], shape: tuple[int, ...]) -> NDArray:
     dtype = next((v.dtype for v in values.values()), np.dtype(np.float64))
-    # Scalars of NumPy 1 would turn to wider types; floats may be wider than Python's.
+    # NumPy 1 would convert integer scalars to wider types; floats may be wider than Python's.
     code = NumpyCode().number(fold(node, dtype) if dtype.kind in "iu" else node)
     names: dict[str, Any] = {"np": np, "dtype": dtype.type, "__builtins__": {}, **values}
     with np.errstate(all="ignore"):

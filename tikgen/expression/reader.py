@@ -1,4 +1,4 @@
-"""Reads an expression or a program from a user's text."""
+"""Parses an expression or a program in a user's text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import NoReturn
 import numpy as np
 
 from tikgen.errors import ExpressionError, near
-from tikgen.expression.tree import CONSTANTS, FUNCTIONS, RESERVED, Node, literal_value
+from tikgen.expression.helpers import HELPERS
+from tikgen.expression.tree import CONSTANTS, FUNCTIONS, Node, literal_value
 
 MOST_CHARACTERS = 2000
 DEEPEST = 100
-MOST_NODES = 1000  # A chained comparison repeats its middle, so length alone does not limit it.
+MOST_NODES = 1000  # A chained comparison repeats its operands, so length alone is no limit.
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -34,21 +35,23 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
 }
-# Operators on bits, which users of NumPy write for others.
+# Names that generated code uses.
+_RESERVED = HELPERS | {"ti", "np", "dtype", "range"}
+# Operators on bits, and what to write instead.
 _INSTEAD: dict[type, tuple[str, str]] = {
     ast.BitAnd: ("&", "'and'"),
     ast.BitOr: ("|", "'or'"),
     ast.BitXor: ("^", "'**' for a power, '!=' between comparisons"),
     ast.Invert: ("~", "'not'"),
 }
-LINES = "; a line break ends a statement unless it stands within parentheses"
+_LINES = "; a line break ends a statement unless it is within parentheses"
 
 
 def parse_expression(text: object) -> Node:
     """Return the tree of one expression, a number; raise ExpressionError."""
     text, statements = _statements(text)
     if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
-        hint = LINES if "\n" in text else ""
+        hint = _LINES if "\n" in text else ""
         raise ExpressionError(_shown(text), f"takes one expression, and no statement{hint}")
     return _Reader(text).number(statements[0].value)
 
@@ -64,14 +67,14 @@ def parse_assignments(text: object) -> list[tuple[str, Node]]:
 
 
 def free_output(node: Node) -> str:
-    """Return the name of what a bare expression is assigned to: one that it does not read."""
+    """Return the name to which a bare expression is assigned: one that it does not read."""
     names = node.names
     choices = ("out", *(f"out{n}" for n in range(1, len(names) + 1)))
     return next(choice for choice in choices if choice not in names)
 
 
 def _statements(text: object) -> tuple[str, list[ast.stmt]]:
-    """Return the text without the indentation of its lines, and what it holds."""
+    """Return the text without its common indentation, and its statements."""
     if not isinstance(text, str):
         raise ExpressionError(str(text)[:60], f"takes a text; got {type(text).__name__}")
     shown = _shown(text)
@@ -82,10 +85,10 @@ def _statements(text: object) -> tuple[str, list[ast.stmt]]:
     text = text.replace("\r\n", "\n")
     odd = [c for c in text if c != "\n" and not (c.isascii() and c.isprintable())]
     if odd:
-        raise ExpressionError(shown, f"holds the character {odd[0]!r}, which is not allowed")
+        raise ExpressionError(shown, f"has the character {odd[0]!r}, which is not allowed")
     text = inspect.cleandoc(text).strip()
     if "#" in text:
-        raise ExpressionError(shown, "holds a comment, which is not allowed")
+        raise ExpressionError(shown, "has a comment, which is not allowed")
     try:
         statements = ast.parse(text).body
     except SyntaxError as error:
@@ -99,7 +102,7 @@ def _statements(text: object) -> tuple[str, list[ast.stmt]]:
 
 
 def _symbol_hint(text: str) -> str:
-    """Return what to write for an operator of C that the text holds."""
+    """Return what to write instead of the operators of C in the text."""
     instead = {"&&": "'and'", "||": "'or'", "!": "'not'", "?": "'a if c else b'"}
     plain = text.replace("!=", "")
     found = [f"write {word} for {symbol!r}" for symbol, word in instead.items() if symbol in plain]
@@ -112,22 +115,21 @@ def _shown(text: str) -> str:
 
 
 class _Reader:
-    """Rebuilds Python's syntax tree from the parts that are allowed."""
+    """Converts Python's syntax tree to :class:`Node`, and refuses what is not allowed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._count = 0
 
     def assignment(self, statement: ast.stmt) -> tuple[str, Node]:
-        """Return the name and the value of an assignment."""
         if isinstance(statement, ast.AugAssign):
             self._refuse(f"{self._piece(statement)!r}: write it out, as in 'y = y + x'")
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            self._refuse("holds an import, which is not allowed")
+            self._refuse("has an import, which is not allowed")
         if not isinstance(statement, ast.Assign):
-            hint = LINES if "\n" in self._text else ""
+            hint = _LINES if "\n" in self._text else ""
             what = _article(statement)
-            self._refuse(f"holds {what}; only assignments 'name = value' may{hint}")
+            self._refuse(f"has {what}; only assignments 'name = value' are allowed{hint}")
         if len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
             self._refuse(f"{self._piece(statement.targets[0])!r}: assign to one plain name")
         return self._name(statement.targets[0].id), self.number(statement.value)
@@ -148,7 +150,7 @@ class _Reader:
         if depth > DEEPEST:
             self._refuse(f"is nested more than {DEEPEST} levels deep")
         if self._count > MOST_NODES:
-            self._refuse(f"holds more than {MOST_NODES} operations")
+            self._refuse(f"has more than {MOST_NODES} operations")
         match tree:
             case ast.Constant():
                 return self._constant(tree.value)
@@ -182,9 +184,8 @@ class _Reader:
                 return self._call(tree, depth)
         if found := _INSTEAD.get(type(getattr(tree, "op", None))):
             what, instead = found
-            self._refuse(
-                f"{self._piece(tree)!r} holds {what!r}, which is not allowed: write {instead}"
-            )
+            piece = self._piece(tree)
+            self._refuse(f"{piece!r} has {what!r}, which is not allowed: write {instead}")
         raise self._error(f"{self._piece(tree)!r} is {_article(tree)}, which is not allowed")
 
     def _constant(self, value: object) -> Node:
@@ -199,7 +200,7 @@ class _Reader:
     def _comparison(self, tree: ast.Compare, depth: int) -> Node:
         parts = []
         terms = [tree.left, *tree.comparators]
-        # Those of a chain stand one level below the "and" that joins them.
+        # The comparisons of a chain are one level below the "and" that joins them.
         levels = _levels(len(tree.ops), depth + (len(tree.ops) > 1))
         for left, op, right, level in zip(terms, tree.ops, terms[1:], levels, strict=False):
             if type(op) not in _COMPARE:
@@ -216,7 +217,7 @@ class _Reader:
         if name not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
             self._refuse(
-                f"calls {name!r}, which is no function.{near(name, FUNCTIONS)} Known: {known}"
+                f"calls {name!r}, which is not a function.{near(name, FUNCTIONS)} Known: {known}"
             )
         if tree.keywords:
             self._refuse(f"{name}() takes no keyword arguments")
@@ -238,7 +239,7 @@ class _Reader:
         if name in FUNCTIONS or name in CONSTANTS:
             what = "function" if name in FUNCTIONS else "constant"
             self._refuse(f"{name!r} is a {what} and cannot name a value")
-        if name in RESERVED:
+        if name in _RESERVED:
             self._refuse(f"the name {name!r} is used by generated code; choose another")
         return name
 
@@ -258,12 +259,12 @@ def _fold(op: str, nodes: Iterable[Node]) -> Node:
 
 
 def _levels(count: int, depth: int) -> list[int]:
-    """Return the depth of each operand where ``_fold`` joins so many: the first two lie deepest."""
+    """Return the depth of each of ``count`` operands of ``_fold``: the first two are deepest."""
     return [depth + count - 1 - max(place, min(count - 1, 1)) for place in range(count)]
 
 
 def _article(tree: ast.AST) -> str:
-    """Return in words what a piece of Python is."""
+    """Return a piece of Python in words."""
     words = {
         ast.Attribute: "an attribute",
         ast.Subscript: "a subscript",

@@ -1,7 +1,7 @@
-"""Running error analysis: how far generated code may be from exact arithmetic, element by element.
+"""Running error analysis: a bound on the error of generated code, element by element.
 
-Every value travels with a bound on its absolute error; each operation adds what it passes on and
-what it rounds itself (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3).
+Every value has a bound on its absolute error; each operation propagates those of its operands and
+adds its own rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tikgen.expression.tree import COMPARISONS, LITERALS, Node, literal_value
 
 NDArray = npt.NDArray[Any]
 
-# Rounding of each operation, (relative, absolute) in units of eps: above the worst that was
-# measured on cpu and vulkan, with a margin. Vulkan's logarithms and hyperbolic tangents are
-# accurate absolutely, not relatively; exp and pow lose more, see below.
+# Rounding of each operation, (relative, absolute) in units of eps: the worst that was measured on
+# cpu and vulkan, with a margin. Vulkan's logarithms and hyperbolic tangents have a small absolute,
+# not relative, error; exp and pow lose more, see below.
 COST = {
     "+": (1, 0),
     "*": (1, 0),
@@ -35,10 +35,9 @@ COST = {
     "exp": (4, 0),
     "log": (4, 4),
 }
-# Vulkan computes these in f32 by polynomials that are off by up to 4e-4.
+# Vulkan computes these in f32 by polynomials with errors of up to 4e-4.
 COST_F32 = {"asin": (4, 5000), "acos": (4, 5000), "atan2": (4, 64)}
-
-# Vulkan loses all digits of the sine, cosine and tangent of larger numbers.
+# On Vulkan, sine, cosine and tangent of larger numbers have no correct digits.
 LARGEST_ANGLE_F32 = 2.0**22
 
 _MONOTONE = {
@@ -50,20 +49,12 @@ _MONOTONE = {
     "log": np.log,
 }
 _STEPS = {"floor": np.floor, "ceil": np.ceil, "round": np.rint, "sign": np.sign}
-_ORDER: dict[str, Callable[[Any, Any], Any]] = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-}
 
 
 class Bounded(NamedTuple):
-    """Values with their absolute errors; truth values with whether they are open.
+    """Values with their absolute errors; truth values with True as error where undecided.
 
-    A sum also knows how many terms it has and what their magnitudes add up to.
+    A sum also has its number of terms and the sum of their magnitudes.
     """
 
     value: NDArray
@@ -78,13 +69,13 @@ class Bounded(NamedTuple):
 
 
 def exact(value: NDArray, dtype: DType) -> Bounded:
-    """Return values that carry no error, in wide precision."""
+    """Return values without error, in wide precision."""
     wide = np.asarray(value).astype(dtype.wide)
     return Bounded(wide, np.zeros_like(wide))
 
 
 def stored(result: Bounded, dtype: DType) -> Bounded:
-    """Return what a result becomes by being rounded to ``dtype``, where it was computed wider."""
+    """Return a result rounded to ``dtype``, if it was computed in a wider one."""
     if dtype.computed is dtype:
         return result
     with np.errstate(all="ignore"):
@@ -98,7 +89,7 @@ def stored(result: Bounded, dtype: DType) -> Bounded:
 
 
 def bound(node: Node, values: Mapping[str, Bounded], dtype: DType) -> Bounded:
-    """Return the value of the tree in wide precision and its error when computed in ``dtype``."""
+    """Return the value of the tree in wide precision, and its error if computed in ``dtype``."""
     if not dtype.is_float:
         zero = np.zeros((), dtype.wide)
         return Bounded(zero, zero)
@@ -107,7 +98,7 @@ def bound(node: Node, values: Mapping[str, Bounded], dtype: DType) -> Bounded:
 
 
 class _Analysis:
-    """Walks a tree; every method takes and returns :class:`Bounded` values."""
+    """Evaluates a tree; every method takes and returns :class:`Bounded` values."""
 
     def __init__(self, values: Mapping[str, Bounded], dtype: DType) -> None:
         self._values = values
@@ -116,7 +107,6 @@ class _Analysis:
         self._cost = COST | (COST_F32 if dtype is DType.f32 else {})
 
     def of(self, node: Node) -> Bounded:
-        """Return value and error of a tree."""
         op = node.op
         if op == "name":
             return self._values[str(node.value)]
@@ -140,7 +130,7 @@ class _Analysis:
             "neg": _negated,
             "abs": lambda a: Bounded(np.abs(a.value), a.error),
             "+": self._sum,
-            "-": self._difference,
+            "-": lambda a, b: self._sum(a, _negated(b)),
             "*": self._product,
             "/": self._quotient,
             "//": self._floor_quotient,
@@ -161,17 +151,17 @@ class _Analysis:
         return Bounded(np.asarray(wide), gap(stored, wide))
 
     def _round(self, op: str, value: NDArray, passed_on: NDArray, relative: Any = 0) -> Bounded:
-        """Return ``value`` with the error passed on to it and that of its own rounding."""
+        """Return ``value`` with the propagated error and that of its own rounding."""
         own, absolute = self._cost[op]
         rounding = self._dtype.eps * ((own + relative) * np.abs(value) + absolute)
         certain_zero = (value == 0) & (passed_on == 0) & (absolute == 0)
         error = passed_on + np.where(certain_zero, 0, rounding + self._dtype.tiny)
-        # Infinities and NaN that follow from exact values are certain; what may overflow is not.
+        # Infinities and NaN that result from exact values are certain; possible overflows are not.
         error = np.where(np.isnan(error) | (np.abs(value) + error > self._highest), np.inf, error)
         return Bounded(value, np.where(np.isfinite(value) | (passed_on != 0), error, 0))
 
     def _sum(self, a: Bounded, b: Bounded) -> Bounded:
-        """Return a + b, where fast math may add the terms of a long sum in any order."""
+        """Return a + b; fast math may add the terms of a long sum in any order."""
         value = a.value + b.value
         terms = a.terms + b.terms
         masses = (np.abs(s.value) if s.magnitudes is None else s.magnitudes for s in (a, b))
@@ -179,9 +169,6 @@ class _Analysis:
         reordered = 0 if terms == 2 else self._dtype.eps * terms / 2 * mass
         total = self._round("+", value, a.error + b.error + reordered)
         return total._replace(terms=terms, magnitudes=mass)
-
-    def _difference(self, a: Bounded, b: Bounded) -> Bounded:
-        return self._sum(a, _negated(b))
 
     def _product(self, a: Bounded, b: Bounded) -> Bounded:
         passed_on = _scaled(a.error, np.abs(b.value) + b.error) + _scaled(b.error, np.abs(a.value))
@@ -195,19 +182,17 @@ class _Analysis:
         return self._round("/", value, np.where((least <= 0) & (b.error > 0), np.inf, passed_on))
 
     def _floor_quotient(self, a: Bounded, b: Bounded) -> Bounded:
-        """Return a // b, which is that of exact arithmetic where a and b are exact."""
+        """Return a // b, which is exact if a and b are exact."""
         value = np.floor_divide(a.value, b.value)
-        jump = np.where((a.error == 0) & (b.error == 0), 0, self._jump(a, b))
-        # From a whole number of some size on, a quotient is rounded as any other.
+        jump = _steps(np.floor, self._quotient(a, b)).error
+        jump = np.where((a.error == 0) & (b.error == 0), 0, jump)
+        # A large whole quotient is rounded like any other number.
         rounding = 4 * self._dtype.eps * np.abs(value)
         is_exact = (rounding < 0.25) | np.isinf(value)
         return Bounded(value, jump + np.where(is_exact, 0, rounding))
 
-    def _jump(self, a: Bounded, b: Bounded) -> NDArray:
-        return _steps(np.floor, self._quotient(a, b)).error
-
     def _remainder(self, a: Bounded, b: Bounded) -> Bounded:
-        """Return a % b: a less a multiple of b without any rounding, then one of the sum."""
+        """Return a % b: a minus a multiple of b without rounding, then one rounded sum."""
         value = np.remainder(a.value, b.value)
         moved = a.error + _scaled(b.error, np.abs(np.floor_divide(a.value, b.value)) + 1)
         is_inside = (np.abs(value) > moved) & (np.abs(value) + moved < np.abs(b.value) - b.error)
@@ -226,14 +211,14 @@ class _Analysis:
         return self._round("*", value, passed_on, relative=abs(exponent) + 2)
 
     def _power(self, a: Bounded, b: Bounded) -> Bounded:
-        """Return a ** b as exp2(b * log2(abs(a))), with the sign of a negative base put back."""
+        """Return a ** b as exp2(b * log2(abs(a))), with the sign of a negative base restored."""
         value = a.value**b.value
         corners = [
             gap((a.value + s * a.error) ** (b.value + t * b.error), value)
             for s in (-1, 1)
             for t in (-1, 1)
         ]
-        # A power of a negative number is one only where the exponent is exactly whole.
+        # A power of a negative number is a number only if the exponent is exactly whole.
         is_known = (np.abs(a.value) > a.error) & ((a.value > 0) | (b.error == 0))
         passed_on = np.where(is_known, np.maximum.reduce(corners), np.inf)
         is_exact = is_known & (a.error == 0) & (b.error == 0)
@@ -243,18 +228,15 @@ class _Analysis:
         return self._round("exp", value, passed_on, 4 + 4 * np.abs(b.value) + 4 * magnitude)
 
     def _monotone(self, op: str, function: Any, a: Bounded, extra: Any) -> Bounded:
-        value = function(a.value)
-        spread = np.maximum(
-            gap(function(a.value + a.error), value), gap(function(a.value - a.error), value)
-        )
-        return self._round(op, value, np.where(a.error == 0, 0, spread), extra)
+        spread = np.where(a.error == 0, 0, _spread(function, a))
+        return self._round(op, function(a.value), spread, extra)
 
     def _wave(self, op: str, function: Any, a: Bounded) -> Bounded:
         passed_on = np.where(self._is_reduced(a), np.minimum(a.error, 2), 2)
         return self._round(op, function(a.value), passed_on)
 
     def _is_reduced(self, a: Bounded) -> NDArray:
-        """Tell where an angle is small enough for every arch to find its place in a turn."""
+        """Return where an angle is small enough for every arch to reduce it to one turn."""
         return np.asarray((np.abs(a.value) <= LARGEST_ANGLE_F32) | (self._dtype is not DType.f32))
 
     def _tan(self, a: Bounded) -> Bounded:
@@ -263,7 +245,7 @@ class _Analysis:
         passed_on = np.where(a.error == 0, 0, passed_on)
         passed_on = np.where(self._is_reduced(a), passed_on, np.inf)
         value = np.tan(a.value)
-        # Computed as sin / cos, whose divisor is off absolutely.
+        # Computed as sin / cos, whose divisor has an absolute error.
         return self._round("tan", value, passed_on, 2 * np.abs(value))
 
     def _atan2(self, y: Bounded, x: Bounded) -> Bounded:
@@ -296,11 +278,11 @@ def _negated(a: Bounded) -> Bounded:
 
 def _compare(op: str, a: Bounded, b: Bounded) -> Bounded:
     error = a.error + b.error
-    # With fast math, NaN is not unequal to itself.
+    # With fast math, NaN may compare equal to itself.
     is_open = (np.abs(a.value - b.value) <= error) & (error > 0) | ~np.isfinite(error)
     if op == "!=":
         is_open = is_open | np.isnan(a.value) | np.isnan(b.value)
-    return Bounded(_ORDER[op](a.value, b.value), is_open)
+    return Bounded(COMPARISONS[op](a.value, b.value), is_open)
 
 
 def _where(condition: Bounded, a: Bounded, b: Bounded) -> Bounded:
@@ -312,12 +294,18 @@ def _where(condition: Bounded, a: Bounded, b: Bounded) -> Bounded:
 
 def _steps(function: Any, a: Bounded) -> Bounded:
     value = function(a.value)
-    jump = np.maximum(
-        gap(function(a.value + a.error), value), gap(function(a.value - a.error), value)
-    )
+    jump = np.where(a.error == 0, 0, _spread(function, a))
     # With fast math, the sign of NaN is 0.
     open_nan = np.isnan(value) & (function is np.sign)
-    return Bounded(value, np.where(open_nan, np.inf, np.where(a.error == 0, 0, jump)))
+    return Bounded(value, np.where(open_nan, np.inf, jump))
+
+
+def _spread(function: Any, a: Bounded) -> NDArray:
+    """Return how far a monotone function can be from its value within the error of ``a``."""
+    value = function(a.value)
+    return np.maximum(
+        gap(function(a.value + a.error), value), gap(function(a.value - a.error), value)
+    )
 
 
 def _extremum(function: Any, low: Bounded, high: Bounded) -> Bounded:
@@ -337,5 +325,5 @@ def gap(one: NDArray, other: NDArray) -> NDArray:
 
 
 def _scaled(error: NDArray, factor: NDArray) -> NDArray:
-    """Return error times factor, where no error stays none whatever the factor."""
+    """Return error times factor, and 0 for no error even if the factor is infinite."""
     return np.where(error == 0, 0, error * factor)

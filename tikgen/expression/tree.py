@@ -1,39 +1,28 @@
-"""The tree behind an expression: what it may hold, and what a dtype can compute of it."""
+"""The tree of an expression: its operations, and which of them a dtype supports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tikgen.dtypes import DType
 
-DEEPEST_SMALL = 48  # Of types below 32 bits: casts triple the depth of generated code.
+DEEPEST_SMALL = 48  # For types below 32 bits, where casts triple the depth of generated code.
 LARGEST_EXPONENT = 64
 
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
-# Names that generated code uses for itself.
-RESERVED = frozenset(
-    {
-        "ti",
-        "np",
-        "dtype",
-        "range",
-        "abs_of",
-        "angle_of",
-        "floor_divide",
-        "remainder",
-        "truncated_remainder",
-        "whole_power",
-        "widened",
-        "power",
-        "round_half_even",
-        "sign_of",
-    }
-)
-
-COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+LITERALS = frozenset({"number", "constant"})
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
 _LOGIC = frozenset({"and", "or", "not"})
 
 # Function: (fewest arguments, most arguments, needs a float dtype).
@@ -65,8 +54,9 @@ FUNCTIONS: dict[str, tuple[int, int, bool]] = {
 class Node:
     """An operation and its operands.
 
-    ``op`` is ``"number"`` (``value`` holds it), ``"name"`` or ``"constant"`` (``value`` names
-    it), ``"neg"``, an operator, a function, or ``"cast"``, which makes a number of a truth value.
+    ``op`` is ``"number"`` (with the number as ``value``), ``"name"`` or ``"constant"`` (with the
+    name as ``value``), ``"neg"``, an operator, a function, or ``"cast"``, which converts a truth
+    value to a number.
     """
 
     op: str
@@ -75,11 +65,11 @@ class Node:
 
     @property
     def is_bool(self) -> bool:
-        """Tell whether the value is true or false rather than a number."""
+        """Return whether the value is a truth value rather than a number."""
         return self.op in COMPARISONS or self.op in _LOGIC or self.op == "isnan"
 
     def walk(self) -> Iterator[Node]:
-        """Yield this node and all below, from left to right."""
+        """Yield this node and all nodes below it, from left to right."""
         yield self
         for arg in self.args:
             yield from arg.walk()
@@ -96,7 +86,7 @@ class Node:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Return the operations that occur; a power that is not multiplied out is ``"pow"``."""
+        """Return the operations in the tree; a power that is not multiplied out is ``"pow"``."""
         return frozenset(
             "pow" if node.op == "**" and node.whole_exponent is None else node.op
             for node in self.walk()
@@ -104,12 +94,12 @@ class Node:
 
     @property
     def operations(self) -> int:
-        """Return how many operations the tree holds."""
+        """Return the number of operations in the tree."""
         return sum(bool(node.args) for node in self.walk())
 
     @property
     def whole_exponent(self) -> int | None:
-        """Return the exponent of a power that is a small whole number, else None."""
+        """Return the exponent of a power if it is a small whole number, else None."""
         exponent = self.args[1]
         if exponent.op != "number" or isinstance(exponent.value, str):
             return None
@@ -119,16 +109,13 @@ class Node:
 
     @property
     def has_small_exponent(self) -> bool:
-        """Tell whether integers can be raised to the exponent of a power, as a literal is."""
+        """Return whether integers can be raised to the exponent of a power."""
         exponent = self.whole_exponent
         return exponent is not None and exponent >= 0
 
 
-LITERALS = frozenset({"number", "constant"})
-
-
 def literal_value(node: Node) -> int | float:
-    """Return the number that a literal or a named constant stands for."""
+    """Return the value of a literal or a named constant."""
     if isinstance(node.value, str):
         return CONSTANTS[node.value]
     return node.value
@@ -146,7 +133,7 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
 
 def _node_problem(node: Node, dtype: DType) -> str | None:
     if dtype.is_float:
-        # Infinity is what folding made of literals that fit.
+        # An infinity is the result of folding literals that fit.
         if node.op == "number" and np.isfinite(value := float(node.value)):
             most = float(np.finfo(dtype.computed.numpy).max)
             return f"{node.value!r} does not fit {dtype.computed}" if abs(value) > most else None

@@ -1,1 +1,1 @@
-"""The life of a kernel made visible: what was recorded of it, as text, picture, page and file."""
+"""Shows the lives of kernels as text, picture, page and file; explains builds; shows IR."""

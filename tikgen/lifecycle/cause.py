@@ -1,36 +1,57 @@
-"""Why something was built or compiled again: which field of its key differs from what was known."""
+"""Why a kernel was built or compiled again: the fields that differ from the nearest known key."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tikgen import untrusted
 from tikgen.errors import ArgumentError
-from tikgen.lifecycle.compilations import explain_compilations, signature_fields
-from tikgen.lifecycle.difference import Difference, differences, listed, nearest
 from tikgen.pipeline import builder
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import Source, render_variant
 from tikgen.pipeline.variant_key import FILE, FINGERPRINT, SCHEDULE, key_fields
 from tikgen.store import default_store
-from tikgen.taichi import kernels
+from tikgen.taichi import kernels, runtime
 from tikgen.template.base import CODE_NAME, Template
 from tikgen.units import counted
 
 _HERE = "built in this process"
 _EARLIER = "built by an earlier process or before tikgen.clear()"
+_UNSET = "unset"
+_ARGUMENT = re.compile(r", (?=\w+: )")
+_INIT = "number of the ti.init"
+_NAMES = {"init": _INIT, "arch": "arch"}
+_DROPPED = "ti.init was called again, which drops all code"
+_CACHES = {
+    "compiled": ", and nothing of it was in a cache",
+    "disk": ", whose code came from Taichi's cache on disk",
+    "memory": ", whose code came from Taichi's cache in memory",
+}
+_NO_OPTIONS = ("signature", "cache", "error", "offline_cache")
+
+
+class Difference(NamedTuple):
+    """A field of a key that differs: its name, its value now, and its value before."""
+
+    field: str
+    now: str
+    before: str
+
+    def __str__(self) -> str:
+        return f"{self.field} is {self.now}, not {self.before}"
 
 
 @dataclass(frozen=True, repr=False)
 class Cause:
-    """Why something was built or compiled, or was not.
+    """Why a kernel was built or compiled, or was not.
 
     Attributes:
         text: one paragraph.
-        differences: the fields that differ from what was known and is nearest: those of the
-            build, then those of the compilation.
+        differences: the fields that differ from the nearest known variant: those of the build,
+            then those of the compilation.
     """
 
     text: str
@@ -43,7 +64,7 @@ class Cause:
 
 
 class _Known(NamedTuple):
-    """A variant to compare with: its name, where it was built, and its key."""
+    """A known variant: its name, where it was built, and its key."""
 
     label: str
     where: str
@@ -51,18 +72,18 @@ class _Known(NamedTuple):
 
 
 def why(kernel_or_name: Any, /, **params: Any) -> Cause:
-    """Tell why a kernel was built and compiled, or would be.
+    """Return why a kernel was built and compiled, or would be.
 
     Args:
-        kernel_or_name: a kernel, a ``ti.kernel``, or the name of a template (or the template).
-        params: with a name, what :func:`tikgen.build` takes: parameters, ``schedule``, ``shape``
-            and ``arch``.
+        kernel_or_name: a kernel, a ``ti.kernel``, a template, or the name of one.
+        params: with a template, the arguments of :func:`tikgen.build`: parameters, ``schedule``,
+            ``shape`` and ``arch``.
 
     Returns:
-        One paragraph, with the fields that differ from the nearest variant that is known.
+        One paragraph, with the fields that differ from the nearest known variant.
 
     Raises:
-        ArgumentError: if the first argument is something else, or a kernel comes with parameters.
+        ArgumentError: if the first argument is of another type, or a kernel comes with parameters.
         UnknownTemplate: if no template has that name.
         ParameterError: as ``build`` does.
     """
@@ -87,11 +108,12 @@ def _of_kernel(kernel: Kernel) -> Cause:
     built, of_build = _explain_build(kernel.source, before, "was")
     if any(d.field.startswith(SCHEDULE) for d in of_build):
         built += f" Its schedule is {kernel.schedule_origin}."
-    others = [s for s in sources if _is_same_code(s, kernel) and s.variant.key != key]
+    identity = builder.identity_of(kernel.source)
+    others = [s for s in sources if builder.identity_of(s) == identity and s.variant.key != key]
     if others:
-        names = listed([_shown(s, kernel.source) for s in others])
+        names = _listed([_shown(s, kernel.source) for s in others])
         built += f" It serves further parameters, which render to the same code: {names}."
-    compiled, of_compilation = explain_compilations(kernel)
+    compiled, of_compilation = _explain_compilations(kernel)
     return Cause(f"{built} {compiled}", of_build + of_compilation)
 
 
@@ -102,7 +124,9 @@ def _of_params(name: str | Template, params: Mapping[str, Any]) -> Cause:
     sources = builder.sources()
     known = next((s for s in sources if s.variant.key == variant.key), None)
     source = known or render_variant(variant)
-    kernel = next((k for k in builder.kernels() if _is_same_code(source, k)), None)
+    identity = builder.identity_of(source)
+    same = (k for k in builder.kernels() if builder.identity_of(k.source) == identity)
+    kernel = next(same, None)
     if known is None:
         text, found = _explain_build(source, sources, "would be")
         text += f" Its schedule is {record}." if record is not None else ""
@@ -116,7 +140,7 @@ def _of_params(name: str | Template, params: Mapping[str, Any]) -> Cause:
             f" It renders to the code of {_shown(kernel.source, source)}, so that nothing {verb} "
             "loaded or compiled for it."
         )
-    compiled, of_compilation = explain_compilations(kernel)
+    compiled, of_compilation = _explain_compilations(kernel)
     return Cause(f"{text} {compiled}", found + of_compilation)
 
 
@@ -125,13 +149,13 @@ def _of_function(function: Any) -> Cause:
     name = function.__name__
     if not signatures:
         return Cause(f"Taichi has compiled nothing of {name} since ti.init.", ())
-    last = signature_fields(signatures[-1])
     if len(signatures) == 1:
         return Cause(f"Taichi compiled {name} once since ti.init, for ({signatures[0]}).", ())
-    found = nearest(last, [signature_fields(signature) for signature in signatures[:-1]])
+    *before, last = map(_signature_fields, signatures)
+    found = _nearest(last, before)
     text = (
         f"Taichi compiled {name} {len(signatures)} times since ti.init, the last time for "
-        f"({signatures[-1]}), because {listed(found)}."
+        f"({signatures[-1]}), because {_listed(found)}."
     )
     return Cause(text, found)
 
@@ -139,7 +163,7 @@ def _of_function(function: Any) -> Cause:
 def _explain_build(
     source: Source, before: Sequence[Source], was: str
 ) -> tuple[str, tuple[Difference, ...]]:
-    """Return why ``source`` was built, or would be, and what differs from the nearest variant."""
+    """Return why ``source`` was or would be built, and what differs from the nearest variant."""
     variant, fields = source.variant, key_fields(source.variant)
     template = variant.template.name
     known = [
@@ -157,13 +181,13 @@ def _explain_build(
         return f"{variant.label} {was} built anew: it is known, but {_EARLIER}.", ()
     text = (
         f"{variant.label} {was} built because nothing known has its key; the nearest, {best.label} "
-        f"({best.where}), differs in {counted(len(found), 'field')}: {listed(found)}."
+        f"({best.where}), differs in {counted(len(found), 'field')}: {_listed(found)}."
     )
     return text, found
 
 
 def _stored(template: str) -> Iterator[_Known]:
-    """Yield the variants of a template that the store knows."""
+    """Yield the variants of a template in the store."""
     store = default_store()
     for key in store.keys("sources"):
         document = store.read("sources", key) or {}
@@ -177,8 +201,8 @@ def _stored(template: str) -> Iterator[_Known]:
 
 
 def _differing(now: Mapping[str, str], before: Mapping[str, str]) -> tuple[Difference, ...]:
-    """Return what differs, files in the place of the fingerprint that is made of them."""
-    found = differences(now, before)
+    """Return what differs, with files instead of the fingerprint that depends on them."""
+    found = _differences(now, before)
     named = any(d.field.startswith(FILE) for d in found)
     return tuple(
         d._replace(field=FILE + CODE_NAME) if d.field == FINGERPRINT else d
@@ -187,13 +211,76 @@ def _differing(now: Mapping[str, str], before: Mapping[str, str]) -> tuple[Diffe
     )
 
 
-def _is_same_code(source: Source, kernel: Kernel) -> bool:
-    one, other = source.variant, kernel.variant
-    is_same = one.arguments == other.arguments and one.workspace == other.workspace
-    return source.digest == kernel.digest and is_same
-
-
 def _shown(source: Source, beside: Source) -> str:
-    """Return the name of a variant, with what tells it from the one ``beside`` it."""
+    """Return the name of a variant, with the fields in which it differs from ``beside``."""
     found = _differing(key_fields(source.variant), key_fields(beside.variant))
-    return f"{source.variant.label} (its {listed(found)})"
+    return f"{source.variant.label} (its {_listed(found)})"
+
+
+def _explain_compilations(kernel: Kernel) -> tuple[str, tuple[Difference, ...]]:
+    """Return what Taichi compiled of ``kernel`` and why, and what differs from the time before.
+
+    The differences are those of the compilation due at the next launch, else of the last one.
+    """
+    if not kernel.is_loaded:
+        return "It was unloaded since: build it again.", ()
+    events = [e for e in kernel.events if e.stage == "compile" and "error" not in e.details]
+    if not events:
+        return "Taichi has compiled nothing of it yet: it does so at the first launch.", ()
+    keys = [_key(event.details) for event in events]
+    last = events[-1].details
+    how = f"in {1e3 * events[-1].seconds:.1f} ms for ({last['signature']}) on {last['arch']}"
+    how += _CACHES.get(last["cache"], "")
+    found: tuple[Difference, ...] = ()
+    text = f"Taichi compiled it once, {how}."
+    if len(events) > 1:
+        found = _nearest(keys[-1], keys[:-1])
+        reasons = _listed(_reasons(found)) or "its code was dropped meanwhile"
+        text = f"Taichi compiled it {len(events)} times, the last time {how}, because {reasons}."
+    if not runtime.is_initialised():
+        return f"{text} Taichi is not initialised now: the next ti.init begins anew.", found
+    now = _key(runtime.init_options())
+    due = _nearest(now, [{k: v for k, v in key.items() if k in now} for key in keys])
+    if due:
+        return f"{text} The next launch compiles it again, because {_listed(_reasons(due))}.", due
+    return f"{text} A further launch with such arguments is a look-up.", found
+
+
+def _signature_fields(signature: str) -> dict[str, str]:
+    """Return the type of each argument in a signature such as ``x: f32[2d], n: i32``."""
+    parts = (part.partition(": ") for part in _ARGUMENT.split(signature) if part)
+    return {f"argument {name}": kind for name, _, kind in parts}
+
+
+def _key(details: Mapping[str, Any]) -> dict[str, str]:
+    """Return what decides whether Taichi compiles, options and signature, by readable names."""
+    options = {
+        _NAMES.get(name, f"{name} of ti.init"): str(value)
+        for name, value in details.items()
+        if name not in _NO_OPTIONS
+    }
+    return options | _signature_fields(details.get("signature", ""))
+
+
+def _reasons(found: tuple[Difference, ...]) -> list[str]:
+    return [f"{_DROPPED} ({each})" if each.field == _INIT else str(each) for each in found]
+
+
+def _differences(now: Mapping[str, str], before: Mapping[str, str]) -> tuple[Difference, ...]:
+    """Return the fields that differ, in the order of ``now``."""
+    return tuple(
+        Difference(name, now.get(name, _UNSET), before.get(name, _UNSET))
+        for name in dict.fromkeys([*now, *before])
+        if now.get(name) != before.get(name)
+    )
+
+
+def _nearest(now: Mapping[str, str], known: Sequence[Mapping[str, str]]) -> tuple[Difference, ...]:
+    """Return what differs from the nearest key, the latest of equally near ones."""
+    return min((_differences(now, before) for before in reversed(known)), key=len)
+
+
+def _listed(found: Sequence[object]) -> str:
+    """Return a readable list, such as ``a, b and c``."""
+    texts = [str(each) for each in found]
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]])) if texts else ""

@@ -1,8 +1,8 @@
 """A trace in Chrome's trace event format, for Perfetto and chrome://tracing.
 
 Format: "Trace Event Format" (Duca and Sinclair, Google, 2016), JSON object form, complete events.
-Perfetto takes thread ids of 32 bits only, drops an event without a duration, and wants the events
-of a thread to nest. So times are whole eighths of a microsecond, which binary fractions hold
+Perfetto takes thread ids of 32 bits only, drops events without a duration, and requires the events
+of a thread to nest. Times are multiples of 1/8 microsecond, which binary fractions represent
 exactly: no reader can round them into an overlap.
 """
 
@@ -14,21 +14,18 @@ import math
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from tikgen.lifecycle.history import Lives
 from tikgen.pipeline.events import Subject
 from tikgen.version import __version__
-
-if TYPE_CHECKING:
-    from tikgen.lifecycle.recorded import Lives
-
 
 _PER_MICROSECOND = 8
 _PER_SECOND = _PER_MICROSECOND * 1_000_000
 
 
 class _Span(NamedTuple):
-    """One piece of time, in whole units."""
+    """An interval, in whole units."""
 
     start: int
     stop: int
@@ -44,7 +41,7 @@ def text(trace: Lives) -> str:
 
 
 def document(trace: Lives) -> dict[str, Any]:
-    """Return the trace as the JSON object of the format: ``traceEvents`` and what goes with it."""
+    """Return the trace as the JSON object of the format."""
     pid = os.getpid()
     spans = sorted(_spans(trace), key=lambda span: (span.start, -span.stop))
     lanes = list(dict.fromkeys(span.lane for span in spans))
@@ -71,15 +68,8 @@ def document(trace: Lives) -> dict[str, Any]:
 
 def _spans(trace: Lives) -> Iterator[_Span]:
     for event in trace.events:
-        yield _span(
-            trace,
-            event.stage,
-            event.subject,
-            event.start,
-            event.seconds,
-            event.thread,
-            event.details,
-        )
+        place = (event.subject, event.start, event.seconds, event.thread)
+        yield _span(trace, event.stage, *place, event.details)
     for each in trace.launches:
         totals: dict[str, Any] = {"batches" if each.subject.is_actor else "launches": each.count}
         if each.messages:
@@ -103,7 +93,7 @@ def _span(
     end = max(begin, round((start - trace.started + seconds) * _PER_SECOND))
     where = {"kernel": subject.name, "file": subject.file, "line": subject.line}
     arguments = {name: _plain(value) for name, value in {**where, **details}.items()}
-    # Actors take turns in one thread, so each has a lane of its own.
+    # Actors share a thread, so each gets a lane of its own.
     lane = subject.name if subject.is_actor else thread
     return _Span(
         begin, end, lane, f"{stage} {subject.name}", f"{stage},{subject.origin}", arguments
@@ -111,10 +101,10 @@ def _span(
 
 
 def _nested(spans: Iterable[_Span]) -> Iterator[_Span]:
-    """Yield the spans of a lane, in order, so that each lies within another or beside it.
+    """Yield the spans of a lane in order, changed so that they nest.
 
-    What begins within another and ends after it begins where that ends: the time of a launch is
-    told without that of the stages within it, and so begins a little early.
+    A span that begins within another and ends after it is moved to the end of that one: the time
+    of a launch excludes the stages within it, so it seems to begin a little early.
     """
     waiting = [(span.start, -span.stop, number, span) for number, span in enumerate(spans)]
     heapq.heapify(waiting)
@@ -123,7 +113,7 @@ def _nested(spans: Iterable[_Span]) -> Iterator[_Span]:
         _, _, number, span = heapq.heappop(waiting)
         while open_until and open_until[-1] <= span.start:
             open_until.pop()
-        if open_until and open_until[-1] == span.stop - 1:  # Rounded apart.
+        if open_until and open_until[-1] == span.stop - 1:  # A rounding error.
             span = span._replace(stop=open_until[-1])
         if open_until and open_until[-1] < span.stop:
             later = span._replace(start=open_until[-1])
@@ -147,7 +137,7 @@ def _lane_name(lane: int | str, number: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold in the place of ``value``."""
+    """Return ``value`` as JSON can represent it."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, float) and not math.isfinite(value):

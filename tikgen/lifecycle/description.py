@@ -1,4 +1,4 @@
-"""What a template is and takes, as data and as text."""
+"""The description of a template, as data, text and HTML."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ ARCHS = ("cpu", "cuda", "vulkan")
 
 @dataclass(frozen=True)
 class Description:
-    """A template's name, its documentation, every parameter, and the schedules that it takes.
+    """The documentation, the parameters and the default schedules of a template.
 
     Attributes:
         name: name of the template.
-        doc: what it says of itself.
+        doc: its documentation.
         folder: folder of the template.
         parameters: every parameter, problem parameters first.
-        sizes: size symbols of the problem, in the order of ``shape``; none where parameters are
+        sizes: size symbols of the problem, in the order of ``shape``; empty if parameters are
             missing.
-        schedules: for each arch the schedule that a build takes, each parameter as text; none
-            where parameters are missing, or on an arch that cannot run the problem.
-        origins: for each arch where that schedule is from, or why it cannot run the problem.
-        missing: parameters without which there is no problem, so that sizes and schedules are
-            not known.
+        schedules: the schedule of a build for each arch, each parameter as text; empty if
+            parameters are missing, or on an arch that cannot run the problem.
+        origins: for each arch the origin of that schedule, or why it cannot run the problem.
+        missing: required parameters that were not given, so that sizes and schedules are unknown.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Description:
     missing: tuple[str, ...] = ()
 
     def default_of(self, info: ParameterInfo) -> str:
-        """Return what a build takes for a parameter that is not given, by arch if they differ."""
+        """Return the value of a parameter that is not given, by arch if they differ."""
         if info.kind == "problem":
             return info.default
         values = {arch: schedule[info.name] for arch, schedule in self.schedules.items()}
@@ -55,7 +54,7 @@ class Description:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what is to be said of the schedules, a sentence each."""
+        """Return remarks on the schedules, a sentence each."""
         if self.missing:
             given = " ".join(f"-p {name}=..." for name in self.missing)
             return (f"The schedule follows from the problem: tikgen describe {self.name} {given}",)
@@ -89,13 +88,13 @@ def describe(
     shape: tuple[int, ...] | Mapping[str, int] | None = None,
     **params: Any,
 ) -> Description:
-    """Return what a template computes, every parameter it takes, and its schedule on each arch.
+    """Return the documentation of a template, its parameters, and its schedule on each arch.
 
     Args:
         name: name of the template, or the template.
-        shape: sizes for which the schedule is wanted, as :func:`tikgen.build` takes them.
-        params: parameters by name, as :func:`tikgen.build` takes them. Where required ones are
-            missing, and none is given, the description tells no schedule.
+        shape: sizes for the schedule, as in :func:`tikgen.build`.
+        params: parameters by name, as in :func:`tikgen.build`. If none is given but some are
+            required, the description has no schedules.
 
     Raises:
         UnknownTemplate: if no template has that name.
@@ -123,7 +122,7 @@ def describe(
 def _schedule(
     template: Template, problem: ParameterModel, arch: str, shape: Any, params: Mapping[str, Any]
 ) -> tuple[dict[str, str], str]:
-    """Return the schedule that a build takes on ``arch``, and what is to be said of it."""
+    """Return the schedule of a build on ``arch``, and a remark on it."""
     if reason := template.unsupported(problem, arch):
         return {}, f"not supported, {reason}"
     variant, record = builder.choose(template, None, shape, arch, params)
@@ -139,7 +138,7 @@ def _sizes(template: Template, problem: ParameterModel) -> tuple[str, ...]:
 
 
 def _html_of(description: Description) -> str:
-    """Return what a template is and takes, as a notebook shows it."""
+    """Return a description for a notebook."""
     parts: list[object] = [
         html.tag("p", *html.prose(part)) for part in description.doc.split("\n\n")
     ]

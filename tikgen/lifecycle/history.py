@@ -1,32 +1,52 @@
-"""The life of one kernel: its events and launches, and what each stage of them adds up to."""
+"""The lives of kernels: their events and launches as data, from which every view is made."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from tikgen.lifecycle.look import CACHE
 from tikgen.pipeline.events import ACTOR_STAGES, RENDERED, STAGES, Event, Launches, Subject
 from tikgen.units import duration
 
+ALL_STAGES = STAGES | ACTOR_STAGES
+_CACHE = {
+    "compiled": "compiled",
+    "disk": "from the cache on disk",
+    "memory": "from the cache in memory",
+    "unknown": "compiled or cached, not known which",
+}
 _MOST_LINES = 8
 _DIGEST, _SHORT_DIGEST = 16, 6
 
 
+class _Recorded(Protocol):
+    """The source of a trace; a recording in progress grows."""
+
+    @property
+    def events(self) -> Sequence[Event]: ...
+    @property
+    def launches(self) -> Sequence[Launches]: ...
+    @property
+    def started(self) -> float: ...
+    @property
+    def stopped(self) -> float | None: ...
+
+
 @dataclass(frozen=True)
 class Stage:
-    """What one stage of one kernel adds up to.
+    """The sum of one stage of one kernel.
 
     Attributes:
-        name: one of :data:`tikgen.pipeline.events.STAGES`, or of ``ACTOR_STAGES`` there.
-        count: how often the kernel went through it.
-        seconds: the time that this took altogether; None where launches were not timed.
-        is_estimate: whether ``seconds`` goes by some of the launches.
-        lines: what is known about it, in words.
+        name: a stage in :mod:`tikgen.pipeline.events`.
+        count: number of times that the kernel passed it.
+        seconds: total time; None if no launch was timed.
+        is_estimate: whether ``seconds`` is extrapolated from some of the launches.
+        lines: details in words.
         has_failed: whether it raised.
     """
 
@@ -39,7 +59,7 @@ class Stage:
 
     @property
     def time(self) -> str:
-        """Return the time in words."""
+        """Return the time as text."""
         if self.seconds is None:
             return "-"
         return f"{'~' if self.is_estimate else ''}{duration(self.seconds)}"
@@ -47,7 +67,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Life:
-    """One kernel or actor: its name and place, its events in order, its launches."""
+    """The life of one kernel or actor: its subject, its events in order, its launches."""
 
     subject: Subject
     events: tuple[Event, ...]
@@ -60,12 +80,12 @@ class Life:
 
     @property
     def place(self) -> str:
-        """Return the file and the line where the kernel stands."""
+        """Return the file and the line of the kernel."""
         return f"{self.subject.file}:{self.subject.line}" if self.subject.file else ""
 
     @property
     def short_place(self) -> str:
-        """Return what tells the kernel from others of its name: line of a file, or digest."""
+        """Return what distinguishes kernels of the same name: line of a file, or digest."""
         if self.subject.is_actor:
             return "actor"
         if self.subject.file.startswith(RENDERED):
@@ -74,14 +94,14 @@ class Life:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Return what each stage that the kernel went through adds up to, in order."""
+        """Return the sum of each stage of the kernel, in order."""
         numbers = {
             event.details.get("signature"): event.details.get("number")
             for event in self.events
             if event.stage == "instantiate"
         }
         found = []
-        for name in STAGES + ACTOR_STAGES:
+        for name in ALL_STAGES:
             events = [event for event in self.events if event.stage == name]
             if events:
                 found.append(_stage(name, events, numbers))
@@ -90,8 +110,45 @@ class Life:
         return tuple(found)
 
 
-def lives(events: Sequence[Event], launches: Sequence[Launches]) -> tuple[Life, ...]:
-    """Return the life of each kernel in order of what happened to it first."""
+class Lives:
+    """The lives of kernels; during a recording, their lives so far."""
+
+    def __init__(self, recorded: _Recorded) -> None:
+        self._recorded = recorded
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Return every event except launches, in order of time."""
+        return tuple(sorted(self._recorded.events, key=lambda event: event.start))
+
+    @property
+    def launches(self) -> tuple[Launches, ...]:
+        """Return the launches, added up for each kernel."""
+        return tuple(self._recorded.launches)
+
+    @property
+    def kernels(self) -> tuple[Life, ...]:
+        """Return the life of each kernel, in order of their first events."""
+        return _lives(self.events, self.launches)
+
+    @property
+    def started(self) -> float:
+        """Return the start of the recording, in seconds of ``time.perf_counter``."""
+        return self._recorded.started
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration of the recording so far."""
+        stopped = self._recorded.stopped
+        return (time.perf_counter() if stopped is None else stopped) - self.started
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the recording has ended."""
+        return self._recorded.stopped is not None
+
+
+def _lives(events: Sequence[Event], launches: Sequence[Launches]) -> tuple[Life, ...]:
     happened: dict[Subject, list[Event]] = {}
     for event in sorted(events, key=lambda event: event.start):
         happened.setdefault(event.subject, []).append(event)
@@ -147,7 +204,7 @@ def _launch_stage(launches: Launches) -> Stage:
 
 
 def describe(event: Event) -> str:
-    """Return what an event says beside its time, as one line."""
+    """Return the details of an event as one line."""
     if event.problem is not None:
         return f"failed: {event.problem}".removesuffix(": ")
     return _describe(event.stage, event.details)
@@ -171,13 +228,13 @@ def _describe(stage: str, found: Mapping[str, Any]) -> str:
         return f"#{found.get('number', '?')} ({found.get('signature', '')})"
     if stage == "compile":
         arch = f" for {found['arch']}" if found.get("arch") else ""
-        status = CACHE.get(found.get("cache", "unknown"), CACHE["unknown"])
+        status = _CACHE.get(found.get("cache", "unknown"), _CACHE["unknown"])
         return f"{status}{arch}"
     return str(found.get({"load": "file", "register": "function"}.get(stage, ""), ""))
 
 
 def _shortened(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the lines without repetitions, and not too many of them."""
+    """Return at most eight lines, without repetitions."""
     counts = Counter(lines)
     kept = [line if count == 1 else f"{line} ({count} times)" for line, count in counts.items()]
     if len(kept) > _MOST_LINES:

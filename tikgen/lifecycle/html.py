@@ -1,9 +1,10 @@
-"""HTML for notebooks: the parts that every repr is made of."""
+"""HTML for notebooks: the building blocks of every repr."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -11,68 +12,16 @@ from tikgen.pipeline.evidence import Evidence
 from tikgen.pipeline.rendering import Source
 from tikgen.template.parameters import ParameterInfo, canonical
 
-if TYPE_CHECKING:
-    pass
-
-# Longer texts are folded until someone asks for them.
+# Longer texts are folded.
 _MOST_OPEN_LINES = 40
 
-# Notebooks do not tell whether they are dark. So text has their own colour, rules and grounds are
-# transparent grey, and all other colours are of a lightness that reads on white and on black.
-# `!important` is for what JupyterLab's own style says about every table.
-STYLE = """
-.tikgen { font-size: 13px; line-height: 1.45; max-width: 62em; }
-.tikgen h4 { margin: 0.2em 0 0; font-size: 15px; font-weight: 600; line-height: 1.6; }
-.tikgen h5 { margin: 1em 0 0.2em !important; font-size: 11px; font-weight: 600; opacity: 0.7;
-  text-transform: uppercase; letter-spacing: 0.06em; font-style: normal; }
-.tikgen p { margin: 0.1em 0 0.3em !important; }
-.tikgen .side { display: flex; flex-wrap: wrap; gap: 0 3em; align-items: flex-start; }
-.tikgen table { margin: 0 !important; border-collapse: collapse; font-size: inherit; border: 0;
-  table-layout: auto; }
-.tikgen tr { background: none !important; }
-.tikgen th, .tikgen td { text-align: left !important; vertical-align: top; padding: 1px 14px 1px 0;
-  border: 0; max-width: none; font-weight: inherit; overflow-wrap: break-word; }
-.tikgen thead th { opacity: 0.7; border-bottom: 1px solid rgb(128 128 128 / 45%); }
-.tikgen tbody tr:hover { background: rgb(128 128 128 / 12%) !important; }
-.tikgen .number { text-align: right !important; font-variant-numeric: tabular-nums;
-  white-space: nowrap; }
-.tikgen .bar { background: linear-gradient(rgb(47 129 200 / 38%) 0 0) no-repeat 0 1px
-  / var(--w) 1.3em; min-width: 8em; }
-.tikgen .mono, .tikgen code, .tikgen pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas,
-  "DejaVu Sans Mono", monospace; font-size: 12px; background: none; }
-.tikgen code { padding: 0 3px; border-radius: 3px; background: rgb(128 128 128 / 18%); }
-.tikgen .pale { opacity: 0.65; }
-.tikgen .whole, .tikgen thead th { white-space: nowrap; }
-.tikgen .strong { font-weight: 600; }
-.tikgen .good { color: #23863a; } .tikgen .bad { color: #dc4040; } .tikgen .fair { color: #a87000; }
-.tikgen summary { cursor: pointer; margin: 0.9em 0 0.2em; font-size: 12px; }
-.tikgen .code { max-height: 32em; overflow: auto; border: 1px solid rgb(128 128 128 / 30%);
-  border-radius: 4px; background: rgb(128 128 128 / 7%); }
-.tikgen .code td { padding: 0 12px 0 0; line-height: 1.4; white-space: nowrap; }
-.tikgen .code pre { margin: 0; padding: 0; line-height: 1.4; white-space: pre !important; }
-.tikgen .code td:not(:last-child) { opacity: 0.55; user-select: none; padding-left: 10px;
-  text-align: right !important; }
-.tikgen .code td:last-child { width: 100%; border-left: 1px solid rgb(128 128 128 / 30%);
-  padding-left: 12px; }
-.tikgen .k, .tikgen .kn, .tikgen .kc, .tikgen .ow { color: #a050c8; }
-.tikgen .nf, .tikgen .nc { color: #2879d0; } .tikgen .nd { color: #a87000; }
-.tikgen .nb, .tikgen .bp { color: #178080; }
-.tikgen .mi, .tikgen .mf { color: #c0601a; }
-.tikgen .s1, .tikgen .s2, .tikgen .sd { color: #23863a; }
-.tikgen .c1 { opacity: 0.6; font-style: italic; }
-"""
-
-
-# The parts.
+STYLE = (Path(__file__).parent / "notebook.css").read_text(encoding="utf-8")
 
 
 def tag(name: str, *inner: object, **attributes: str) -> Markup:
-    """Return an element; whatever stands in it and is no ``Markup`` is escaped.
+    """Return an element; contents that are not ``Markup`` are escaped.
 
-    Args:
-        name: name of the element.
-        inner: what it holds.
-        attributes: its attributes; ``class_`` stands for ``class``; empty ones are left out.
+    In ``attributes``, ``class_`` means ``class``; empty ones are omitted.
     """
     head = join(
         Markup(' {}="{}"').format(key.rstrip("_"), value)
@@ -83,12 +32,12 @@ def tag(name: str, *inner: object, **attributes: str) -> Markup:
 
 
 def join(parts: Iterable[object]) -> Markup:
-    """Return the parts one after the other, each escaped unless it is ``Markup``."""
+    """Return the parts joined, each escaped unless it is ``Markup``."""
     return Markup("").join(parts)  # type: ignore[arg-type]
 
 
 def card(title: object, *sections: object) -> str:
-    """Return the whole repr of an object: the stylesheet, a title and what follows it."""
+    """Return the whole repr of an object: the stylesheet, a title and sections."""
     style = tag("style", Markup(STYLE))
     return str(tag("div", style, tag("h4", title), *sections, class_="tikgen"))
 
@@ -99,20 +48,14 @@ def section(title: str, *inner: object) -> Markup:
 
 
 def folded(title: object, inner: object, is_open: bool = False) -> Markup:
-    """Return a part that unfolds at a click."""
+    """Return a section that unfolds at a click."""
     return tag("details", tag("summary", title), inner, open="open" if is_open else "")
 
 
 def table(
     header: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[int] = ()
 ) -> Markup:
-    """Return a table.
-
-    Args:
-        header: a title for each column; none at all leaves out the line.
-        rows: the cells of each row; a cell that is a ``td`` already is taken as it is.
-        numbers: which columns hold numbers, that are aligned at the right.
-    """
+    """Return a table; ``numbers`` are the indices of columns that are aligned right."""
     right = frozenset(numbers)
     kinds = ["number" if column in right else "" for column in range(len(header) or 64)]
     titles = [tag("th", text, class_=kind) for text, kind in zip(header, kinds, strict=False)]
@@ -142,23 +85,18 @@ def status(text: str, kind: str) -> Markup:
 
 
 def more(count: int) -> object:
-    """Return a line that says how many rows were left out; nothing where none were."""
+    """Return a line with the number of omitted rows, or an empty string if there are none."""
     return tag("p", f"... and {count} more", class_="pale") if count > 0 else ""
 
 
 def code(text: str, places: Sequence[str] = ()) -> Markup:
-    """Return highlighted Python with line numbers.
-
-    Args:
-        text: the code.
-        places: for each line the ``file:line`` that it came from, shown at its left.
-    """
-    # Comes with rich; takes a while to import.
+    """Return highlighted Python with line numbers and the origin of each line, ``file:line``."""
+    # Slow to import.
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
-    # Blank lines in front would be stripped, and the numbers were off.
+    # With stripnl, leading blank lines would be removed and the numbers be wrong.
     marked = highlight(text, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True))
     shown: list[tuple[object, ...]] = []
     last_file = ""
@@ -171,16 +109,8 @@ def code(text: str, places: Sequence[str] = ()) -> Markup:
     return tag("div", table((), shown), class_="code mono")
 
 
-# What more than one repr shows.
-
-
 def of_source(source: Source, is_open: bool | None = None) -> Markup:
-    """Return a rendered text, each line with the line of the template that it came from.
-
-    Args:
-        source: the text.
-        is_open: whether it is unfolded; None unfolds texts of up to 40 lines.
-    """
+    """Return a rendered text, each line with its template line; by default long ones are folded."""
     count = len(source.line_map)
     title = f"source: {count} lines, digest {source.digest[:16]}"
     body = code(source.text, source.line_map)
@@ -188,7 +118,7 @@ def of_source(source: Source, is_open: bool | None = None) -> Markup:
 
 
 def parameter_values(infos: Iterable[ParameterInfo], params: Mapping[str, Any]) -> Markup:
-    """Return a table for each kind of parameter; what differs from its default is bold."""
+    """Return a table for each kind of parameter; values that are not the default are bold."""
     known = list(infos)
     parts = []
     for kind in ("problem", "schedule"):
@@ -205,7 +135,7 @@ def parameter_values(infos: Iterable[ParameterInfo], params: Mapping[str, Any]) 
 
 
 def evidence_table(evidence: Iterable[Evidence]) -> Markup:
-    """Return what verifications showed, one row for each arch."""
+    """Return a table of evidence with a row for each arch."""
     rows = [
         (
             e.arch,
@@ -221,15 +151,15 @@ def evidence_table(evidence: Iterable[Evidence]) -> Markup:
 
 
 def _limits_of(evidence: Evidence) -> str:
-    """Return what a verification left open."""
-    said = [f"never varied: {', '.join(evidence.never_varied)}"] if evidence.never_varied else []
+    """Return what a verification did not vary, and its mutation score."""
+    parts = [f"never varied: {', '.join(evidence.never_varied)}"] if evidence.never_varied else []
     if evidence.mutants:
-        noticed, counted = evidence.mutants
-        said.append(f"{noticed} of {counted} mutants killed")
-    return "; ".join(said)
+        killed, counted = evidence.mutants
+        parts.append(f"{killed} of {counted} mutants killed")
+    return "; ".join(parts)
 
 
 def prose(text: str) -> Iterator[object]:
-    """Yield the parts of a text, those between backticks as code."""
+    """Yield the parts of a text; those between backticks are code."""
     for number, part in enumerate(text.split("`")):
         yield tag("code", part) if number % 2 else part

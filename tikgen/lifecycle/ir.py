@@ -1,4 +1,4 @@
-"""What a kernel becomes on its way to the device, as text: compiled anew in another process."""
+"""The code of a kernel at each stage of its compilation, from a process that compiles it again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WORKER = "tikgen.lifecycle.ir_child"
 _MOST_SECONDS = 600.0
-# The archs that have a kind; None where it does not depend on the arch.
+# The archs that have a kind of code; None if it does not depend on the arch.
 KINDS: dict[str, tuple[str, ...] | None] = {
     "python": None,
     "ast": None,
@@ -33,32 +33,18 @@ KINDS: dict[str, tuple[str, ...] | None] = {
     "ptx": ("cuda",),
 }
 _OPTIONS = ("fast_math", "opt_level", "advanced_optimization", "default_fp", "default_ip", "debug")
-# Extent of every axis whose size nothing else decides.
+# Default extent of an axis.
 _EXTENT = 16
 
-# What a child makes an argument from: kind, dtype or value, shape.
+# The description of an argument for the child: kind, dtype or value, shape.
 _Made = tuple[str, Any, tuple[int, ...]]
 
 
 def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str:
-    """Return what ``kernel`` is at a stage of its compilation.
+    """Return the code of ``kernel`` at a stage of its compilation; see :meth:`Kernel.ir`.
 
-    A process of its own compiles it, with the current options of ``ti.init``; the working
-    directory and the Taichi of this process are left alone. It takes a second or two.
-
-    Args:
-        kernel: the kernel.
-        kind: ``"python"``, the rendered source; ``"ast"``, what Taichi reads it as; ``"chi"``,
-            Taichi's IR after all its passes, task by task; ``"llvm"`` and ``"llvm-optimized"``
-            on cpu and cuda; ``"asm"`` on cpu; ``"spirv"`` on vulkan; ``"ptx"`` on cuda.
-        args: arguments for which it is compiled. They matter where the kernel does not declare
-            what it takes, and for the shapes of fields; without them arguments are made up.
-        arch: where it is compiled for: the current arch, else cpu.
-
-    Raises:
-        ArgumentError: if there is no such kind, or an argument is needed to compile.
-        UnsupportedOnArch: if the arch has no such kind, cannot run the kernel, or is not there.
-        KernelCompileError: if Taichi refuses the kernel, or dies of it.
+    A child process compiles it with the current options of ``ti.init``; the working directory and
+    Taichi's state in this process do not change.
     """
     name = kernel.template.name
     if kind not in KINDS:
@@ -72,25 +58,18 @@ def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str
     if having is not None and arch not in having:
         where = " and ".join(having)
         raise UnsupportedOnArch(
-            f"The {kind} of {name}", arch, f"there is one on {where}; take arch={having[0]!r}"
+            f"The {kind} of {name}", arch, f"it exists on {where}; use arch={having[0]!r}"
         )
     try:
         check_arch(source.variant, arch)
     except UnsupportedOnArch as error:
-        told = f"; build it with arch={arch!r} for a schedule of that arch"
-        error.args = (f"{error}{told}",)
+        error.args = (f"{error}; build it with arch={arch!r} for a schedule of that arch",)
         raise
     return _from_child(kernel, _job(kernel, kind, args), arch)
 
 
 def compiles_alike(kernel: Kernel, text: str, arch: str) -> bool:
-    """Tell whether ``text`` compiles to the code of ``kernel``, once the compiler has optimised it.
-
-    Args:
-        kernel: the kernel.
-        text: the text of another kernel with the same arguments.
-        arch: where both are compiled for, each by a process of its own.
-    """
+    """Return whether ``text``, a kernel with the same arguments, compiles to the same code."""
     kind = next(kind for kind in ("llvm-optimized", "spirv") if arch in (KINDS[kind] or ()))
     job = _job(kernel, kind, ())
     try:
@@ -100,7 +79,7 @@ def compiles_alike(kernel: Kernel, text: str, arch: str) -> bool:
 
 
 def _job(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:
-    """Return what a child is told."""
+    """Return the message for the child."""
     return {
         "kind": kind,
         "text": kernel.source.text,
@@ -111,7 +90,7 @@ def _job(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:
 
 
 def _from_child(kernel: Kernel, job: dict[str, Any], arch: str) -> str:
-    """Return what the process says to ``job``, or raise what it says is wrong."""
+    """Return the code from a child process, or raise its error."""
     name = kernel.template.name
     current = runtime.init_options()
     options = {k: current[k] for k in _OPTIONS if k in current} | {"kind": job["kind"]}
@@ -126,7 +105,7 @@ def _from_child(kernel: Kernel, job: dict[str, Any], arch: str) -> str:
             process.send(json.dumps(job))
             reply = process.reply(_MOST_SECONDS)
         except (Died, TimeoutError) as error:
-            what = f"died: {error}" if isinstance(error, Died) else "did not come to an end"
+            what = f"died: {error}" if isinstance(error, Died) else "timed out"
             problem = f"the process that compiled it {what}"
             raise KernelCompileError(name, problem, params=kernel.params) from None
     if "refused" in reply:
@@ -139,7 +118,7 @@ def _from_child(kernel: Kernel, job: dict[str, Any], arch: str) -> str:
 
 
 def _arguments(kernel: Kernel, args: Sequence[Any]) -> list[_Made]:
-    """Return how a child makes the arguments and the workspace."""
+    """Return the description of the arguments and the workspace for the child."""
     declared = kernel.signature.arguments
     variant = kernel.source.variant
     sizes = dict.fromkeys(kernel.signature.symbols, _EXTENT)
@@ -159,8 +138,8 @@ def _made_up(kernel: Kernel, argument: Argument, sizes: dict[str, int]) -> _Made
     if isinstance(argument, Opaque):
         raise ArgumentError(
             kernel.template.name,
-            f"argument {argument.name!r} is declared with neither dtype nor ndim, so that there is "
-            f"nothing to compile for; pass arguments, such as kernel.ir('chi', ...)",
+            f"argument {argument.name!r} is declared without dtype or ndim; pass arguments to "
+            "compile for, such as kernel.ir('chi', ...)",
         )
     if isinstance(argument, Scalar):
         return "scalar", argument.dtype.value, ()
@@ -169,7 +148,7 @@ def _made_up(kernel: Kernel, argument: Argument, sizes: dict[str, int]) -> _Made
 
 
 def _like(kernel: Kernel, argument: Argument, value: Any) -> _Made:
-    """Return how to make what compiles to the same as ``value``."""
+    """Return the description of an argument that compiles to the same code as ``value``."""
     if isinstance(argument, Scalar):
         return "scalar", argument.dtype.value, ()
     if value is None or isinstance(value, bool | int | float | str):
@@ -182,7 +161,7 @@ def _like(kernel: Kernel, argument: Argument, value: Any) -> _Made:
         raise ArgumentError(
             kernel.template.name,
             f"argument {argument.name!r} takes an array of numbers, a ti.field of them or a plain "
-            f"value where IR is to be shown; got {type(value).__name__}",
+            f"value to show IR; got {type(value).__name__}",
         ) from None
 
 

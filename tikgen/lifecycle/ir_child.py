@@ -1,7 +1,7 @@
 """The process that compiles a kernel to show its IR: ``python -m tikgen.lifecycle.ir_child``.
 
-Taichi prints some IR and writes other into the working directory, for which this process has a
-folder of its own. It launches nothing where compiling is enough: all archs but cuda.
+Taichi prints some IR and writes other IR to the working directory, so this process has a folder of
+its own. It launches kernels only on cuda, where compiling alone is not enough.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tikgen.pipeline.loader import entry_of
 from tikgen.pipeline.rendering import code_of
 from tikgen.taichi import arrays, kernels, runtime
 
-# The option that makes Taichi show a kind, and the files in which it does, cuda's beside cpu's.
+# Taichi's option for each kind, and the files that it writes on cpu and cuda.
 _FLAGS = {
     "ast": "print_ir",
     "chi": "print_ir",
@@ -43,11 +43,11 @@ _FILES = {
     "asm": "taichi_kernel_cpu_*asm_*.s",
     "ptx": "taichi_kernel_nvptx_*.ptx",
 }
-# What texts that are loaded live may use as it is; others import it.
+# Names that texts loaded live use without an import.
 _NAMES = {"ti": ti, "np": np, "tm": ti.math}
 _DTYPES = ("default_fp", "default_ip")
 _CACHE = "cache"
-# What Taichi logs before it prints a stage of a kernel or a function: whose it is, and its name.
+# The line that Taichi logs before it prints a stage of a kernel or a function.
 _STAGE = re.compile(
     r"^\[I [^]]*\] \[[^]]*\] \[(?P<owner>\w+)[.\w]*\] (?P<stage>.+):$", re.MULTILINE
 )
@@ -61,18 +61,18 @@ class _Stage(NamedTuple):
 
 
 def main() -> None:
-    """Serve the arch, in the folder, with the options of ``ti.init``, all on the command line."""
+    """Serve with the arch, folder and options of ``ti.init`` on the command line."""
     arch, folder, text = sys.argv[1:]
     os.chdir(folder)
     options = json.loads(text)
     kind = options.pop("kind")
     for name in options.keys() & set(_DTYPES):
         options[name] = arrays.primitive(options[name])
-    if kind in _FILES:  # Some compilers read the option once, when Taichi starts.
+    if kind in _FILES:  # Some compilers read the option only when Taichi starts.
         options[_FLAGS[kind]] = True
     if kind == "spirv":
         options |= {"offline_cache": True, "offline_cache_file_path": _CACHE}
-    # One thread, so that tasks come in their order.
+    # One thread, so that tasks are in order.
     options |= {"log_level": "info", "num_compile_threads": 1, "print_ir_dbg_info": False}
     serve(arch, _answer, lines_per_init=sys.maxsize, **options)
 
@@ -92,14 +92,14 @@ def _text_of(job: dict[str, Any]) -> str:
     values = [_made_up(*argument) for argument in job["arguments"]]
     runtime.materialise()
     runtime.sync()
-    for path in Path().glob("taichi_kernel_*"):  # Of what Taichi compiles for its own needs.
+    for path in Path().glob("taichi_kernel_*"):  # Of kernels of Taichi itself.
         path.unlink()
     if kind in _FLAGS:
         setattr(ti.cfg, _FLAGS[kind], True)
     with _printing_into("printed"):
         kernels.ensure_compiled(function, values)
         if runtime.current_arch() == "cuda" and kind in ("llvm-optimized", "ptx"):
-            function(*values)  # Only then is PTX made.
+            function(*values)  # Generates the PTX.
             runtime.sync()
     if kind == "spirv":
         return _spirv(function.__name__)
@@ -119,7 +119,7 @@ def _load(job: dict[str, Any]) -> Any:
 
 
 def _made_up(kind: str, what: Any, shape: list[int]) -> Any:
-    """Return an argument: an array or a field of zeros, a zero, or the value as it is."""
+    """Return an argument: an array or a field of zeros, a zero, or the given value."""
     if kind == "value":
         return what
     if kind == "scalar":
@@ -131,7 +131,7 @@ def _made_up(kind: str, what: Any, shape: list[int]) -> Any:
 
 @contextlib.contextmanager
 def _printing_into(path: str) -> Iterator[None]:
-    """Let what C++ prints and logs, on two streams, go into one file."""
+    """Redirect standard output and error to one file, C++ output included."""
     saved = [os.dup(stream) for stream in (1, 2)]
     with Path(path).open("ab") as file:
         for stream in (1, 2):
@@ -145,7 +145,7 @@ def _printing_into(path: str) -> Iterator[None]:
 
 
 def _stages(text: str) -> Iterator[_Stage]:
-    """Yield each stage that was printed of the kernel and of the real functions that it calls."""
+    """Yield each printed stage of the kernel and of the real functions that it calls."""
     found = list(_STAGE.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)]
     for match, end in zip(found, ends, strict=True):
@@ -153,7 +153,7 @@ def _stages(text: str) -> Iterator[_Stage]:
 
 
 def _first_stages(stages: Sequence[_Stage]) -> str:
-    """Return the kernel and each function as they were read."""
+    """Return the first stage of the kernel and of each function."""
     first: dict[str, str] = {}
     for stage in stages:
         first.setdefault(stage.owner, stage.text)
@@ -161,9 +161,9 @@ def _first_stages(stages: Sequence[_Stage]) -> str:
 
 
 def _last_stages(stages: Sequence[_Stage]) -> str:
-    """Return each function and each task of the kernel as no pass changes them any more.
+    """Return the last stage of each function and of each task of the kernel.
 
-    On archs that run through LLVM tasks are compiled one by one, elsewhere all at once.
+    On archs that run through LLVM tasks are compiled one by one, elsewhere together.
     """
     last: dict[tuple[str, int], str] = {}
     tasks: Counter[str] = Counter()
@@ -183,7 +183,7 @@ def _spirv(function: str) -> str:
     found = []
     for path in sorted(Path(_CACHE).rglob("*.tic")):
         data = path.read_bytes()
-        # 4 bytes "TIC", arch, size of the metadata, size of the code; these; a checksum.
+        # "TIC" in 4 bytes, arch, size of metadata, size of code; metadata; code; checksum.
         _, _, metadata_size, _ = struct.unpack_from("<4sIQQ", data)
         place = struct.calcsize("<4sIQQ")
         metadata = json.loads(data[place : place + metadata_size])["kernel_attribs"]

@@ -1,4 +1,4 @@
-"""How a kernel looks in a notebook: what it takes, where it comes from, what it took."""
+"""The HTML of a kernel for notebooks: arguments, parameters, evidence, timings, source."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tikgen.template.arguments import Argument, Array, Scalar
 from tikgen.template.base import Template
 from tikgen.units import counted, duration
 
-# Of the details of events; the rest stands elsewhere in the card.
-_TOLD = ("schedule_origin", "lines", "same_as", "signature", "cache", "arch")
+# The details of events that are shown; the others appear elsewhere in the card.
+_SHOWN = ("schedule_origin", "lines", "same_as", "signature", "cache", "arch")
 
 
 def of_kernel(kernel: Kernel) -> str:
-    """Return a kernel as a notebook shows it: parameters, arguments, evidence, timings, source."""
+    """Return the HTML of a kernel."""
     name = kernel.function.__name__ if kernel.is_loaded else kernel.template.name
     return html.card(
         name,
@@ -44,7 +44,7 @@ def _origin(kernel: Kernel) -> object:
 
 def _evidence(kernel: Kernel) -> object:
     if type(kernel.template).reference is Template.reference:
-        return ""  # There is nothing to verify it against.
+        return ""  # It cannot be verified.
     found = kernel.evidence
     shown = html.evidence_table(found) if found else html.tag("p", "none yet", class_="pale")
     return html.section("evidence", shown)
@@ -61,7 +61,7 @@ def _argument(argument: Argument) -> tuple[object, ...]:
 
 
 def _timings(events: Sequence[Event], launches: Launches) -> Markup:
-    """Return the last event of each stage, in the order of the stages, and the last launch."""
+    """Return the last event of each stage, in order, and the last launch."""
     last = {event.stage: event for event in events}
     rows: list[tuple[object, ...]] = [
         (stage, duration(last[stage].seconds), html.join(_details(last[stage])))
@@ -74,7 +74,7 @@ def _timings(events: Sequence[Event], launches: Launches) -> Markup:
 
 
 def _launched(launches: Launches) -> Iterator[str]:
-    """Yield how often there were launches, and how long they took on the host and the device."""
+    """Yield the number of launches, and their times on the host and the device."""
     yield counted(launches.count, "launch")
     if launches.timed > 1:
         yield f", the last ones {duration(launches.shortest)} to {duration(launches.longest)}"
@@ -86,5 +86,5 @@ def _details(event: Event) -> Iterator[object]:
     if event.problem is not None:
         yield html.tag("span", event.problem or "failed", class_="bad strong")
     for key, value in event.details.items():
-        if key in _TOLD and value:
+        if key in _SHOWN and value:
             yield html.tag("span", f"{key.replace('_', ' ')}: {value}  ", class_="pale")

@@ -1,26 +1,20 @@
-"""A trace as HTML: one page that stands alone, and a short form for notebooks."""
+"""A trace as HTML: a self-contained page, and a short form for notebooks."""
 
 from __future__ import annotations
 
 import functools
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from tikgen.lifecycle import html
-from tikgen.lifecycle.look import COLOURS, MEANINGS
-from tikgen.lifecycle.placement import Layout
+from tikgen.lifecycle.history import ALL_STAGES, Life, Lives, Stage
+from tikgen.lifecycle.placement import COLOURS, Layout
 from tikgen.lifecycle.table import headline, origin_of
-from tikgen.pipeline.events import ACTOR_STAGES, STAGES
 from tikgen.units import duration
 from tikgen.version import __version__
-
-if TYPE_CHECKING:
-    from tikgen.lifecycle.history import Life, Stage
-    from tikgen.lifecycle.recorded import Lives
 
 _MOST_LANES = 60
 _MOST_SHORT, _MOST_OPEN = 12, 3
@@ -57,7 +51,7 @@ def render(trace: Lives) -> str:
         lives=lives,
         numbers={life.subject: number for number, life in enumerate(lives, 1)},
         stages=[
-            (name, COLOURS[name], MEANINGS[name]) for name in STAGES + ACTOR_STAGES if name in seen
+            (name, COLOURS[name], meaning) for name, meaning in ALL_STAGES.items() if name in seen
         ],
         colours=COLOURS,
         version=__version__,
@@ -65,7 +59,7 @@ def render(trace: Lives) -> str:
 
 
 def highlighted(text: str) -> Markup:
-    """Return a line about a stage with the names, types and numbers in it marked."""
+    """Return a line about a stage with its names, types and numbers marked."""
     parts, end = [], 0
     for match in _TOKENS.finditer(text):
         parts.append(escape(text[end : match.start()]))
@@ -75,14 +69,14 @@ def highlighted(text: str) -> Markup:
 
 
 def shares(life: Life) -> list[tuple[Stage, float]]:
-    """Return the stages that took time, each with its share of all of it."""
+    """Return the stages that took time, each with its share of the total."""
     timed = [stage for stage in life.stages if stage.seconds]
     total = sum(stage.seconds or 0.0 for stage in timed)
     return [(stage, (stage.seconds or 0.0) / total) for stage in timed]
 
 
 def render_short(trace: Lives) -> str:
-    """Return the trace as a notebook shows it: the stages of each kernel with their times."""
+    """Return the trace for a notebook: the stages of each kernel with their times."""
     lives = trace.kernels
     parts: list[object] = [
         _short(life, number < _MOST_OPEN and life.subject.origin != "taichi")

@@ -1,7 +1,7 @@
-"""Where the stages of a trace stand in a picture: lanes, blocks, and a time axis that is bent.
+"""The picture of a trace as data: colours, lanes, blocks, and a nonlinear time axis.
 
-Compilations take milliseconds and launches microseconds, with seconds of nothing between. So what
-lies between two events is as wide as the cube root of its time, and pauses are cut short.
+Compilations take milliseconds and launches microseconds, with idle seconds between. So the width
+of an interval between two events is the cube root of its time, and pauses are cut short.
 """
 
 from __future__ import annotations
@@ -12,34 +12,48 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tikgen.lifecycle.history import Life, Lives
 from tikgen.units import counted, duration
 
-if TYPE_CHECKING:
-    from tikgen.lifecycle.history import Life
-    from tikgen.lifecycle.recorded import Lives
-
-# Pauses are drawn as if they were no longer than that, in seconds or as a share of all the time.
+# Distinct for colour-blind readers as well, after Okabe and Ito (2008): blues before Taichi, warm
+# colours while Taichi compiles, green for launches.
+COLOURS = {
+    "resolve": "#9dd3f5",
+    "render": "#56b4e9",
+    "hash": "#b9b4dd",
+    "dedup": "#8b83bd",
+    "load": "#0072b2",
+    "register": "#e8cf3f",
+    "instantiate": "#e69f00",
+    "ast": "#cc79a7",
+    "compile": "#d55e00",
+    "launch": "#009e73",
+    # Of actors, after Paul Tol's muted scheme (2021).
+    "created": "#bbbbbb",
+    "launched": "#88ccee",
+    "active": "#999933",
+    "deactivated": "#ddcc77",
+    "session": "#dddddd",
+    "batch": "#44aa99",
+    "failed": "#882255",
+    "restart": "#aa4499",
+    "terminating": "#6655aa",
+    "terminated": "#332288",
+}
+# The greatest width of a pause, in seconds or as a share of the whole time.
 _LONGEST_PAUSE, _LONGEST_SHARE = 1e-3, 0.02
 _LEAST_BETWEEN_TICKS = 0.09
 
 
 @dataclass(frozen=True)
 class Block:
-    """One stage, or a row of launches with no stage of any kernel between them.
+    """One stage, or a row of launches without a stage of any kernel between them.
 
-    Attributes:
-        stage: name of the stage.
-        start: when it began, in seconds from the beginning of the trace.
-        stop: when it ended.
-        thread: in which thread.
-        label: what to write on it.
-        launches: when each launch began and ended.
-        has_failed: whether it raised.
-        holds_others: whether another stage went on within it.
+    Times are in seconds from the beginning of the trace. ``launches`` has the start and stop of
+    each launch; ``holds_others`` is True if another stage took place within this one.
     """
 
     stage: str
@@ -54,10 +68,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Lane:
-    """One kernel with its blocks, each before those that it holds.
-
-    ``name`` tells it from the others.
-    """
+    """One kernel with a unique name and its blocks, each before those within it."""
 
     life: Life
     name: str
@@ -66,11 +77,9 @@ class Lane:
 
 
 class Layout:
-    """The lanes of a trace, and the axis below them.
+    """The lanes of a trace, in order of their first events, and the time axis.
 
-    Attributes:
-        lanes: one for each kernel, in order of what happened to it first.
-        hidden: how many kernels are left out: those that took the least time.
+    ``hidden`` is the number of kernels without a lane: those that took the least time.
     """
 
     def __init__(self, trace: Lives, most: int) -> None:
@@ -109,11 +118,11 @@ class Layout:
         self._places = np.array(places) / (places[-1] or 1.0)
 
     def place(self, seconds: float) -> float:
-        """Return where a time stands, from 0 at the left to 1 at the right."""
+        """Return the place of a time on the axis, from 0 to 1."""
         return float(np.interp(seconds, self._times, self._places))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return places along the axis, not too close, each with its time in words."""
+        """Return places on the axis that are not too close, each with its time as text."""
         found: list[tuple[float, str]] = []
         for seconds, place in zip(self._times, self._places, strict=True):
             if not found or place - found[-1][0] >= _LEAST_BETWEEN_TICKS:
@@ -142,14 +151,14 @@ def _lane(life: Life, has_namesakes: bool, started: float, cuts: Sequence[float]
 
 
 def _marked(row: Sequence[Block]) -> Iterable[Block]:
-    """Yield the blocks of a thread, those marked that hold others."""
+    """Yield the blocks of a thread with ``holds_others`` set."""
     for block, following in zip(row, [*row[1:], None], strict=True):
         holds = following is not None and following.stop <= block.stop
         yield dataclasses.replace(block, holds_others=holds)
 
 
 def _launches(life: Life, started: float, cuts: Sequence[float]) -> Iterable[Block]:
-    """Yield a block for each row of launches with no stage of any kernel between them."""
+    """Yield a block for each row of launches without a stage of any kernel between them."""
     launches = life.launches
     if launches is None or not launches.spans:
         return
@@ -167,10 +176,10 @@ def _launches(life: Life, started: float, cuts: Sequence[float]) -> Iterable[Blo
 
 
 def _settled(life: Life) -> Iterator[tuple[float, float, int]]:
-    """Yield start, stop and thread of each launch, and none begins within a stage.
+    """Yield start, stop and thread of each launch, moved to begin after the stages within it.
 
-    The time of a launch is told without that of the stages within it: it begins a little early.
-    The batches of an actor are told as they are, and lie within its sessions.
+    The time of a launch excludes these stages, so it seems to begin a little early. The batches of
+    an actor are exact, and lie within its sessions.
     """
     assert life.launches is not None
     is_exact = life.subject.is_actor

@@ -1,4 +1,4 @@
-"""Writes SPIR-V as text: the part of the language that Taichi emits, as ``spirv-dis`` would."""
+"""Disassembles SPIR-V like ``spirv-dis``: the part of the language that Taichi emits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tikgen.errors import TikgenError
 _MAGIC = 0x07230203
 _HEADER_WORDS = 5
 
-# Opcodes by their operands: T type and R result; i an id, n a number, s a text, v a number of the
+# Opcodes by their operands: T type and R result; i an id, n a number, s a string, v a number of the
 # type of the result, x a function of GLSL; other letters are an enumeration below; * repeats the
-# last, and what stands behind ? may be missing.
+# last operand, and operands after ? are optional.
 _OPCODES = {
     "": "0 Nop 56 FunctionEnd 252 Kill 253 Return 255 Unreachable",
     "R": "19 TypeVoid 20 TypeBool 26 TypeSampler 248 Label",
@@ -113,7 +113,7 @@ _ENUMERATIONS = {
     "79 NMin 80 NMax 81 NClamp",
 }
 _MASKS = "FclM"
-# Of floats by their bits: the letter of ``struct``, and how many digits tell any two apart.
+# For floats by their bits: the letter of ``struct``, and enough digits to distinguish any two.
 _FLOATS = {16: ("e", 5), 32: ("f", 9), 64: ("d", 17)}
 
 
@@ -127,16 +127,16 @@ _NAMES = {letter: dict(_pairs(text)) for letter, text in _ENUMERATIONS.items()}
 
 
 def disassemble(words: Sequence[int]) -> str:
-    """Return a SPIR-V module as text, an instruction a line, in the language of ``spirv-dis``.
+    """Return a SPIR-V module as text, an instruction a line, in the format of ``spirv-dis``.
 
-    Ids stand under the names that the module gives them, else as numbers. Instructions that
-    Taichi does not emit are shown by number, with their words.
+    Ids appear under the names that the module gives them, else as numbers. Instructions that
+    Taichi does not emit are shown as numbers.
 
     Raises:
-        TikgenError: if ``words`` is no SPIR-V module.
+        TikgenError: if ``words`` is not a SPIR-V module.
     """
     if len(words) < _HEADER_WORDS or words[0] != _MAGIC:
-        raise TikgenError("These words are no SPIR-V module: it begins with 0x07230203.")
+        raise TikgenError("This is not a SPIR-V module, which begins with 0x07230203.")
     module = _Module()
     lines = []
     for opcode, operands in _instructions(words):
@@ -157,15 +157,15 @@ def _instructions(words: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 class _Module:
-    """What instructions say of ids, and the text of each instruction in the light of that."""
+    """The names and types of ids, with which instructions are printed."""
 
     def __init__(self) -> None:
         self._ids: dict[int, str] = {}
-        # Of numeric types: whether they are floats, whether signed, their bits.
+        # Numeric types: whether they are floats, whether signed, their bits.
         self._numbers: dict[int, tuple[bool, bool, int]] = {}
 
     def note(self, opcode: int, operands: Sequence[int]) -> None:
-        """Take in a name or a type."""
+        """Keep the name or type that an instruction declares."""
         name = _KNOWN.get(opcode, ("", ""))[0]
         if name == "Name":
             text = "".join(c if c.isalnum() else "_" for c in _text(operands[1:])[0])
@@ -178,7 +178,6 @@ class _Module:
             self._numbers[operands[0]] = (False, bool(operands[2]), operands[1])
 
     def line(self, opcode: int, operands: Sequence[int]) -> str:
-        """Return the text of an instruction."""
         if opcode not in _KNOWN:
             return " ".join(["Op", str(opcode), *map(str, operands)])
         name, kinds = _KNOWN[opcode]
@@ -200,7 +199,7 @@ class _Module:
         return f"%{self._ids.get(number, number)}"
 
     def _operand(self, kind: str, rest: list[int], type_id: int | None) -> list[str]:
-        """Take an operand off ``rest``; return its text, with that of what belongs to it."""
+        """Remove an operand from ``rest``; return its text, with that of its own operands."""
         if kind in "Ti":
             return [self._id(rest.pop(0))]
         if kind == "n":
@@ -217,7 +216,7 @@ class _Module:
             return [str(rest.pop(0)), self._id(rest.pop(0))]
         value = rest.pop(0)
         shown = [_mask(kind, value) if kind in _MASKS else _NAMES[kind].get(value, str(value))]
-        if kind in "DMl":  # What belongs to it stands behind it, and nothing else does.
+        if kind in "DMl":  # The rest are its own operands.
             names = _NAMES["B"] if shown == ["BuiltIn"] else {}
             shown += [names.get(number, str(number)) for number in rest]
             rest.clear()
@@ -230,7 +229,7 @@ def _mask(kind: str, value: int) -> str:
 
 
 def _text(words: Sequence[int]) -> tuple[str, int]:
-    """Return the text at the head of ``words``, and how many of them it takes."""
+    """Return the string at the beginning of ``words``, and its number of words."""
     data = struct.pack(f"<{len(words)}I", *words)
     end = data.index(b"\0")
     return data[:end].decode(errors="replace"), end // 4 + 1

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
 
+from tikgen.lifecycle.history import Life, Lives
 from tikgen.units import counted, duration
-
-if TYPE_CHECKING:
-    from tikgen.lifecycle.history import Life
-    from tikgen.lifecycle.recorded import Lives
 
 _WIDTH = 80
 _ORIGINS = {
@@ -22,19 +18,19 @@ _ORIGINS = {
 
 
 def table(trace: Lives) -> str:
-    """Return the trace as text that is read in a terminal or a file."""
+    """Return the trace as text for a terminal or a file."""
     return "\n\n".join([headline(trace), *map(_block, trace.kernels)])
 
 
 def headline(trace: Lives) -> str:
-    """Return in one line how much the trace holds."""
+    """Return a one-line summary of the trace."""
     took = duration(trace.seconds)
     lives = trace.kernels
     if not lives:
-        return f"No kernel was touched in {took}."
+        return f"No kernel was used in {took}."
     actors = sum(life.subject.is_actor for life in lives)
     and_actors = f", {counted(actors, 'actor')}" if actors else ""
-    # A text that was loaded live may hold any number of kernels.
+    # A text that was loaded live may define any number of kernels.
     kernels = sum(
         any(stage.name != "load" for stage in life.stages)
         for life in lives
@@ -50,7 +46,7 @@ def headline(trace: Lives) -> str:
 
 
 def origin_of(life: Life) -> str:
-    """Return in words where a kernel comes from."""
+    """Return the origin of a kernel in words."""
     return _ORIGINS.get(life.subject.origin, life.subject.origin)
 
 
@@ -58,9 +54,9 @@ def _block(life: Life) -> str:
     rows = [((stage.name, f"{stage.count:,}", stage.time), stage.lines) for stage in life.stages]
     widths = [max((len(cells[i]) for cells, _ in rows), default=0) for i in range(3)]
     lines = _wrapped(f"{life.name}  [{origin_of(life)}]  {life.place}".rstrip(), _WIDTH)
-    for (name, count, time), told in rows:
+    for (name, count, time), details in rows:
         cells = f"  {name:<{widths[0]}}  {count:>{widths[1]}}  {time:>{widths[2]}}  "
-        about = [part for line in told for part in _wrapped(line, _WIDTH - len(cells))]
+        about = [part for line in details for part in _wrapped(line, _WIDTH - len(cells))]
         first, *more = about or [""]
         lines.append((cells + first).rstrip())
         lines += [" " * len(cells) + line for line in more]
@@ -68,7 +64,7 @@ def _block(life: Life) -> str:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line as several, none longer than ``width``, unless a path is."""
+    """Return a line wrapped at ``width``, unless a path is longer."""
     if len(line) <= width:
         return [line]
     return textwrap.wrap(

@@ -1,4 +1,4 @@
-"""Draws a trace: a lane for each kernel, its stages in colours along the time."""
+"""Draws a trace: a lane for each kernel, with its stages in colours along the time axis."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from tikgen.lifecycle.look import COLOURS
-from tikgen.lifecycle.placement import Block, Lane, Layout
+from tikgen.lifecycle.history import ALL_STAGES, Lives
+from tikgen.lifecycle.placement import COLOURS, Block, Lane, Layout
 from tikgen.lifecycle.table import headline
-from tikgen.pipeline.events import ACTOR_STAGES, STAGES
 from tikgen.units import counted, duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from tikgen.lifecycle.recorded import Lives
 
 _INK, _PALE, _GROUND, _FAILED = "#222222", "#777777", "#f3f3f3", "#c00000"
 _MOST_LANES = 40
 _MOST_HIGH_LANES = 12
 _LANE_HEIGHT = 0.62
 _WIDTH = 11.0
-# Narrower blocks carry no text; found by eye, in shares of the width for each letter.
+# Width of a letter as a share of the whole, found by eye; narrower blocks get no text.
 _LETTER = 0.0092
 _HAIR = 0.0004
 _MOMENT = 0.003
@@ -51,7 +48,7 @@ def draw(trace: Lives) -> Figure:
         panel.axvspan(left, right, facecolor="white", edgecolor="#cccccc", hatch="////", lw=0)
     _dress(panel, layout)
     seen = {block.stage for lane in layout.lanes for block in lane.blocks}
-    stages = [stage for stage in STAGES + ACTOR_STAGES if stage in seen]
+    stages = [stage for stage in ALL_STAGES if stage in seen]
     figure.legend(
         handles=[Patch(color=COLOURS[stage], label=stage) for stage in stages],
         loc="outside lower center",
@@ -75,7 +72,7 @@ def _draw_lane(panel: Axes, layout: Layout, lane: Lane, middle: float) -> None:
 
 def _draw_block(panel: Axes, layout: Layout, block: Block, top: float, height: float) -> None:
     left, right = layout.place(block.start), layout.place(block.stop)
-    if block.start == block.stop:  # A moment in the life of an actor.
+    if block.start == block.stop:  # A change of state of an actor.
         right = left + _MOMENT
     is_row = len(block.launches) > 1
     panel.add_patch(
@@ -95,7 +92,7 @@ def _draw_block(panel: Axes, layout: Layout, block: Block, top: float, height: f
         bars = [(start, max(stop - start, _HAIR)) for start, stop in places]
         panel.broken_barh(bars, (top, height), color=COLOURS[block.stage], lw=0, zorder=2.5)
     text = next((t for t in _texts(block) if len(t) * _LETTER < right - left), "")
-    if not text or height < _LANE_HEIGHT / 2:  # Where many threads share a lane.
+    if not text or height < _LANE_HEIGHT / 2:  # Many threads share the lane.
         return
     panel.text(
         (left + right) / 2,
@@ -112,7 +109,7 @@ def _draw_block(panel: Axes, layout: Layout, block: Block, top: float, height: f
 
 
 def _texts(block: Block) -> tuple[str, ...]:
-    """Return what may stand on a block, the longest first: its colour tells the stage already."""
+    """Return possible texts of a block, longest first; its colour shows the stage as well."""
     if block.holds_others:
         return ()
     return (block.label,) if block.launches else (block.label, block.label.partition(" ")[2])
@@ -131,7 +128,7 @@ def _dress(panel: Axes, layout: Layout) -> None:
     ticks = layout.ticks()
     panel.set_xticks([place for place, _ in ticks], [text for _, text in ticks], fontsize=8)
     panel.tick_params(axis="x", length=3, color=_PALE, labelcolor=_PALE)
-    notes = ["time since the trace began, bent: each piece is as wide as the cube root of its time"]
+    notes = ["time since the trace began; the width of an interval is the cube root of its time"]
     if layout.pauses:
         notes.append("hatched: pauses cut short")
     if layout.hidden:
@@ -140,7 +137,7 @@ def _dress(panel: Axes, layout: Layout) -> None:
 
 
 def _launches(lane: Lane) -> str:
-    """Return how many launches there were, and how long one takes."""
+    """Return the number of launches, and the typical time of one."""
     launches = lane.life.launches
     if launches is None:
         return "" if lane.life.subject.is_actor else "no launch"

@@ -1,10 +1,11 @@
-"""A trace: what was recorded of kernels, and the ways to look at it."""
+"""Records the lives of kernels, and shows them as text, table, picture, page or file."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tikgen.disk import why
 from tikgen.errors import TraceError
 from tikgen.lifecycle import chrome, page
-from tikgen.lifecycle.history import describe
-from tikgen.lifecycle.recorded import Lives
+from tikgen.lifecycle.history import Lives, describe
 from tikgen.lifecycle.table import table
+from tikgen.pipeline import events
 from tikgen.pipeline.events import Event, Launches
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a kernel keeps of its own life."""
+    """The life that a kernel keeps of itself."""
 
     events: tuple[Event, ...]
     launches: tuple[Launches, ...]
@@ -54,9 +55,9 @@ class _Kept:
 
 
 class Trace(Lives):
-    """The lives of kernels, stage by stage: what :func:`tikgen.trace` recorded.
+    """The lives of kernels, stage by stage, as :func:`tikgen.trace` recorded them.
 
-    Printing it shows :meth:`table`. A trace that goes on shows what there is so far.
+    Printing it shows :meth:`table`. During a recording it shows the lives so far.
     """
 
     def table(self) -> str:
@@ -66,8 +67,8 @@ class Trace(Lives):
     def to_pandas(self) -> DataFrame:
         """Return a pandas DataFrame with a row for each event, and one for a kernel's launches.
 
-        ``start`` counts from the beginning of the trace; times are in seconds. In a row of
-        launches ``seconds`` is the time of those that were timed, added up.
+        Times are in seconds, ``start`` from the beginning of the trace. In a row of launches
+        ``seconds`` is the sum over those that were timed.
 
         Raises:
             TraceError: if pandas is not installed.
@@ -79,7 +80,7 @@ class Trace(Lives):
         return pandas.DataFrame(self.rows(), columns=list(COLUMNS))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return what :meth:`to_pandas` makes a table of: a dict for each row."""
+        """Return the rows of :meth:`to_pandas` as dicts."""
         found = [
             {
                 **_whose(event),
@@ -113,10 +114,10 @@ class Trace(Lives):
         return found
 
     def timeline(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw a lane for each kernel, in which its stages stand along the time.
+        """Draw a lane for each kernel, with its stages along the time axis.
 
-        The axis is bent, so that a launch of microseconds can be seen beside a compilation of
-        milliseconds: what lies between two events is as wide as the cube root of its time.
+        The axis is nonlinear, so that launches of microseconds are visible beside compilations of
+        milliseconds: the width of an interval between two events is the cube root of its time.
 
         Args:
             path: picture to write, such as ``trace.png``.
@@ -138,10 +139,10 @@ class Trace(Lives):
         return figure
 
     def html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the trace as one page of HTML that needs no other file and no network.
+        """Return the trace as a self-contained HTML page.
 
         Args:
-            path: file to write it to as well, such as ``trace.html``.
+            path: file to which the page is written as well, such as ``trace.html``.
 
         Raises:
             TraceError: if the file cannot be written.
@@ -153,7 +154,7 @@ class Trace(Lives):
         return text
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace in Chrome's trace format, which Perfetto and chrome://tracing show.
+        """Write the trace in Chrome's trace format, for Perfetto and chrome://tracing.
 
         Args:
             path: file to write, such as ``trace.json``.
@@ -175,22 +176,32 @@ class Trace(Lives):
         return page.render_short(self)
 
 
+@contextlib.contextmanager
+def trace(*, all_kernels: bool = False) -> Iterator[Trace]:
+    """Record each stage and each launch of kernels inside the ``with`` block, in all threads.
+
+    Actors of :mod:`tikgen.ring` are recorded as well: their states and their batches. The trace
+    can be used inside the block and after it, even if the block raised. Traces can be nested.
+
+    Args:
+        all_kernels: also record kernels that are not tikgen's: those of your own files, and those
+            of Taichi itself, for instance in ``to_numpy``.
+    """
+    with events.recording(all_kernels=all_kernels) as recording:
+        yield Trace(recording)
+
+
 def of_kernel(kernel: Kernel) -> Trace:
-    """Return the life of one kernel so far, as it keeps it itself."""
-    events, launched = kernel.events, kernel.loaded.launched
-    now = time.perf_counter()
-    begun = [event.start for event in events] + [span[0] for span in launched.spans]
+    """Return the life of one kernel so far."""
+    launched, now = kernel.loaded.launched, time.perf_counter()
+    begun = [event.start for event in kernel.events] + [span[0] for span in launched.spans]
     started = min(begun, default=now)
     launched.window = now - started
-    return Trace(_Kept(events, (launched,) if launched.count else (), started, now))
+    return Trace(_Kept(kernel.events, (launched,) if launched.count else (), started, now))
 
 
 def check_path(path: str | os.PathLike[str], endings: Sequence[str]) -> Path:
-    """Return the file that a trace can be written to.
-
-    Raises:
-        TraceError: if its folder is missing, it is a folder, or its name ends with something else.
-    """
+    """Return a path to which a trace can be written, with one of ``endings``."""
     if not isinstance(path, str | os.PathLike):
         raise TraceError(f"takes a path; got {path!r}")
     target = Path(path)

@@ -1,4 +1,4 @@
-"""Hot reload: modules whose text may be replaced while their kernels run."""
+"""Code that changes while a program runs: hot reload, watched templates, notebooks."""
 
 import lazy_loader
 

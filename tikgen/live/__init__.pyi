@@ -1,5 +1,5 @@
-from .meta_kernel_loader import MetaKernelLoader as MetaKernelLoader
 from .text_loader import Loader as Loader
+from .text_loader import MetaKernelLoader as MetaKernelLoader
 from .versions import Version as Version
 from .watching import Watcher as Watcher
 from .watching import watch as watch

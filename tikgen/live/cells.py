@@ -1,4 +1,4 @@
-"""What a notebook's cell says, and which names it leaves behind."""
+"""The cells of a notebook: their parameters, their definitions, and their errors."""
 
 from __future__ import annotations
 
@@ -36,14 +36,10 @@ def parse_line(
 ) -> tuple[str, dict[str, Any]]:
     """Return the name and the parameters of a line such as ``step dim=3 points=$points``.
 
-    Args:
-        magic: what stands before it, for messages.
-        line: a name, then parameters as on the command line; ``$x`` is the variable ``x``.
-        variables: by name.
-        reserved: names that no parameter may have.
+    ``$x`` is the variable ``x`` of the notebook; parameters may not have ``reserved`` names.
 
     Raises:
-        CellError: if the name is missing, or is none.
+        CellError: if the name is missing or not an identifier.
         ParameterError: if a parameter has no value, or is given twice.
     """
     try:
@@ -59,34 +55,26 @@ def parse_line(
     for key, value in params.items():
         if isinstance(value, str) and value.startswith("$"):
             if value[1:] not in variables:
-                raise ParameterError(name, {key: f"is {value}, and there is no such variable"})
+                raise ParameterError(name, {key: f"is {value}, but there is no such variable"})
             params[key] = variables[value[1:]]
     return name, params
 
 
 class Cells:
-    """The cells of one notebook, by name, each with what it defined last."""
+    """The cells of one notebook by name, each with its last definitions."""
 
     def __init__(self) -> None:
         self.loader = Loader()
-        self._landed: dict[str, tuple[types.ModuleType, Names]] = {}
+        self._defined: dict[str, tuple[types.ModuleType, Names]] = {}
 
     def run(
         self, name: str, body: str, params: Mapping[str, Any], variables: Mapping[str, Any]
     ) -> Names:
-        """Return what a cell defines: kernels that check their arguments, functions, classes.
+        """Return the definitions of a cell: kernels that check their arguments, functions, classes.
 
-        Its kernels are compiled now, where that can be. Where anything is wrong, the cell of that
-        name stays as it was.
-
-        Args:
-            name: of the cell.
-            body: Jinja2 text or plain Python.
-            params: values for the names in the text.
-            variables: what the notebook knows, and the cell does not; for messages.
-
-        Raises:
-            CellError: if the cell defines nothing, or is not what :meth:`Loader.load` takes.
+        Its kernels are compiled if possible. If it defines nothing, or :meth:`Loader.load` refuses
+        it, :class:`CellError` is raised and the cell does not change. ``variables`` are those of
+        the notebook, which the cell does not see, for messages.
         """
         found: Names = {}
 
@@ -99,24 +87,24 @@ class Cells:
         try:
             module = self.loader.load(body, name, check=check, **params)
         except TikgenError as error:
-            told = _told(error, name)
-            raise CellError(told + _hint(told, name, body, params, variables)) from None
+            message = _message(error, name)
+            raise CellError(message + _hint(message, name, body, params, variables)) from None
         if found:
-            self._landed[name] = module, found
+            self._defined[name] = module, found
             for value in found.values():
-                if isinstance(value, Kernel):  # What comes next is compared with it.
+                if isinstance(value, Kernel):  # Later builds are compared with it.
                     builder.note(value.source)
-        return self._landed[name][1]
+        return self._defined[name][1]
 
-    def gone_back(self) -> Names:
-        """Return what is defined again, since a kernel could not be compiled when it was called."""
+    def restored(self) -> Names:
+        """Return the restored definitions of cells whose kernels could not be compiled."""
         changed: Names = {}
-        for name, (landed, _) in list(self._landed.items()):
+        for name, (known, _) in list(self._defined.items()):
             module = self.loader[name]
-            if module is not landed:
+            if module is not known:
                 version = next(v for v in self.loader.history(name) if v.state == "current")
                 names = _definitions(name, version.text, version.params, module)
-                self._landed[name] = module, names
+                self._defined[name] = module, names
                 changed |= names
         return changed
 
@@ -124,7 +112,7 @@ class Cells:
 def _definitions(
     name: str, body: str, params: Mapping[str, Any], module: types.ModuleType
 ) -> Names:
-    """Return what a module defines itself: its kernels, functions and classes, by name."""
+    """Return the kernels, functions and classes that a module defines, by name."""
     source = prepare(body, params, name, str(module.__file__))
     make = functools.partial(Loaded, source, module, declared_arguments)
     return {
@@ -136,28 +124,28 @@ def _definitions(
 
 
 def _compile(names: Names) -> None:
-    """Compile the kernels among ``names`` whose arguments say enough for it."""
+    """Compile the kernels among ``names`` that declare the types of their arguments."""
     for value in names.values():
-        # Arguments that are compiled in, such as fields, are known at the first launch only.
+        # Compiled-in arguments, such as fields, are known at the first launch only.
         with contextlib.suppress(ArgumentError, TaichiNotInitialised, WrongThread):
             if isinstance(value, Kernel):
                 value.compile()
 
 
 def parameters_of(body: str) -> set[str]:
-    """Return the names of the parameters that the text of a cell asks for."""
+    """Return the names of the parameters that the text of a cell uses."""
     from tikgen.pipeline.jinja_run import names_used  # Jinja2 takes a while to import.
 
     return names_used(OneOff(body, ProblemModel)) - {"p", "s", "name", "arguments", "workspace"}
 
 
-def _told(error: TikgenError, name: str) -> str:
-    """Return what an error says, and in which line of the cell, where it names one."""
+def _message(error: TikgenError, name: str) -> str:
+    """Return the message of an error, with the line of the cell if it names one."""
     if isinstance(error, CellError):
         return str(error)
     text = str(error).removeprefix(f"Template {name!r}: ")
     place = re.search(rf"^  template: {name}(/\S+?)?:(\d+)(?!\d).*\n?", text, re.MULTILINE)
-    # Taichi counts the lines of what the cell renders to; of plain Python they are the cell's.
+    # Taichi counts the lines of the rendered text, which are those of the cell in plain Python.
     shown = re.search(rf'File "tikgen-live:{name}:\S+", line (\d+)', text)
     if place is not None:
         text = text.replace(place[0], "", 1).rstrip()
@@ -173,15 +161,15 @@ def _told(error: TikgenError, name: str) -> str:
 
 
 def _hint(
-    told: str, name: str, body: str, params: Mapping[str, Any], variables: Mapping[str, Any]
+    message: str, name: str, body: str, params: Mapping[str, Any], variables: Mapping[str, Any]
 ) -> str:
-    """Return what may be meant where a cell lacks what the notebook has, or its parameters."""
-    unknown = re.search(r"[Nn]ame ['\"](\w+)['\"] is not defined", told)
+    """Return a hint if a cell uses a variable of the notebook, or lacks its parameters."""
+    unknown = re.search(r"[Nn]ame ['\"](\w+)['\"] is not defined", message)
     if unknown and unknown[1] in variables:
         variable = unknown[1]
         if callable(variables[variable]):
-            return f"\nA cell sees nothing of other cells: define {variable} in this one as well."
-        hand_in = f"%%tikgen {name} {variable}=${variable}, then {{{{ {variable} }}}}"
-        return f"\nA cell sees its parameters, and no variables: {hand_in}"
-    asked = "" if params else " ".join(f"{each}=..." for each in sorted(parameters_of(body)))
-    return f"\nDoes it lack its parameters? %%tikgen {name} {asked}" if asked else ""
+            return f"\nA cell does not see other cells: define {variable} in this one as well."
+        given = f"%%tikgen {name} {variable}=${variable}, then {{{{ {variable} }}}}"
+        return f"\nA cell sees its parameters, but no variables: {given}"
+    used = "" if params else " ".join(f"{each}=..." for each in sorted(parameters_of(body)))
+    return f"\nDoes it lack its parameters? %%tikgen {name} {used}" if used else ""

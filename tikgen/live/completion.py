@@ -1,4 +1,4 @@
-"""Completes names of templates, parameters and their choices, in IPython and Jupyter."""
+"""Completes names of templates, parameters and their choices in IPython and Jupyter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tikgen.live.cells import parameters_of
 from tikgen.template.catalogue import find_template, list_templates
 from tikgen.template.parameters import ParameterInfo
 
-# Functions of tikgen whose first argument is the name of a template; others follow by name.
+# Functions of tikgen whose first argument is the name of a template.
 _FUNCTIONS = ("build", "describe", "render", "sweep", "tune", "verify", "why")
 _MAGIC = re.compile(r"%%?tikgen(?P<describe>_describe)?\s+(?P<rest>.*)$")
 _TOKEN = re.compile(
@@ -24,28 +24,21 @@ _TOKEN = re.compile(
 
 
 class Call(NamedTuple):
-    """A call that is being typed: the function as it is written, and each argument so far."""
+    """An unfinished call: the function as it is written, and each argument so far."""
 
     function: str
     arguments: list[str]
 
 
 class Found(NamedTuple):
-    """What may stand at the cursor, and whether nothing else may."""
+    """Completions, and whether there can be no others."""
 
     texts: list[str]
     is_all: bool
 
 
 def complete(text: str, line: int, column: int, namespace: Mapping[str, Any]) -> Found:
-    """Return what tikgen can say about the name at the cursor.
-
-    Args:
-        text: the whole cell.
-        line: line of the cursor, counted from 0.
-        column: column of the cursor, counted from 0.
-        namespace: what names in the cell mean.
-    """
+    """Return tikgen's completions at the cursor, whose line and column are counted from 0."""
     lines = text.split("\n")
     before = lines[line][:column]
     try:
@@ -56,12 +49,12 @@ def complete(text: str, line: int, column: int, namespace: Mapping[str, Any]) ->
         if call is None or not _is_ours(call.function, namespace):
             return Found([], False)
         return Found(list(_in_call(call)), is_quoted(call.arguments[-1]))
-    except Exception:  # Half-typed names and texts may be anything, and no error may interrupt.
+    except Exception:  # Unfinished text may be anything, and must not raise.
         return Found([], False)
 
 
 def call_at(text: str) -> Call | None:
-    """Return the innermost call whose arguments hold the end of ``text``."""
+    """Return the innermost call that is unfinished at the end of ``text``."""
     stack: list[tuple[str, str, list[int]]] = []
     last = ""
     for match in _TOKEN.finditer(text):
@@ -82,17 +75,14 @@ def call_at(text: str) -> Call | None:
 
 
 def is_quoted(text: str) -> bool:
-    """Tell whether ``text`` ends within a string."""
+    """Return whether ``text`` ends within a string."""
     matches = [match for match in _TOKEN.finditer(text) if match["string"]]
-    return bool(
-        matches
-        and matches[-1].end() == len(text)
-        and not (matches[-1]["close"] or matches[-1]["end"])
-    )
+    last = matches[-1] if matches else None
+    return last is not None and last.end() == len(text) and not (last["close"] or last["end"])
 
 
 def _is_ours(function: str, namespace: Mapping[str, Any]) -> bool:
-    """Tell whether a name, as it is written, means one of tikgen's functions."""
+    """Return whether a name in the cell refers to one of tikgen's functions."""
     package, _, name = function.rpartition(".")
     if package:
         owner = namespace.get(package)
@@ -131,7 +121,7 @@ def _in_call(call: Call) -> Iterator[str]:
 def _parameters(
     infos: Iterable[ParameterInfo], given: list[str], last: str, shown: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield the choices of the parameter that ``last`` begins to set, or else parameters."""
+    """Yield the choices of the parameter that ``last`` sets, or else the other parameters."""
     name, equals, _ = last.partition("=")
     if equals:
         yield from (shown(c) for i in infos if i.name == name.strip() for c in i.choices)

@@ -17,7 +17,7 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.template.catalogue import find_template, list_templates
 from tikgen.template.parameters import RESERVED
 
-# One for each shell: cells that are run again find what they loaded before.
+# One for each shell, so that cells that are executed again reuse their kernels.
 _extensions: weakref.WeakKeyDictionary[Any, Extension] = weakref.WeakKeyDictionary()
 
 
@@ -35,7 +35,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Take the magics and the completion away again; kernels in the namespace stay.
+    """Remove the magics and the completion; kernels in the namespace stay.
 
     IPython calls this at ``%unload_ext tikgen``.
 
@@ -50,7 +50,7 @@ class Extension:
     """The magics of one shell."""
 
     def __init__(self, shell: Any) -> None:
-        # The shell owns its extension, not the other way round.
+        # A proxy, since the shell owns its extension.
         self._shell = weakref.proxy(shell)
         self.cells = Cells()
         self._magics = {
@@ -66,17 +66,17 @@ class Extension:
         from IPython.core.magic import no_var_expand
 
         for (kind, name), magic in self._magics.items():
-            # Braces hold dicts here, and not Python to be evaluated.
+            # Braces are dicts here, not expressions for IPython to expand.
             self._shell.register_magic_function(no_var_expand(_plain(magic)), kind, name)
         self._matcher = context_matcher()(_plain(self._match))
         self._shell.Completer.custom_matchers.append(self._matcher)
-        self._shell.events.register("post_run_cell", self._follow)
+        self._shell.events.register("post_run_cell", self._restore)
 
     def remove(self) -> None:
         """Undo :meth:`install`."""
         for kind, name in self._magics:
             self._shell.magics_manager.magics[kind].pop(name, None)
-        self._shell.events.unregister("post_run_cell", self._follow)
+        self._shell.events.unregister("post_run_cell", self._restore)
         matchers = self._shell.Completer.custom_matchers
         if self._matcher in matchers:
             matchers.remove(self._matcher)
@@ -84,15 +84,15 @@ class Extension:
     def cell(self, line: str, body: str) -> None:
         """Define kernels by Jinja2 text or plain Python: ``%%tikgen NAME [PARAMETER=VALUE ...]``.
 
-        What the cell defines lands in the namespace: each ``@ti.kernel`` as a tikgen kernel, whose
-        arguments are checked; functions and classes as they are. Parameters are those of the
-        text; ``dim=$n`` takes the value of the variable ``n``. Where anything is wrong with the
-        cell, what it defined before stays. An unchanged cell costs nothing.
+        The definitions of the cell are added to the namespace: each ``@ti.kernel`` as a tikgen
+        kernel that checks its arguments, functions and classes as they are. Parameters are those
+        of the text; ``dim=$n`` takes the value of the variable ``n``. If the cell has an error, its
+        previous definitions stay. An unchanged cell costs nothing.
         """
         with _shown_without_traceback():
             variables = self._shell.user_ns
             name, params = parse_line("%%tikgen", line, variables, RESERVED)
-            # Notebooks count the line above the body as the first; then so do messages.
+            # Notebooks count the line of the magic as the first one.
             self._shell.push(self.cells.run(name, "\n" + body, params, variables))
 
     def line(self, line: str) -> Kernel:
@@ -105,14 +105,14 @@ class Extension:
             return build(find_template(name), **params)
 
     def describe(self, line: str) -> None:
-        """Show what a template computes and takes: ``%tikgen_describe NAME``; no name: all."""
+        """Describe a template: ``%tikgen_describe NAME``; without a name, list all templates."""
         from IPython.display import display
 
         with _shown_without_traceback():
             if line.strip():
                 name, params = parse_line("%tikgen_describe", line, {}, RESERVED)
                 if params:
-                    raise CellError("%tikgen_describe takes the name of a template, and no more")
+                    raise CellError("%tikgen_describe takes the name of a template only")
                 description = describe(name)
                 text, shown = str(description), description._repr_html_()
             else:
@@ -121,12 +121,12 @@ class Extension:
                 shown = html.card("templates", html.table((), summaries.items()))
             display({"text/plain": text, "text/html": shown}, raw=True)
 
-    def _follow(self, _: Any) -> None:
-        """Give names back what they were, where a new kernel could not be compiled."""
-        self._shell.push(self.cells.gone_back())
+    def _restore(self, _: Any) -> None:
+        """Restore the previous values of names if a new kernel could not be compiled."""
+        self._shell.push(self.cells.restored())
 
     def _match(self, context: Any) -> dict[str, Any]:
-        """Return completions as IPython takes them."""
+        """Return completions in IPython's format."""
         from IPython.core.completer import SimpleCompletion
 
         found = completion.complete(
@@ -144,7 +144,7 @@ class Extension:
 
 
 def _plain(method: Any) -> Any:
-    """Return a method as a function, which takes attributes, as IPython sets them."""
+    """Return a method as a function, on which IPython can set attributes."""
 
     def function(*args: Any) -> Any:
         return method(*args)
@@ -156,7 +156,7 @@ def _plain(method: Any) -> Any:
 
 @contextlib.contextmanager
 def _shown_without_traceback() -> Iterator[None]:
-    """Turn errors of tikgen into one that IPython shows as what it says, and nothing more."""
+    """Turn errors of tikgen into :class:`CellError`, which IPython shows without a traceback."""
     try:
         yield
     except CellError:

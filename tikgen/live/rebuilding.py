@@ -1,4 +1,4 @@
-"""Makes the kernels of a template anew from its files, and offers them to whoever calls them."""
+"""Rebuilds the kernels of a template from its files, and offers them the new code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from tikgen.errors import ParameterError, TemplateError, TikgenError
 from tikgen.pipeline import builder
 from tikgen.pipeline.kernel import Kernel
-from tikgen.pipeline.rendering import Source, Variant, render_variant
+from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.taichi import runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.base import CODE_NAME, Template
@@ -23,16 +23,16 @@ from tikgen.template.schedules import make_schedule
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a template's kernels when its files changed.
+    """The outcome of a change of a template's files for its kernels.
 
     Attributes:
         template: name of the template.
         files: the files that changed.
         rebuilt: kernels whose next call compiles and runs the new code.
         unchanged: kernels whose code is the same as before.
-        kept: kernels that keep their code, and what speaks against the new one.
-        error: why the template cannot be used, so that all of its kernels keep their code.
-        seconds: time that the rebuilding took.
+        kept: kernels that keep their old code, with the error of the new one.
+        error: why the template cannot be used; all of its kernels keep their code then.
+        seconds: duration of the rebuild.
     """
 
     template: str
@@ -45,7 +45,7 @@ class Change:
 
     @property
     def ok(self) -> bool:
-        """Tell whether every kernel is what its files say."""
+        """Return whether every kernel has the code of the new files."""
         return self.error is None and not self.kept
 
     def __str__(self) -> str:
@@ -53,28 +53,23 @@ class Change:
         head = f"{self.template}: {', '.join(names) or 'files'} changed"
         if self.error is not None:
             return f"{head}, and cannot be used; all kernels keep their code.\n{self.error}"
-        told = []
+        parts = []
         if self.rebuilt:
             took = f"{1e3 * self.seconds:.0f} ms"
-            told.append(f"loaded {_listed(self.rebuilt)} in {took}, compiled by the next call")
+            parts.append(f"loaded {_listed(self.rebuilt)} in {took}, compiled by the next call")
         if self.unchanged:
-            told.append(f"the code of {_listed(self.unchanged)} is the same")
+            parts.append(f"the code of {_listed(self.unchanged)} is the same")
         if self.kept:
-            told.append(f"kept the old code of {_listed(self.kept)}")
-        lines = [f"{head}: {'; '.join(told) or 'no kernel was built of it'}"]
+            parts.append(f"kept the old code of {_listed(self.kept)}")
+        lines = [f"{head}: {'; '.join(parts) or 'it has no kernels'}"]
         by_problem = {_without_parameters(error): str(error) for error in self.kept.values()}
         return "\n".join([*lines, *by_problem.values()])
 
 
 def rebuild(folder: Path, files: tuple[Path, ...], on_refusal: Callable[[Change], None]) -> Change:
-    """Make the kernels of the template in ``folder`` anew, and return what became of them.
+    """Rebuild the kernels of the loaded template in ``folder``; the next call of each compiles it.
 
-    Nothing is compiled here: that is left to the next call of each kernel.
-
-    Args:
-        folder: folder of a template that is loaded.
-        files: its files that changed, for the report.
-        on_refusal: is told, in the thread that calls a kernel, why it keeps its old code after all.
+    If the new code is refused then, ``on_refusal`` is called in the thread of that call.
     """
     began = time.perf_counter()
     rebuilt: list[Kernel] = []
@@ -89,8 +84,8 @@ def rebuild(folder: Path, files: tuple[Path, ...], on_refusal: Callable[[Change]
             if kernel.template.folder != folder:
                 continue
             try:
-                tell = _teller(kernel, template, files, on_refusal)
-                is_new = _remake(kernel, template, tell)
+                report = _reporter(kernel, template, files, on_refusal)
+                is_new = _rebuild(kernel, template, report)
                 (rebuilt if is_new else unchanged).append(kernel)
             except TikgenError as error:
                 kept[kernel] = error
@@ -98,54 +93,43 @@ def rebuild(folder: Path, files: tuple[Path, ...], on_refusal: Callable[[Change]
     return Change(template.name, files, tuple(rebuilt), tuple(unchanged), kept, seconds=took)
 
 
-def _teller(
+def _reporter(
     kernel: Kernel,
     template: Template,
     files: tuple[Path, ...],
     on_refusal: Callable[[Change], None],
 ) -> Callable[[TikgenError | None], None]:
-    def tell(error: TikgenError | None) -> None:
+    def report(error: TikgenError | None) -> None:
         if error is not None:
             on_refusal(Change(template.name, files, kept={kernel: error}))
 
-    return tell
+    return report
 
 
-def _remake(kernel: Kernel, template: Template, tell: Callable[[TikgenError | None], None]) -> bool:
-    """Offer ``kernel`` the code that it has in ``template``; return whether that is other code.
-
-    Raises:
-        TikgenError: why the kernel keeps its code, for which it is built from now on as well.
-    """
+def _rebuild(
+    kernel: Kernel, template: Template, report: Callable[[TikgenError | None], None]
+) -> bool:
+    """Offer ``kernel`` its code in ``template`` if it is new; return whether it is."""
     with _naming(template):
         variant = _followed(kernel.variant, template)
     try:
         with _naming(template):
             source = render_variant(variant)
-        if not _is_same(kernel, source):
-            builder.replace(kernel, source, tell)
+        is_same = builder.identity_of(source) == builder.identity_of(kernel.source)
+        if kernel.is_changing or not is_same:
+            builder.replace(kernel, source, report)
             return True
     except TikgenError:
         builder.keep(kernel, variant)
         raise
-    # What is not code, such as the reference, is that of the new template.
+    # The reference, for example, is that of the new template.
     kernel.loaded.source = dataclasses.replace(kernel.source, variant=variant)
     return False
 
 
-def _is_same(kernel: Kernel, source: Source) -> bool:
-    """Tell whether the kernel runs this very code."""
-    new, old = source.variant, kernel.variant
-    return not kernel.is_changing and (source.digest, new.arguments, new.workspace) == (
-        kernel.digest,
-        old.arguments,
-        old.workspace,
-    )
-
-
 @contextlib.contextmanager
 def _naming(template: Template) -> Iterator[None]:
-    """Turn an error of a method of ``template`` into one that names its line."""
+    """Turn an error in a method of ``template`` into one that names its line."""
     try:
         yield
     except TikgenError:
@@ -160,13 +144,13 @@ def _naming(template: Template) -> Iterator[None]:
 
 
 def _followed(variant: Variant, template: Template) -> Variant:
-    """Return the variant of ``template`` with the parameters that were given to ``variant``.
+    """Return the variant of ``template`` with the given parameters of ``variant``.
 
-    A schedule that was the arch's default becomes what is the default now. Of any other, the
-    parameters that exist still are taken.
+    A default schedule is replaced by the new default. Of any other schedule, the parameters that
+    still exist are kept.
     """
     for name in variant.problem.model_fields_set - template.Problem.model_fields.keys():
-        why = "was given to the kernel, and the template has no such parameter any more"
+        why = "was given to the kernel, but the template no longer has it"
         raise ParameterError(template.name, {name: why})
     problem = make_model(template.Problem, _given(variant.problem), template.name)
     assert isinstance(problem, ProblemModel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import itertools
@@ -10,23 +11,20 @@ import time
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import taichi as ti
 
 from tikgen.errors import CheckFailed, InvalidText, NoEarlierVersion, TikgenError, UnknownId
-from tikgen.live.diagnosis import compile_error, with_note
-from tikgen.live.ids import check_id
-from tikgen.live.imports import builtins_with
-from tikgen.live.texts import prepare
+from tikgen.live.texts import check_id, compile_error, prepare, with_note
 from tikgen.live.versions import Record, State, Version, Versions, given
 from tikgen.pipeline import events
 from tikgen.pipeline.loader import load_text
 from tikgen.pipeline.rendering import Source
 
-# Garbage of more bytes than this is collected at once, which takes some 10 ms.
+# More bytes of garbage are collected immediately, which takes about 10 ms.
 _MOST_GARBAGE = 16_000_000
 _numbers = itertools.count(1)
 
@@ -34,22 +32,22 @@ _numbers = itertools.count(1)
 class Loader:
     """Modules by id, each of which can be replaced while its kernels run.
 
-    A new text comes into force as a whole or not at all: it is parsed, executed and checked, and
-    only then takes the place of the old one. Where a kernel of a new text cannot be compiled at
-    its first launch, the version before comes back. Whoever holds a module or a kernel that was
-    replaced keeps running the old code. Every method may be called from any thread.
+    A new text takes effect as a whole or not at all: it is parsed, executed and checked before it
+    replaces the old one. If one of its kernels cannot be compiled at the first launch, the
+    previous version takes effect again. References to a replaced module or its kernels keep
+    running the old code. Every method may be called from any thread.
 
-    Python's objects of a replaced module go with the last reference to it; modules that held more
-    than 16 MB are collected at once. Taichi itself keeps what it compiled: about 130 kB on cpu and
-    180 kB on Vulkan for each small kernel that was launched, until ``ti.init`` or ``ti.reset``;
-    what it compiles next then takes that memory.
+    The Python objects of a replaced module are freed with the last reference to it; modules with
+    more than 16 MB of data are collected immediately. Taichi keeps compiled code until ``ti.init``
+    or ``ti.reset`` and reuses the memory then: about 130 kB on cpu and 180 kB on Vulkan for each
+    small kernel that was launched.
     """
 
     def __init__(self) -> None:
         self._number = next(_numbers)
-        # Held for a moment only: nobody's code runs, and nothing compiles, under this lock.
+        # Held briefly: no user code runs and nothing compiles under it.
         self._lock = threading.RLock()
-        self._loaded: OrderedDict[str, Versions] = OrderedDict()  # The last one loaded stands last.
+        self._loaded: OrderedDict[str, Versions] = OrderedDict()  # Last loaded last.
         self._latest: str | None = None
         self._versions_made: dict[str, int] = {}
         self._unnamed: dict[object, str] = {}
@@ -64,24 +62,24 @@ class Loader:
         check: Callable[[types.ModuleType], object] | None = None,
         **params: Any,
     ) -> types.ModuleType:
-        """Return the module that a text makes, which is from now on the one under ``id``.
+        """Load a text as the module under ``id`` and return it.
 
-        The text is plain Python with kernels, ``ti.func``, data-oriented classes and whatever else
-        a module may hold, or Jinja2 that renders to it. It finds ``ti``, ``np`` and ``tm``
-        (``taichi.math``) in scope, and imports what is loaded by its id. Its common indentation is
-        taken out; its lines keep their numbers. A text that is identical to the one in force,
-        parameters included, is looked up.
+        The text is plain Python with kernels, ``ti.func``, data-oriented classes and anything else
+        that a module may contain, or Jinja2 that renders to it. ``ti``, ``np`` and ``tm``
+        (``taichi.math``) are in scope, and other loaded texts can be imported by their ids. Common
+        indentation is removed; lines keep their numbers. A text that is identical to the current
+        one, parameters included, is not loaded again.
 
         Args:
-            text: what to load.
-            id: the name under which to keep it, which may not be that of an installed module;
-                without it ``kernel_0``, ``kernel_1`` and so on.
-            check: is called with the new module before it comes into force; it may launch
-                kernels. The text is refused where it raises or returns False.
+            text: the text to load.
+            id: the name of the module, which may not be that of an installed module; by default
+                ``kernel_0``, ``kernel_1`` and so on.
+            check: is called with the new module before it takes effect; it may launch kernels. If
+                it raises or returns False, the text is refused.
             params: values for the names of a Jinja2 text, as :func:`tikgen.from_string` takes.
 
         Raises:
-            InvalidId: if the id is no name or the name of an installed module.
+            InvalidId: if the id is not a plain name, or the name of an installed module.
             InvalidText: if the text cannot be a module: empty, huge, binary, not Python.
             ParameterError: if a parameter is unknown or could carry code.
             RenderError: if the text is malformed Jinja2, or fails when it is executed.
@@ -91,12 +89,12 @@ class Loader:
         return self._look_up(text, id, params) or self._load(text, id, check, params)
 
     def rollback(self, id: str) -> types.ModuleType:
-        """Return to the version before the one in force, and return its module.
+        """Return to the version before the current one, and return its module.
 
         Raises:
             UnknownId: if nothing is loaded under ``id``.
-            NoEarlierVersion: if there is none.
-            RenderError: if nobody holds its module, and executing the text again fails.
+            NoEarlierVersion: if there is no earlier version.
+            RenderError: if its module was freed, and executing the text again fails.
         """
         while True:
             with self._lock:
@@ -107,30 +105,30 @@ class Loader:
             try:
                 module = self._revive(previous)
             except TikgenError as error:
-                note = f"Version {current.number} of {id!r} is still in force."
+                note = f"Version {current.number} of {id!r} is still current."
                 raise with_note(error, note) from error.__cause__
             if self._replace(current, previous, module, "withdrawn"):
                 return module
 
     def history(self, id: str) -> tuple[Version, ...]:
-        """Return the last 20 versions of ``id``, oldest first, those that failed among them."""
+        """Return the last 20 versions of ``id``, oldest first, including failed ones."""
         with self._lock:
             return tuple(record.shown() for record in self._versions(id).records)
 
     def cleanup_all(self) -> None:
-        """Unload everything. Modules and kernels that somebody holds still run."""
+        """Unload every module. Modules and kernels that are still referenced run on."""
         with self._lock:
             for id in list(self._loaded):
                 self._drop(id)
         gc.collect()
 
     def __getitem__(self, id: str | None) -> types.ModuleType:
-        """Return the module under ``id``; that which was loaded last for None.
+        """Return the module under ``id``, or the one loaded last for None.
 
         Raises:
             UnknownId: if there is none.
         """
-        while True:  # A module that leaves between two looks makes way for another one.
+        while True:  # The module may be replaced between the two look-ups.
             module = self._versions(id).current.module
             if module is not None:
                 return module
@@ -147,7 +145,7 @@ class Loader:
         return len(self._loaded)
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the ids; the one that was loaded last comes last."""
+        """Iterate over the ids, last loaded last."""
         with self._lock:
             return iter(list(self._loaded))
 
@@ -162,12 +160,10 @@ class Loader:
             held = [f"{id} (version {v.current.number})" for id, v in self._loaded.items()]
         return f"<{type(self).__name__} of {', '.join(held) or 'nothing'}>"
 
-    # How it does it.
-
     def _look_up(
         self, text: str, id: str | None, params: dict[str, Any]
     ) -> types.ModuleType | None:
-        """Return the module in force if it has this very text."""
+        """Return the current module if it has this very text."""
         if type(text) is not str or not (id is None or type(id) is str):
             return None
         wanted = given(text, params)
@@ -202,7 +198,7 @@ class Loader:
                 self._loaded[record.id] = Versions(record)
             else:
                 versions.add(record)
-                # The text that was handed in last stays, even if it was the first to be ready.
+                # The text that was submitted last stays, even if it was ready first.
                 overtaken = record.number < versions.current.number
                 outgoing = record if overtaken else versions.current
                 versions.current = versions.current if overtaken else record
@@ -219,7 +215,7 @@ class Loader:
                 name = f"kernel_{self._unnamed_made}"
                 self._unnamed_made += 1
                 id = None if name in self._versions_made else name
-            # Numbers go on after `del`, since no file name may ever have two texts.
+            # Numbers continue after `del`, since no file name may ever have two texts.
             number = self._versions_made[id] = self._versions_made.get(id, 0) + 1
         return Record(id, number, text, params)
 
@@ -231,24 +227,23 @@ class Loader:
         source = prepare(record.text, record.params, record.id, filename)
         record.digest = source.digest
         explain = functools.partial(_explain, weakref.ref(self), record, source, filename)
-        find = functools.partial(_in_force, weakref.ref(self))
-        names = {"ti": ti, "np": np, "tm": ti.math, "__builtins__": builtins_with(find)}
+        find = functools.partial(_current_module, weakref.ref(self))
+        names = {"ti": ti, "np": np, "tm": ti.math, "__builtins__": _builtins_with(find)}
         start = time.perf_counter()
         module = load_text(source.text, filename, source, names, explain)
-        if events.is_on():
-            seconds = time.perf_counter() - start
-            subject = events.Subject(record.id, filename, 1, "live")
-            events.emit("load", subject, start, seconds, file=filename)
+        seconds = time.perf_counter() - start
+        subject = events.Subject(record.id, filename, 1, "live")
+        events.emit("load", subject, start, seconds, file=filename)
         return module
 
     def _revive(self, record: Record) -> types.ModuleType:
-        """Return the module of an earlier version: the one that somebody holds, or a new one."""
+        """Return the module of an earlier version, executed again if it was freed."""
         return record.living_module() or self._execute(record)
 
     def _replace(
         self, current: Record, previous: Record, module: types.ModuleType, state: State
     ) -> bool:
-        """Let ``previous`` take the place of ``current``, unless something else did already."""
+        """Replace ``current`` by ``previous``, unless it was replaced already."""
         with self._lock:
             versions = self._loaded.get(current.id)
             if versions is None or versions.current is not current:
@@ -260,23 +255,23 @@ class Loader:
         return True
 
     def _refuse(self, record: Record, error: TikgenError) -> str:
-        """Note that ``record`` failed; return what is to be said about the version in force."""
+        """Record that ``record`` failed; return a sentence about the current version."""
         with self._lock:
             versions = self._loaded.get(record.id)
-            if not isinstance(error, InvalidText):  # Which may be anything, and of any size.
+            if not isinstance(error, InvalidText):  # Which may be of any type and size.
                 record.state, record.error = "failed", str(error)
-                # What it made hangs on the traceback: collect it when the next text comes.
+                # The traceback keeps its objects alive: collect them at the next text.
                 self._garbage += _MOST_GARBAGE
                 if versions is not None:
                     versions.add(record)
             if versions is None:
                 return ""
-            return f"Version {versions.current.number} of {record.id!r} is still in force."
+            return f"Version {versions.current.number} of {record.id!r} is still current."
 
     def go_back(self, record: Record, error: Exception) -> str:
-        """Return to the version before ``record``, a kernel of which cannot be compiled.
+        """Return to the version before ``record``, of which a kernel cannot be compiled.
 
-        Returns what is to be said about it; nothing where ``record`` is not in force.
+        Returns a sentence about it, or an empty string if ``record`` is not current.
         """
         with self._lock:
             versions = self._loaded.get(record.id)
@@ -292,7 +287,7 @@ class Loader:
         if not self._replace(record, previous, module, "failed"):
             return ""
         record.error = str(error)
-        return f"Version {previous.number} of {record.id!r} is in force again."
+        return f"Version {previous.number} of {record.id!r} is current again."
 
     def _versions(self, id: str | None) -> Versions:
         wanted = self._latest if id is None else id
@@ -319,8 +314,36 @@ class Loader:
             gc.collect()
 
 
-def _in_force(loader: weakref.ref[Loader], id: str) -> types.ModuleType | None:
-    """Return the module under ``id``, None where there is none or the loader is gone."""
+class MetaKernelLoader(Loader):
+    """A :class:`Loader` with the interface of taichi-meta's ``MetaKernelLoader``."""
+
+    def compile_and_load(self, kernel_code: str, kernel_id: str | None = None) -> types.ModuleType:
+        """Load a text and return its module; see :meth:`Loader.load`.
+
+        Args:
+            kernel_code: a module with kernels.
+            kernel_id: the name of the module; ``kernel_<n>`` by default.
+        """
+        return self.load(kernel_code, kernel_id)
+
+    @property
+    def kernel_cache(self) -> OrderedDict[str, types.ModuleType]:
+        """Return the modules by id, last loaded last."""
+        return OrderedDict((id, self[id]) for id in self)
+
+    @property
+    def current_kernel_id(self) -> str | None:
+        """Return the id that was loaded last, or None if nothing is loaded."""
+        return self._latest
+
+    @property
+    def kernel_counter(self) -> int:
+        """Return the number of the next default id."""
+        return self._unnamed_made
+
+
+def _current_module(loader: weakref.ref[Loader], id: str) -> types.ModuleType | None:
+    """Return the module under ``id``, or None if there is none or the loader was freed."""
     owner = loader()
     versions = owner._loaded.get(id) if owner is not None else None
     return versions.current.module if versions is not None else None
@@ -348,8 +371,31 @@ def _explain(
     error: Exception,
     was_compiled: bool,
 ) -> Exception:
-    """Return the error for a kernel that cannot be compiled, and go back where it never was."""
+    """Return the error of a kernel; restore the previous version if it was never compiled."""
     owner = loader()
-    told = compile_error(source, filename, function.__name__, error)
-    note = owner.go_back(record, told) if owner is not None and not was_compiled else ""
-    return with_note(told, note)
+    explained = compile_error(source, filename, function.__name__, error)
+    note = owner.go_back(record, explained) if owner is not None and not was_compiled else ""
+    return with_note(explained, note)
+
+
+def _builtins_with(find: Callable[[str], types.ModuleType | None]) -> dict[str, Any]:
+    """Return the builtins of a module whose ``import`` statements call ``find`` first.
+
+    Loaded texts are not in ``sys.modules``, so that no other code can import them.
+    """
+
+    def importing(
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> types.ModuleType:
+        # `import a.b` binds `a`, which is not loaded under such an id.
+        if level == 0 and (fromlist or "." not in name):
+            module = find(name)
+            if module is not None:
+                return module
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+
+    return {**vars(builtins), "__import__": importing}

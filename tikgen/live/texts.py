@@ -1,43 +1,44 @@
-"""What a loader takes as text: plain Python or Jinja2, checked before anything is executed."""
+"""The texts and ids of a loader, checked before anything is executed, and their errors."""
 
 from __future__ import annotations
 import __future__
 
+import functools
+import importlib.machinery
 import re
+import sys
 import textwrap
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from tikgen.errors import InvalidText
+from tikgen.errors import InvalidId, InvalidText, KernelCompileError, TikgenError
+from tikgen.pipeline.loader import line_in
 from tikgen.pipeline.one_off import OneOff, source_of
 from tikgen.pipeline.rendering import Source, Variant, code_of, digest_of
 from tikgen.template.parameters import ProblemModel, ScheduleModel
 
+_Error = TypeVar("_Error", bound=TikgenError)
+
 MOST_CHARACTERS = 1_000_000
-# Taichi wraps the lines of a kernel at this length, be it within a word.
+_ID = re.compile(r"\w[\w.-]{0,99}")
+# Taichi wraps the lines of a kernel at this length, even within a word.
 _LONGEST_LINE = 9_999
-# Python's parser does not end lines here; other readers of the text do, and count differently.
+# Characters that end a line for other readers of the text, but not for Python's parser.
 _OTHER_LINE_ENDS = re.compile("[\0\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 _WORDS = "block|call|do|extends|filter|for|from|if|import|include|macro|raw|set|with"
 _STATEMENT = re.compile(rf"(\{{%[-+]?|^[ \t]*#%-?)\s*({_WORDS})\b", re.MULTILINE)
 
 
 def prepare(text: object, params: Mapping[str, Any], id: str, filename: str) -> Source:
-    """Return ``text`` as the source of a module, rendered where it is Jinja2.
+    """Return ``text`` as the source of a module, rendered if it is Jinja2.
 
-    It is taken as Jinja2 where parameters are given or it holds Jinja2 statements. Lines keep
-    their numbers; their common indentation goes.
-
-    Args:
-        text: what a user wrote.
-        params: values for the names of a Jinja2 text.
-        id: what it is called in messages.
-        filename: what it will be loaded under.
+    It is Jinja2 if parameters are given or it has Jinja2 statements. Lines keep their numbers;
+    their common indentation is removed.
 
     Raises:
         InvalidText: if it cannot be a module.
         ParameterError: if a parameter is unknown or unsafe.
-        RenderError: if it is Jinja2 and malformed, or renders to what is not Python.
+        RenderError: if it is malformed Jinja2, or does not render to Python.
     """
     bare = textwrap.dedent(_checked(text, id))
     try:
@@ -56,8 +57,8 @@ def prepare(text: object, params: Mapping[str, Any], id: str, filename: str) -> 
         raise InvalidText(id, problem) from None
     if code.co_flags & __future__.annotations.compiler_flag:
         problem = (
-            "holds `from __future__ import annotations`, which turns the types of a kernel's "
-            "arguments into strings that Taichi cannot read; leave it out"
+            "has `from __future__ import annotations`, which turns the types of a kernel's "
+            "arguments into strings that Taichi cannot read; remove it"
         )
         raise InvalidText(id, problem)
     _check_lines(source.text, id)
@@ -77,12 +78,12 @@ def _checked(text: object, id: str) -> str:
     strange = _OTHER_LINE_ENDS.search(lines)
     if strange:
         number = lines.count("\n", 0, strange.start()) + 1
-        problem = f"holds the character {strange[0]!r} in line {number}"
+        problem = f"has the character {strange[0]!r} in line {number}"
         raise InvalidText(id, f"{problem}; within a string, write it as an escape")
     try:
         lines.encode()
     except UnicodeEncodeError as error:
-        problem = f"holds {lines[error.start]!r}, half of a surrogate pair, which is no character"
+        problem = f"has {lines[error.start]!r}, half of a surrogate pair, which is no character"
         raise InvalidText(id, problem) from None
     return lines
 
@@ -100,3 +101,49 @@ def _not_python(error: SyntaxError, id: str) -> InvalidText:
     shown = f"line {error.lineno}: {line.strip()}"
     indent = " " * len(f"line {error.lineno}: ")
     return InvalidText(id, f"is not Python: {error.msg}", f"{shown}\n  {indent}{caret}")
+
+
+def compile_error(
+    source: Source, filename: str, kernel: str, error: Exception
+) -> KernelCompileError:
+    """Return Taichi's error with line and column, and the line of the template."""
+    message = str(error).strip() or type(error).__name__
+    if isinstance(error, RecursionError):
+        message = "an expression nests too deeply for Taichi; split long chains of operators"
+    number = line_in(message, filename)
+    is_rendered = source.text != source.variant.template.text
+    return KernelCompileError(
+        source.variant.template.name,
+        f"Taichi cannot compile the kernel {kernel}:\n{textwrap.indent(message, '    ')}",
+        **source.located(number if is_rendered else 0),
+    )
+
+
+def with_note(error: _Error, note: str) -> _Error:
+    """Return ``error`` with ``note`` as a further line."""
+    if note:
+        error.args = (f"{error}\n{note}",)
+    return error
+
+
+def check_id(id: object) -> str:
+    """Return ``id``, or raise InvalidId if it cannot name a module."""
+    if not isinstance(id, str):
+        raise InvalidId(id, f"is of type {type(id).__name__}; an id is a str")
+    if not _ID.fullmatch(id):
+        takes = "letters, digits, '_', '-' and '.', at most 100, the first a letter, digit or '_'"
+        raise InvalidId(id if len(id) < 200 else f"{id[:40]}...", f"is no name; it takes {takes}")
+    if _is_installed(id.partition(".")[0]):
+        raise InvalidId(id, f"is the name of an installed module; take {id + '_kernel'!r}")
+    return id
+
+
+@functools.lru_cache(maxsize=256)
+def _is_installed(name: str) -> bool:
+    loaded = getattr(sys.modules.get(name), "__spec__", None)
+    if name in sys.stdlib_module_names or loaded is not None:
+        return True
+    # Not all of sys.path: a folder beside the user's script is not an installed module.
+    site = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    spec = importlib.machinery.PathFinder.find_spec(name, site)
+    return spec is not None and spec.origin is not None

@@ -1,4 +1,4 @@
-"""The texts that an id had: which one is in force, and which one came before it."""
+"""The versions of a text under one id: the current one and earlier ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tikgen.taichi import arrays
 
 # Texts kept for each id.
 MOST_VERSIONS = 20
-# How many of the objects that a module holds are looked at, and which of them are not its own.
+# The number of objects of a module that are measured, and types of objects that it does not own.
 _MOST_OBJECTS = 10_000
 _NOT_COUNTED = (type, types.ModuleType, types.FunctionType)
 
@@ -25,16 +25,16 @@ State = Literal["current", "retired", "withdrawn", "failed"]
 
 @dataclass(frozen=True, repr=False)
 class Version:
-    """One text that an id had.
+    """One version of the text under an id.
 
     Attributes:
         number: counts from 1 for each id; failed attempts count as well.
-        text: as it was given.
+        text: the text as it was given.
         params: values for the names of a Jinja2 text.
-        digest: SHA-256 of the code; empty where the text could not be rendered.
+        digest: SHA-256 of the code; empty if the text could not be rendered.
         loaded_at: seconds since 1970.
-        state: current; retired, when a later one took its place; withdrawn, by ``rollback``; or
-            failed, when it was refused or could not be compiled.
+        state: ``current``; ``retired`` if a later version replaced it; ``withdrawn`` by
+            ``rollback``; or ``failed`` if it was refused or could not be compiled.
         error: why it failed.
     """
 
@@ -52,7 +52,7 @@ class Version:
 
 
 class Record:
-    """A version as its loader keeps it: with its module while it is in force, weakly later."""
+    """A version in its loader, with its module while it is current, and weakly later."""
 
     def __init__(self, id: str, number: int, text: str, params: Mapping[str, Any]) -> None:
         self.id = id
@@ -69,59 +69,53 @@ class Record:
         self._weak_module: weakref.ref[types.ModuleType] | None = None
 
     def enter(self, module: types.ModuleType) -> None:
-        """Come into force with ``module``."""
+        """Make this version current with ``module``."""
         self.state, self.error = "current", ""
         self._weak_module, self.module = weakref.ref(module), module
 
     def leave(self, state: State) -> int:
-        """Let go of the module; return how many bytes may go with it."""
+        """Release the module; return how many bytes that may free."""
         module, self.module, self.state = self.module, None, state
         return bytes_in(dict(vars(module))) if module is not None else 0
 
     def living_module(self) -> types.ModuleType | None:
-        """Return the module if anyone still holds it."""
+        """Return the module if it was not freed."""
         return self._weak_module() if self._weak_module is not None else None
 
     def shown(self) -> Version:
-        """Return what a user may know of it."""
-        return Version(
-            self.number,
-            self.text,
-            types.MappingProxyType(self.params),
-            self.digest,
-            self.loaded_at,
-            self.state,
-            self.error,
-        )
+        """Return the version for users."""
+        params = types.MappingProxyType(self.params)
+        outcome = (self.digest, self.loaded_at, self.state, self.error)
+        return Version(self.number, self.text, params, *outcome)
 
 
 class Versions:
-    """The versions of one id, oldest first, of which one is in force."""
+    """The versions of one id, oldest first, of which one is current."""
 
     def __init__(self, first: Record) -> None:
         self.current = first
         self.records = [first]
 
     def add(self, record: Record) -> None:
-        """Keep one more version, and forget the oldest one where there are too many."""
+        """Add a version, and discard the oldest if there are too many."""
         self.records.append(record)
         self.records.sort(key=lambda r: r.number)
         if len(self.records) > MOST_VERSIONS:
             self.records.remove(next(r for r in self.records if r is not self.current))
 
     def before(self, record: Record) -> Record | None:
-        """Return the version to which one would go back from ``record``."""
+        """Return the version that precedes ``record``, or None."""
         earlier = [r for r in self.records if r.number < record.number and r.state == "retired"]
         return earlier[-1] if earlier else None
 
 
 def given(text: str, params: Mapping[str, Any]) -> object:
-    """Return what is equal for identical texts with identical parameters."""
+    """Return a key that is equal for identical texts with identical parameters."""
     return (text, *sorted((name, repr(v)) for name, v in params.items())) if params else text
 
 
 def bytes_in(names: Mapping[str, object]) -> int:
-    """Estimate the bytes of arrays, texts and containers that go with the names of a module."""
+    """Estimate the bytes of arrays, texts and containers that a module's names keep alive."""
     size = 0
     queue = deque(value for name, value in names.items() if not name.startswith("__"))
     seen: set[int] = set()
@@ -133,7 +127,7 @@ def bytes_in(names: Mapping[str, object]) -> int:
         if isinstance(value, arrays.TaichiArray):
             size += arrays.bytes_of(value)
             continue
-        try:  # A foreign object may raise whatever it likes.
+        try:  # A foreign object may raise anything.
             nbytes = getattr(value, "nbytes", 0)
             size += max(sys.getsizeof(value, 0), nbytes if isinstance(nbytes, int) else 0)
             inner = getattr(value, "__dict__", None)

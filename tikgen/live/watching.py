@@ -1,28 +1,34 @@
-"""Watches the files of templates, and has kernels rebuilt while they are in use."""
+"""Watches the files of templates, and rebuilds their kernels while they are in use."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tikgen.errors import TikgenError, UnknownTemplate, WatchError
 from tikgen.live.rebuilding import Change, rebuild
-from tikgen.live.saves import folders_behind, need_watchfiles, wakes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.template import catalogue
 from tikgen.template.base import TEXT_NAME, Template, files_of
 from tikgen.template.dependencies import Files
 
-# A file that does not work may be half saved: it is looked at again after so long.
+# A file that does not work may be half saved: it is read again after so long.
 _SETTLE_SECONDS = 0.1
 _MOST_CHANGES = 100
 _START_SECONDS = _JOIN_SECONDS = 10.0
+# Events are reported once none came for one step, or after the debounce time.
+_STEP_MS, _DEBOUNCE_MS = 20, 100
+# Files are also compared at this interval, since events get lost, for example on network disks.
+_LOOK_MS = 1000
+_POLL_SECONDS = 0.2
 
 _lock = threading.Lock()
 _running: list[Watcher] = []
@@ -33,19 +39,18 @@ Target = Kernel | Template | str | os.PathLike[str]
 def watch(*targets: Target, on_change: Callable[[Change], None] | None = None) -> Watcher:
     """Rebuild kernels whenever the files of their templates change.
 
-    A save of ``kernel.py.j2``, of ``template.py`` or of a macro file to which the text leads
-    makes all kernels of that template anew, each with the parameters it was built with. Who
-    holds or runs such a kernel has the new code from its next call on, which compiles it. Where
-    the new code does not work, the kernel keeps the old.
+    A save of ``kernel.py.j2``, of ``template.py`` or of a macro file that the text imports
+    rebuilds all kernels of that template with their parameters. The next call of such a kernel
+    compiles and runs the new code. If the new code does not work, the kernel keeps the old code.
 
     Args:
-        targets: a kernel, a template or its name, the folder of a template, or a folder of
-            templates; one or several of these.
+        targets: kernels, templates or their names, folders of a template, or folders of
+            templates.
         on_change: is called with each change, mostly in the watching thread; by default the
             change is printed to the error stream.
 
     Returns:
-        What watches in the background until :meth:`Watcher.stop`; a context manager as well.
+        A watcher that runs in the background until :meth:`Watcher.stop`; a context manager.
 
     Raises:
         WatchError: if a target has no files, or is watched already.
@@ -67,7 +72,7 @@ class Watcher:
         self._roots = set(places) - self._templates
         self._on_change = on_change
         self._known: dict[Path, Files] = {}
-        # Fingerprint of the files of which each template was last made anew, if it worked or not.
+        # Fingerprint of the files at the last attempt to rebuild each template.
         self._tried: dict[Path, str] = {}
         self._changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
         self._awaited: deque[Change] = deque(maxlen=_MOST_CHANGES)
@@ -84,36 +89,36 @@ class Watcher:
 
     @property
     def folders(self) -> frozenset[Path]:
-        """Return the folders of the templates that are watched."""
+        """Return the folders of the watched templates."""
         found = {path.parent for root in self._roots for path in root.glob(f"*/{TEXT_NAME}")}
-        # Unpacked at once: another thread may add to what is known.
+        # Unpacked in one step: another thread may add to the known ones.
         return frozenset([*self._templates, *found, *self._known])
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Return the changes so far, the last 100 of them."""
+        """Return the last 100 changes."""
         return tuple(self._changes)
 
     @property
     def is_running(self) -> bool:
-        """Tell whether it still watches."""
+        """Return whether it still watches."""
         return self._thread.is_alive() and not self._stop.is_set()
 
     def wait(self, timeout: float | None = None) -> Change | None:
         """Return the oldest rebuild that no ``wait`` has returned yet, or None after ``timeout``.
 
-        A refusal of the new code by Taichi, which comes up when the kernel is next called, is
-        told to ``on_change`` and stands among :attr:`changes`.
+        If Taichi refuses the new code at the next call of the kernel, that change goes to
+        ``on_change`` and :attr:`changes` only.
 
         Args:
-            timeout: seconds to wait for one, None for as long as it watches.
+            timeout: seconds to wait, or None to wait as long as it watches.
         """
         with self._news:
             self._news.wait_for(lambda: self._awaited or self._stop.is_set(), timeout)
             return self._awaited.popleft() if self._awaited else None
 
     def stop(self) -> None:
-        """End watching. Kernels stay as they are; to stop once more does nothing."""
+        """Stop watching. Kernels do not change; a second call does nothing."""
         self._stop.set()
         with self._news:
             self._news.notify_all()
@@ -140,7 +145,7 @@ class Watcher:
             self._is_watching.set()
 
     def _look(self) -> None:
-        """Follow each template whose files hold something else than they did."""
+        """Rebuild each template whose files have changed."""
         loaded = {template.folder: template for template in catalogue.loaded_templates()}
         for folder in sorted(self.folders):
             files = files_of(folder)
@@ -149,7 +154,7 @@ class Watcher:
                 self._known[folder] = files
                 continue
             is_changed = known is not None and known.fingerprint != files.fingerprint
-            # It may also have been loaded, and saved again, since it was last looked at.
+            # It may also have been loaded, and saved again, since the last look.
             old = {loaded[folder].fingerprint, self._tried.get(folder)}
             if is_changed or files.fingerprint not in old:
                 self._follow(folder, known, files)
@@ -157,12 +162,12 @@ class Watcher:
                 self._known[folder] = files
 
     def _follow(self, folder: Path, known: Files | None, files: Files) -> None:
-        failed = ""  # The state in which it did not work.
+        failed = ""  # Fingerprint of files that did not work.
         while True:
             changed = files.changed_since(known) if known is not None else ()
             try:
                 change = rebuild(folder, changed, self._report)
-            except Exception as error:  # Whatever it is, the next save is followed again.
+            except Exception as error:  # Of any kind: the next save is followed again.
                 problem = f"{type(error).__name__}: {error}"
                 change = Change(folder.name, changed, error=TikgenError(problem))
             self._known[folder] = files
@@ -191,13 +196,13 @@ class Watcher:
 
 
 def _is_loaded(folder: Path, files: Files) -> bool:
-    """Tell whether the template in ``folder`` was loaded from what ``files`` holds, if at all."""
+    """Return whether the template in ``folder`` was loaded from ``files``, or not at all."""
     known = [t.fingerprint for t in catalogue.loaded_templates() if t.folder == folder]
     return known in ([], [files.fingerprint])
 
 
 def _folder_of(target: Target) -> Path:
-    """Return the folder of a template, or a folder of templates, that ``target`` means."""
+    """Return the folder of a template, or the folder of templates, for ``target``."""
     if isinstance(target, Kernel):
         return _folder_of(target.template)
     if isinstance(target, Template):
@@ -211,17 +216,18 @@ def _folder_of(target: Target) -> Path:
             if not Path(target).is_dir():
                 raise
     if not isinstance(target, str | os.PathLike):
-        raise WatchError(repr(target)[:80], "is no kernel, template or folder")
+        raise WatchError(repr(target)[:80], "is not a kernel, template or folder")
     try:
         folder = Path(target).expanduser().resolve()
         folder = folder.parent if folder.name == TEXT_NAME and folder.is_file() else folder
         is_folder = folder.is_dir()
     except (TypeError, OSError, ValueError, RuntimeError) as error:
-        raise WatchError(repr(target)[:80], f"is no kernel, template or folder: {error}") from None
+        problem = f"is not a kernel, template or folder: {error}"
+        raise WatchError(repr(target)[:80], problem) from None
     if not is_folder:
         raise WatchError(str(target), "is not a folder")
     if not (folder / TEXT_NAME).is_file() and not any(folder.glob(f"*/{TEXT_NAME}")):
-        raise WatchError(str(target), f"is no folder of a template, which holds a {TEXT_NAME}")
+        raise WatchError(str(target), f"is not the folder of a template: it has no {TEXT_NAME}")
     return folder
 
 
@@ -233,3 +239,53 @@ def _print(change: Change) -> None:
     console.print(
         f"{time.strftime('%H:%M:%S')} {change}", style=colour if change.ok else "red", markup=False
     )
+
+
+def need_watchfiles() -> Any:
+    """Return the class of watchfiles that watches folders, or raise TikgenError without it."""
+    try:
+        # Not its function watch(), which does not report when it has begun to watch.
+        from watchfiles._rust_notify import RustNotify
+    except ImportError:
+        raise TikgenError("Watching needs watchfiles: pip install 'tikgen[live]'.") from None
+    return RustNotify
+
+
+def wakes(folders: Callable[[], frozenset[Path]], stop: threading.Event) -> Iterator[None]:
+    """Yield once it watches, and then whenever files in ``folders()`` may have changed.
+
+    If the system cannot watch, it yields every 0.2 s. ``stop`` ends the iteration.
+    """
+    notifier = need_watchfiles()
+    while not stop.is_set():
+        watched = folders()
+        # A folder may have been deleted, and the system may have no watches left.
+        with (
+            contextlib.suppress(OSError, RuntimeError),
+            notifier([str(f) for f in watched], False, False, 0, False, True) as notify,
+        ):
+            changes: Any = ()
+            while not stop.is_set() and not any(Path(path) in watched for _, path in changes):
+                yield
+                if folders() != watched:
+                    break
+                changes = notify.watch(_DEBOUNCE_MS, _STEP_MS, _LOOK_MS, stop)
+                if changes == "signal":
+                    raise KeyboardInterrupt
+                if isinstance(changes, str):  # A timeout, or the end.
+                    changes = ()
+            continue
+        yield
+        stop.wait(_POLL_SECONDS)
+
+
+def folders_behind(templates: Iterable[Path]) -> frozenset[Path]:
+    """Return the folders of the files of ``templates``, or their nearest existing parents."""
+    found = set()
+    for template in templates:
+        for path in files_of(template).contents:
+            folder = path.parent
+            while not folder.is_dir():
+                folder = folder.parent
+            found.add(folder)
+    return frozenset(found)

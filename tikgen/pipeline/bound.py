@@ -1,4 +1,4 @@
-"""A kernel whose arguments were checked once, launched over a cached context."""
+"""A kernel with fixed arguments, which are checked once, launched over a cached context."""
 
 from __future__ import annotations
 
@@ -9,45 +9,38 @@ from typing import Any, Protocol
 
 from tikgen.errors import ArgumentError
 from tikgen.pipeline.loaded import Loaded
-from tikgen.taichi import kernels, launching, runtime
+from tikgen.taichi import kernels, launcher, runtime
 from tikgen.template.arguments import Array, Scalar
 
-# Where launching over a cached context was measured to be right.
+# Archs on which launches over a cached context are proven correct.
 _PROVEN_ARCHS = frozenset({"cpu", "cuda", "vulkan"})
 
 
-class Bindable(Protocol):
-    """What is bound: a :class:`~tikgen.pipeline.kernel.Kernel`, the code of which may change."""
+class _Bindable(Protocol):
+    """The part of :class:`~tikgen.pipeline.kernel.Kernel` that a bound kernel uses."""
 
     @property
-    def name(self) -> str:
-        """Return a readable name."""
-
+    def name(self) -> str: ...
     @property
-    def loaded(self) -> Loaded:
-        """Return the code that the next call runs."""
-
+    def loaded(self) -> Loaded: ...
     @property
-    def is_changing(self) -> bool:
-        """Tell whether other code is on offer."""
-
-    def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Take the code that was offered, if it compiles for these arguments."""
+    def is_changing(self) -> bool: ...
+    def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None: ...
 
 
 class BoundKernel:
     """A kernel with fixed arguments; made by :meth:`Kernel.bind`.
 
     Call it to launch. Scalars given by name, ``bound(a=2.0)``, are kept for later calls.
-    Each thread launches over a context of its own. Where the cached context is not proven safe
+    Each thread launches over a context of its own. If the cached context is not proven safe
     (an arch without measurements, debug mode, autodiff tapes, kernels that print or return), a
     call is a plain Taichi call with the same arguments.
     """
 
-    def __init__(self, kernel: Bindable, values: tuple[Any, ...]) -> None:
+    def __init__(self, kernel: _Bindable, values: tuple[Any, ...]) -> None:
         self.kernel = kernel
         self._epoch = runtime.epoch()
-        # Read once in each call, so that no call mixes the arguments of one code with another.
+        # Read once in each call, so that code and arguments always belong together.
         self._binding = _Binding(kernel.loaded, values)
 
     def __call__(self, /, **scalars: Any) -> Any:
@@ -63,8 +56,8 @@ class BoundKernel:
         binding = self._current()
         context = binding.contexts.get(get_ident())
         if scalars and not binding.keep_scalars(scalars, context):
-            return self(**scalars)  # Other code came in between.
-        if not binding.is_fast or launching.is_recording():
+            return self(**scalars)  # The binding was replaced meanwhile.
+        if not binding.is_fast or launcher.is_differentiating():
             return binding.loaded.run(tuple(binding.values))
         if context is None or context.version != binding.version:
             context = binding.refresh(context)
@@ -76,27 +69,25 @@ class BoundKernel:
         return None
 
     def rebind(self, /, **arguments: Any) -> None:
-        """Replace arguments by name, checking all of them again.
+        """Replace arguments by name; all of them are checked again.
 
         Raises:
             ArgumentError: if a name or value does not fit; the old arguments then stay.
         """
         binding = self._current()
-        names = binding.loaded.signature.names
+        loaded = binding.loaded
         for name in arguments:
-            if name not in names:
-                takes = binding.loaded.signature
-                raise ArgumentError(
-                    binding.loaded.name, f"has no argument {name!r}; it takes {takes}"
-                )
-        old = dict(zip(names, binding.values, strict=False))  # Behind them stands the workspace.
-        # Fields are compiled in: another field is another instance of the kernel.
-        made = _Binding(binding.loaded, tuple((old | arguments).values()))
+            if name not in loaded.signature.names:
+                problem = f"has no argument {name!r}; it takes {loaded.signature}"
+                raise ArgumentError(loaded.name, problem)
+        old = dict(zip(loaded.signature.names, binding.values, strict=False))  # No workspace.
+        # Fields are compiled in: another field needs another instance of the kernel.
+        made = _Binding(loaded, tuple((old | arguments).values()))
         with binding.changing:
-            self._binding, binding.is_in_force = made, False
+            self._binding, binding.is_current = made, False
 
     def _current(self) -> _Binding:
-        """Return the arguments as they are bound to the code that the kernel has, or takes now."""
+        """Return the arguments bound to the current code of the kernel."""
         binding, kernel = self._binding, self.kernel
         loaded = binding.loaded
         if runtime.epoch() is not self._epoch:
@@ -110,7 +101,7 @@ class BoundKernel:
         return binding
 
     def _followed(self, binding: _Binding) -> _Binding:
-        """Return the arguments of ``binding`` as they are bound to the code that comes now."""
+        """Return the arguments of ``binding`` bound to the new code of the kernel."""
         while True:
             version = binding.version
             arguments = tuple(binding.values[: len(binding.loaded.signature.names)])
@@ -121,7 +112,7 @@ class BoundKernel:
             made = _Binding(loaded, loaded.signature.order(arguments, {}))
             with binding.changing:
                 if self._binding is binding and binding.version == version:
-                    self._binding, binding.is_in_force = made, False
+                    self._binding, binding.is_current = made, False
             binding = self._binding
 
     def __repr__(self) -> str:
@@ -130,7 +121,7 @@ class BoundKernel:
 
 
 class _Binding:
-    """Arguments bound to code: they go together into a launch, or not at all."""
+    """Arguments bound to the code for which they were checked."""
 
     def __init__(self, loaded: Loaded, values: tuple[Any, ...]) -> None:
         self.loaded = loaded
@@ -138,7 +129,7 @@ class _Binding:
         self.is_fast = _is_proven(loaded, tuple(self.values))
         self.contexts: dict[int, _Context] = {}  # By thread.
         self.version = 0  # Counts the changes of scalars.
-        self.is_in_force = True
+        self.is_current = True
         self.changing = threading.Lock()
         self._slots = _slots(loaded)
         self._scalars = {
@@ -148,10 +139,7 @@ class _Binding:
         }
 
     def keep_scalars(self, scalars: dict[str, Any], context: _Context | None) -> bool:
-        """Keep new values, all or none; a context that is up to date stays so.
-
-        Returns whether they were kept, which they are not once something else is bound.
-        """
+        """Keep all new values, or none and return False if this binding was replaced."""
         for name, value in scalars.items():
             if name not in self._scalars:
                 takes = ", ".join(self._scalars) or "no scalar"
@@ -160,10 +148,10 @@ class _Binding:
             if problem := self.loaded.signature.scalar_problem(self._scalars[name][0], value):
                 raise ArgumentError(self.loaded.name, problem)
         with self.changing:
-            if not self.is_in_force:
+            if not self.is_current:
                 return False
             is_current = context is not None and context.version == self.version
-            self.version += 1  # The contexts of other threads have to follow.
+            self.version += 1  # The contexts of other threads are outdated.
             for name, value in scalars.items():
                 self.values[self._scalars[name][0]] = value
                 if is_current:
@@ -173,11 +161,11 @@ class _Binding:
         return True
 
     def refresh(self, context: _Context | None) -> _Context:
-        """Return the context of this thread, made if it is missing, with every argument set."""
+        """Return the context of this thread, made if missing, with every argument set."""
         with self.changing:
             if context is None:
-                launcher = launching.Launcher(self.loaded.function, self.values)
-                context = self.contexts[get_ident()] = _Context(launcher)
+                made = launcher.Launcher(self.loaded.function, self.values)
+                context = self.contexts[get_ident()] = _Context(made)
             elif context.launcher.is_spent:
                 context.launcher.renew()
             context.set_all(self.values, self._slots, self._scalars)
@@ -186,11 +174,11 @@ class _Binding:
 
 
 class _Context:
-    """What one thread needs to launch."""
+    """The launcher of one thread, with setters for its scalars."""
 
-    def __init__(self, launcher: launching.Launcher) -> None:
+    def __init__(self, made: launcher.Launcher) -> None:
         self.version = -1
-        self.launcher = launcher
+        self.launcher = made
         self.setters: dict[str, Callable[[Any], None]] = {}
         self.tensors: list[tuple[int, Any]] = []
 
@@ -212,12 +200,11 @@ class _Context:
 
 
 def _is_proven(loaded: Loaded, values: tuple[Any, ...]) -> bool:
-    """Tell whether launches with ``values`` may go over a cached context; compile for them then."""
-    if runtime.current_arch() not in _PROVEN_ARCHS or not launching.can_bind():
+    """Return whether ``values`` may be launched over a cached context, after compiling for them."""
+    if runtime.current_arch() not in _PROVEN_ARCHS or not launcher.can_bind():
         return False
-    if loaded.signature.is_opaque:  # Such an argument may take no slot, or several.
-        return False
-    if loaded.needs_staging(values):
+    # An opaque argument may take no slot, or several.
+    if loaded.signature.is_opaque or loaded.needs_staging(values):
         return False
     loaded.compile_for(values)
     return kernels.is_plain_launch(loaded.function)

@@ -1,8 +1,8 @@
-"""Estimates how much code Taichi would have to compile, before it does.
+"""Estimates how much code Taichi would have to compile.
 
-Compile time grows with what a kernel holds once Taichi has unrolled its static loops, inlined its
-functions and taken its vectors apart, and it grows with the square of it: 1,600 operations took
-0.3 to 0.5 s, 6,400 3.7 s, 12,800 13 to 15 s and 22,400 28 to 30 s, on cpu as on Vulkan.
+Compile time grows with the square of the number of operations after static loops are unrolled,
+functions inlined and vectors expanded: 1,600 operations took 0.3 to 0.5 s, 6,400 3.7 s, 12,800
+13 to 15 s and 22,400 28 to 30 s, on cpu and on Vulkan.
 """
 
 from __future__ import annotations
@@ -25,20 +25,16 @@ _COUNTED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Subscript, ast.
 
 
 def check_budget(kernel: str, text: str) -> None:
-    """Raise where the kernels in ``text`` would take more than about half a minute to compile.
-
-    Raises:
-        CompileBudgetExceeded: naming ``kernel`` and the number of operations.
-    """
+    """Raise CompileBudgetExceeded if ``text`` would take more than half a minute to compile."""
     if not _is_small(text) and (count := operations(text)) > MOST_OPERATIONS:
         raise CompileBudgetExceeded(kernel, count, MOST_OPERATIONS)
 
 
 def _is_small(text: str) -> bool:
-    """Tell in an instant that ``text`` cannot hold too many operations, where that is plain."""
+    """Return True if a quick test shows that ``text`` is within the budget."""
     repeats = []
     for trips, length, other in _REPEATED.findall(text):
-        if other:  # What this repeats takes a closer look.
+        if other:
             return False
         repeats.append(int(trips or length))
     length = len(text) - text.count(" ")
@@ -46,7 +42,7 @@ def _is_small(text: str) -> bool:
 
 
 def operations(text: str) -> int:
-    """Return about how many operations the kernels in ``text`` hold when they are unrolled."""
+    """Return an estimate of the number of operations in ``text`` after unrolling."""
     functions = {n.name: n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)}
     counter = _Counter(functions)
     kernels = [f for f in functions.values() if _is_kernel(f)]
@@ -58,7 +54,7 @@ def _is_kernel(function: ast.FunctionDef) -> bool:
 
 
 class _Counter:
-    """Counts the operations of functions, those that they call included."""
+    """Counts the operations of functions, including the functions that they call."""
 
     def __init__(self, functions: dict[str, ast.FunctionDef]) -> None:
         self._functions = functions
@@ -66,7 +62,7 @@ class _Counter:
 
     def of_function(self, function: ast.FunctionDef) -> int:
         if function.name not in self._counts:
-            self._counts[function.name] = 1  # Taichi knows no recursion.
+            self._counts[function.name] = 1  # Taichi has no recursion.
             vectors: dict[str, int] = {}
             self._counts[function.name] = sum(self._of(n, vectors) for n in function.body)
         return self._counts[function.name]
@@ -97,7 +93,7 @@ class _Counter:
 
 
 def _static_trips(loop: ast.AST) -> int:
-    """Return how often the body of ``ti.static(range(...))`` is repeated, 1 for other loops."""
+    """Return the number of turns of ``ti.static(range(...))``, 1 for other loops."""
     if not (isinstance(loop, ast.Call) and ast.unparse(loop.func) == "ti.static" and loop.args):
         return 1
     inner = loop.args[0]
@@ -112,7 +108,7 @@ def _static_trips(loop: ast.AST) -> int:
 
 
 def _vector_length(value: ast.AST) -> int:
-    """Return the length of a vector that is made by ``value``, 1 where none is."""
+    """Return the length of the vector that ``value`` makes, else 1."""
     if not isinstance(value, ast.Call):
         return 1
     made = ast.unparse(value.func)
@@ -125,7 +121,7 @@ def _vector_length(value: ast.AST) -> int:
 
 
 def _used_length(value: ast.AST, vectors: dict[str, int]) -> int:
-    """Return the length of the longest vector that ``value`` takes as a whole, at least 1."""
+    """Return the length of the longest vector that ``value`` uses as a whole, else 1."""
     subscripted = {id(n.value) for n in ast.walk(value) if isinstance(n, ast.Subscript)}
     names = (n for n in ast.walk(value) if isinstance(n, ast.Name) and id(n) not in subscripted)
     return max((vectors.get(n.id, 1) for n in names), default=1)

@@ -1,4 +1,4 @@
-"""The pipeline in one call: resolve, render, load, wrap; memoised and deduplicated."""
+"""The pipeline in one call: resolve, render, load, wrap, with a memo and without duplicates."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ DEFAULT_ARCH = "cpu"
 _lock = threading.RLock()
 _memo: dict[Any, Kernel] = {}
 _sources: dict[str, Source] = {}
-_kernels: dict[tuple[str, tuple[Any, ...]], Kernel] = {}
-# Every kernel that someone holds: several may have come to have the same code.
+_kernels: dict[tuple[Any, ...], Kernel] = {}
+# Every kernel that is referenced; several may have the same code after a rebuild.
 _alive: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 
@@ -48,24 +48,24 @@ def build(
 ) -> Kernel:
     """Return the kernel of a template with the given parameters.
 
-    Equal code gives one kernel object, however it was asked for. Nothing is compiled by Taichi
-    before the first launch, and ``ti.init`` need not have been called.
+    Equal code and arguments give the same kernel object. Taichi compiles nothing before the first
+    launch, and ``ti.init`` need not have been called.
 
     Args:
         name: name of a template, or the template itself.
         schedule: schedule parameters as a dict, ``{}`` for the arch's default; ``"tuned"`` for
-            the best that tuning found on this device for the nearest shape; ``"auto"``, which is
-            the default, for the same where there is one, else for the arch's default. Those among
-            ``params`` win over either.
+            the best that tuning found on this device for the nearest shape; ``"auto"`` (the
+            default) for that if there is one, else for the arch's default. Schedule parameters
+            among ``params`` override it.
         shape: sizes to bake into the kernel, in the order of the template's size symbols or by
             symbol; without it the kernel takes any.
-        arch: arch whose schedule is taken: the current one, else cpu.
+        arch: arch whose schedule is taken: the current one by default, else cpu.
         params: problem and schedule parameters.
 
     Raises:
         UnknownTemplate: if no template has that name.
         ParameterError: if a parameter is unknown, missing, ill-typed or out of range, or if
-            nothing was tuned for ``schedule="tuned"``.
+            ``schedule="tuned"`` and nothing was tuned.
         RenderError: if the template is malformed.
         CompileBudgetExceeded: if the kernel would take minutes to compile.
         UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
@@ -81,16 +81,16 @@ def build(
             runtime.is_debug(),
             catalogue.generation,
             *params.items(),
-            # 1, 1.0 and True are equal, and not alike; so are tuples of them.
+            # 1, 1.0 and True are equal but differ in type, also within tuples.
             *[repr(v) if type(v) is tuple else type(v) for v in params.values()],
         )
         kernel = _memo[key]
-        if events.is_recording():
+        if events.recordings():
             events.emit("resolve", kernel.loaded.subject, time.perf_counter(), 0.0, memo=True)
         return kernel
     except KeyError:
         pass
-    except TypeError:  # A dict among the parameters is not hashable: the variant's key decides.
+    except TypeError:  # A dict among the parameters is not hashable.
         key = None
     with _lock:
         journal = events.Journal()
@@ -101,9 +101,9 @@ def build(
             source = _render_once(variant, journal)
             kernel = kernel_of(source, journal=journal).with_record(record)
         except TikgenError:
-            journal.tell(events.Subject(str(name), "", 0, "tikgen"))
+            journal.emit(events.Subject(str(name), "", 0, "tikgen"))
             raise
-        journal.tell(kernel.loaded.subject, **_described(source, kernel))
+        journal.emit(kernel.loaded.subject, **_described(source, kernel))
         if runtime.is_initialised():
             check_arch(variant, runtime.current_arch() or DEFAULT_ARCH)
         if key is not None:
@@ -119,7 +119,7 @@ def render(
     arch: str | None = None,
     **params: Any,
 ) -> Source:
-    """Return the rendered source of a variant; takes what :func:`build` takes."""
+    """Return the rendered source of a variant; takes the arguments of :func:`build`."""
     return render_variant(resolve(name, schedule=schedule, shape=shape, arch=arch, **params))
 
 
@@ -131,7 +131,7 @@ def resolve(
     arch: str | None = None,
     **params: Any,
 ) -> Variant:
-    """Return the variant of a template with every parameter fixed; takes what ``build`` takes."""
+    """Return the variant of a template; takes the arguments of :func:`build`."""
     return choose(name, schedule, shape, arch, params)[0]
 
 
@@ -142,7 +142,7 @@ def choose(
     arch: str | None,
     params: Mapping[str, Any],
 ) -> tuple[Variant, records.Record | None]:
-    """Return the variant that ``build`` takes, and the tuning record of its schedule, if any."""
+    """Return the variant that ``build`` uses, and the tuning record of its schedule or None."""
     template = catalogue.find_template(name)
     if arch is not None and arch not in runtime.ARCHS:
         takes = ", ".join(runtime.ARCHS)
@@ -165,7 +165,7 @@ def choose(
         arguments = template.arguments(problem)
         sizes = shapes.sizes_of_shape(template.name, symbols, shape, arguments)
     baked = tuple((sizes or {}).items())
-    # Where Taichi checks the bounds of each axis, the plainest schedule is the right one.
+    # Optimised schedules may fail Taichi's bounds checks, which look at each axis.
     plainest = runtime.is_debug()
     is_automatic = schedule in (None, "auto") and not (wanted or plainest)
     if schedule == "tuned" or is_automatic:
@@ -188,7 +188,7 @@ def choose(
         if not (defaults and wanted):
             raise
         conflict = error
-    # What was asked for wins over the arch's defaults, where the two do not go together.
+    # Given values take precedence over conflicting defaults of the arch.
     try:
         return _variant(template, problem, wanted, arch, baked), None
     except ParameterError as error:
@@ -213,9 +213,9 @@ def _variant(
 
 
 def clear() -> None:
-    """Unload every kernel, and forget every template and memo.
+    """Unload every kernel, and discard every template and memo.
 
-    Kernels still held cannot be launched again. Templates are read anew when next asked for.
+    Existing kernels cannot be launched again. Templates are read again at their next use.
     """
     with _lock:
         for kernel in _alive.values():
@@ -245,7 +245,7 @@ def _explicit_schedule(
 
 
 def _described(source: Source, kernel: Kernel) -> dict[str, dict[str, Any]]:
-    """Return what there is to know about the stages of a build, by their names."""
+    """Return the details of each stage of a build."""
     variant, known = source.variant, kernel.variant
     params = {name: canonical(value) for name, value in variant.params.items()}
     return {
@@ -270,15 +270,12 @@ def kernel_of(
     arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None,
     journal: events.Journal | None = None,
 ) -> Kernel:
-    """Return the one kernel with the code and the arguments of ``source``.
+    """Return the only kernel with the code and the arguments of ``source``.
 
-    Args:
-        source: what to load, unless its like is loaded already.
-        arguments_of: reads the arguments off the loaded kernel and the text, for sources whose
-            template does not declare them.
-        journal: takes the stage in which the kernel's like is looked for.
+    It is loaded unless an equal one is; ``arguments_of`` is that of :class:`Loaded`, and
+    ``journal`` keeps the stage ``dedup``.
     """
-    identity = _identity(source)
+    identity = identity_of(source)
     journal = journal or events.Journal()
     with _lock:
         _sources.setdefault(source.variant.key, source)
@@ -290,66 +287,61 @@ def kernel_of(
         return kernel
 
 
-def _identity(source: Source) -> tuple[str, tuple[Any, ...]]:
-    variant = source.variant
-    return source.digest, variant.arguments + variant.workspace
+def identity_of(source: Source) -> tuple[Any, ...]:
+    """Return the digest and the arguments, which decide whether two sources share a kernel."""
+    return source.digest, source.variant.arguments, source.variant.workspace
 
 
 def sources() -> tuple[Source, ...]:
-    """Return every source that was rendered and not cleared, the oldest first."""
+    """Return every source that was rendered, oldest first."""
     with _lock:
         return tuple(_sources.values())
 
 
 def note(source: Source) -> None:
-    """Count ``source`` among :func:`sources`, though it was loaded elsewhere."""
+    """Add a source that was loaded elsewhere to :func:`sources`."""
     with _lock:
         _sources.setdefault(source.variant.key, source)
 
 
 def kernels() -> tuple[Kernel, ...]:
-    """Return every kernel that was built and not cleared, the oldest first."""
+    """Return every kernel that was built and is referenced, oldest first."""
     with _lock:
         return tuple(_alive.values())
 
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Keep other threads from building, while a template and its kernels change together."""
+    """Block builds in other threads while a template and its kernels change together."""
     with _lock:
         yield
 
 
-def replace(kernel: Kernel, source: Source, tell: Callable[[TikgenError | None], None]) -> None:
-    """Offer the code of ``source`` to a kernel that was built, and build it so from now on.
+def replace(kernel: Kernel, source: Source, report: Callable[[TikgenError | None], None]) -> None:
+    """Offer new code to a kernel, and have :func:`build` return the kernel for it.
 
-    The kernel's next call takes the code, if it compiles; else the old code stays. Other kernels
-    that were built for the same code are left alone.
+    The kernel's next call adopts the code if it compiles; else the old code stays. Other kernels
+    of the same code do not change. Raises what :func:`build` raises.
 
     Args:
-        kernel: as :func:`build` returned it.
-        source: what to put in its place.
-        tell: is called with None once the code is taken, else with what speaks against it.
-
-    Raises:
-        CompileBudgetExceeded: if the code would take minutes to compile.
-        RenderError: if executing the text fails.
-        KernelCompileError: if Taichi refuses the kernel's signature.
+        kernel: a kernel that :func:`build` returned.
+        source: its new source.
+        report: is called with None once the code is adopted, or with the reason why not.
     """
     check_budget(source.variant.template.name, source.text)
     with _lock:
-        loaded = load_source(source)  # Not that of a twin, whose parameters are others.
+        loaded = load_source(source)  # Not that of an equal kernel with other parameters.
         _keep(source)
         _register(kernel, source)
         _memo.clear()
-        _forget_outdated(source.variant.template, kernel.template)
+        _discard_outdated(source.variant.template, kernel.template)
         _sources[source.variant.key] = source
         for each in kernel.family:
-            each.offer(loaded, lambda refusal: _settle(kernel, source, refusal, tell))
+            each.offer(loaded, lambda refusal: _settle(kernel, source, refusal, report))
 
 
 def keep(kernel: Kernel, variant: Variant) -> None:
-    """Have ``kernel`` built for ``variant``, the code of which does not work."""
+    """Have :func:`build` return ``kernel`` for ``variant``, whose own code does not work."""
     with _lock:
         _sources[variant.key] = kernel.source
         _memo.clear()
@@ -359,27 +351,27 @@ def _settle(
     kernel: Kernel,
     source: Source,
     refusal: TikgenError | None,
-    tell: Callable[[TikgenError | None], None],
+    report: Callable[[TikgenError | None], None],
 ) -> None:
-    """Have ``kernel`` built for what it runs, once it took ``source`` or refused it."""
+    """Register ``kernel`` for the code that it runs, once it adopted or refused ``source``."""
     with _lock:
         if not kernel.is_changing:
             _register(kernel, kernel.source)
             if refusal is not None and _sources.get(source.variant.key) is source:
                 keep(kernel, source.variant)
         _memo.clear()
-    tell(refusal)
+    report(refusal)
 
 
 def _register(kernel: Kernel, source: Source) -> None:
-    """Have ``kernel`` built for the code of ``source`` and no other, unless another one is."""
+    """Register ``kernel`` for the code of ``source`` alone, unless another kernel has it."""
     for identity in [i for i, known in _kernels.items() if known is kernel]:
         del _kernels[identity]
-    _kernels.setdefault(_identity(source), kernel)
+    _kernels.setdefault(identity_of(source), kernel)
 
 
-def _forget_outdated(new: Template, old: Template) -> None:
-    """Forget what was built for a template in the state that it had before ``old``."""
+def _discard_outdated(new: Template, old: Template) -> None:
+    """Discard the sources of a template from states before ``old``."""
     for key, source in list(_sources.items()):
         is_known = key.startswith((f"{new.key}(", f"{old.key}("))
         if source.variant.template.folder == new.folder and not is_known:
@@ -387,7 +379,7 @@ def _forget_outdated(new: Template, old: Template) -> None:
 
 
 def _keep(source: Source) -> None:
-    """Put the text into the store under its digest, unless it is there and unharmed."""
+    """Put the text into the store under its digest, unless an intact copy is there."""
     store = default_store()
     known = store.read("sources", source.digest)
     if known is None or "key" not in known:

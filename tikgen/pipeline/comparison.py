@@ -1,4 +1,4 @@
-"""Says how far a result is from its reference. Ejected files carry copies of these functions."""
+"""Compares a result with its reference. Ejected files contain copies of these functions."""
 
 from __future__ import annotations
 
@@ -9,24 +9,17 @@ import numpy as np
 
 
 def worst_error(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> float:
-    """Return the greatest error as a fraction of what is allowed; above 1 is a failure.
-
-    Takes what :func:`errors` takes.
-    """
+    """Return the greatest error as a fraction of ``allowed``; takes what :func:`errors` takes."""
     return float(fractions(*errors(actual, expected, allowed)).max(initial=0))
 
 
 def errors(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the error of each element, and how great it may be.
+    """Return the error of each element, and its limit.
 
-    The expected value rounded to the dtype of ``actual`` is right always; an allowance above 0
-    grows by what rounding costs. NaN must be NaN and infinity infinity, unless the allowance is
-    infinite; a finite value beyond the range of the dtype counts as infinity. Integers wrap.
-
-    Args:
-        actual: what the kernel wrote.
-        expected: what it must write, in higher precision, of the same shape.
-        allowed: greatest absolute error, a number or an array of the same shape.
+    The expected value rounded to the dtype of ``actual`` is always correct; a limit above 0 grows
+    by the rounding error. NaN must be NaN and infinity infinity, unless the limit is infinite; a
+    finite value beyond the range of the dtype counts as infinity. Integers wrap. All arguments
+    have the same shape; ``expected`` has higher precision, and ``allowed`` may be a number.
     """
     wide = np.longdouble  # Holds every 64-bit integer.
     limit = np.broadcast_to(np.asarray(allowed, wide), actual.shape)
@@ -38,7 +31,7 @@ def errors(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> tuple[np.n
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = expected.astype(actual.dtype)
         right = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
-        # Half a step above the greatest number all is infinity: what lies beyond counts as that.
+        # Numbers more than half a step above the greatest one round to infinity.
         beyond = wide(info.max) * (1 + wide(info.eps) / 4)
         want, got = expected.astype(wide), actual.astype(wide)
         finite = np.isfinite(want)
@@ -48,12 +41,12 @@ def errors(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> tuple[np.n
         rounding = np.where(finite, info.eps * np.abs(want) + info.tiny, 0)
         grown = np.where(limit > 0, limit + rounding, limit)
     limit = np.where(finite | np.isposinf(limit), grown, 0)
-    # A NaN on one side only, or an undefined allowance, is infinitely wrong.
+    # A NaN on one side only, or an undefined limit, is an infinite error.
     return np.where(np.isnan(error) | (np.isnan(limit) & ~right), np.inf, error), limit
 
 
 def fractions(error: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """Return each error as a fraction of its limit; an infinite limit forgives everything."""
+    """Return each error as a fraction of its limit; 0 for an infinite limit."""
     fraction = np.where(error == 0, 0, np.inf).astype(np.longdouble)
     fraction = np.divide(error, limit, out=fraction, where=limit > 0)
     return np.where(np.isposinf(limit), 0, fraction)
@@ -65,15 +58,10 @@ def perturbed_error(
     dtype: Any,
     errors: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return how far a function moves when its values move by some units in the last place.
+    """Return how much a function changes if its values change by a few units in the last place.
 
-    Ejected files judge expressions by it; verification has a running error analysis instead.
-
-    Args:
-        evaluate: the function, of keyword arguments.
-        values: one array or number a name.
-        dtype: the dtype in which a kernel computes, with ``eps`` and ``wide``.
-        errors: how far values may move beyond that.
+    Ejected files use it for expressions; verification has a running error analysis instead.
+    ``evaluate`` takes the values by name, and ``errors`` has further absolute errors of them.
     """
     rng = np.random.default_rng()
     wide = {name: np.asarray(value).astype(dtype.wide) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Writes a kernel as a file that stands alone: kernel, NumPy reference, self-check."""
+"""Writes a kernel as a standalone file: kernel, NumPy reference, self-check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def eject_text(source: Source) -> str:
     """Return a Python file that runs without tikgen.
 
     Raises:
-        TemplateError: if the reference needs something that cannot be copied.
+        TemplateError: if there is no reference, or it uses a value that cannot be copied.
     """
     variant = source.variant
     template = variant.template
@@ -59,7 +59,7 @@ def eject_text(source: Source) -> str:
 
 
 class _Collected:
-    """Functions, constants and imports that a set of functions needs, each once."""
+    """The functions, constants and imports that a set of functions uses."""
 
     def __init__(self, template: str) -> None:
         self.template = template
@@ -68,7 +68,6 @@ class _Collected:
         self.functions: dict[str, str] = {}
 
     def add(self, function: Callable[..., Any]) -> None:
-        """Add ``function`` and everything it refers to."""
         name = function.__name__
         if name in self.functions:
             return
@@ -103,7 +102,7 @@ class _Collected:
 
 
 def _with_known_annotations(text: str, definition: ast.FunctionDef, known: dict[str, Any]) -> str:
-    """Return ``text`` with ``object`` for each annotation whose names cannot be copied."""
+    """Return ``text`` with ``object`` for each annotation that cannot be copied."""
     lines = text.encode().splitlines(keepends=True)
     annotated = [node for node in ast.walk(definition.args) if isinstance(node, ast.arg)]
     annotations = [*(node.annotation for node in annotated), definition.returns]
@@ -119,13 +118,13 @@ def _with_known_annotations(text: str, definition: ast.FunctionDef, known: dict[
 
 
 def _is_imported(value: Any) -> bool:
-    """Say whether an import in the ejected file can name ``value``."""
+    """Return whether an import in the ejected file can provide ``value``."""
     names = ("typing", "collections.abc")
     return isinstance(value, types.ModuleType) or getattr(value, "__module__", "") in names
 
 
 def _source_of(function: Callable[..., Any]) -> str:
-    """Return the text of ``function`` as it was loaded, whatever its file holds by now."""
+    """Return the text of ``function`` as it was loaded, even if its file has changed."""
     text = function.__globals__["__loader__"].get_source(function.__module__)
     first = function.__code__.co_firstlineno - 1
     return "".join(inspect.getblock(text.splitlines(keepends=True)[first:]))
@@ -139,7 +138,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def _numbered(source: Source) -> str:
-    """Return the text, each kernel of it with a number of its own where it has functions."""
+    """Return the text; if it has real functions, each kernel gets a number of its own."""
     lines = source.text.splitlines(keepends=True)
     definitions = [n for n in ast.parse(source.text).body if isinstance(n, ast.FunctionDef)]
     made_by = {d.name: {ast.unparse(each) for each in d.decorator_list} for d in definitions}
@@ -151,14 +150,14 @@ def _numbered(source: Source) -> str:
             indent = " " * first.col_offset
             lines[first.lineno - 1 : first.lineno - 1] = [
                 f"{indent}# Without an offline cache Taichi takes kernels of equal code for one,\n",
-                f"{indent}# whatever functions they call.\n",
+                f"{indent}# even if they call different functions.\n",
                 f"{indent}tikgen_variant = {int(source.digest[:7], 16)}\n",
             ]
     return "".join(lines)
 
 
 def _with_imports(text: str, imports: str) -> str:
-    """Return ``text`` with ``imports`` in the place of its import of Taichi."""
+    """Return ``text`` with ``imports`` instead of its import of Taichi."""
     lines = text.splitlines(keepends=True)
     for node in ast.parse(text).body:
         if isinstance(node, ast.Import) and node.names[0].name == "taichi":
@@ -181,7 +180,7 @@ def _imports(collected: _Collected) -> str:
 
 
 def _namespace(variant: Variant, functions: str) -> str:
-    """Return code for the problem parameters, with what ``functions`` use of each."""
+    """Return code for the problem parameters, with the attributes that ``functions`` use."""
     lines = ["SimpleNamespace("]
     dtype = _kernel_dtype(variant)
     for name, value in variant.problem:
@@ -240,20 +239,19 @@ def _expression_code(name: str, expression: Expression, dtype: DType | None) -> 
 
 
 def _program_function(program: Program, dtype: DType | None) -> str:
-    """Return a NumPy function that computes what a program computes."""
+    """Return the code of a NumPy function for a program."""
     folded = program.folded(dtype) if dtype else program
     parameters = ", ".join([*program.inputs, "**_"])
     outputs = ", ".join(f'"{name}": {name}' for name in program.outputs)
-    return "\n".join(
-        [
-            f"def evaluate({parameters}):",
-            f'    """Return the outputs of: {program}."""',
-            f"    dtype = np.result_type({', '.join(program.inputs) or 'np.float64'}).type",
-            '    with np.errstate(all="ignore"):',
-            *(f"        {name} = {e.numpy_code()}" for name, e in folded.assignments),
-            f"    return {{{outputs}}}",
-        ]
-    )
+    lines = [
+        f"def evaluate({parameters}):",
+        f'    """Return the outputs of: {program}."""',
+        f"    dtype = np.result_type({', '.join(program.inputs) or 'np.float64'}).type",
+        '    with np.errstate(all="ignore"):',
+        *(f"        {name} = {e.numpy_code()}" for name, e in folded.assignments),
+        f"    return {{{outputs}}}",
+    ]
+    return "\n".join(lines)
 
 
 def _plain_code(value: Any) -> str:
@@ -309,12 +307,8 @@ def _self_check(variant: Variant) -> str:
 
 def _random_code(argument: Any, sizes: dict[str, int]) -> str:
     dtype = argument.dtype
-    shape = concrete_shape(argument, sizes) if isinstance(argument, Array) else ()
+    call = "uniform(-1, 1" if dtype.is_float else f"integers({-5 if dtype.is_signed else 0}, 6"
     if not isinstance(argument, Array):
-        if dtype.is_float:
-            return "float(rng.uniform(-1, 1))"
-        return f"int(rng.integers({-5 if dtype.is_signed else 0}, 6))"
-    if dtype.is_float:
-        return f'rng.uniform(-1, 1, {shape!r}).astype("{dtype.numpy.name}")'
-    low = -5 if dtype.is_signed else 0
-    return f'rng.integers({low}, 6, {shape!r}).astype("{dtype.numpy.name}")'
+        return f"{'float' if dtype.is_float else 'int'}(rng.{call}))"
+    shape = concrete_shape(argument, sizes)
+    return f'rng.{call}, {shape!r}).astype("{dtype.numpy.name}")'

@@ -1,4 +1,4 @@
-"""What happens to kernels, stage by stage: recorded while someone listens, free otherwise."""
+"""Events in the life of kernels, stage by stage, and the recordings that collect them."""
 
 from __future__ import annotations
 
@@ -13,40 +13,38 @@ from typing import Any, Protocol, TypeVar
 
 from tikgen.pipeline.launches import Launches as Launches
 from tikgen.pipeline.launches import Subject as Subject
-from tikgen.taichi import functions, kernels, runtime, stages
-from tikgen.taichi import launches as taichi_launches
+from tikgen.taichi import functions, hooks, kernels, runtime
 
-STAGES = (
-    "resolve",
-    "render",
-    "hash",
-    "dedup",
-    "load",
-    "register",
-    "instantiate",
-    "ast",
-    "compile",
-    "launch",
-)
-# What actors go through: the states that they enter, and what they do in them. A batch is to them
-# what a launch is to a kernel.
-ACTOR_STAGES = (
-    "created",
-    "launched",
-    "active",
-    "deactivated",
-    "session",
-    "batch",
-    "failed",
-    "restart",
-    "terminating",
-    "terminated",
-)
+# The stages of a kernel, in order, with their meanings.
+STAGES = {
+    "resolve": "find the template, check the parameters, choose the schedule",
+    "render": "write the source from the template",
+    "hash": "compute the digest of the code",
+    "dedup": "look for a kernel with the same code",
+    "load": "execute the source as a module",
+    "register": "the decorator ti.kernel registers the function",
+    "instantiate": "a new template signature: read its Python AST",
+    "ast": "transform the Python AST into Taichi's",
+    "compile": "IR passes and code generation, or code from a cache",
+    "launch": "calls of the compiled kernel",
+}
+# The states of an actor and what it does in them. A batch of an actor is like a launch of a kernel.
+ACTOR_STAGES = {
+    "created": "an actor gets its queues",
+    "launched": "an actor gets its kernel and its memory on the device",
+    "active": "an actor begins to handle messages",
+    "deactivated": "an actor pauses, and its messages wait",
+    "session": "a kernel stays on the device and polls for messages",
+    "batch": "an actor handles messages together",
+    "failed": "an actor raised",
+    "restart": "an actor is started again after it failed",
+    "terminating": "an actor accepts nothing new, and handles what is queued",
+    "terminated": "an actor has ended",
+}
 RENDERED, LIVE = "tikgen:", "tikgen-live:"
-# Of launches over a cached context, which take microseconds, so few are timed: under a recording,
-# and without one.
+# One in so many launches over a cached context is timed, with and without a recording. They take
+# microseconds. The first few are timed as well, since they differ from the rest.
 _TIMED_EVERY, _SELDOM_TIMED_EVERY = 64, 1024
-# And the first few of them, since the very first is like no other.
 _FIRST_TIMED = 4
 
 Sink = Callable[["Event"], None]
@@ -55,15 +53,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Event:
-    """One stage that a kernel went through.
+    """One stage of a kernel or an actor.
 
     Attributes:
-        stage: one of :data:`STAGES`, or of :data:`ACTOR_STAGES`.
+        stage: one of :data:`STAGES` or :data:`ACTOR_STAGES`.
         subject: the kernel or actor.
-        start: when it began, in seconds of ``time.perf_counter``.
-        seconds: how long it took.
+        start: start in seconds of ``time.perf_counter``.
+        seconds: duration.
         thread: identity of the thread.
-        details: what there is to know about it; ``error`` if it failed.
+        details: details of the stage by name; ``error`` if it failed.
     """
 
     stage: str
@@ -75,7 +73,7 @@ class Event:
 
     @property
     def problem(self) -> str | None:
-        """Return in one line why it failed, None if it did not."""
+        """Return in one line why the stage failed, or None."""
         if "error" not in self.details:
             return None
         lines = [*filter(None, map(str.strip, str(self.details["error"]).splitlines())), ""]
@@ -84,10 +82,7 @@ class Event:
 
 
 class Living(Protocol):
-    """A kernel that keeps what happens to it, and counts its bound launches.
-
-    Those go around Taichi's Python layer, where no hook would see them.
-    """
+    """A kernel that keeps its own events and counts its bound launches, which no hook sees."""
 
     subject: Subject
     life: deque[Event]
@@ -95,12 +90,11 @@ class Living(Protocol):
     next_timed: int
 
     def profiled_name(self) -> str:
-        """Return the name under which Taichi's profiler knows the kernel."""
-        ...
+        """Return the name of the kernel in Taichi's profiler."""
 
 
 class Recording:
-    """What was recorded: events in order, and the launches of each kernel."""
+    """The events and launches during a recording, with ``all_kernels`` also of foreign kernels."""
 
     def __init__(self, all_kernels: bool) -> None:
         self.all_kernels = all_kernels
@@ -108,10 +102,10 @@ class Recording:
         self.started = time.perf_counter()
         self.stopped: float | None = None
         self._launches: dict[Subject, Launches] = {}
-        # By the names under which Taichi's profiler knows kernels.
-        self._device_before = runtime.epoch(), taichi_launches.device_times()
+        # By the names of kernels in Taichi's profiler.
+        self._device_before = runtime.epoch(), hooks.device_times()
         self._profiled: dict[str, Subject] = {}
-        # Kernels with bound launches, and how many of them came before or are counted already.
+        # Kernels with bound launches, and how many of these are counted or came before.
         self._bound: set[Living] = set()
         self._bound_before = weakref.WeakKeyDictionary[Living, int](
             {living: living.bound_launches for living in list(lives.values())}
@@ -121,25 +115,25 @@ class Recording:
     def launches(self) -> list[Launches]:
         """Return the launches so far, one entry for each kernel."""
         if self.stopped is None and _launch_hook is not None:
-            _launch_hook.tell()
+            _launch_hook.report()
         self._count_bound()
-        # Copied, since other threads go on launching.
+        # Copied, since other threads may launch meanwhile.
         found = [launches for launches in list(self._launches.values()) if launches.count]
         for launches in found:
             launches.window = (self.stopped or time.perf_counter()) - self.started
         return found
 
     def wants(self, subject: Subject) -> bool:
-        """Tell whether what happens to ``subject`` is recorded."""
+        """Return whether ``subject`` is recorded."""
         return self.all_kernels or subject.origin in ("tikgen", "live", "actor")
 
     def take(self, event: Event) -> None:
-        """Keep an event, if it is about a kernel that is recorded."""
+        """Keep an event if its subject is recorded."""
         if self.wants(event.subject):
             self.events.append(event)
 
     def tally(self, subject: Subject, profiled_name: str = "") -> Launches:
-        """Return what counts the launches of ``subject``."""
+        """Return the counter of the launches of ``subject``."""
         if profiled_name and profiled_name not in self._profiled:
             self._profiled[profiled_name] = subject
         if subject not in self._launches:
@@ -147,10 +141,7 @@ class Recording:
         return self._launches[subject]
 
     def take_bound(self, living: Living, start: float, stop: float) -> int:
-        """Take in how long a bound launch took; all of them are counted at the end.
-
-        Returns how many launches of the kernel were timed so far.
-        """
+        """Add the time of a bound launch; return how many launches were timed so far."""
         launches = self.tally(living.subject, living.profiled_name())
         if self.wants(living.subject):
             self._bound.add(living)
@@ -166,16 +157,16 @@ class Recording:
             self._bound_before[living] = count
 
     def stop(self) -> None:
-        """Count what is still to be counted, and ask Taichi's profiler for times."""
+        """Count the remaining launches, and read the times of Taichi's profiler."""
         self._count_bound()
-        self._bound.clear()  # Nor does a trace that is kept keep kernels.
+        self._bound.clear()  # A trace keeps no kernel alive.
         self.stopped = time.perf_counter()
         epoch, before = self._device_before
-        if epoch is not runtime.epoch():  # Taichi's profiler began anew.
+        if epoch is not runtime.epoch():  # Taichi's profiler was reset.
             before = {}
-        for name, (count, seconds) in taichi_launches.device_times().items():
+        for name, (count, seconds) in hooks.device_times().items():
             count_before, seconds_before = before.get(name, (0, 0.0))
-            # Code from Taichi's cache may have the name that it was compiled under.
+            # Code from Taichi's cache may have the name under which it was compiled.
             if name in self._profiled and count > count_before:
                 launches = self._launches[self._profiled[name]]
                 launches.device_count += count - count_before
@@ -184,7 +175,7 @@ class Recording:
                 )
 
 
-# By what each kernel is called in events.
+# The living kernels by their names in events.
 lives: weakref.WeakValueDictionary[Subject, Living] = weakref.WeakValueDictionary()
 
 _lock = threading.RLock()
@@ -193,7 +184,7 @@ _recordings: tuple[Recording, ...] = ()
 
 
 def subject_of(function: Any) -> Subject:
-    """Return the kernel that a Python function became."""
+    """Return the subject of the kernel that a Python function became."""
     code = function.__code__
     file = code.co_filename
     if file.startswith(RENDERED):
@@ -208,22 +199,17 @@ def subject_of(function: Any) -> Subject:
 
 
 def is_on() -> bool:
-    """Tell whether anyone listens."""
+    """Return whether anything receives events."""
     return bool(_sinks)
 
 
-def is_recording() -> bool:
-    """Tell whether a recording goes on."""
-    return bool(_recordings)
-
-
 def recordings() -> tuple[Recording, ...]:
-    """Return the recordings that go on."""
+    """Return the recordings in progress."""
     return _recordings
 
 
 def emit(stage: str, subject: Subject, start: float, seconds: float, **details: Any) -> None:
-    """Tell whoever listens that ``subject`` went through ``stage``, and note it in its life."""
+    """Send an event to every sink, and add it to the life of ``subject``."""
     holder = lives.get(subject)
     if holder is None and not _sinks:
         return
@@ -235,13 +221,13 @@ def emit(stage: str, subject: Subject, start: float, seconds: float, **details: 
 
 
 class Journal:
-    """The stages of a kernel in the making, told once it is known which kernel it is."""
+    """Keeps the stages of a build until it is known which kernel results."""
 
     def __init__(self) -> None:
         self._passed: list[tuple[str, float, float, dict[str, Any]]] = []
 
     def timed(self, stage: str, action: Callable[[], Result], **details: Any) -> Result:
-        """Return what ``action`` returns, and note it as ``stage``."""
+        """Return what ``action`` returns, and keep it as ``stage``."""
         start = time.perf_counter()
         try:
             return action()
@@ -251,13 +237,8 @@ class Journal:
         finally:
             self._passed.append((stage, start, time.perf_counter() - start, details))
 
-    def tell(self, subject: Subject, **details: Mapping[str, Any]) -> None:
-        """Emit what was noted.
-
-        Args:
-            subject: the kernel.
-            details: more to know about each stage, by its name.
-        """
+    def emit(self, subject: Subject, **details: Mapping[str, Any]) -> None:
+        """Emit the stages, each with further ``details`` under its name."""
         for stage, start, seconds, known in self._passed:
             emit(stage, subject, start, seconds, **{**known, **details.get(stage, {})})
         self._passed.clear()
@@ -265,7 +246,7 @@ class Journal:
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[Event]]:
-    """Collect what happens in this thread."""
+    """Collect the events of this thread."""
     found: list[Event] = []
     thread = threading.get_ident()
 
@@ -279,11 +260,7 @@ def collecting() -> Iterator[list[Event]]:
 
 @contextlib.contextmanager
 def recording(all_kernels: bool = False) -> Iterator[Recording]:
-    """Record what happens in every thread, and each launch.
-
-    Args:
-        all_kernels: also those that are not tikgen's, Taichi's own among them.
-    """
+    """Record the events and launches of every thread, as :class:`Recording` does."""
     global _recordings
     made = Recording(all_kernels)
     with _listening(made.take):
@@ -301,8 +278,8 @@ def recording(all_kernels: bool = False) -> Iterator[Recording]:
             made.stop()
 
 
-def tell_bound_launch(living: Living, start: float, stop: float) -> None:
-    """Take in the time of a launch over a cached context, and say which one to time next."""
+def record_bound_launch(living: Living, start: float, stop: float) -> None:
+    """Record the time of a launch over a cached context, and choose which one to time next."""
     timed = [each.take_bound(living, start, stop) for each in _recordings]
     every = _TIMED_EVERY if timed else _SELDOM_TIMED_EVERY
     few = min(timed, default=living.bound_launches) < _FIRST_TIMED
@@ -332,30 +309,28 @@ def _from_taichi(
     emit(stage, subject_of(function), start, seconds, **details)
 
 
-_stage_hooks = stages.StageHooks(_is_wanted, _from_taichi)
-_launch_hook: taichi_launches.LaunchHook | None = None
+_stage_hooks = hooks.StageHooks(_is_wanted, _from_taichi)
+_launch_hook: hooks.LaunchHook | None = None
 
 
 def _rehook_launches() -> None:
-    """Have launches told to the recordings that there are now."""
+    """Report launches to the recordings in progress."""
     global _launch_hook
     if _launch_hook is not None:
         _launch_hook.remove()
         _launch_hook = None
     if _recordings:
-        _launch_hook = taichi_launches.LaunchHook(_tally_of, _stage_hooks.spent)
+        _launch_hook = hooks.LaunchHook(_report_of, _stage_hooks.spent)
 
 
-def _tally_of(
-    function: Any, profiled_name: str
-) -> Callable[[int, list[taichi_launches.Span]], None] | None:
-    """Return what takes the times of a kernel's launches, None where nobody wants them."""
+def _report_of(function: Any, profiled_name: str) -> hooks.ReportLaunches | None:
+    """Return what takes the launches of a kernel, or None if it is not recorded."""
     subject = subject_of(function)
     adders = [r.tally(subject, profiled_name).add for r in _recordings if r.wants(subject)]
     if len(adders) < 2:
         return adders[0] if adders else None
 
-    def add_to_all(count: int, spans: list[taichi_launches.Span]) -> None:
+    def add_to_all(count: int, spans: list[hooks.Span]) -> None:
         for add in adders:
             add(count, spans)
 

@@ -1,11 +1,11 @@
-"""What verifications showed, kept in the store by digest and arch."""
+"""The evidence of verifications, kept in the store by digest and arch."""
 
 from __future__ import annotations
 
 import datetime
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tikgen import untrusted
@@ -19,23 +19,24 @@ KIND = "evidence"
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the last verification of a kernel on an arch showed.
+    """The result of the last verification of a kernel on an arch.
 
     Attributes:
         digest: digest of the kernel's code.
-        arch: where it ran.
+        arch: the arch.
         template: name of the template.
         params: each parameter as text.
         passed: whether every example agreed with the reference.
-        examples: how often it was launched.
+        examples: number of launches.
         seed: seed of the verification.
         worst: greatest error as a fraction of what is allowed.
         taichi: version of Taichi.
         tikgen: version of tikgen.
         when: time in UTC, ISO 8601.
-        never_varied: parameters that had one value in all launches of the verification, though
-            nobody held them fixed: it says nothing about other values.
-        mutants: how many mutants the verification noticed, of how many; empty where it tried none.
+        never_varied: parameters that were not fixed, but had one value in all launches: other
+            values are not verified.
+        mutants: number of mutants that the verification killed, and of all that it tried; empty
+            if it tried none.
     """
 
     digest: str
@@ -55,7 +56,7 @@ class Evidence:
 
 @dataclass
 class Tally:
-    """Counts what the launches of one kernel showed."""
+    """Adds up the results of the launches of one kernel."""
 
     params: Mapping[str, Any]
     passed: bool = True
@@ -63,7 +64,7 @@ class Tally:
     worst: float = 0.0
 
     def add(self, passed: bool, worst: float) -> None:
-        """Count one launch."""
+        """Add the result of one launch."""
         self.passed = self.passed and passed
         self.examples += 1
         self.worst = max(self.worst, worst)
@@ -100,17 +101,11 @@ def keep(
 
 
 def evidence_for(digest: str) -> tuple[Evidence, ...]:
-    """Return what the store knows about a digest, one entry for each arch it ran on."""
+    """Return the evidence for a digest, one entry for each arch on which it ran."""
     found = (stored(digest, arch) for arch in runtime.ARCHS)
     return tuple(evidence for evidence in found if evidence is not None)
 
 
 def stored(digest: str, arch: str) -> Evidence | None:
-    """Return what the store knows about a digest on an arch, or None."""
-    document = default_store().read(KIND, f"{digest}-{arch}")
-    if document is None or document.keys() != {field.name for field in fields(Evidence)}:
-        return None
-    try:
-        return untrusted.as_type(document, Evidence)
-    except untrusted.Unusable:
-        return None
+    """Return the evidence for a digest on an arch, or None."""
+    return untrusted.as_known(default_store().read(KIND, f"{digest}-{arch}"), Evidence)

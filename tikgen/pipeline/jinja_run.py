@@ -1,4 +1,4 @@
-"""Runs Jinja2 on the text of a template, and says where it went wrong."""
+"""Renders the text of a template with Jinja2, and locates errors in it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,9 @@ from tikgen.template.dependencies import Macro
 def run(
     template: Template, names: Mapping[str, Any], params: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return what the text of ``template`` renders to, and where each line came from.
+    """Return the rendered text of ``template``, and the template line of each of its lines.
 
-    Args:
-        template: whose text it is.
-        names: what the text may use.
-        params: the parameters, for the message of an error.
-
-    Raises:
-        RenderError: if the text is malformed or uses an unknown name.
+    Raises :class:`RenderError` if the text is malformed or uses a name that is not in ``names``.
     """
     name, text = template.name, template.text
     try:
@@ -42,14 +36,14 @@ def run(
         place, problem = _place_of(error, name), f"undefined name: {error.message}"
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         place, problem = _place_of(error, name), f"{type(error).__name__}: {error}"
-        if "StrictUndefined" in problem:  # As in range(n): Jinja2 then does not say which.
+        if "StrictUndefined" in problem:  # As in range(n): Jinja2 does not name it.
             missing = sorted(names_used(template) - set(names))
             problem = f"undefined name among {', '.join(missing)}"
     raise RenderError(name, problem, template_line=_with_text(place, text), params=params) from None
 
 
 class _AsRead(jinja2.BaseLoader):
-    """Gives the macro files of a template as they were read along with its text."""
+    """Provides the macro files of a template as they were read together with its text."""
 
     def __init__(self, macros: tuple[Macro, ...]) -> None:
         self._macros = {macro.name: macro for macro in macros}
@@ -60,7 +54,6 @@ class _AsRead(jinja2.BaseLoader):
         name: str,
         globals: MutableMapping[str, Any] | None = None,
     ) -> jinja2.Template:
-        """Return the macro file called ``name``."""
         if name not in self._macros:
             raise jinja2.TemplateNotFound(name)
         names = environment.make_globals(globals)
@@ -69,7 +62,7 @@ class _AsRead(jinja2.BaseLoader):
 
 @functools.lru_cache(maxsize=256)
 def _code_of(macro: Macro) -> CodeType:
-    """Return the code of a macro file, which every template that imports it shares."""
+    """Return the code of a macro file, which templates share."""
     return _environment(()).compile(macro.data.decode(), macro.name, str(macro.path))
 
 
@@ -86,7 +79,7 @@ def _compiled(name: str, text: str, macros: tuple[Macro, ...]) -> jinja2.Templat
 
 
 def names_used(template: Template) -> set[str]:
-    """Return the names that the text of ``template`` expects, or ``p`` where it is malformed."""
+    """Return the names that the text of ``template`` uses, or ``p`` if it is malformed."""
     environment = _environment(template.macros)
     try:
         used = jinja2.meta.find_undeclared_variables(environment.parse(template.text))
@@ -96,7 +89,7 @@ def names_used(template: Template) -> set[str]:
 
 
 def _place_of(error: BaseException, name: str) -> str:
-    """Return the innermost template line that stands in the traceback of ``error``."""
+    """Return the innermost template line in the traceback of ``error``."""
     place, frame = "", error.__traceback__
     while frame is not None:
         file = frame.tb_frame.f_code.co_filename
@@ -107,7 +100,7 @@ def _place_of(error: BaseException, name: str) -> str:
 
 
 def _with_text(place: str, text: str) -> str:
-    """Return ``place`` followed by the line of ``text``, where it lies in it."""
+    """Return ``place``, followed by the line of ``text`` if it is one."""
     file, _, number = place.rpartition(":")
     lines = text.splitlines()
     if file.endswith(TEXT_NAME) and number.isdigit() and 0 < int(number) <= len(lines):

@@ -1,15 +1,16 @@
-"""The small language in which kernels are templated: Jinja2 with indentation and line marks.
+"""The language of templates: Jinja2 with indentation and line marks.
 
-Lines that begin with ``#%`` are Jinja2 statements (rewritten to blocks here, since Jinja2's own
-line statements swallow the blank lines behind them). Two rules let templates nest like Python:
+Lines that begin with ``#%`` are Jinja2 statements. They are rewritten to blocks here, since
+Jinja2's own line statements remove the blank lines after them. Two rules let templates nest like
+Python:
 
-* a line that holds nothing but ``{{ expression }}`` is replaced by the lines of its value, each
-  at that line's own indentation, and vanishes where the value is empty;
-* the body of ``#% call`` and of ``#% macro`` is taken without its common indentation, and what a
-  ``#% call`` emits stands at the indentation of its statement.
+* a line that consists of ``{{ expression }}`` alone is replaced by the lines of its value, each
+  at the indentation of that line, and removed if the value is empty;
+* the common indentation of the body of ``#% call`` and ``#% macro`` is removed, and the output of
+  a ``#% call`` gets the indentation of its statement.
 
-Every text line also gets a mark that names where it came from, which survives macros and
-indentation, so that a rendered line can be traced to its template line.
+Every text line also gets a mark with its file and line number, which survives macros and
+indentation. So each rendered line can be traced to its template line.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ENDS = {
     "endcall": "{% endcall %}{% endfilter %}",
     "endmacro": "{% endfilter %}{% endmacro %}",
 }
-# Two whole numbers that are added or taken away one after the other.
+# Two whole numbers that are added or subtracted in succession.
 _CONSTANTS = re.compile(r" ([+-]) (\d+) ([+-]) (\d+)(?![\w.]| [*/%])")
 _HEAD = re.compile(r"\s*#%-?\s*(?P<word>\w+)")
 
@@ -60,7 +61,7 @@ class Indentation(Extension):
         if "\x02" in source or "\x03" in source:
             raise ValueError("a template cannot hold the control characters 2 and 3")
         rewritten = []
-        awaited = ""  # The end of a tag that began on a line above.
+        awaited = ""  # The end of a tag that began on an earlier line.
         for number, line, text in _statements(source.split("\n")):
             began_above, awaited = awaited, _open_tag(line, awaited) if text is None else ""
             if text is None:
@@ -71,11 +72,11 @@ class Indentation(Extension):
 
 
 def _statements(lines: list[str]) -> Iterator[tuple[int, str, str | None]]:
-    """Yield (number, line, rewritten statement); None stands for a line that is text."""
+    """Yield (number, line, rewritten statement), the last None for a line of text."""
     depth = 0
     closing = ""
     for number, line in enumerate(lines, 1):
-        if depth:  # The statement above goes on until its brackets close.
+        if depth:  # A statement continues until its brackets close.
             depth += _open_brackets(line)
             yield number, line, line + (closing if not depth else "")
             continue
@@ -100,7 +101,7 @@ def _statements(lines: list[str]) -> Iterator[tuple[int, str, str | None]]:
 
 
 def _open_tag(line: str, awaited: str) -> str:
-    """Return the end that a Jinja2 tag still needs behind ``line``, or nothing."""
+    """Return the end of a Jinja2 tag that is still open after ``line``, or an empty string."""
     position = 0
     while True:
         if awaited:
@@ -121,7 +122,7 @@ def _open_brackets(text: str) -> int:
 
 
 def _rewrite_text(line: str, place: str) -> str:
-    """Return a text line with its mark, and with a filter where it holds a value alone."""
+    """Return a text line with its mark, and with a filter if it is a value alone."""
     if not line.strip() or line.lstrip().startswith(("{%", "{#")) or line.rstrip().endswith("%}"):
         return line
     value = _VALUE_LINE.fullmatch(line)
@@ -132,7 +133,7 @@ def _rewrite_text(line: str, place: str) -> str:
 
 
 def reindent(text: str, indent: int) -> str:
-    """Return ``text`` less its common indentation, each line at ``indent``."""
+    """Return ``text`` with ``indent`` spaces instead of its common indentation."""
     lines = text.splitlines()
     while lines and not _MARK.sub("", lines[0]).strip():
         lines.pop(0)
@@ -145,7 +146,7 @@ def reindent(text: str, indent: int) -> str:
 
 
 def folded(text: str) -> str:
-    """Return the code of an index with its constants added up: ``n - 1 - 1`` is ``n - 2``."""
+    """Return the code of an index with its constants added up: ``n - 2`` for ``n - 1 - 1``."""
     while found := _CONSTANTS.search(text):
         total = int(found[1] + found[2]) + int(found[3] + found[4])
         sum_of_both = f" {'+' if total > 0 else '-'} {abs(total)}" if total else ""
@@ -154,10 +155,10 @@ def folded(text: str) -> str:
 
 
 def _lines_at(value: object, indent: int, place: str) -> str:
-    """Return the lines of ``value`` at ``indent``, marking those that carry no mark."""
-    # A mark alone on a line is dropped later: an empty value leaves no line.
+    """Return the lines of ``value`` at ``indent``, with a mark on those that have none."""
+    # A line with nothing but a mark is removed later: an empty value leaves no line.
     lines = reindent(str(value), indent).splitlines() or [" " * indent]
-    # A blank line between others takes no mark, and so stays.
+    # A blank line between others gets no mark, and so stays.
     return "\n".join(
         li if _MARK.search(li) or (not li and len(lines) > 1) else f"{li}\x02{place}\x03"
         for li in lines
@@ -165,9 +166,9 @@ def _lines_at(value: object, indent: int, place: str) -> str:
 
 
 def split_marks(rendered: str) -> tuple[str, tuple[str, ...]]:
-    """Return the text without marks, and for each line the template line it came from.
+    """Return the text without marks, and the template line of each of its lines.
 
-    Runs of blank lines shrink to two at most, and to none where the text begins.
+    Runs of blank lines are cut to two, and removed at the beginning.
     """
     lines: list[str] = []
     places: list[str] = []

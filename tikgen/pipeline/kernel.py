@@ -1,4 +1,4 @@
-"""The callable at the end of the pipeline: checks its arguments, launches, knows its origin."""
+"""The callable at the end of the pipeline: checks arguments, launches, knows its source."""
 
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ from tikgen.template.arguments import Array, concrete_shape, split_extent
 from tikgen.template.base import Template
 from tikgen.template.parameters import ParameterModel, canonical
 
-if TYPE_CHECKING:
-    # The one place where a type of a higher room is named.
+if TYPE_CHECKING:  # The only place that names types of higher rooms.
     from tikgen.lifecycle.trace import Trace
     from tikgen.tuning.result import TuneResult
 
 
 @dataclass
 class _Offer:
-    """Code that waits to be taken by the next call."""
+    """New code for the next call to adopt."""
 
     loaded: Loaded
-    tell: Callable[[TikgenError | None], None]
-    was_told: bool = False
+    report: Callable[[TikgenError | None], None]
+    was_reported: bool = False
 
 
 class Kernel:
@@ -53,14 +52,11 @@ class Kernel:
     """
 
     def __init__(self, loaded: Loaded) -> None:
-        # Read once in each call, so that another thread can put new code in its place.
+        # Read once in each call, so that another thread can replace it.
         self._loaded = loaded
         self._offer: _Offer | None = None
         self._record: Record | None = None
-        # This kernel and those that differ from it by their tuning record only.
         self._family: list[Kernel] = [self]
-
-    # What it is.
 
     @property
     def variant(self) -> Variant:
@@ -69,7 +65,7 @@ class Kernel:
 
     @property
     def template(self) -> Template:
-        """Return the template it was rendered from."""
+        """Return the template from which it was rendered."""
         return self._loaded.source.variant.template
 
     @property
@@ -94,20 +90,17 @@ class Kernel:
 
     @property
     def schedule_origin(self) -> str:
-        """Return where the schedule is from: a tuning record, the arch's default or the call."""
+        """Return the origin of the schedule: a tuning record, the arch's default or the call."""
         if self._record is not None:
             return str(self._record)
-        variant = self._loaded.source.variant
-        arch = runtime.current_arch() or "cpu"
-        default = variant.template.default_values(
-            variant.problem, arch, dict(variant.sizes) or None
-        )
+        arch, sizes = runtime.current_arch() or "cpu", dict(self.variant.sizes) or None
+        default = self.template.default_values(self.variant.problem, arch, sizes)
         is_default = self.schedule == type(self.schedule)(**default)
         return f"default on {arch}" if is_default else "given"
 
     @property
     def record(self) -> Record | None:
-        """Return the tuning record that its schedule comes from, if any."""
+        """Return the tuning record from which its schedule comes, or None."""
         return self._record
 
     @property
@@ -128,7 +121,7 @@ class Kernel:
     @property
     def workspace(self) -> tuple[Array, ...]:
         """Return the scratch arrays that tikgen allocates and passes after the arguments."""
-        return self._loaded.source.variant.workspace
+        return self.variant.workspace
 
     @property
     def function(self) -> Any:
@@ -137,47 +130,47 @@ class Kernel:
 
     @property
     def loaded(self) -> Loaded:
-        """Return the code that the next call runs, unless other code is on offer."""
+        """Return the code that the next call runs, unless new code is on offer."""
         return self._loaded
 
     @property
     def is_changing(self) -> bool:
-        """Tell whether other code is on offer, which the next call takes if it compiles."""
+        """Return whether new code is on offer, which the next call adopts if it compiles."""
         return self._offer is not None
 
     @property
     def is_loaded(self) -> bool:
-        """Tell whether it can still be called, and was not unloaded."""
+        """Return whether it can be called: it was not unloaded."""
         return self._loaded.is_loaded
 
     @property
     def launches(self) -> int:
-        """Return how often it was launched."""
+        """Return the number of launches."""
         return self._loaded.launches + self._loaded.bound_launches
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Return the stages that it went through so far, in order; the last 500 of them."""
+        """Return its last 500 events, in order of time."""
         return tuple(sorted(self._loaded.life, key=lambda event: event.start))
 
     @property
     def lifecycle(self) -> Trace:
-        """Return its life so far, as a trace would show it."""
+        """Return its life so far as a trace."""
         lifecycle: Trace = registry.call("kernel_lifecycle", self)
         return lifecycle
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Return what verifications of this code showed, one entry for each arch."""
+        """Return the evidence for its code, one entry for each arch."""
         return evidence_for(self.digest)
 
     @property
     def family(self) -> tuple[Kernel, ...]:
-        """Return this kernel and those that differ from it by their tuning record only."""
+        """Return the kernels that differ by their tuning record only, this one included."""
         return tuple(self._family)
 
     def with_record(self, record: Record | None) -> Kernel:
-        """Return the same kernel, loaded once, as one whose schedule comes from ``record``."""
+        """Return the kernel of the same code whose schedule comes from ``record``."""
         for kernel in self._family:
             if kernel._record == record:
                 return kernel
@@ -186,15 +179,13 @@ class Kernel:
         self._family.append(other)
         return other
 
-    # What it does.
-
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Check the arguments and launch the kernel; return what it returns, mostly None.
+        """Check the arguments and launch the kernel; return its return value, mostly None.
 
         Raises:
             ArgumentError: if an argument does not fit the signature.
             TaichiNotInitialised: if ``ti.init`` was not called.
-            WrongThread: if no kernel ran yet in the thread that called ``ti.init``.
+            WrongThread: if Taichi cannot prepare for the launch in this thread.
             UnsupportedOnArch: if the current arch cannot run the kernel.
             KernelCompileError: if Taichi refuses the kernel at its first launch.
         """
@@ -204,7 +195,7 @@ class Kernel:
         return loaded.run(loaded.prepare(loaded.signature.order(args, kwargs)))
 
     def bind(self, /, *args: Any, **kwargs: Any) -> BoundKernel:
-        """Return the kernel with its arguments checked once and fixed.
+        """Return the kernel with fixed arguments, which are checked once.
 
         Args:
             args: arrays and scalars in order.
@@ -218,7 +209,7 @@ class Kernel:
         return BoundKernel(self, self._loaded.signature.order(args, kwargs))
 
     def compile(self, /, *args: Any, **kwargs: Any) -> None:
-        """Compile the kernel without launching it, so that the first launch need not.
+        """Compile the kernel without launching it.
 
         Args:
             args: arguments as in a call; without any, the kernel is compiled for NumPy arrays and
@@ -226,8 +217,8 @@ class Kernel:
             kwargs: arguments by name.
 
         Raises:
-            ArgumentError: if an argument does not fit the signature, or nothing is given and the
-                signature does not say enough to make arguments up.
+            ArgumentError: if an argument does not fit the signature, or if none is given and the
+                signature does not declare all types.
             TaichiNotInitialised: if ``ti.init`` was not called.
             KernelCompileError: if Taichi refuses the kernel.
         """
@@ -240,10 +231,11 @@ class Kernel:
             loaded.compile_for(loaded.prepare(values))
 
     def is_compiled(self, /, *args: Any, **kwargs: Any) -> bool:
-        """Tell whether a call with these arguments would compile nothing.
+        """Return whether the kernel is compiled for these arguments.
 
         Args:
-            args: arguments as in a call; without any, whether it is compiled for whatever kind.
+            args: arguments as in a call; without any, the result is True if the kernel is compiled
+                for any arguments.
             kwargs: arguments by name.
 
         Raises:
@@ -260,28 +252,33 @@ class Kernel:
         """Return the code of the kernel at one stage of its compilation.
 
         Args:
-            kind: ``python``, ``ast``, ``chi``, ``llvm``, ``llvm-optimized``, ``asm``, ``spirv``
-                or ``ptx``.
-            args: arguments to compile for; needed where the kernel does not declare what it
-                takes, and for the shapes of fields.
-            arch: where to compile for: the current arch, else cpu.
+            kind: ``python``, the rendered source; ``ast``, Taichi's AST; ``chi``, Taichi's IR
+                after all passes; ``llvm`` and ``llvm-optimized`` on cpu and cuda; ``asm`` on cpu;
+                ``spirv`` on vulkan; ``ptx`` on cuda.
+            args: arguments to compile for; needed if the kernel does not declare their types, and
+                for the shapes of fields.
+            arch: the arch to compile for: the current arch by default, else cpu.
 
         Raises:
-            ArgumentError: if there is no such kind, or arguments are needed.
+            ArgumentError: if the kind is unknown, or arguments are needed.
             UnsupportedOnArch: if the arch has no such code.
             KernelCompileError: if Taichi refuses the kernel.
         """
         return str(registry.call("kernel_ir", self, kind, *args, arch=arch))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: parameters, source, evidence, times."""
+        """Return the HTML for a notebook: parameters, source, evidence, times."""
         return str(registry.call("kernel_html", self))
 
     def reference(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Return what every written array must hold after a call, computed by NumPy.
+        """Return the expected contents of every written array after a call, computed by NumPy.
 
-        Takes NumPy arrays and scalars as a call does, and changes none. Outputs may be left out;
-        they then hold zeros before the call. Returns one array, or a tuple in order.
+        Takes arrays and scalars as a call does, and changes none. Outputs may be omitted and are
+        then zero before the call. Returns one array, or a tuple of arrays in order.
+
+        Raises:
+            TemplateError: if the template has no reference.
+            ArgumentError: if an argument is missing or does not fit.
         """
         if type(self.template).reference is Template.reference:
             raise TemplateError(self.template.name, "has no reference")
@@ -303,7 +300,7 @@ class Kernel:
         return self.template.reference(self.problem, *values)
 
     def sizes_of(self, values: Mapping[str, Any]) -> dict[str, int]:
-        """Return the value of each size symbol, as the shapes of ``values`` imply."""
+        """Return the value of each size symbol, from the shapes of ``values``."""
         sizes: dict[str, int] = {}
         for argument in self._loaded.signature.arguments:
             if isinstance(argument, Array) and argument.name in values:
@@ -313,21 +310,22 @@ class Kernel:
                         self.template.name,
                         f"argument {argument.name!r} takes {argument.ndim} axes; got shape {shape}",
                     )
-                for (symbol, more), extent in zip(_extents(argument), shape, strict=True):
+                for declared, extent in zip(argument.shape, shape, strict=True):
+                    symbol, more = split_extent(declared)
                     if symbol is not None:
                         sizes.setdefault(symbol, extent - more)
         return sizes
 
     def tune(self, /, *args: Any, **options: Any) -> TuneResult:
-        """Find the fastest schedule of its problem on this machine, for data of your own.
+        """Find the fastest schedule of its problem on this machine, for your own data.
 
-        The kernel itself stays as it is: ``tikgen.build`` takes the schedule from then on.
+        This kernel does not change; ``tikgen.build`` uses the schedule from then on.
 
         Args:
-            args: arguments in order, as in a call; what is only written may be left out at the
-                end. Without any, ``shape`` is needed.
-            options: what :func:`tikgen.tune` takes beside the problem: ``arguments`` by name,
-                ``shape``, ``budget``, ``strategy``, ``seed``, ``fresh``, ``timeout``.
+            args: arguments in order, as in a call; arrays that are only written may be omitted at
+                the end. Without any, ``shape`` is needed.
+            options: options of :func:`tikgen.tune`: ``arguments`` by name, ``shape``, ``budget``,
+                ``strategy``, ``seed``, ``fresh``, ``timeout``.
 
         Raises:
             ArgumentError: if an argument is missing or does not fit.
@@ -342,20 +340,20 @@ class Kernel:
         """Return a standalone Python file: the kernel, its NumPy reference and a self-check."""
         return eject_text(self.source)
 
-    def offer(self, loaded: Loaded, tell: Callable[[TikgenError | None], None]) -> None:
-        """Have the next call take ``loaded`` in the place of the code that there is now.
+    def offer(self, loaded: Loaded, report: Callable[[TikgenError | None], None]) -> None:
+        """Offer new code to the next call.
 
-        That call compiles it for its arguments. Where that fails, the old code stays and serves
-        the call.
+        That call compiles it for its arguments and adopts it. If it does not compile, the old code
+        stays and serves the call.
 
         Args:
             loaded: the new code.
-            tell: is called with None once it is taken, else with what speaks against it.
+            report: is called with None once the code is adopted, or with the reason why not.
         """
-        self._offer = _Offer(loaded, tell)
+        self._offer = _Offer(loaded, report)
 
     def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Take the code that was offered, if it compiles for these arguments."""
+        """Adopt the code on offer, if it compiles for these arguments."""
         refusal: TikgenError | None = None
         with runtime.compiling:
             offer = self._offer
@@ -369,23 +367,23 @@ class Kernel:
                 return
             except TikgenError as error:
                 refusal = error
-            except Exception as error:  # Whatever it is, the old code serves the call.
+            except Exception as error:  # Of any kind: the old code serves the call.
                 refusal = loaded.explained(error)
-            # What does not fit these arguments may fit those of a later call.
+            # Code that does not fit these arguments may fit those of a later call.
             waits = isinstance(refusal, ArgumentError)
-            if not waits and self._offer is offer:  # And nothing newer came in the meantime.
+            if not waits and self._offer is offer:  # And not replaced by a newer offer.
                 self._offer = None
-            was_told, offer.was_told = offer.was_told, waits
-        if not (waits and was_told):
-            offer.tell(refusal)  # Not under the lock, since it takes others.
+            was_reported, offer.was_reported = offer.was_reported, waits
+        if not (waits and was_reported):
+            offer.report(refusal)  # Not under the lock: it takes other locks.
 
     def unload(self) -> None:
-        """Forget the compiled kernel; a later call raises ArgumentError."""
+        """Discard the compiled kernel; a later call raises ArgumentError."""
         self._loaded.unload()
 
     def __repr__(self) -> str:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
-        # A text of the user's may define several kernels.
+        # A user's text may define several kernels.
         function = self._loaded.subject.name
         its = f"{function} of " if self._loaded.subject.origin == "live" else ""
         return (
@@ -393,7 +391,3 @@ class Kernel:
             f"  takes {self._loaded.signature}\n"
             f"  digest {self.digest[:16]}>"
         )
-
-
-def _extents(array: Array) -> list[tuple[str | None, int]]:
-    return [split_extent(extent) for extent in array.shape]

@@ -1,4 +1,4 @@
-"""The launches of one kernel: how many there were, and what they took."""
+"""The launches of one kernel: their number and their times."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import statistics
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tikgen.taichi import launches
+from tikgen.taichi.hooks import Span
 
 _MOST_SPANS = 2000
 
 
 class Subject(NamedTuple):
-    """The kernel that something happened to.
+    """The kernel or actor of an event.
 
-    ``origin`` is ``tikgen``, ``live``, ``script`` for kernels of the user's own files,
-    ``taichi`` for those that Taichi makes, as ``to_numpy`` does, or ``actor`` for an actor of
+    ``origin`` is ``tikgen``, ``live``, ``script`` for kernels of the user's own files, ``taichi``
+    for those of Taichi itself (as in ``to_numpy``), or ``actor`` for an actor of
     :mod:`tikgen.ring`, which has a name and no file.
     """
 
@@ -26,26 +26,26 @@ class Subject(NamedTuple):
 
     @property
     def is_actor(self) -> bool:
-        """Tell whether it is no kernel, but an actor."""
+        """Return whether it is an actor."""
         return self.origin == "actor"
 
 
 @dataclass
 class Launches:
-    """The launches of one kernel, or the batches of one actor, while a recording went on.
+    """The launches of one kernel, or the batches of one actor, during a recording.
 
     Attributes:
-        subject: the kernel.
-        count: how many there were.
-        timed: how many of them were timed.
-        seconds: host time of the timed ones, together.
+        subject: the kernel or actor.
+        count: number of launches.
+        timed: number of launches that were timed.
+        seconds: total host time of the timed launches.
         shortest: host seconds of the shortest.
         longest: host seconds of the longest.
-        spans: start, seconds and thread of the timed ones; of many, every so many.
-        device_seconds: what Taichi's profiler measured, None where it is off or saw none.
-        device_count: how many launches that profiler saw.
-        window: how long the recording took, None where that is not known.
-        messages: how many messages there were in the batches of an actor.
+        spans: start, seconds and thread of timed launches, thinned out evenly if there are many.
+        device_seconds: total time in Taichi's profiler, None if it is off or saw no launch.
+        device_count: number of launches in that profiler.
+        window: seconds of the recording, None if not known.
+        messages: number of messages in the batches of an actor.
     """
 
     subject: Subject
@@ -63,17 +63,17 @@ class Launches:
 
     @property
     def stage(self) -> str:
-        """Return what one of them is called: ``launch``, or ``batch``."""
+        """Return the name of the stage: ``launch`` or ``batch``."""
         return "batch" if self.subject.is_actor else "launch"
 
     @property
     def first(self) -> float | None:
-        """Return the host seconds of the first launch that was timed; it may link and load."""
+        """Return the host seconds of the first timed launch, which may link and load."""
         return min(self.spans)[1] if self.spans else None
 
     @property
     def typical(self) -> float | None:
-        """Return the median of the launches that were timed, less the first where there are more.
+        """Return the median of the timed launches, without the first if there are others.
 
         The first may take a thousand times longer than any other.
         """
@@ -85,22 +85,22 @@ class Launches:
 
     @property
     def total(self) -> float | None:
-        """Return the host time of all launches, never more than the recording took.
+        """Return the host time of all launches, at most :attr:`window`.
 
-        Where some were not timed, each of them counts as a typical one.
+        A launch that was not timed counts as a typical one.
         """
         if self.typical is None:
             return None
         found = self.seconds + max(0, self.count - self.timed) * self.typical
         return found if self.window is None else min(found, self.window)
 
-    def add(self, count: int, spans: list[launches.Span]) -> None:
-        """Count launches; ``spans`` are when those of them that were timed began and ended."""
+    def add(self, count: int, spans: list[Span]) -> None:
+        """Add ``count`` launches; ``spans`` are the start and stop of those that were timed."""
         self.count += count
         self.add_times(spans)
 
-    def add_times(self, spans: list[launches.Span]) -> None:
-        """Take in when launches began and ended that are counted elsewhere."""
+    def add_times(self, spans: list[Span]) -> None:
+        """Add the times of launches that are counted elsewhere."""
         if not spans:
             return
         times = [stop - start for start, stop, _ in spans]
@@ -112,6 +112,6 @@ class Launches:
         self.timed += len(times)
         kept = spans[first :: self._stride]
         self.spans += [(start, stop - start, thread) for start, stop, thread in kept]
-        while len(self.spans) > _MOST_SPANS:  # Thinned out evenly, so that they span all the time.
+        while len(self.spans) > _MOST_SPANS:
             del self.spans[1::2]
             self._stride *= 2

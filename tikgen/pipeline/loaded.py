@@ -1,4 +1,4 @@
-"""The code of one source in Taichi: checks arguments, compiles, launches, and keeps its scratch."""
+"""The code of one source in Taichi: checks arguments, compiles, launches, keeps scratch arrays."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tikgen.errors import (
 )
 from tikgen.machine.devices import ends_loops
 from tikgen.pipeline import events, loop_steps
-from tikgen.pipeline.loader import entry_of, load, unload
+from tikgen.pipeline.loader import entry_of, line_in, load, unload
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.pipeline.signature import Signature
-from tikgen.taichi import arrays, kernels, launches, runtime
+from tikgen.taichi import arrays, hooks, kernels, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.template.parameters import Invalid
 
-# Scratch arrays kept for kernels whose workspace follows the sizes of their arguments.
+# Scratch arrays kept for a kernel whose workspace depends on the sizes of its arguments.
 _MOST_SCRATCH = 16
 _MOST_EVENTS = 500
-# So many launches are timed, and from then on so few, since that takes a while of its own.
+# The first launches are timed, and one in so many after them, since timing costs time.
 _ALL_TIMED, _TIMED_EVERY = 16, 64
 _MOST_TIMED = 64
-# Extent of arrays that are made up where nothing says how large they are.
+# Default extent of example arguments.
 _SMALL = 8
 _KERNEL = re.compile(r"@ti\.kernel\s+def (\w+)")
 
@@ -47,13 +47,10 @@ class Loaded:
 
     Args:
         source: the text.
-        module: what it was loaded into.
-        arguments_of: reads the arguments off the loaded function and the text, for sources whose
+        module: the module into which it was loaded.
+        arguments_of: returns the arguments of the loaded function and the text, for sources whose
             template does not declare them.
-        entry: name of the kernel, where the module defines several.
-
-    Raises:
-        KernelCompileError: if the module defines no such kernel.
+        entry: name of the kernel, if the module defines several.
     """
 
     def __init__(
@@ -72,14 +69,13 @@ class Loaded:
         )
         self.signature = Signature(self.name, arguments)
         self.subject = events.subject_of(self.function.__wrapped__)
-        # What happened to it, kept whether or not anyone traces.
+        # Its events, kept with or without a trace.
         self.life: deque[events.Event] = deque(maxlen=_MOST_EVENTS)
         self.launches = 0
         self.bound_launches = 0
         self.next_timed = 0
         self._next_plain_timed = 0
-        # When launches began and ended, in which thread: the last of those that were timed.
-        self._timed: deque[launches.Span] = deque(maxlen=_MOST_TIMED)
+        self._timed: deque[hooks.Span] = deque(maxlen=_MOST_TIMED)
         events.lives[self.subject] = self
         self.workspace = source.variant.workspace
         self._partial = tuple(
@@ -99,7 +95,7 @@ class Loaded:
 
     @functools.cached_property
     def host_signature(self) -> Signature:
-        """Return the signature of the reference, which takes NumPy arrays in place of fields."""
+        """Return the signature of the reference, which takes NumPy arrays instead of fields."""
         return Signature(
             self.name,
             tuple(
@@ -109,20 +105,11 @@ class Loaded:
         )
 
     def profiled_name(self) -> str:
-        """Return the name under which Taichi's profiler knows the kernel."""
-        return launches.profiled_name(self.function)
+        """Return the name of the kernel in Taichi's profiler."""
+        return hooks.profiled_name(self.function)
 
     def prepare(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the checked arguments followed by the workspace, for the current ``ti.init``.
-
-        Args:
-            values: the arguments in order.
-
-        Raises:
-            ArgumentError: if an argument does not fit the signature.
-            TaichiNotInitialised: if ``ti.init`` was not called.
-            UnsupportedOnArch: if the current arch cannot run the kernel.
-        """
+        """Return the checked arguments followed by the workspace, for the current ``ti.init``."""
         if runtime.epoch() is not self._epoch:
             self._enter_epoch()
         sizes = self.signature.check(values)
@@ -131,39 +118,39 @@ class Loaded:
         return (*values, *self._scratch_for(sizes)) if self.workspace else values
 
     def run(self, values: tuple[Any, ...]) -> Any:
-        """Launch the kernel with what :meth:`prepare` returned; compile it where that is due."""
+        """Launch the kernel with the result of :meth:`prepare`, after compiling if necessary."""
         kinds = tuple(map(type, values))
         if kinds in self._ready:
             return self._launch(values)
         with runtime.compiling, self._explaining():
             self._materialise()
             returned = self._launch(values)
-        # What is compiled in cannot be told from the types: fields, and whatever is unknown.
+        # The types do not identify what is compiled in: fields, and opaque arguments.
         if not self.signature.is_opaque and arrays.TiScalarField not in kinds:
             self._ready.add(kinds)
         return returned
 
     def compile_for(self, values: tuple[Any, ...]) -> None:
-        """Compile the kernel for what :meth:`prepare` returned, without launching it."""
+        """Compile the kernel for the result of :meth:`prepare`, without launching it."""
         with runtime.compiling, self._explaining():
             self._materialise()
             kernels.ensure_compiled(self.function, self._as_launched(values))
 
     def is_compiled_for(self, values: tuple[Any, ...]) -> bool:
-        """Tell whether a launch with what :meth:`prepare` returned would compile nothing."""
+        """Return whether the kernel is compiled for the result of :meth:`prepare`."""
         with runtime.compiling:
             return kernels.is_compiled(self.function, self._as_launched(values))
 
     @property
     def is_compiled(self) -> bool:
-        """Tell whether it is compiled, for whatever arguments, since the last ``ti.init``."""
+        """Return whether it was compiled for any arguments since the last ``ti.init``."""
         return self.is_loaded and kernels.is_compiled(self.function)
 
     def needs_staging(self, values: tuple[Any, ...]) -> bool:
-        """Tell whether a host array has to be copied to the device and back by tikgen.
+        """Return whether tikgen must copy a host array to the device and back.
 
         Archs that run through Vulkan, Metal or OpenGL do not upload a host array that a kernel
-        only writes, yet copy all of it back: elements that the kernel leaves alone would be
+        only writes, yet copy all of it back: elements that the kernel does not write would be
         garbage.
         """
         return (
@@ -173,7 +160,7 @@ class Loaded:
         )
 
     def launch_bound(self, launch: Callable[[], None]) -> None:
-        """Launch over a cached context: count it, and time it where a recording asks for that."""
+        """Launch over a cached context; count the launch, and time some."""
         count = self.bound_launches = self.bound_launches + 1
         if count < self.next_timed:
             launch()
@@ -182,20 +169,20 @@ class Loaded:
         launch()
         stop = time.perf_counter()
         self._timed.append((start, stop, threading.get_ident()))
-        events.tell_bound_launch(self, start, stop)
+        events.record_bound_launch(self, start, stop)
 
     @property
     def launched(self) -> events.Launches:
-        """Return how often it was launched, and the times of the last launches that were timed."""
+        """Return the number of launches, with the times of the last ones that were timed."""
         found = events.Launches(self.subject)
         found.add(self.launches + self.bound_launches, list(self._timed))
         if self.is_loaded:
-            count, seconds = launches.device_times().get(self.profiled_name(), (0, 0.0))
+            count, seconds = hooks.device_times().get(self.profiled_name(), (0, 0.0))
             found.device_count, found.device_seconds = count, seconds if count else None
         return found
 
     def unload(self) -> None:
-        """Forget the compiled kernel; a later call raises ArgumentError."""
+        """Discard the compiled kernel; a later call raises ArgumentError."""
         unload(self.module)
         self.is_loaded = False
         self.function = self._refuse
@@ -206,7 +193,7 @@ class Loaded:
         raise ArgumentError(self.name, "was unloaded; build it again")
 
     def _enter_epoch(self) -> None:
-        """Make ready for the current ``ti.init``."""
+        """Prepare for the current ``ti.init``."""
         arch = runtime.current_arch()
         if arch is None:
             runtime.refuse_fork(self.name)
@@ -220,12 +207,12 @@ class Loaded:
                 self._epoch = runtime.epoch()
 
     def _check_steps(self, values: tuple[Any, ...], sizes: list[int]) -> None:
-        """Raise UnsupportedOnArch where the device would end a loop of the kernel in silence."""
+        """Raise UnsupportedOnArch if the device would silently end a loop of the kernel."""
         variant, signature = self.source.variant, self.signature
         named = dict(variant.sizes) | dict(zip(signature.symbols, sizes, strict=True))
 
         def read(name: str) -> Any:
-            with runtime.compiling:  # Copying launches kernels of Taichi's own.
+            with runtime.compiling:  # Copying launches kernels of Taichi itself.
                 return arrays.to_host(values[signature.names.index(name)])
 
         steps = variant.template.steps(variant.problem, variant.schedule, named, read)
@@ -240,7 +227,7 @@ class Loaded:
         runtime.materialise()
 
     def _as_launched(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return arguments of the kinds with which Taichi is launched: staged ones are arrays."""
+        """Return arguments of the types with which Taichi is launched: staged ones are arrays."""
         if not self.needs_staging(values):
             return values
         return tuple(
@@ -260,7 +247,7 @@ class Loaded:
         return returned
 
     def _note_time(self, start: float) -> None:
-        """Keep the time of the launch that is over, less that of the stages within it."""
+        """Keep the time of the last launch without that of the stages within it."""
         stop, thread = time.perf_counter(), threading.get_ident()
         within = (e.seconds for e in tuple(self.life) if e.start >= start and e.thread == thread)
         self._timed.append((start + sum(within), stop, thread))
@@ -268,7 +255,7 @@ class Loaded:
         self._next_plain_timed = self.launches + (0 if few else _TIMED_EVERY)
 
     def _launch_staged(self, values: tuple[Any, ...]) -> Any:
-        with runtime.compiling:  # Copying launches kernels of Taichi's own.
+        with runtime.compiling:  # Copying launches kernels of Taichi itself.
             staged = list(values)
             for index in self._partial:
                 if arrays.is_on_host(values[index]):
@@ -305,40 +292,26 @@ class Loaded:
         try:
             yield
         except runtime.AssertionFailure:
-            raise  # In debug mode, at run time: it says itself what is wrong.
-        # The last two are of lines too long for Taichi, and of expressions that nest too deeply.
-        except (
-            runtime.CompilationError,
-            runtime.RuntimeFailure,
-            SyntaxError,
-            RecursionError,
-        ) as error:
+            raise  # A failed bounds check in debug mode, with a clear message.
+        except (runtime.CompilationError, runtime.RuntimeFailure) as error:
+            raise self.explained(error) from None
+        # Of lines that are too long for Taichi, and of expressions that nest too deeply.
+        except (SyntaxError, RecursionError) as error:
             raise self.explained(error) from None
 
     def explained(self, error: Exception) -> KernelCompileError:
         """Return Taichi's error with rendered line, template line and parameters."""
         message = str(error).strip()
-        places = re.findall(rf'File "{re.escape(self.source.filename)}", line (\d+)', message)
-        number = int(places[-1]) if places else 0
-        last = [li for li in message.splitlines() if li.strip()][-1:]
+        last = [line for line in message.splitlines() if line.strip()][-1:]
         return KernelCompileError(
             self.name,
             f"Taichi cannot compile the kernel: {last[0].strip() if last else message}",
-            **self.source.located(number),
+            **self.source.located(line_in(message, self.source.filename)),
         )
 
 
 def made_up(loaded: Loaded, on_host: bool) -> tuple[Any, ...]:
-    """Return small arguments of the kinds that a kernel declares, to compile it for.
-
-    Args:
-        loaded: the kernel.
-        on_host: whether arrays are NumPy's; else each is a ``ti.ndarray``.
-
-    Raises:
-        ArgumentError: if an argument is a field, which is compiled in, or is not declared.
-        TaichiNotInitialised: if ``ti.init`` was not called.
-    """
+    """Return small example arguments of the declared types: NumPy arrays, or ``ti.ndarray``."""
     if not runtime.is_initialised():
         runtime.refuse_fork(loaded.name)
         raise TaichiNotInitialised(loaded.name)
@@ -361,7 +334,7 @@ def made_up(loaded: Loaded, on_host: bool) -> tuple[Any, ...]:
         else:
             raise ArgumentError(
                 loaded.name,
-                f"argument {argument.name!r} is compiled in, or its kind is not declared: "
+                f"argument {argument.name!r} is compiled in, or its type is not declared: "
                 "pass the arguments to compile for",
             )
     return tuple(values)
@@ -370,14 +343,9 @@ def made_up(loaded: Loaded, on_host: bool) -> tuple[Any, ...]:
 def load_source(
     source: Source, arguments_of: Callable[[Any, str], tuple[Argument, ...]] | None = None
 ) -> Loaded:
-    """Return ``source`` as a module whose kernel can be launched.
-
-    Raises:
-        RenderError: if executing the text fails, naming its template line.
-        KernelCompileError: if Taichi refuses the kernel's signature, or there is none.
-    """
+    """Return ``source`` loaded as a module; raises what :func:`load_text` raises."""
     journal, label = events.Journal(), source.variant.label
-    if arguments_of and (kernel := _KERNEL.search(source.text)):  # The text speaks for itself.
+    if arguments_of and (kernel := _KERNEL.search(source.text)):
         label = kernel[1]
     try:
         with events.collecting() as happened:
@@ -388,10 +356,10 @@ def load_source(
             unload(module)
             raise
     except BaseException:
-        journal.tell(events.Subject(label, source.filename, 1, "tikgen"))
+        journal.emit(events.Subject(label, source.filename, 1, "tikgen"))
         raise
     loaded.life.extend(event for event in happened if event.subject == loaded.subject)
-    journal.tell(loaded.subject)
+    journal.emit(loaded.subject)
     return loaded
 
 

@@ -1,9 +1,9 @@
-"""Turns text into a module, and back into nothing.
+"""Loads text as a module, and unloads it.
 
 Taichi reads the text of a kernel through ``linecache``. The text is put there before it is
-executed, and stays as long as any function of the module lives. A stand-in for the module is in
-``sys.modules`` with a loader that knows the text, and the file name has no angle brackets, so
-that ``linecache.clearcache()`` loses nothing.
+executed, and stays as long as any function of the module lives. ``linecache.clearcache()`` loses
+nothing: a stand-in for the module is in ``sys.modules`` with a loader that has the text, and the
+file name has no angle brackets.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import importlib.abc
 import importlib.machinery
 import linecache
+import re
 import sys
 import types
 import weakref
@@ -21,55 +22,49 @@ from typing import Any
 from tikgen.errors import KernelCompileError, RenderError
 from tikgen.pipeline.rendering import Source, code_of
 from tikgen.taichi import functions, runtime
-from tikgen.taichi import kernels as taichi_kernels
+from tikgen.taichi.kernels import is_kernel
 
 PREFIX = "tikgen_rendered."
-# Hexadecimal ones, so few that they fit into 32 bits.
+# Hexadecimal digits of the number of a module, which fits into 32 bits.
 _DIGITS = 7
 
-# Makes an error of one of Taichi's compiler: takes the kernel's Python function, what Taichi said,
-# and whether the kernel was ever compiled.
+# Returns the error to raise if a kernel cannot be compiled: takes the kernel's Python function,
+# Taichi's error, and whether the kernel was ever compiled.
 Explain = Callable[[Any, Exception, bool], Exception]
 
 
 class Life:
-    """Stands among the global names of a module, and so lives as long as any of its functions.
+    """A token among the global names of a module, which lives as long as any of its functions.
 
-    With it go the text and the stand-in of the module. ``label`` is what the one kernel of the
-    module is called in events, if it has but one. ``number`` tells its real functions from those
-    of other code, in the eyes of Taichi.
+    The text and the stand-in of the module are removed with it. ``label`` is the name of the
+    module's only kernel in events, if it has one. ``number`` distinguishes its real functions
+    from those of other code.
     """
 
     def __init__(self, filename: str, explain: Explain | None, label: str, digest: str) -> None:
         self.explain = explain
         self.label = label
         self.number = int(digest[:_DIGITS], 16)
-        self.end = weakref.finalize(self, _forget, filename)
+        self.end = weakref.finalize(self, _discard, filename)
         self.end.atexit = False
 
 
-# By file name: modules of the same text may share it.
+# By file name: modules of the same text may share a token.
 _lives: weakref.WeakValueDictionary[str, Life] = weakref.WeakValueDictionary()
 
 
-class TextLoader(importlib.abc.InspectLoader):
-    """Knows the text of one module."""
+class _TextLoader(importlib.abc.InspectLoader):
+    """Has the text of one module."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def get_source(self, fullname: str) -> str:
-        """Return the text of the module."""
         return self.text
 
 
 def load(source: Source, label: str) -> types.ModuleType:
-    """Return a new module that holds the kernel of ``source``, known as ``label`` in events.
-
-    Raises:
-        RenderError: if executing the text fails, naming its template line.
-        KernelCompileError: if Taichi refuses the kernel's signature.
-    """
+    """Return a new module with the kernel of ``source``, named ``label`` in events."""
     return load_text(source.text, source.filename, source, label=label)
 
 
@@ -81,33 +76,33 @@ def load_text(
     explain: Explain | None = None,
     label: str = "",
 ) -> types.ModuleType:
-    """Return a new module that holds ``text`` under ``filename``.
+    """Return a new module with ``text`` under ``filename``.
 
     Args:
-        text: what to execute.
-        filename: what no other text was ever loaded under, as long as a function of it lives.
-        source: what ``text`` was rendered to, for the message of an error.
-        names: what the text finds in its namespace.
-        explain: makes the error where a kernel, once launched, cannot be compiled. Such kernels
-            compile under the lock whoever launches them.
-        label: what its one kernel is called in events.
+        text: the text to execute.
+        filename: a name that no other text has while a function of this one lives.
+        source: the rendered source of ``text``, for the message of an error.
+        names: global names for the text.
+        explain: returns the error to raise if a kernel cannot be compiled at a launch. Such
+            kernels always compile under the lock.
+        label: name of its only kernel in events.
 
     Raises:
         RenderError: if executing the text fails, naming its template line.
         KernelCompileError: if Taichi refuses the kernel's signature.
     """
     code = code_of(text, filename)
-    module = _module(filename, TextLoader(text))
+    module = _module(filename, _TextLoader(text))
     vars(module).update(names or {})
     life = vars(module)[functions.LIFE] = _lives.get(filename) or Life(
         filename, explain, label, source.digest
     )
     _lives[filename] = life
-    # Not str.splitlines: Python's parser ends lines at fewer characters.
+    # Not str.splitlines, which ends lines at more characters than Python's parser does.
     lines = [line + "\n" for line in text.split("\n")]
     linecache.cache[filename] = (len(text), None, lines, filename)
     try:
-        # A text of the user's may do anything, such as to make arrays.
+        # A user's text may do anything, such as allocate arrays.
         with runtime.compiling if explain is not None else contextlib.nullcontext():
             _execute(code, module)
     except (Exception, SystemExit) as error:
@@ -123,8 +118,8 @@ def load_text(
 
 
 def _execute(code: types.CodeType, module: types.ModuleType) -> None:
-    # Classes such as dataclasses look their module up while they are made; afterwards nothing
-    # may keep it alive, and Taichi needs no more of it than its loader.
+    # Dataclasses need their module in sys.modules while they are defined. Afterwards nothing may
+    # keep it alive, and Taichi needs only its loader.
     sys.modules[module.__name__] = module
     try:
         exec(code, vars(module))
@@ -146,23 +141,19 @@ def _name_of(filename: str) -> str:
 
 
 def unload(module: types.ModuleType) -> None:
-    """Forget the text of ``module``: what Taichi compiled still runs, and nothing else does."""
+    """Discard the text of ``module``; code that Taichi compiled still runs."""
     vars(module)[functions.LIFE].end()
 
 
-def _forget(filename: str) -> None:
+def _discard(filename: str) -> None:
     _lives.pop(filename, None)
     sys.modules.pop(_name_of(filename), None)
     linecache.cache.pop(filename, None)
 
 
 def entry_of(module: types.ModuleType, name: str) -> Any:
-    """Return the kernel that ``module`` defines: the only one, or else the one called ``name``.
-
-    Raises:
-        KernelCompileError: if the module defines no kernel, or several and none called ``name``.
-    """
-    kernels = {k: v for k, v in vars(module).items() if taichi_kernels.is_kernel(v)}
+    """Return the only kernel that ``module`` defines, or else the one called ``name``."""
+    kernels = {k: v for k, v in vars(module).items() if is_kernel(v)}
     if len(kernels) == 1:
         return next(iter(kernels.values()))
     if name in kernels:
@@ -171,6 +162,12 @@ def entry_of(module: types.ModuleType, name: str) -> Any:
     raise KernelCompileError(
         name, f"the text must define one @ti.kernel, or one called {name!r}; it defines {found}"
     )
+
+
+def line_in(message: str, filename: str) -> int:
+    """Return the last line of a file that a message of Taichi names, or 0."""
+    places = re.findall(rf'File "{re.escape(filename)}", line (\d+)', message)
+    return int(places[-1]) if places else 0
 
 
 def _line_of(error: BaseException, filename: str) -> int:

@@ -1,4 +1,4 @@
-"""Kernels from a text in hand, without a template folder."""
+"""Kernels without a template folder: from a text, and element by element from an expression."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pydantic import create_model
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, RenderError
-from tikgen.expression import Expression
-from tikgen.pipeline.builder import kernel_of
+from tikgen.expression import Expression, Program
+from tikgen.pipeline.builder import build, kernel_of
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import Source, Variant, render_variant
 from tikgen.taichi import kernels
@@ -43,7 +43,7 @@ class OneOff(Template):
         self.Problem = problem  # type: ignore[assignment, misc]
 
     def arguments(self, p: Any) -> tuple[Argument, ...]:
-        """Return nothing: the arguments are read off the rendered kernel."""
+        """Return nothing: the rendered kernel declares the arguments."""
         return ()
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
@@ -51,12 +51,28 @@ class OneOff(Template):
         return dict(p)
 
 
+def elementwise(expr: str | Expression | Program, dtype: Any = "f32", **params: Any) -> Kernel:
+    """Return the kernel that computes ``expr`` at every element: ``build("map", expr=expr, ...)``.
+
+    Args:
+        expr: assignments such as ``"z = a*x + y"``, or one expression, whose value is written to
+            ``out``. The names a, b, c, alpha, beta, gamma and scale are scalars by default.
+        dtype: element type of every array and scalar.
+        params: further parameters of the template ``map``, such as ``dim`` and ``scalars``.
+
+    Raises:
+        ParameterError: if ``expr`` uses unsupported syntax, or a parameter is wrong.
+        UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
+    """
+    return build("map", expr=expr, dtype=dtype, **params)
+
+
 def from_string(text: str, /, **params: Any) -> Kernel:
     """Return the kernel that a Jinja2 text renders to.
 
     The text is a Python module that defines one ``@ti.kernel``; it may use ``#%`` statements
-    and the shared macros as any template does. Its arguments are checked as far as their
-    annotations tell; those that the kernel only reads may be read-only.
+    and the shared macros as templates do. Arguments are checked against their annotations; those
+    that the kernel only reads may be read-only.
 
     Args:
         text: the template.
@@ -64,7 +80,7 @@ def from_string(text: str, /, **params: Any) -> Kernel:
             tuples of these.
 
     Raises:
-        ParameterError: if a value is something else, and so could carry code.
+        ParameterError: if a value is of another type, and so could carry code.
         RenderError: if the text is malformed or uses a name that is not given.
         KernelCompileError: if it defines no kernel, or several.
     """
@@ -72,13 +88,7 @@ def from_string(text: str, /, **params: Any) -> Kernel:
 
 
 def source_of(text: str, params: Mapping[str, Any], name: str = NAME) -> Source:
-    """Return the source that a Jinja2 text renders to; raises what :func:`from_string` raises.
-
-    Args:
-        text: the template.
-        params: values for its names.
-        name: what it is called in messages.
-    """
+    """Return the source that a Jinja2 text renders to; see :func:`from_string`."""
     if not isinstance(text, str) or not text.strip():
         raise RenderError(name, f"takes a non-empty text; got {type(text).__name__}")
     values = {key: _safe(key, value, name) for key, value in params.items()}
@@ -99,7 +109,7 @@ def source_of(text: str, params: Mapping[str, Any], name: str = NAME) -> Source:
 
 
 def _safe(name: str, value: Any, template: str) -> Any:
-    """Return ``value`` as one of the kinds that may reach generated code."""
+    """Return ``value`` as one of the types that may reach generated code."""
     value = plain(value)
     if value is None or isinstance(value, bool | int | float | DType | Expression):
         return value
@@ -108,13 +118,8 @@ def _safe(name: str, value: Any, template: str) -> Any:
     for parse in (DType.parse, Identifier.parse, Expression.parse):
         with contextlib.suppress(ValueError, TypeError, ExpressionError):
             return parse(value)
-    raise ParameterError(
-        template,
-        {
-            name: "takes a number, a dtype, an identifier, an expression, or a tuple of these; "
-            f"got {value!r}"
-        },
-    )
+    takes = "takes a number, a dtype, an identifier, an expression, or a tuple of these"
+    raise ParameterError(template, {name: f"{takes}; got {value!r}"})
 
 
 def _annotation(value: Any) -> Any:
@@ -140,17 +145,9 @@ def declared_arguments(kernel: Any, text: str) -> tuple[Argument, ...]:
 
 
 def only_read(text: str, function: str) -> set[str]:
-    """Return the arguments of which the kernel does nothing but load elements or the shape.
-
-    Args:
-        text: a module that defines the kernel.
-        function: name of the kernel.
-    """
-    definition = next(
-        node
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef) and node.name == function
-    )
+    """Return the arguments of which the kernel ``function`` only loads elements or the shape."""
+    functions = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef))
+    definition = next(node for node in functions if node.name == function)
     names = {argument.arg for argument in definition.args.args}
     harmless: set[ast.Name] = set()
     written: set[str] = set()
@@ -170,7 +167,7 @@ def only_read(text: str, function: str) -> set[str]:
 
 
 def _array_of(node: ast.expr) -> str:
-    """Return the array of which an expression may be an element, or nothing."""
+    """Return the array of which an expression may be an element, or an empty string."""
     while isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
         if isinstance(node, ast.Attribute) and node.attr == "shape":
             return ""

@@ -1,8 +1,7 @@
-"""What tuning measured, kept in the store candidate by candidate, and which record is best."""
+"""Tuning records: the measurements of candidates, kept in the store, and the best of them."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import importlib.metadata
@@ -22,10 +21,12 @@ from tikgen.template.parameters import ParameterModel, canonical, plain
 
 KIND = "tuning"
 TIMED = "timed"
-# What a record was measured on: data that the template calls typical, or a user's own.
+# The data of a measurement: typical data from the template, or the user's own.
 WORKLOADS = TYPICAL, OWN = "typical", "own"
+# Texts of a record that may hold any character; they are escaped when shown.
+FREE_TEXTS = ("device", "message")
 
-# Rises whenever a record is kept or forgotten here: what was built before is looked at anew.
+# Increases whenever records change, since builds depend on them.
 generation = 0
 
 _warned: set[str] = set()
@@ -33,13 +34,13 @@ _warned: set[str] = set()
 
 @dataclass(frozen=True)
 class Record:
-    """What came of one candidate: a schedule, on a device, for a problem of some sizes.
+    """The outcome of one candidate: a schedule, on a device, for a problem of some sizes.
 
     Attributes:
         template: name of the template.
         fingerprint: SHA-256 of the template's files.
         problem: each problem parameter as text.
-        arch: where it ran.
+        arch: the arch.
         device: name of the device.
         taichi: version of Taichi.
         tikgen: version of tikgen.
@@ -47,17 +48,17 @@ class Record:
         schedule: each schedule parameter, as a literal.
         kind: ``"timed"``, or why it has no time: ``"refused"``, ``"error"``, ``"mismatch"``,
             ``"crash"``, ``"timeout"``.
-        seconds: median of a launch, in seconds; 0 where it has none.
+        seconds: median time of a launch; 0 if it has none.
         spread: interquartile range of the rounds over their median.
-        rounds: how many rounds were timed.
-        ratio: seconds over those of the default schedule, measured in turn; 0 where it has none.
-        ratio_low: lower end of the 95 % interval of the ratio. Only a schedule that met the
-            default in the end has one, in fresh processes, and was faster; and the default
-            itself. 0 for all others, whose ratios are those of a moment.
+        rounds: number of timed rounds.
+        ratio: time over that of the default schedule, measured alternately; 0 if it has none.
+        ratio_low: lower end of the 95 % interval of the ratio. Only the default schedule has one,
+            and a schedule that was faster than it in the final comparison in fresh processes. 0
+            for all others, whose ratios come from a single measurement.
         ratio_high: upper end of the interval.
-        workload: what it was measured on, ``"typical"`` or ``"own"``.
+        workload: the data of the measurement, ``"typical"`` or ``"own"``.
         data: SHA-256 of the user's own data, else empty.
-        message: what went wrong, in a sentence.
+        message: the problem in one sentence.
         when: time in UTC, ISO 8601.
     """
 
@@ -84,29 +85,28 @@ class Record:
 
     @property
     def candidate(self) -> str:
-        """Return one text for records of the same candidate, of which the latest is kept."""
+        """Return a text that identifies the candidate; only its latest record is kept."""
         same = (self.fingerprint, self.device, self.taichi, self.workload)
-        # In one order: templates and the store have sizes in orders of their own.
+        # Sorted: templates and the store order sizes differently.
         alike = canonical(dict(shapes.bucket(self.sizes)))
         return repr((*same, alike, canonical(plain(self.schedule))))
 
     @property
     def is_proven(self) -> bool:
-        """Tell whether the ratio has an interval, and so is more than that of a moment."""
+        """Return whether the ratio has an interval."""
         return self.ratio_low > 0
 
     @property
     def rank(self) -> tuple[bool, bool, float, float]:
-        """Return what is least for the best record.
+        """Return the sort key, least for the best record.
 
-        What is proven goes first, then what was measured on a user's own data, then the ratio,
-        then the seconds.
+        Proven records come first, then those on the user's own data; then ratio and time decide.
         """
         return not self.is_proven, self.workload != OWN, self.ratio or math.inf, self.seconds
 
     @property
     def gain(self) -> str:
-        """Return in words how fast it is beside the default schedule, or an empty string."""
+        """Return the speed relative to the default schedule in words, or an empty string."""
         if not self.ratio:
             return ""
         if self.is_proven and self.ratio == 1:
@@ -123,23 +123,18 @@ class Record:
         return f"{what}, {self.gain}" if self.gain else what
 
 
-# What a record may say in any characters; it is shown with care.
-FREE_TEXTS = ("device", "message")
-_FIELDS = {field.name for field in dataclasses.fields(Record)}
-
-
 def problem_text(problem: ParameterModel) -> dict[str, str]:
     """Return each problem parameter as text, as records keep it."""
     return {name: canonical(value) for name, value in problem}
 
 
 def keep(record: Record) -> None:
-    """Put a record into the store, in the place of an earlier one of the same candidate."""
+    """Put a record into the store; see :func:`keep_all`."""
     keep_all((record,))
 
 
 def keep_all(records: Iterable[Record]) -> None:
-    """Put records into the store, each in the place of an earlier one of the same candidate."""
+    """Put records into the store, each replacing an earlier one of the same candidate."""
     global generation
     groups: dict[str, list[Record]] = {}
     for record in records:
@@ -151,9 +146,9 @@ def keep_all(records: Iterable[Record]) -> None:
 
 
 def records_for(template: Template, problem: ParameterModel, arch: str) -> tuple[Record, ...]:
-    """Return the records of a problem that hold here: for this device and these versions.
+    """Return the records of a problem for this device and these versions.
 
-    Where there are others only, one line says so, once.
+    If there are none but records of other versions, warn once.
     """
     every = _read(_key(template.name, problem_text(problem), arch))
     if not every:
@@ -172,14 +167,7 @@ def records_for(template: Template, problem: ParameterModel, arch: str) -> tuple
 def best_record(
     template: Template, problem: ParameterModel, arch: str, sizes: Mapping[str, int] | None
 ) -> Record | None:
-    """Return the fastest schedule measured for the nearest shape, or None.
-
-    Args:
-        template: the template.
-        problem: the problem.
-        arch: where it is to run.
-        sizes: the shape; None takes the largest that was tuned.
-    """
+    """Return the best record for the shape nearest to ``sizes`` (None: the largest), or None."""
     timed = [r for r in records_for(template, problem, arch) if r.kind == TIMED]
     if sizes is None:
         near = max((math.prod(shapes.bucket(r.sizes).values()) for r in timed), default=0)
@@ -192,13 +180,13 @@ def best_record(
 
 
 def all_records() -> tuple[Record, ...]:
-    """Return every record of the store, whatever it was made for."""
+    """Return every record of the store."""
     store = default_store()
     return tuple(record for key in store.keys(KIND) for record in _read(key))
 
 
 def forget(unwanted: Callable[[Record], bool]) -> int:
-    """Remove the records for which ``unwanted`` holds; return how many there were."""
+    """Remove the records for which ``unwanted`` returns True; return their number."""
     global generation
     store, removed = default_store(), 0
     for key in store.keys(KIND):
@@ -212,7 +200,7 @@ def forget(unwanted: Callable[[Record], bool]) -> int:
 
 
 def warn_of(record: Record, error: Exception) -> None:
-    """Say once that a record cannot be used."""
+    """Warn once that a record cannot be used."""
     _warn_once(f"a tuning record of {record.template} is ignored: {error}")
 
 
@@ -228,27 +216,21 @@ def _key(template: str, problem: Mapping[str, str], arch: str) -> str:
 
 
 def _merged(records: list[Record], document: Document | None) -> Document:
-    """Return the document with ``records`` in the place of those of the same candidates."""
+    """Return the document with ``records``, which replace those of the same candidates."""
     kept = _without({record.candidate for record in records}, document)
     return {"records": [*kept["records"], *map(asdict, records)]}
 
 
 def _without(candidates: set[str], document: Document | None) -> Document:
-    """Return the document less some candidates; what another version wrote stays."""
+    """Return the document without some candidates; entries of other versions stay."""
     entries = _entries(document or {})
     known = [(entry, _of(entry)) for entry in entries]
     return {"records": [e for e, r in known if r is None or r.candidate not in candidates]}
 
 
 def _read(key: str) -> tuple[Record, ...]:
-    document = default_store().read(KIND, key)
-    return _records(document) if document is not None else ()
-
-
-def _records(document: Document) -> tuple[Record, ...]:
-    entries = _entries(document)
-    found = (_of(entry) for entry in entries)
-    usable = tuple(record for record in found if record is not None)
+    entries = _entries(default_store().read(KIND, key) or {})
+    usable = tuple(record for record in map(_of, entries) if record is not None)
     if len(usable) < len(entries):
         _warn_once(
             "tuning records of another version of tikgen are ignored: what they were measured on "
@@ -258,27 +240,22 @@ def _records(document: Document) -> tuple[Record, ...]:
 
 
 def _entries(document: Document) -> list[Any]:
-    """Return the entries of a document, one that is no record where they are no list."""
+    """Return the entries of a document; one unusable entry if they are not a list."""
     found = document.get("records", [])
     return found if isinstance(found, list) else [found]
 
 
 def _of(entry: Any) -> Record | None:
     """Return the record that an entry of the store holds, or None."""
-    if not isinstance(entry, dict) or entry.keys() != _FIELDS:
-        return None
-    try:
-        found = untrusted.as_type(untrusted.checked(entry), Record)
-    except untrusted.Unusable:
-        return None
-    return found if _is_sound(found) else None
+    found = untrusted.as_known(entry, Record)
+    return found if found is not None and _is_sound(found) else None
 
 
 def _is_sound(record: Record) -> bool:
-    """Tell whether names are names, and numbers in their range."""
-    told = [value for name, value in vars(record).items() if name not in FREE_TEXTS]
-    texts = [value for value in told if isinstance(value, str)]
-    numbers = [value for value in told if isinstance(value, int | float)]
+    """Return whether all names are printable, and all numbers in range."""
+    values = [value for name, value in vars(record).items() if name not in FREE_TEXTS]
+    texts = [value for value in values if isinstance(value, str)]
+    numbers = [value for value in values if isinstance(value, int | float)]
     return (
         all(map(untrusted.is_printable, (*texts, *record.schedule, *record.sizes)))
         and all(0 <= number < math.inf for number in numbers)

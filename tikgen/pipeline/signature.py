@@ -1,4 +1,4 @@
-"""Checks the arguments of a call before Taichi sees them."""
+"""Checks the arguments of a call before they reach Taichi."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TORCH_NAMES = {f"torch.{dtype.numpy.name}": dtype for dtype in DType}
 
 
 class Signature(Rules):
-    """The ordered arguments of a kernel of Taichi, and the rules that a call must keep."""
+    """The ordered arguments of a kernel, and the rules for a call."""
 
     device_kind = arrays.TiScalarNdarray
     apart_kinds = arrays.TaichiArray
@@ -25,27 +25,23 @@ class Signature(Rules):
         return _TaichiCheck(argument, self.symbols)
 
     def _opaque_problem(self, name: str, value: Any) -> str:
-        # A stale field could kill the process.
-        is_stale = isinstance(value, arrays.TaichiArray) and arrays.is_stale(value)
-        if is_stale:
-            return _STALE.format(name=name)
+        if isinstance(value, arrays.TaichiArray) and arrays.is_stale(value):
+            return _STALE.format(name=name)  # It could kill the process.
         problem = hidden_problem(name, value)
         return f"argument {name!r} {problem}" if problem else ""
 
 
 class _TaichiCheck(Check):
-    """What one argument of a kernel of Taichi must be."""
+    """The rules for one argument."""
 
     def __init__(self, argument: Array | Scalar, symbols: tuple[str, ...]) -> None:
         super().__init__(argument, symbols)
         self.taichi = arrays.primitive(argument.dtype.value)
 
     def takes_fresh(self, array: Any) -> bool:
-        """Tell in the quickest way that a ``ti.ndarray`` fits; False means to look closer."""
         return self.takes_host and array.dtype is self.taichi and arrays.is_fresh(array)
 
     def array_problem(self, value: Any) -> str:
-        """Return what is wrong with an array that is no plain NumPy array, or nothing."""
         if self.takes_field:
             if not isinstance(value, arrays.TiScalarField):
                 return f"argument {self.name!r} takes a ti.field of scalars; got {kind_of(value)}"

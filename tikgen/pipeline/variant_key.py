@@ -1,4 +1,4 @@
-"""What a variant is known by: every field of its key, as text, under a readable name."""
+"""The key of a variant: what distinguishes builds, as text under readable names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE, PROBLEM, SCHEDULE, SIZE = "content of ", "problem parameter ", "schedule p
 
 
 def key_fields(variant: Variant) -> dict[str, str]:
-    """Return what decides whether two builds are the same, by readable names."""
+    """Return each field that distinguishes builds, by readable names."""
     template = variant.template
     return {
         "template": template.name,

@@ -1,1 +1,1 @@
-"""Everything that touches private names of Taichi, one file a topic."""
+"""Everything that touches private names of Taichi 1.7.4, one file a topic."""

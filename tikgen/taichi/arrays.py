@@ -1,4 +1,4 @@
-"""Taichi's arrays and fields: which epoch they are of, how they are made and copied."""
+"""Taichi's arrays and fields: their epoch and layout, how they are made and copied."""
 
 from __future__ import annotations
 
@@ -12,14 +12,32 @@ from taichi.lang.field import Field, ScalarField
 from taichi.lang.matrix import MatrixField
 
 from tikgen.taichi import patches
-from tikgen.taichi.functions import LIFE as LIFE
+
+TaichiArray = (Ndarray, Field)
+TiScalarNdarray, TiScalarField = ScalarNdarray, ScalarField
+
+
+def is_stale(array: Any) -> bool:
+    """Return whether a Taichi array or field was made before the last ``ti.init``."""
+    made = getattr(array, "_tikgen_epoch", patches.epoch_at_import)
+    return made is not impl.pytaichi or made.prog is None
+
+
+def is_fresh(array: Any) -> bool:
+    """Return True if a quick test shows that an array is not stale; False proves nothing."""
+    return getattr(array, "_tikgen_epoch", None) is impl.pytaichi
+
+
+def is_placed(field: Any) -> bool:
+    """Return whether a field has a shape, its own or that of its place in a tree."""
+    return is_stale(field) or field.vars[0].ptr.snode() is not None
 
 
 def field_layout(field: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    """Return dtype, shape and shape of an element of a field that ``ti.field`` can make again.
+    """Return dtype, shape and element shape of a field that ``ti.field`` can make again.
 
     Raises:
-        ValueError: if it is of another kind; the message says which.
+        ValueError: if the field is of another kind; the message names it.
     """
     if not isinstance(field, ScalarField | MatrixField):
         raise ValueError("is a field of structs; make a field of each of their members")
@@ -38,24 +56,8 @@ def field_layout(field: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     return str(field.dtype), tuple(field.shape), shape
 
 
-def is_stale(array: Any) -> bool:
-    """Tell whether a Taichi array or field was made before the last ``ti.init``."""
-    made = getattr(array, "_tikgen_epoch", patches.epoch_at_import)
-    return made is not impl.pytaichi or made.prog is None
-
-
-def is_fresh(array: Any) -> bool:
-    """Tell in the quickest way that an array is not stale; False means to look closer."""
-    return getattr(array, "_tikgen_epoch", None) is impl.pytaichi
-
-
-TiScalarNdarray = ScalarNdarray
-TiScalarField = ScalarField
-TaichiArray = (Ndarray, Field)
-
-
 def primitive(dtype: str) -> Any:
-    """Return Taichi's own object for a dtype, of which there is one."""
+    """Return Taichi's object for a dtype; there is one of each."""
     return getattr(ti, dtype)
 
 
@@ -65,30 +67,25 @@ def make_ndarray(dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 def is_on_host(array: Any) -> bool:
-    """Tell whether ``array`` is one that Taichi copies to the device and back."""
+    """Return whether Taichi copies ``array`` to the device and back."""
     return not isinstance(array, Ndarray | Field)
 
 
-def is_placed(field: Any) -> bool:
-    """Tell whether a field has a shape, be it its own or that of its place in a tree."""
-    return is_stale(field) or field.vars[0].ptr.snode() is not None
-
-
 def to_host(array: Any) -> Any:
-    """Return what a Taichi array, a field or a torch tensor holds, as a NumPy array."""
+    """Return the elements of a Taichi array, a field or a torch tensor as a NumPy array."""
     if isinstance(array, TaichiArray):
         return array.to_numpy()
     return array.detach().cpu().numpy() if hasattr(array, "data_ptr") else array
 
 
 def stand_in(array: Any) -> Any:
-    """Return a ``ti.ndarray`` of one element that is compiled for as ``array`` would be."""
+    """Return a ``ti.ndarray`` of one element, for which the same code is compiled."""
     host = to_host(array)
     return make_ndarray(f"{host.dtype.kind}{8 * host.dtype.itemsize}", (1,) * host.ndim)
 
 
 def to_ndarray(array: Any) -> Any:
-    """Return a new ``ti.ndarray`` that holds what a NumPy array or a torch tensor holds."""
+    """Return a NumPy array or a torch tensor copied into a new ``ti.ndarray``."""
     host = to_host(array)
     made = make_ndarray(f"{host.dtype.kind}{8 * host.dtype.itemsize}", host.shape)
     made.from_numpy(host)
@@ -96,7 +93,7 @@ def to_ndarray(array: Any) -> Any:
 
 
 def copy_back(made: Any, array: Any) -> None:
-    """Copy a ``ti.ndarray`` into the NumPy array or torch tensor that it was made from."""
+    """Copy a ``ti.ndarray`` into the NumPy array or torch tensor that it was copied from."""
     if isinstance(array, np.ndarray):
         array[...] = made.to_numpy()
     else:
@@ -104,7 +101,7 @@ def copy_back(made: Any, array: Any) -> None:
 
 
 def bytes_of(array: Any) -> int:
-    """Return how many bytes go with a Taichi array; those of a field stay until ``ti.init``."""
+    """Return how many bytes a Taichi array frees; those of a field stay until ``ti.init``."""
     if not isinstance(array, Ndarray) or is_stale(array):
         return 0
     return int(array.arr.nelement() * array.arr.element_size())

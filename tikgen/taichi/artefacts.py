@@ -1,4 +1,8 @@
-"""Writes compiled kernels and graphs as AOT modules."""
+"""Writes compiled kernels and graphs as AOT modules.
+
+``ti.aot.Module`` ends the declaration of fields, so that there can be one in each ``ti.init``. The
+builder behind it has no such limit.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,14 @@ from taichi.aot.utils import produce_injected_args
 from taichi.lang import impl
 from taichi.lang.matrix import MatrixField
 
-from tikgen.taichi.functions import LIFE as LIFE
-
-# Ahead of time. ti.aot.Module ends the declaration of fields, so that there is one in each ti.init.
-
 
 class ArtefactBuilder:
     """Collects compiled kernels and graphs, and writes them as one AOT module.
 
-    Within one ``ti.init`` there may be any number of them. All fields are declared before.
+    All fields must be declared before the first builder is made.
 
     Args:
-        capabilities: what the device will have, such as ``spirv_has_float64``.
+        capabilities: capabilities of the target device, such as ``spirv_has_float64``.
     """
 
     def __init__(self, capabilities: Sequence[str]) -> None:
@@ -33,14 +33,14 @@ class ArtefactBuilder:
         self._content: list[str] = []
 
     def add_kernel(self, kernel: Any, name: str) -> None:
-        """Compile a ``ti.kernel``, each array of which says its dtype and dimension."""
+        """Compile a ``ti.kernel`` whose arrays all declare dtype and dimension."""
         primal = kernel._primal
         number = primal.ensure_compiled(*produce_injected_args(primal))
         self._builder.add(name, primal.compiled_kernels[number])
         self._content.append(f"kernel:{name}")
 
     def add_field(self, name: str, field: Any) -> None:
-        """Have the module tell of a field, which its kernels use."""
+        """Add a field that kernels of the module use."""
         matrix = isinstance(field, MatrixField)
         rows, columns = (field.m, field.n) if matrix else (1, 1)
         snode = field.snode
@@ -57,7 +57,7 @@ class ArtefactBuilder:
         self._content.append(f"cgraph:{name}")
 
     def write(self, folder: Path) -> None:
-        """Write the module into a folder that is there."""
+        """Write the module into an existing folder."""
         self._builder.dump(str(folder), "")
         (folder / "__content__").write_text("\n".join(self._content))
         (folder / "__version__").write_text(".".join(map(str, ti.__version__)))

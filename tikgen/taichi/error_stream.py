@@ -1,4 +1,4 @@
-"""Reads the error stream of the process: the log of a library in C++ goes nowhere else."""
+"""Reads the error stream of the process, to which Taichi's C++ library writes its log."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 
-# The death of some processes is read off their error stream, which must not be redirected then.
+# Child processes whose parent reads their error stream set this to False.
 may_redirect = True
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Redirected by two threads at a time, the stream would be lost.
+# If two threads redirected the stream at a time, it would be lost.
 _redirecting = threading.Lock()
 
 
 @contextlib.contextmanager
 def reading(is_ours: Callable[[str], bool]) -> Iterator[list[str] | None]:
-    """Collect the lines that are written meanwhile, known at the end, or None where it cannot.
+    """Collect the lines that are written in the ``with`` block.
+
+    Yields a list that is filled when the block ends, or None if the stream cannot be redirected.
 
     Args:
-        is_ours: tells which lines are kept back; all others are handed on at the end.
+        is_ours: returns whether a line is withheld; all others are written to the stream at the
+            end.
     """
     with _redirecting, contextlib.ExitStack() as opened:
         try:
             file = opened.enter_context(tempfile.TemporaryFile())
             saved = os.dup(2) if may_redirect else None
-        except OSError:  # There is no place for a file, or no error stream.
+        except OSError:  # No room for a file, or no error stream.
             saved = None
         if saved is None:
             yield None
@@ -41,9 +44,8 @@ def reading(is_ours: Callable[[str], bool]) -> Iterator[list[str] | None]:
             os.dup2(saved, 2)
             file.seek(0)
             written = file.read().splitlines(keepends=True)
-            # A terminal gets colours, which say nothing.
             lines += [_COLOUR.sub("", line.decode(errors="replace")) for line in written]
             rest = b"".join(w for w, li in zip(written, lines, strict=True) if not is_ours(li))
-            with contextlib.suppress(OSError):  # Nobody may listen any more.
+            with contextlib.suppress(OSError):  # The reader may be gone.
                 while rest:
                     rest = rest[os.write(2, rest) :]

@@ -1,13 +1,11 @@
-"""Mends what Taichi does with real functions, which it compiles once and kernels call.
+"""Corrects how Taichi handles real functions, which it compiles once and which kernels call.
 
-Written for Taichi 1.7.4, the private names of which it touches as ``taichi_bridge`` does.
-
-- Taichi takes kernels of the same code for one. Of the real functions that a kernel calls it reads
-  the code only where it keeps an offline cache, and not all of it where functions call each other
-  in a circle.
-- It keeps functions that failed to compile, and those of an earlier ``ti.init``: kernels then run
+- Taichi takes two kernels of the same code for one. It includes the code of the real functions
+  that a kernel calls only if it keeps an offline cache, and not all of it if functions call each
+  other in a circle.
+- It keeps functions that failed to compile, and those of an earlier ``ti.init``. Kernels then run
   without them, or crash.
-- On archs that do not run through LLVM it leaves calls of them out.
+- On archs that do not run through LLVM it omits calls of them.
 """
 
 from __future__ import annotations
@@ -20,14 +18,14 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 
-# Modules that tikgen loads hold a token under this name, whose number goes with their code.
+# Modules that tikgen loads hold a token under this name. Its number follows from their code.
 LIFE = "__tikgen_life__"
 
 _LLVM_ARCHS = ("x64", "arm64", "cuda", "amdgpu")
 
 
 def mend() -> None:
-    """Have Taichi tell real functions apart, forget them when it must, and refuse what it omits."""
+    """Make Taichi distinguish real functions, discard stale ones, and refuse calls it omits."""
     function = ti._lib.core.Function
     _wrap(kernel_impl.Func, "__call__", _call)
     _wrap(kernel_impl.Func, "do_compile", _compile)
@@ -46,7 +44,7 @@ def _wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
 
 
 def _era() -> Any:
-    """Return an object that changes with ``ti.init``, and whenever a function fails to compile."""
+    """Return an object that changes with ``ti.init`` and when a function fails to compile."""
     return getattr(impl.pytaichi, "_tikgen_era", impl.pytaichi)
 
 
@@ -65,23 +63,23 @@ def _compile(original: Any, function: Any, *args: Any, **kwargs: Any) -> None:
     arch = ti._lib.core.arch_name(impl.current_cfg().arch)
     if arch not in _LLVM_ARCHS:
         name = function.func.__name__
-        problem = f"{name} is a real function, which {arch} has not; make it a @ti.func"
+        problem = f"{name} is a real function, which {arch} does not support; make it a @ti.func"
         raise ti.TaichiCompilationError(problem)
     try:
         original(function, *args, **kwargs)
     except BaseException:
-        impl.pytaichi._tikgen_era = object()  # Those that call it may seem to be compiled.
+        impl.pytaichi._tikgen_era = object()  # Its callers may seem to be compiled.
         raise
 
 
 def _set_body(original: Any, function: Any, body: Callable[[], None]) -> None:
-    """Have the code of a function count among that of its kernels, whatever cache there is."""
+    """Make the code of a function part of that of its kernels, with and without a cache."""
     config = impl.current_cfg()
     keeps_cache = config.offline_cache
 
     def made() -> None:
         body()
-        config.offline_cache = True  # Taichi looks at it next, before anything else runs.
+        config.offline_cache = True  # Taichi reads it next, before anything else runs.
 
     try:
         original(function, made)
@@ -90,7 +88,7 @@ def _set_body(original: Any, function: Any, body: Callable[[], None]) -> None:
 
 
 def _read(original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Put the number of its module into a real function, which tells circles of them apart."""
+    """Put the number of its module into a real function, which distinguishes circles of them."""
     tree, context = original(function, *args, **kwargs)
     life = function.func.__globals__.get(LIFE)
     if life is not None and kwargs.get("is_real_function"):

@@ -1,7 +1,7 @@
-"""Imports tikgen's patches of Taichi as soon as somebody imports Taichi, and not before.
+"""Applies tikgen's patches right after Taichi is imported, by whatever code.
 
-What Taichi makes must be marked from the beginning, yet a program that only runs bundles never
-imports Taichi, which takes longer than all the rest.
+Taichi's objects must be stamped from the beginning. Yet tikgen cannot import Taichi itself: a
+program that only runs bundles does without, and importing Taichi takes longer than all the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TAICHI, _PATCHES = "taichi", "tikgen.taichi.patches"
 
 
 class _Follower:
-    """Finds Taichi as the other finders do, and has the patches imported behind it."""
+    """Finds Taichi as the other finders do, and makes its loader import the patches."""
 
     def find_spec(
         self,
@@ -30,7 +30,7 @@ class _Follower:
         if fullname != _TAICHI:
             return None
         sys.meta_path.remove(self)
-        # Its greeting would spoil what `tikgen render` prints.
+        # Its greeting would mix with the output of `tikgen render`.
         os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "False")
         spec = importlib.util.find_spec(fullname)
         loader = spec.loader if spec is not None else None
@@ -47,7 +47,7 @@ class _Follower:
 
 
 def follow() -> None:
-    """Import the patches now if Taichi is imported, else right after Taichi."""
+    """Import the patches now if Taichi is imported already, else right after Taichi."""
     if _TAICHI in sys.modules:
         importlib.import_module(_PATCHES)
     else:

@@ -1,4 +1,4 @@
-"""Taichi's kernels: what they declare, how they were written, their compiled instances."""
+"""Taichi's kernels: their declared arguments, their Python source, their compiled instances."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from taichi.types.annotations import template as template_annotation
 from taichi.types.ndarray_type import NdarrayType
 
 from tikgen.taichi import arrays
-from tikgen.taichi.functions import LIFE as LIFE
 
-# Kernels.
+TAICHI_FOLDER = str(Path(ti.__file__).parent)
 
 
 def is_kernel(value: object) -> bool:
-    """Tell whether ``value`` is a function decorated with ``ti.kernel``."""
+    """Return whether ``value`` is a function decorated with ``ti.kernel``."""
     return bool(getattr(value, "_is_wrapped_kernel", False))
 
 
 def kernel_arguments(kernel: Any) -> list[tuple[str, str, str | None, int]]:
-    """Return (name, kind, dtype, ndim) of each argument, kind as array, field or scalar."""
+    """Return (name, kind, dtype, ndim) of each argument; kind is array, field, scalar or other."""
     found = []
     for argument in kernel._primal.arguments:
         annotation = argument.annotation
@@ -52,9 +51,9 @@ class Written(NamedTuple):
     Attributes:
         function: the Python function.
         decorator: ``ti.kernel``, ``ti.func``, ``ti.real_func``, or nothing.
-        parameters: name, annotation and default of each, less those of ``owner``.
-        returns: what it declares to return, None where it declares nothing.
-        owner: name of the first parameter of a method, and the object whose method it is.
+        parameters: name, annotation and default of each, without that of ``owner``.
+        returns: the declared return type, or None.
+        owner: of a method, the name of its first parameter and its object.
     """
 
     function: Any
@@ -65,7 +64,7 @@ class Written(NamedTuple):
 
 
 def written(value: Any) -> Written | None:
-    """Return what a kernel or a ``ti.func`` was made from, None for anything else."""
+    """Return the source of a kernel or a ``ti.func``, or None for anything else."""
     if isinstance(value, kernel_impl._BoundedDifferentiableMethod):
         made, decorator = value._primal, "ti.kernel"
         bound = () if getattr(value, "_is_staticmethod", False) else (value._kernel_owner,)
@@ -86,15 +85,12 @@ def written(value: Any) -> Written | None:
 
 
 def is_gradient(kernel: Any) -> bool:
-    """Tell whether a kernel is the derivative of another one, as a :class:`CallHook` sees it."""
+    """Return whether a kernel, as a ``CallHook`` reports it, is the derivative of another."""
     none = kernel_impl.AutodiffMode.NONE
     return bool(getattr(kernel, "autodiff_mode", none) != none)
 
 
-TAICHI_FOLDER = str(Path(ti.__file__).parent)
-
-
-def _shown_signature(kernel: Any, features: Sequence[Any] | None) -> str:
+def shown_signature(kernel: Any, features: Sequence[Any] | None) -> str:
     """Return the template signature of an instance as text, such as ``x: f32[2d], n: i32``."""
     shown = []
     for argument, feature in zip(kernel.arguments, features or (), strict=False):
@@ -110,7 +106,7 @@ def _shown_signature(kernel: Any, features: Sequence[Any] | None) -> str:
 
 
 def _shown_array(dtype: Any, ndim: int) -> str:
-    """Return a kind of array as text; Taichi makes an instance for each library as well."""
+    """Return a kind of array as text, with its library, for each of which Taichi compiles anew."""
     if isinstance(dtype, ti._lib.core.DataType):  # A ti.ndarray.
         return f"{dtype}[{ndim}d]"
     library = "NumPy" if isinstance(dtype, np.dtype) else type(dtype).__module__
@@ -133,20 +129,20 @@ def signatures(kernel: Any) -> list[str]:
     primal = kernel._primal
     made = {instance for _, instance, _ in primal.compiled_kernels}
     return [
-        _shown_signature(primal, features)
+        shown_signature(primal, features)
         for features, instance in primal.mapper.mapping.items()
         if instance in made
     ]
 
 
 def is_plain_launch(kernel: Any) -> bool:
-    """Tell whether a launch of a compiled kernel has nothing to do afterwards."""
+    """Return whether a compiled kernel neither returns a value nor prints."""
     primal = kernel._primal
     return primal.return_type is None and not primal.has_print
 
 
 def is_compiled(kernel: Any, values: Sequence[Any] | None = None) -> bool:
-    """Tell whether ``kernel`` is compiled for ``values``, or for whatever where there are none."""
+    """Return whether ``kernel`` is compiled for ``values``, or for any arguments if None."""
     primal = kernel._primal
     if values is None:
         return bool(primal.compiled_kernels)
@@ -155,7 +151,7 @@ def is_compiled(kernel: Any, values: Sequence[Any] | None = None) -> bool:
 
 
 def ensure_compiled(kernel: Any, values: Sequence[Any]) -> tuple[Any, Any]:
-    """Compile ``kernel`` for ``values`` without launching it; return its two halves in C++."""
+    """Compile ``kernel`` for ``values`` without a launch; return the C++ kernel and its code."""
     primal = kernel._primal
     instance = primal.compiled_kernels[primal.ensure_compiled(*values)]
     program = impl.pytaichi.prog

@@ -1,4 +1,11 @@
-"""What tikgen changes in Taichi, once, as soon as Taichi is imported."""
+"""What tikgen changes in Taichi, once, right after Taichi is imported.
+
+Taichi cannot say which ``ti.init`` an array belongs to, and a launch with a stale field can kill
+the process. So arrays, fields and runtimes get a stamp when they are made.
+
+Taichi also keeps every kernel forever. The kernels of a module that tikgen loads are held weakly
+instead: a token among the module's global names, under ``LIFE``, lives as long as its functions.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +25,15 @@ from taichi.lang.exception import handle_exception_from_cpp
 from taichi.lang.field import Field
 
 from tikgen.errors import TaichiNotInitialised, WrongThread
-from tikgen.taichi import functions as taichi_functions
-from tikgen.taichi import runtime
-from tikgen.taichi.functions import LIFE as LIFE
+from tikgen.taichi import functions, runtime
+
+epoch_at_import = impl.pytaichi
+# Handles of kernels that died. They leave Taichi's list when the next kernel comes, not while
+# Taichi may be iterating over it.
+_dead_kernels: collections.deque[Any] = collections.deque()
 
 
-def _stamp_on_create() -> None:
+def _stamp_runtimes() -> None:
     create, numbers = impl.PyTaichi.create_program, itertools.count(1)
 
     @functools.wraps(create)
@@ -36,11 +46,7 @@ def _stamp_on_create() -> None:
     impl.PyTaichi.create_program = stamping
 
 
-# Arrays and fields. Taichi gives no way to ask an array which ti.init it belongs to, and
-# launching with a stale field can kill the process. So their makers stamp them with the epoch.
-
-
-def _stamp_on_init(owner: type) -> None:
+def _stamp_instances(owner: type) -> None:
     make: Callable[..., None] = owner.__init__  # type: ignore[misc]
 
     @functools.wraps(make)
@@ -51,34 +57,19 @@ def _stamp_on_init(owner: type) -> None:
     owner.__init__ = stamping  # type: ignore[misc]
 
 
-if not hasattr(Ndarray.__init__, "__wrapped__"):
-    _stamp_on_init(Ndarray)
-    _stamp_on_init(Field)
-    _stamp_on_create()
-    taichi_functions.mend()
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: runtime.after_fork())
-epoch_at_import = impl.pytaichi
-
-
-# Modules whose text may be replaced. Their global names hold a token under LIFE: the token dies
-# with the last function of the module. Taichi holds every kernel for ever, but those it must not.
-
-
 class _WeakKernel(weakref.ref):  # type: ignore[type-arg]
-    """Stands for a kernel in Taichi's list of all kernels, and does not keep it alive."""
+    """Stands for a kernel in Taichi's list of all kernels without keeping it alive."""
 
     __slots__ = ()
 
     def reset(self) -> None:
-        """Have the kernel, where it lives, compiled anew; Taichi asks for it in ``ti.init``."""
+        """Discard the compiled code of a living kernel, as ``ti.init`` does."""
         kernel = self()
         if kernel is not None:
             kernel.reset()
 
     @property
     def compiled_kernels(self) -> dict[Any, Any]:
-        """Return the instances of the kernel, none where it died."""
         kernel = self()
         return {} if kernel is None else kernel.compiled_kernels
 
@@ -86,18 +77,13 @@ class _WeakKernel(weakref.ref):  # type: ignore[type-arg]
         return getattr(self(), name)
 
 
-# Handles of kernels that died. They leave the list when the next one comes, not while Taichi
-# may be walking through it.
-_dead_kernels: collections.deque[Any] = collections.deque()
-
-
 class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
-    """A kernel that compiles under the lock, and tells the token of its module of a failure."""
+    """A kernel that compiles under the lock, and reports a failure to the token of its module."""
 
     _was_compiled = False
 
     def ensure_compiled(self, *args: Any) -> Any:
-        """Return the key of the instance for ``args``, compiling it where that is due."""
+        """Return the key of the instance for ``args``, after compiling it if necessary."""
         number = self.mapper.mapping.get(self.mapper.extract(args))
         key = (self.func, number, self.autodiff_mode)
         if key in self.compiled_kernels:
@@ -108,8 +94,9 @@ class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
                 return self._compile(args)
             except _CannotCompile as caught:
                 error = caught.args[0]
-        # Not under the lock: whoever is told may have to load other code.
-        raise self.func.__globals__[LIFE].explain(self.func, error, self._was_compiled) from None
+        # Not under the lock: it may have to load other code.
+        life = self.func.__globals__[functions.LIFE]
+        raise life.explain(self.func, error, self._was_compiled) from None
 
     def _compile(self, args: Sequence[Any]) -> Any:
         if not runtime.is_initialised():
@@ -118,7 +105,7 @@ class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
         if not runtime.may_materialise():
             raise WrongThread(self.func.__name__)
         self.runtime.materialize()
-        number, features = self.mapper.lookup(args)  # Raises where an argument does not fit.
+        number, features = self.mapper.lookup(args)  # Raises if an argument does not fit.
         key = (self.func, number, self.autodiff_mode)
         try:
             self.materialize(key=key, args=args, arg_features=features)
@@ -133,18 +120,19 @@ class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
 
 
 class _CannotCompile(Exception):
-    """Carries the error of Taichi's compiler past those that are the caller's fault."""
+    """Carries an error of Taichi's compiler, as opposed to a mistake of the caller."""
 
 
-def _adopt_on_init() -> None:
+def _adopt_kernels() -> None:
+    """Hold the kernels of modules that tikgen loads weakly from now on."""
     make = kernel_impl.Kernel.__init__
 
     @functools.wraps(make)
     def adopting(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
-        life = getattr(self.func, "__globals__", {}).get(LIFE)
+        life = getattr(self.func, "__globals__", {}).get(functions.LIFE)
         if life is not None:
-            # One step at a time, each of them atomic: other threads may be adding kernels.
+            # In atomic steps: other threads may be adding kernels.
             kernels = impl.pytaichi.kernels
             kernels.append(_WeakKernel(self, _dead_kernels.append))
             kernels.remove(self)
@@ -155,8 +143,13 @@ def _adopt_on_init() -> None:
                 self.__class__ = _LiveKernel
 
     kernel_impl.Kernel.__init__ = adopting
-    kernel_impl.Kernel._tikgen_adopts = True
 
 
-if not hasattr(kernel_impl.Kernel, "_tikgen_adopts"):
-    _adopt_on_init()
+if not hasattr(Ndarray.__init__, "__wrapped__"):  # Once, even if this module is loaded again.
+    _stamp_instances(Ndarray)
+    _stamp_instances(Field)
+    _stamp_runtimes()
+    _adopt_kernels()
+    functions.mend()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: runtime.after_fork())

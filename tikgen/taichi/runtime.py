@@ -1,7 +1,7 @@
-"""Taichi's runtime: which epoch it is, on which arch, in which thread.
+"""Taichi's runtime: the current epoch, its arch and options, and which thread owns it.
 
-Written for Taichi 1.7.4. ``impl.pytaichi`` is replaced at every ``ti.init`` and ``ti.reset``, so
-that its identity tells whether what was made earlier is still alive: it is tikgen's *epoch*.
+``ti.init`` and ``ti.reset`` replace ``impl.pytaichi``. Its identity is tikgen's *epoch*: arrays and
+kernels of another epoch are stale.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import taichi as ti
 from taichi.lang import impl
 
 from tikgen.errors import ForkedProcess
-from tikgen.taichi.functions import LIFE as LIFE
 
 CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
@@ -22,12 +21,15 @@ AssertionFailure = ti.TaichiAssertionError
 
 ARCHS = ("cpu", "cuda", "vulkan", "metal", "opengl", "gles", "amdgpu")
 
-# Neither Taichi's compiler nor the making of arrays is thread-safe: both happen under this lock.
+# Neither Taichi's compiler nor the allocation of arrays is thread-safe: both take this lock.
 compiling = threading.RLock()
 
 _CPU_NAMES = ("x64", "arm64")
-# What was asked of the current runtime: the runtime, its arch, whether it checks bounds.
+_LLVM_ARCHS = ("cpu", "cuda", "amdgpu")
+# A runtime, its arch, and whether it checks bounds: those of the last query.
 _known: tuple[Any, str, bool] = (None, "", False)
+# Taichi's runtime in the parent of this process, if the process was forked after ti.init.
+_inherited: list[Any] = []
 
 
 def epoch() -> Any:
@@ -36,7 +38,7 @@ def epoch() -> Any:
 
 
 def is_initialised() -> bool:
-    """Tell whether ``ti.init`` was called and not undone."""
+    """Return whether ``ti.init`` was called, and no ``ti.reset`` since."""
     return impl.pytaichi.prog is not None
 
 
@@ -45,29 +47,25 @@ def current_arch() -> str | None:
     return _ask_runtime()[1] or None
 
 
-# What Taichi was in the parent of this process, where that had initialised it.
-_inherited: list[Any] = []
-
-
 def refuse_fork(who: str) -> None:
-    """Raise where this process was forked from one in which Taichi was initialised.
+    """Raise :class:`ForkedProcess` if this process was forked after ``ti.init``.
 
-    Raises:
-        ForkedProcess: if it was; ``who`` is what cannot run.
+    Args:
+        who: what cannot run, for the message.
     """
     if _inherited:
         raise ForkedProcess(who)
 
 
 def after_fork() -> None:
-    """Part with the program of the parent, whose threads are not in this process.
+    """Discard the program of the parent, whose threads do not exist in this process.
 
-    Kernels are in another epoch then, which each launch looks at anyway.
+    A new epoch begins, which each launch checks anyway.
     """
     parent = impl.pytaichi
     if parent.prog is not None:
         _inherited.append(parent)
-        # To launch with it, or to destroy it at the end of the process, would wait for ever.
+        # A launch with it, or its destruction at exit, would wait forever.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(parent.prog))
         impl.pytaichi = impl.PyTaichi(parent.kernels)
         for kernel in parent.kernels:
@@ -75,7 +73,7 @@ def after_fork() -> None:
 
 
 def is_debug() -> bool:
-    """Tell whether Taichi checks bounds at run time."""
+    """Return whether Taichi checks bounds at run time."""
     return _ask_runtime()[2]
 
 
@@ -92,14 +90,11 @@ def _ask_runtime() -> tuple[Any, str, bool]:
     return _known
 
 
-# The program belongs to the thread that called ti.init: on archs that run through LLVM, laying out
-# fields anywhere else corrupts it.
-
-_LLVM_ARCHS = ("cpu", "cuda", "amdgpu")
-
-
 def may_materialise() -> bool:
-    """Tell whether this thread may let Taichi lay out what was declared so far."""
+    """Return whether this thread may have Taichi lay out the fields declared so far.
+
+    On archs that run through LLVM, any thread but that of ``ti.init`` would corrupt the program.
+    """
     runtime = impl.pytaichi
     if runtime.materialized and (impl.root.finalized or impl.root.empty):
         return True
@@ -107,7 +102,7 @@ def may_materialise() -> bool:
 
 
 def may_allocate() -> bool:
-    """Tell whether this thread may make arrays; on cuda others have no context to do it in."""
+    """Return whether this thread may allocate arrays; on cuda others have no context."""
     return _owns_program() or current_arch() != "cuda"
 
 
@@ -117,34 +112,34 @@ def _owns_program() -> bool:
 
 
 def materialise() -> None:
-    """Let Taichi lay out what was declared so far."""
+    """Have Taichi lay out the fields declared so far."""
     impl.pytaichi.materialize()
 
 
 def default_types() -> dict[str, str]:
-    """Return which dtypes Taichi takes for the floats and the integers of Python."""
+    """Return the dtypes that Taichi gives to floats and integers of Python."""
     runtime = impl.pytaichi
     return {"default_fp": str(runtime.default_fp), "default_ip": str(runtime.default_ip)}
 
 
 def uploads_outputs() -> bool:
-    """Tell whether a launch uploads host arrays that the kernel only writes."""
+    """Return whether a launch uploads host arrays that the kernel only writes."""
     return current_arch() in ("cpu", "cuda")
 
 
 def sync() -> None:
-    """Wait until the device has done what it was told."""
+    """Wait until the device has finished."""
     ti.sync()
 
 
 def init_options() -> dict[str, Any]:
-    """Return what ``ti.init`` was told that goes into the code of kernels, and its arch."""
+    """Return the arch and the options of ``ti.init`` that go into the code of kernels."""
     if not is_initialised():
         return {}
     config = impl.pytaichi.prog.config()
     return {
         "arch": current_arch(),
-        # Which ti.init of this process it was, counted from the import of tikgen.
+        # Number of the ti.init, counted from the import of tikgen.
         "init": getattr(impl.pytaichi, "_tikgen_number", 0),
         "fast_math": config.fast_math,
         "opt_level": config.opt_level,

@@ -25,9 +25,8 @@ from tikgen.pipeline import events
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.loaded import Loaded
 from tikgen.taichi import arrays as taichi_arrays
+from tikgen.taichi import hooks, runtime
 from tikgen.taichi import kernels as taichi_kernels
-from tikgen.taichi import launches as taichi_launches
-from tikgen.taichi import runtime
 from tikgen.template.arguments import Array
 from tikgen.verification.case import literal
 from tikgen.version import __version__
@@ -152,7 +151,7 @@ class Recording:
                 self._take_template(binding.loaded, binding.values)
             return returned
 
-        hook = taichi_launches.CallHook(self._take_own)
+        hook = hooks.CallHook(self._take_own)
         Loaded.run, BoundKernel.__call__ = running, calling  # type: ignore[method-assign, assignment]
         try:
             yield

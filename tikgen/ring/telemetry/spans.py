@@ -13,7 +13,7 @@ def is_on() -> bool:
     """Tell whether a recording goes on."""
     # The module imports Taichi, which actors on the host do without; who records has imported it.
     events = sys.modules.get("tikgen.pipeline.events")
-    return events is not None and events.is_recording()
+    return events is not None and bool(events.recordings())
 
 
 def note(kernel_id: str, stage: str, start: float, seconds: float = 0.0, **details: Any) -> None:

@@ -1,4 +1,4 @@
-"""Launches a compiled kernel over a context that is kept, around Taichi's Python layer."""
+"""Launches a compiled kernel over a context that is kept, without Taichi's Python layer."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from taichi.lang import impl
 from taichi.lang._ndarray import Ndarray
 
 from tikgen.taichi import kernels, runtime
-from tikgen.taichi.functions import LIFE as LIFE
-
-# Launching over a cached context.
 
 
 def can_bind() -> bool:
-    """Tell whether launching around Taichi's Python layer is proven safe in this epoch."""
+    """Return whether launches over a cached context are proven safe in this epoch."""
     return ti.__version__[:2] == (1, 7) and runtime.is_initialised() and not runtime.is_debug()
 
 
-def is_recording() -> bool:
-    """Tell whether an autodiff tape must see each launch."""
-    runtime = impl.pytaichi
-    return runtime.target_tape is not None or runtime.fwd_mode_manager is not None
+def is_differentiating() -> bool:
+    """Return whether an autodiff tape must see each launch."""
+    program = impl.pytaichi
+    return program.target_tape is not None or program.fwd_mode_manager is not None
 
 
 class Launcher:
     """A compiled kernel with a launch context of its own, for one thread and one epoch.
 
-    Arguments stay set from launch to launch, unless the context :attr:`is_spent` by a launch. On
-    cpu a ``ti.ndarray`` is passed by address, because there a launch replaces its handle.
+    Arguments stay set from launch to launch, unless a launch leaves the context
+    :attr:`is_spent`. On cpu a ``ti.ndarray`` is passed by address, because there a launch
+    replaces its handle.
     """
 
     def __init__(self, kernel: Any, values: Sequence[Any]) -> None:
         self._program = impl.pytaichi.prog
         self._kernel, self._compiled = kernels.ensure_compiled(kernel, values)
         self._by_address = runtime.current_arch() == "cpu"
-        # A launch on cuda leaves device addresses behind: setting an argument then is a SIGSEGV.
+        # A launch on cuda leaves device addresses in the context: setting an argument then is a
+        # SIGSEGV.
         self.is_spent = runtime.current_arch() == "cuda"
         self.renew()
 
@@ -50,7 +49,7 @@ class Launcher:
         )
 
     def set_array(self, slot: int, array: Any) -> None:
-        """Set the array argument in ``slot``; templates take no slot."""
+        """Set the array argument in ``slot``; template arguments have no slot."""
         context, where = self._context, (slot,)
         if isinstance(array, Ndarray):
             if not self._by_address:
