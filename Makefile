@@ -14,17 +14,16 @@ PYTHONS = $(foreach version,3.10 3.11 3.12 3.13,$(firstword $(foreach python,\
 VENV := .venv
 IN_VENV := $(VENV)/bin/python
 PYTEST := $(IN_VENV) -m pytest
+# One test process a core; whoever has finished takes tests from the others.
+POOL := -n logical --maxprocesses 8 --dist worksteal --durations 10
 ARCHS := cpu vulkan
 SAVED := .benchmarks
 WORKS := benchmarks/test_works.py --benchmark-columns=median,iqr,rounds
 EXAMPLES ?= 200
-# They wait for processes and compilers, and depend on no times: they may run side by side.
-SIDE_BY_SIDE := $(addprefix tests/,aot buffers project ring templates tuning verification \
-	cli/test_cli_aot.py pipeline/test_eject.py)
 TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel.py.j2))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-alone test-vulkan verify soak bench bench-gpu lint docs clean
+.PHONY: help demo quick test verify soak bench bench-gpu lint docs clean
 .PHONY: docs-site docs-serve dist pythons
 
 help: ## Show what each target does
@@ -33,19 +32,16 @@ help: ## Show what each target does
 demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in under a minute
 	$(VENV)/bin/tikgen demo
 
+quick: $(VENV)/installed ## Run the tests that launch no kernel and start no process, in a minute
+	$(PYTEST) $(POOL) --quick
+
 test: $(VENV)/libraries ## Run the tests on cpu, then those that launch kernels on Vulkan too
-	TIKGEN_TEST_ARCH=cpu $(PYTEST) -n 2 -m "not slow" $(SIDE_BY_SIDE)
-	$(MAKE) -j 2 test-alone test-vulkan
-
-test-alone: # One process on cpu leaves a core to those on Vulkan.
-	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m "not slow" $(SIDE_BY_SIDE:%=--ignore=%)
-
-test-vulkan:
-	TIKGEN_TEST_ARCH=vulkan $(PYTEST) -n 2 -m "arch and not slow"
+	TIKGEN_TEST_ARCH=cpu $(PYTEST) $(POOL) -m "not slow"
+	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(POOL) -m "arch and not slow and not once"
 
 verify: $(VENV)/libraries ## Run the slow tests, then verify every template (EXAMPLES=200 each)
-	TIKGEN_TEST_ARCH=cpu $(PYTEST) -m slow
-	TIKGEN_TEST_ARCH=vulkan $(PYTEST) -m "arch and slow" || test $$? -eq 5 # 5: there are none
+	TIKGEN_TEST_ARCH=cpu $(PYTEST) $(POOL) -m slow
+	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(POOL) -m "arch and (slow or once)"
 	@for name in $(TEMPLATES); do \
 		$(VENV)/bin/tikgen verify $$name --max-examples $(EXAMPLES) $(ARCHS:%=--arch %) || exit 1; \
 	done

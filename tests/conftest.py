@@ -5,9 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tikgen.verification.process import ArchProcess
+
+pytest_plugins = ["left_out"]
+# How long an example takes says how busy the machine is. The rest stays as hypothesis chose it,
+# which has settings of its own for CI.
+settings.register_profile("tikgen", settings(), deadline=None)
+settings.load_profile("tikgen")
 
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 # What is piped has whole lines without it. Some shells export it; readline, which pytest imports,
@@ -77,3 +88,35 @@ def rng() -> np.random.Generator:
     seed = int.from_bytes(os.urandom(4), "little")
     print(f"rng seed {seed}")
     return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="session")
+def _verifying() -> Iterator[ArchProcess]:
+    from tikgen.verification.process import ArchProcess
+
+    class Lasting(ArchProcess):
+        def start(self) -> str:
+            return "" if self.is_running else super().start()
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    process = Lasting(ARCH, 120.0)
+    process.start()
+    yield process
+    ArchProcess.__exit__(process)
+
+
+@pytest.fixture
+def one_process(_verifying: ArchProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all verifications on the arch share a process: its start outlasts most of their work."""
+    from tikgen.verification import search
+    from tikgen.verification.process import ArchProcess
+
+    def process_for(arch: str, timeout: float) -> ArchProcess:
+        if arch != ARCH:
+            return ArchProcess(arch, timeout)
+        _verifying.timeout = timeout
+        return _verifying
+
+    monkeypatch.setattr(search, "ArchProcess", process_for)

@@ -8,7 +8,6 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Cost,
     DType,
     Expression,
     Invalid,
@@ -21,23 +20,9 @@ from tikgen import (
 from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
+from tikgen.template.rules import GPUS, Not
 
-# What schedule parameters may be, which depends on how A and B reach a thread. The first value of
-# each compiles fastest.
-UNUSED = {"block_m": (0,), "block_n": (0,), "block_k": (0,), "strip": (1,)}
-FITTING: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "arrays": {"tile_m": (1, 2, 4, 8), "tile_n": (1, 2, 4, 8), **UNUSED},
-    "panels": {"tile_m": (1, 2, 4, 8), "tile_n": (16, 32, 64), **UNUSED},
-    "shared": {
-        "tile_m": (4, 8, 16),
-        "tile_n": (4, 8, 16),
-        "block_m": (32, 64, 128, 256),
-        "block_n": (32, 64, 128, 256),
-        "block_k": (8, 16, 32),
-        "strip": (1, 2, 4),
-        "block_dim": (0,),
-    },
-}
+SHARED, OTHER = {"via": "shared"}, {"via": Not("shared")}
 # Products that may stand in the unrolled code; 256 take some 5 s to compile on vulkan.
 MOST_PRODUCTS = {"arrays": 128, "panels": 32, "shared": 256}
 SHARED_BYTES = 48 * 1024
@@ -74,29 +59,45 @@ class Gemm(Template):
 
     class Schedule(ScheduleModel):
         via: Literal["arrays", "panels", "shared"] = parameter(
-            "how A and B reach a thread: as they are, B through a copy in panels (cpu), or both "
-            "through shared memory (GPU)",
+            "how A and B reach a thread: as they are, B through a copy in panels, or both through "
+            "shared memory",
             "arrays",
+            # A cpu has no memory that threads share, a GPU no registers indexed at run time.
+            needs={"panels": {"arch": "cpu"}, "shared": {"arch": GPUS}},
         )
-        tile_m: Literal[1, 2, 4, 8, 16] = parameter("rows of C that a thread computes", 4)
+        tile_m: Literal[1, 2, 4, 8, 16] = parameter(
+            "rows of C that a thread computes",
+            4,
+            needs={(1, 2): {"via": ("arrays", "panels")}, 16: SHARED},
+        )
         tile_n: Literal[1, 2, 4, 8, 16, 32, 64] = parameter(
-            "columns of C that a thread computes", 4
+            "columns of C that a thread computes",
+            4,
+            needs={
+                (1, 2): {"via": "arrays"},
+                (4, 8): {"via": ("arrays", "shared")},
+                16: {"via": ("panels", "shared")},
+                (32, 64): {"via": "panels"},
+            },
         )
         unroll: Literal[1, 2, 4, 8] = parameter("steps along k at a time", 1)
         block_m: Literal[0, 16, 32, 64, 128, 256] = parameter(
-            "rows of C that the threads of a block compute, with via='shared'", 0
+            "rows of C that the threads of a block compute", 0, only=SHARED, needs={(0, 16): OTHER}
         )
         block_n: Literal[0, 16, 32, 64, 128, 256] = parameter(
-            "columns of C that the threads of a block compute, with via='shared'", 0
+            "columns of C that the threads of a block compute",
+            0,
+            only=SHARED,
+            needs={(0, 16): OTHER},
         )
         block_k: Literal[0, 8, 16, 32] = parameter(
-            "steps along k in shared memory at a time, with via='shared'", 0
+            "steps along k in shared memory at a time", 0, only=SHARED, needs={0: OTHER}
         )
         strip: Literal[1, 2, 4] = parameter(
-            "neighbours among the rows and columns of a thread, with via='shared'", 1
+            "neighbours among the rows and columns of a thread", 1, only=SHARED
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice; 0 with via='shared'", 0
+            "threads in a block, 0 for Taichi's own choice", 0, only=OTHER
         )
 
     def default_schedule(
@@ -147,14 +148,6 @@ class Gemm(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.via == foreign_way(arch):
-            raise Invalid(
-                "via", f"cannot be {s.via} on {arch}; leave it out for the best way there"
-            )
-        for name, fitting in FITTING[s.via].items():
-            if getattr(s, name) not in fitting:
-                takes = " or ".join(map(str, fitting))
-                raise Invalid(name, f"must be {takes} where via='{s.via}'")
         products = s.tile_m * s.unroll * (1 if s.via == "panels" else s.tile_n)
         if products > MOST_PRODUCTS[s.via]:
             tile = s.tile_m if s.via == "panels" else f"{s.tile_m} by {s.tile_n}"
@@ -165,14 +158,6 @@ class Gemm(Template):
             )
         if s.via == "shared":
             check_block(s, p.dtype.bits // 8)
-
-    def adjust(self, drawn: dict[str, Any], arch: str) -> Mapping[str, Any]:
-        if drawn["via"] == foreign_way(arch):
-            drawn["via"] = "panels" if arch == "cpu" else "shared"
-        for name, fitting in FITTING[drawn["via"]].items():
-            if drawn[name] not in fitting:
-                drawn[name] = fitting[0]
-        return drawn
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
         if s.via != "panels":
@@ -250,27 +235,18 @@ class Gemm(Template):
         inner = looped(s.block_k // s.unroll)
         return parallel(blocks * threads, looped((k - 1) // s.block_k + 2, inner))
 
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        m, n, k = sizes["m"], sizes["n"], sizes["k"]
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         after = 3 + (p.epilogue.node.operations if p.epilogue else 0)
-        return Cost(
-            bytes=(m * k + k * n + 2 * m * n) * p.dtype.bits // 8, flops=m * n * (2 * k + after)
-        )
+        return sizes["m"] * sizes["n"] * (2 * sizes["k"] + int(after))
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        return dict.fromkeys(("m", "n", "k"), (1, 2, 3, 8, 17, 37))
+        return dict.fromkeys(("m", "n", "k"), (1, 2, 3, 8, 9, 17, 33, 65))
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
 
         texts = ("max(v, 0)", "v*v - v", "where(v < 1, -v, v // 2)", "tanh(v)", "v / (1 + exp(-v))")
         return {"epilogue": st.none() | st.sampled_from(texts)}
-
-
-def foreign_way(arch: str) -> str:
-    """Return how A and B cannot reach a thread on ``arch``."""
-    # A cpu has no memory that threads share, a GPU no registers that are indexed at run time.
-    return "shared" if arch == "cpu" else "panels"
 
 
 def small(sizes: Mapping[str, int] | None) -> bool:

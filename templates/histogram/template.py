@@ -7,7 +7,6 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Cost,
     DType,
     Invalid,
     ProblemModel,
@@ -18,7 +17,7 @@ from tikgen import (
 )
 from tikgen.dtypes import INTS
 from tikgen.pipeline.loop_steps import looped, stepped
-from tikgen.template.parameters import require_defaults
+from tikgen.template.rules import GPUS, Not
 
 LARGEST_WORKSPACE = 2**22
 # Compiling takes 1 s for 1024 bins in a local vector, and grows with their square.
@@ -44,40 +43,44 @@ class Histogram(Template):
         dtype: DType = parameter("element type", DType.f32, choices=("f32", "f64", *INTS))
         weighted: bool = parameter("whether to sum a weight for each element", False)
         count_dtype: DType = parameter(
-            "dtype of the counts where there are no weights", DType.i32, choices=("i32", "i64")
+            "dtype of the counts",
+            DType.i32,
+            choices=("i32", "i64"),
+            only={"weighted": False},
         )
         weight_dtype: DType = parameter(
-            "dtype of the weights and of their sums, where there are any",
+            "dtype of the weights and of their sums",
             DType.f32,
             choices=("f32", "f64", "i32", "i64"),
+            only={"weighted": True},
         )
-
-        def check(self) -> None:
-            if self.weighted:
-                require_defaults(self, ["count_dtype"], "where weights are summed, by weight_dtype")
-            else:
-                require_defaults(self, ["weight_dtype"], "where weighted=False")
 
     class Schedule(ScheduleModel):
         bins_in: Literal["workspace", "local", "shared"] = parameter(
-            "where a chunk is counted: by one thread into a workspace or, on cpu, into a local "
-            "vector; or on a GPU by a block of threads into memory that they share, with atomics",
+            "where a chunk is counted: by one thread into a workspace or into a local vector, or "
+            "by a block of threads into memory that they share, with atomics",
             "workspace",
+            needs={"local": {"arch": "cpu"}, "shared": {"arch": GPUS}},
         )
         chunks: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096] = parameter(
             "parts of x that are counted in parallel, each into bins of its own", 32
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements that a thread takes at a step", 1)
+        unroll: Literal[1, 2, 4, 8, 16] = parameter(
+            "elements that a thread takes at a step", 1, only={"buffer": 0}
+        )
         buffer: Literal[0, 16, 32, 64] = parameter(
-            "floats whose bins are found before the first is counted, on cpu, by a loop that LLVM "
+            "floats whose bins are found before the first is counted, by a loop that LLVM "
             "vectorises; 0 for one at a time",
             0,
+            only={"dtype": ("f32", "f64"), "arch": "cpu"},
         )
         copies: Literal[1, 2, 4, 8] = parameter(
-            "with bins_in='shared': sets of bins in a block, which its warps share out", 1
+            "sets of bins in a block, which its warps share out", 1, only={"bins_in": "shared"}
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block; 0 for Taichi's own choice, but not with bins_in='shared'", 0
+            "threads in a block, 0 for Taichi's own choice",
+            0,
+            needs={0: {"bins_in": Not("shared")}},
         )
 
     def default_schedule(
@@ -126,54 +129,20 @@ class Histogram(Template):
 
     def check(self, p: Any, s: Any, arch: str) -> None:
         if s.bins_in == "shared":
-            check_shared(p, s, arch)
+            check_shared(p, s)
             return
-        if s.copies > 1:
-            raise Invalid("copies", "must be 1 where bins_in is not 'shared'")
         if s.chunks * p.bins > LARGEST_WORKSPACE:
             raise Invalid(
                 "chunks",
                 f"times {p.bins} bins exceeds {LARGEST_WORKSPACE} partial bins; got {s.chunks}",
             )
-        if s.bins_in == "local" and arch != "cpu":
-            raise Invalid("bins_in", f"must be 'workspace' or 'shared' on {arch}")
         if s.bins_in == "local" and p.bins > MOST_LOCAL_BINS:
             raise Invalid(
                 "bins_in",
                 f"must be 'workspace' beyond {MOST_LOCAL_BINS} bins, which compile for too long",
             )
-        if s.buffer and arch != "cpu":
-            raise Invalid("buffer", f"must be 0 on {arch}, where loops are not vectorised")
-        if s.buffer and not p.dtype.is_float:
-            raise Invalid("buffer", f"must be 0 for {p.dtype}, whose bins are found by division")
-        if s.buffer and s.unroll > 1:
-            raise Invalid("unroll", "must be 1 where there is a buffer")
         if s.unroll > 8:
             raise Invalid("unroll", "must be 8 or less where bins_in is not 'shared'")
-
-    def adjust(self, drawn: dict[str, Any], arch: str) -> Mapping[str, Any]:
-        drawn["count_dtype" if drawn["weighted"] else "weight_dtype"] = (
-            "i32" if drawn["weighted"] else "f32"
-        )
-        if drawn["bins_in"] == "shared" and arch == "cpu":
-            drawn["bins_in"] = "local"
-        if drawn["weighted"] and drawn["weight_dtype"] != "i32" and arch != "cpu":
-            drawn["bins_in"] = "workspace"
-        if drawn["bins_in"] == "local" and (arch != "cpu" or drawn["bins"] > MOST_LOCAL_BINS):
-            drawn["bins_in"] = "workspace"
-        if drawn["bins_in"] == "shared":
-            if drawn["copies"] * drawn["bins"] > MOST_SHARED_BINS:
-                drawn["copies"] = 1
-            drawn["block_dim"] = drawn["block_dim"] or 64
-            drawn["buffer"] = 0
-            # Bins of integers are found by long code.
-            drawn["unroll"] = min(drawn["unroll"], 4)
-            return drawn
-        drawn["copies"] = 1
-        if arch != "cpu" or drawn["dtype"] not in ("f32", "f64"):
-            drawn["buffer"] = 0
-        drawn["unroll"] = 1 if drawn["buffer"] else min(drawn["unroll"], 8)
-        return drawn
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         x = Array("x", p.dtype, ("n",))
@@ -290,10 +259,8 @@ class Histogram(Template):
             return 2 * bins + looped((size - 1) // (s.unroll * s.block_dim) + 1)
         return max(stepped(size, s.unroll), looped(s.chunks))
 
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        n, result = sizes["n"], result_dtype(p).bits // 8
-        element = p.dtype.bits // 8 + (result if p.weighted else 0)
-        return Cost(bytes=n * element + p.bins * result, flops=4 * n)
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
+        return 4 * sizes["n"]
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         return {"n": (1, 2, 7, 64, 131, 1009)}
@@ -314,10 +281,8 @@ def can_share(p: Any) -> bool:
     return not p.weighted or p.weight_dtype is DType.i32
 
 
-def check_shared(p: Any, s: Any, arch: str) -> None:
+def check_shared(p: Any, s: Any) -> None:
     """Raise `Invalid` where blocks of threads cannot count into memory that they share."""
-    if arch == "cpu":
-        raise Invalid("bins_in", "must be 'workspace' or 'local' on cpu, where nothing is shared")
     if not can_share(p):
         raise Invalid(
             "bins_in",
@@ -326,10 +291,6 @@ def check_shared(p: Any, s: Any, arch: str) -> None:
         )
     if s.copies * p.bins > MOST_SHARED_BINS:
         raise Invalid("copies", f"times {p.bins} bins exceeds {MOST_SHARED_BINS} shared ones")
-    if not s.block_dim:
-        raise Invalid("block_dim", "must be given where bins_in='shared'")
-    if s.buffer:
-        raise Invalid("buffer", "must be 0 where bins_in='shared'")
     if s.unroll > 8 and not p.dtype.is_float:
         raise Invalid("unroll", f"must be 8 or less for {p.dtype}, whose bins take long code")
 

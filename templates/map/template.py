@@ -10,7 +10,6 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Cost,
     DType,
     Identifier,
     Invalid,
@@ -24,7 +23,7 @@ from tikgen import (
 from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
 from tikgen.pipeline.loop_steps import box, looped, parallel
-from tikgen.template.parameters import require_defaults
+from tikgen.template.rules import Not
 
 # Names that are scalars unless `scalars` says otherwise.
 USUAL_SCALARS = ("a", "b", "c", "alpha", "beta", "gamma", "scale")
@@ -37,13 +36,6 @@ TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "t
 PARTIAL = {"log", "pow", "sqrt"}
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CHUNKS_A_TASK = 512
-# Schedule parameters that belong to one loop, and what they must be with the others.
-OF_ONE_LOOP = {
-    "chunk": ("flat", 2048),
-    "serial": ("flat", False),
-    "items": ("blocks", 1),
-    "blocks": ("blocks", 0),
-}
 
 
 class Map(Template):
@@ -108,21 +100,31 @@ class Map(Template):
     class Schedule(ScheduleModel):
         loop: Literal["rows", "points", "flat", "blocks"] = parameter(
             "rows: parallel over rows, each walked in order; points: over every point; flat: over "
-            "chunks of all elements in order, each by a real function (cpu); blocks: over blocks "
-            "of threads that read neighbours",
+            "chunks of all elements in order, each by a real function; blocks: over blocks of "
+            "threads that read neighbours",
             "rows",
+            needs={"flat": {"arch": "cpu"}},
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step, for loop='rows'", 4)
+        unroll: Literal[1, 2, 4, 8, 16] = parameter(
+            "elements a step", 4, only={"loop": "rows"}, neutral=1
+        )
         chunk: Literal[256, 512, 1024, 2048, 4096, 8192, 16384] = parameter(
-            "elements of a chunk, for loop='flat'; a thread takes 512 chunks at a time", 2048
+            "elements of a chunk; a thread takes 512 chunks at a time",
+            2048,
+            only={"loop": "flat", "serial": False},
         )
-        serial: bool = parameter("whether one thread does it all, for loop='flat'", False)
-        items: Literal[1, 2, 4, 8, 16] = parameter("elements a thread, for loop='blocks'", 1)
-        blocks: Literal[0, 1056, 2112, 4224, 8448] = parameter(
-            "blocks that take turns, for loop='blocks'; 0 for as many as there is work for", 0
+        serial: bool = parameter("whether one thread does it all", False, only={"loop": "flat"})
+        items: Literal[1, 2, 4, 8, 16] = parameter("elements a thread", 1, only={"loop": "blocks"})
+        blocks: Literal[0, 2, 1056, 2112, 4224, 8448] = parameter(
+            "blocks that take turns, 0 for as many as there is work for",
+            0,
+            only={"loop": "blocks"},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block; 0 for Taichi's own choice, but not with loop='blocks'", 0
+            "threads in a block, 0 for Taichi's own choice",
+            0,
+            only={"loop": Not("flat")},
+            needs={0: {"loop": Not("blocks")}},
         )
 
     def default_schedule(
@@ -174,21 +176,8 @@ class Map(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.loop == "flat" and arch != "cpu":
-            raise Invalid("loop", "takes 'flat' on cpu only; use 'blocks'")
         if s.loop == "flat" and takes_turns(p):
             raise Invalid("loop", "cannot be 'flat' where expr divides floats with // or %")
-        for name, (loop, neutral) in OF_ONE_LOOP.items():
-            if s.loop != loop and getattr(s, name) != neutral:
-                raise Invalid(name, f"must be {neutral} unless loop={loop!r}")
-        if s.unroll != 1 and s.loop != "rows":
-            raise Invalid("unroll", f"must be 1 where loop={s.loop!r}, which does not unroll")
-        if s.serial and s.chunk != OF_ONE_LOOP["chunk"][1]:
-            raise Invalid("chunk", f"must be {OF_ONE_LOOP['chunk'][1]} with serial, which has none")
-        if s.loop == "flat":
-            require_defaults(s, ["block_dim"], "where loop='flat'")
-        if s.loop == "blocks" and not s.block_dim:
-            raise Invalid("block_dim", "must not be 0 where loop='blocks'")
         for name in ("unroll", "items"):
             copies = getattr(s, name)
             if copies > 1 and copies * p.expr.operations > 1024:
@@ -199,17 +188,6 @@ class Map(Template):
                 )
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        if drawn["loop"] == "flat" and arch != "cpu":
-            drawn["loop"] = "blocks"
-        for name, (loop, neutral) in OF_ONE_LOOP.items():
-            if drawn["loop"] != loop or (name == "chunk" and drawn["serial"]):
-                drawn[name] = neutral
-        if drawn["loop"] != "rows":
-            drawn["unroll"] = 1
-        if drawn["loop"] == "flat":
-            drawn["block_dim"] = 0
-        if drawn["loop"] == "blocks":
-            drawn["block_dim"] = drawn["block_dim"] or 64
         if drawn.get("scalars"):
             program = Program.parse(drawn["expr"])
             read = [name for name in program.inputs if name not in program.outputs]
@@ -294,20 +272,8 @@ class Map(Template):
                 found[argument.name] = rng.uniform(0.01, 1, shape).astype(p.dtype.numpy)
         return {"positive": found}
 
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        points = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))
-        arrays = [argument for argument in self.arguments(p) if isinstance(argument, Array)]
-        moved = sum(2 if array.role == "inout" else 1 for array in arrays)
-        return Cost(bytes=points * moved * p.dtype.bits // 8, flops=points * p.expr.operations)
-
-    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        largest = {
-            1: (1, 2, 5, 17, 64, 131, 1031),
-            2: (1, 3, 8, 17, 37),
-            3: (1, 2, 5, 9, 17),
-            4: (1, 2, 3, 5, 7),
-        }[p.dim]
-        return {f"n{axis}": largest for axis in range(p.dim)}
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
+        return math.prod(sizes.values()) * int(p.expr.operations)
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
@@ -324,7 +290,7 @@ class Map(Template):
                     "x // y + x % y",
                     "x // 3 - y % 5",
                     "u = x**2 + y**3; v = -u",
-                    "sign(x - y) * (x != y)",
+                    "sign(x - y) + (x != y)",
                     "0 < x < y or not x == b",
                     "exp(-x*x) + sin(x) * cos(y)",
                     "sqrt(abs(x)) / (1 + y*y)",

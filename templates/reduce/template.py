@@ -8,7 +8,6 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Cost,
     DType,
     Invalid,
     ProblemModel,
@@ -17,12 +16,15 @@ from tikgen import (
     parameter,
 )
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
-from tikgen.template.parameters import require_defaults
+from tikgen.template.rules import GPUS, Not
 
 AXES = ("i", "j", "k")
 COMPENSABLE = ("sum", "mean", "norm2", "dot")
 ACCUMULATED = (*COMPENSABLE, "prod")
 ACCUMULATORS = ("i32", "i64", "u32", "u64", "f32", "f64")
+# Problems that give one number, and those that give one for each line along an axis.
+WHOLE = ({"axis": None}, {"dim": 1})
+LINES = {"axis": Not(None), "dim": (2, 3)}
 # Pairwise summation adds blocks of so many elements in order.
 BLOCK = 64
 # Teams add at the end up to so many partial sums in order, and therefore shorter blocks before.
@@ -62,58 +64,74 @@ class Reduce(Template):
             "sum", "prod", "min", "max", "mean", "norm2", "dot", "argmin", "argmax", "any", "all"
         ] = parameter("what to compute", "sum")
         dim: int = parameter("number of axes of the input", 1, ge=1, le=3)
-        axis: Literal[0, 1, 2] | None = parameter("axis to reduce, None for all", None)
+        axis: Literal[0, 1, 2] | None = parameter(
+            "axis to reduce, None for all", None, needs={1: {"dim": (2, 3)}, 2: {"dim": 3}}
+        )
         dtype: DType = parameter("element type of the input", DType.f32)
         accumulator: DType | None = parameter(
-            "dtype of totals and of the result, of sum prod mean norm2 and dot only",
+            "dtype of totals and of the result",
             None,
             choices=ACCUMULATORS,
+            only={"op": ACCUMULATED},
         )
         accuracy: Literal["fast", "pairwise", "kahan"] = parameter(
-            "how rounding errors of sums are kept small", "fast"
+            "how rounding errors of sums are kept small", "fast", only={"op": COMPENSABLE}
         )
 
         def check(self) -> None:
-            if self.axis is not None and self.axis >= self.dim:
-                raise Invalid("axis", f"takes an axis below dim={self.dim}; got {self.axis}")
-            if self.accumulator is not None:
-                self.check_accumulator(self.accumulator)
-            summed = self.op in COMPENSABLE and work_dtype(self).is_float
-            if self.accuracy != "fast" and not summed:
+            if self.accuracy != "fast" and not work_dtype(self).is_float:
                 raise Invalid(
                     "accuracy",
-                    "must be 'fast' but for sum, mean, norm2 and dot with a float accumulator; "
-                    f"got {self.accuracy!r} with op={self.op!r} on {self.dtype}",
+                    f"must be 'fast' but for a float accumulator; got {self.accuracy!r} with "
+                    f"op={self.op!r} on {self.dtype}",
                 )
-
-        def check_accumulator(self, accumulator: DType) -> None:
-            if self.op not in ACCUMULATED:
-                raise Invalid("accumulator", f"must be None where op={self.op!r} adds nothing up")
             needs_float = self.dtype.is_float or self.op in ("mean", "norm2")
-            if needs_float and not accumulator.is_float:
+            if self.accumulator and needs_float and not self.accumulator.is_float:
                 raise Invalid(
                     "accumulator",
-                    f"takes f32 or f64 for op={self.op!r} on {self.dtype}; got {accumulator}",
+                    f"takes f32 or f64 for op={self.op!r} on {self.dtype}; got {self.accumulator}",
                 )
 
     class Schedule(ScheduleModel):
         chunks: int = parameter(
-            "most parts of a whole array that are reduced in parallel", 64, ge=1, le=16384
+            "most parts of a whole array that are reduced in parallel",
+            64,
+            ge=1,
+            le=16384,
+            only=WHOLE,
         )
-        grain: int = parameter("fewest elements in such a part", 1, ge=1, le=65536)
-        linear: bool = parameter("walk a whole array of several axes as if it had one", False)
+        grain: int = parameter(
+            "fewest elements in such a part",
+            1,
+            ge=1,
+            le=65536,
+            only=[{**whole, "chunks": Not(1)} for whole in WHOLE],
+        )
+        linear: bool = parameter(
+            "walk a whole array of several axes as if it had one",
+            False,
+            only={"axis": None, "dim": (2, 3)},
+        )
         unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step", 4)
         team: Literal[1, 64, 128, 256, 512, 1024] = parameter(
-            "threads that share a part, or a line along the axis; 1 on cpu", 1
+            "threads that share a part, or a line along the axis",
+            1,
+            only=[{**each, "arch": GPUS} for each in ({"dim": 1}, {"linear": True}, LINES)],
         )
         columns: Literal[0, 16, 32, 64] = parameter(
-            "columns that a thread of the cpu, or a team, reduces side by side, 0 for one each", 0
+            "columns that a thread, or a team, reduces side by side, 0 for one each",
+            0,
+            only=({"axis": 0, "dim": (2, 3)}, {"axis": 1, "dim": 3}),
         )
         spread: Literal[1, 8, 64, 512] = parameter(
-            "turns of the parallel loop for each line along the axis; the cpu deals out 512", 1
+            "turns of the parallel loop for each line along the axis; the cpu deals out 512",
+            1,
+            only={**LINES, "arch": "cpu"},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice; a team is a block of its own", 0
+            "threads in a block, 0 for Taichi's own choice; a team is a block of its own",
+            0,
+            only={"team": 1, "spread": 1, "chunks": Not(1)},
         )
 
     def default_schedule(
@@ -181,32 +199,12 @@ class Reduce(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.linear and (p.dim == 1 or not is_whole(p)):
-            raise Invalid("linear", "must be False but for whole arrays of several axes")
-        if s.columns and (is_whole(p) or p.axis == p.dim - 1):
-            raise Invalid("columns", "must be 0 but along an axis that is not the last")
-        if s.spread > 1 and (arch != "cpu" or is_whole(p)):
-            raise Invalid("spread", "must be 1 but for lines along an axis, on cpu")
-        if s.spread > 1:
-            require_defaults(s, ["block_dim"], "where spread exceeds 1")
-        if not is_whole(p):
-            require_defaults(s, ["chunks", "grain"], f"where axis={p.axis} is reduced")
-        elif s.chunks == 1:
-            require_defaults(s, ["grain"], "where there is one part")
-            if s.team == 1:
-                require_defaults(s, ["block_dim"], "where one thread does it all")
         if s.team == 1:
             if s.columns and (arch != "cpu" or p.accuracy != "fast"):
                 raise Invalid("columns", "needs a team, or cpu and accuracy='fast'")
             return
-        if arch == "cpu":
-            raise Invalid("team", "must be 1 on cpu, where threads share no block")
-        if s.block_dim:
-            raise Invalid("block_dim", f"must be 0 with team={s.team}, which is a block")
         if s.columns >= s.team or (not s.columns and not is_whole(p) and p.axis != p.dim - 1):
             raise Invalid("columns", f"takes 16, 32 or 64, but less than team={s.team}")
-        if is_whole(p) and p.dim > 1 and not s.linear:
-            raise Invalid("team", "must be 1 where linear=False and the array has several axes")
         if is_whole(p) and p.accuracy == "pairwise" and s.chunks > TEAM_PARTIALS * s.team:
             most = TEAM_PARTIALS * s.team
             raise Invalid("chunks", f"takes at most {most} for accuracy='pairwise' and this team")
@@ -237,6 +235,7 @@ class Reduce(Template):
         final = known_dtypes(p, places=True)
         known = known_dtypes(p) if is_whole(p) else final
         return {
+            "p": p.model_copy(update={"accuracy": accuracy(p)}),
             "family": family(p),
             "whole": is_whole(p),
             "work": work_dtype(p),
@@ -316,42 +315,36 @@ class Reduce(Template):
     @staticmethod
     def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
         shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+        axis = p.dim - 1 if p.axis is None else p.axis
         if p.op in ("any", "all"):
             # Mostly all alike: one that differs decides.
             x = np.full(shape, p.op == "all")
-            if rng.random() < 0.5:
+            if rng.random() < 0.75:
                 x[tuple(rng.integers(0, shape))] ^= True
             return {"x": x.astype(p.dtype.numpy)}
-        if p.op == "prod" and p.dtype.is_float:
-            # Near 1, so that long products neither overflow nor vanish.
-            x = rng.choice((-1.0, 1.0), shape) * 2.0 ** rng.uniform(-0.5, 0.5, shape)
+        if p.op == "prod":
+            return {"x": factors(p, shape, rng)}
+        if p.op not in ACCUMULATED:
             if rng.random() < 0.5:
-                # But now and then they do, beside a 0, and some are infinite.
-                x = x * (_greatest(p.dtype) / 2)
-                x[tuple(rng.integers(0, shape))] = rng.choice((0, np.inf))
-                x[tuple(rng.integers(0, shape))] = 0
-            return {"x": x.astype(p.dtype.numpy)}
-        if p.op == "prod" and str(p.accumulator)[0] != "f":
-            # Odd numbers, whose product wraps and never vanishes.
-            odd = (-3, -1, 1, 3) if p.dtype.is_signed else (1, 3, 5, 7)
-            return {"x": rng.choice(odd, shape).astype(p.dtype.numpy)}
+                return {"x": extremes(p, shape, axis, rng)}
+            if p.dtype.is_float and rng.random() < 0.5:
+                special = rng.choice([-np.inf, np.inf, np.nan], shape)
+                x = np.where(rng.random(shape) < rng.choice([0.01, 0.5]), special, 1.0)
+                return {"x": x.astype(p.dtype.numpy)}
+            return {}
         if p.accuracy == "kahan" and p.op in ("sum", "mean") and p.dtype.is_signed:
             # Ill-conditioned: two great numbers cancel, the small ones in between count.
             great = 2.0 / float(np.finfo(total_numpy(p)).eps)
-            axis = p.dim - 1 if p.axis is None else p.axis
             if great < _greatest(p.dtype) and shape[axis] > 2:
                 x = rng.uniform(0, 4, shape)
+                one, other = rng.choice(shape[axis], 2, replace=False)
                 lines = np.moveaxis(x, axis, -1)
-                lines[..., 0], lines[..., -1] = great, -great
+                lines[..., one], lines[..., other] = great, -great
                 return {"x": x.astype(p.dtype.numpy)}
-        is_wide = not p.dtype.is_float and p.dtype.bits > 16
-        if p.op in ACCUMULATED and is_wide and rng.random() < 0.5:
+        if not p.dtype.is_float and rng.random() < 0.5:
             # Sums that f32 cannot hold exactly, nor 32 bits where they are long.
-            return {"x": rng.integers(0, 2**20, shape).astype(p.dtype.numpy)}
-        if p.op not in ACCUMULATED and p.dtype.is_float and rng.random() < 0.25:
-            special = rng.choice([-np.inf, np.inf, np.nan], shape)
-            x = np.where(rng.random(shape) < rng.choice([0.01, 0.5]), special, 1.0)
-            return {"x": x.astype(p.dtype.numpy)}
+            most = min(2 ** int(rng.choice((20, 30))), p.dtype.highest)
+            return {"x": rng.integers(0, most, shape, endpoint=True).astype(p.dtype.numpy)}
         return {}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
@@ -377,7 +370,7 @@ class Reduce(Template):
         sought = looped(length * s.team) if family(p) == "place" and s.team == 1 else 0
         if s.chunks == s.team == 1:
             return taken + sought
-        if p.accuracy == "pairwise" and s.team == 1:
+        if accuracy(p) == "pairwise" and s.team == 1:
             return max(taken, looped(2 * used.bit_length(), 1) + used)
         return max(taken + tree, looped(used // s.team + 1) + tree + sought)
 
@@ -393,12 +386,8 @@ class Reduce(Template):
             return {"signs": {"x": signs}}
         return {"uniform": {}}
 
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        elements = int(np.prod([sizes[f"n{axis}"] for axis in range(p.dim)]))
-        results = 1 if is_whole(p) else elements // sizes[f"n{p.axis}"]
-        read = (2 if p.op == "dot" else 1) * elements * p.dtype.bits
-        flops = elements * (2 if p.op in ("dot", "norm2") else 1)
-        return Cost(bytes=(read + results * result_dtype(p).bits) // 8, flops=flops)
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
+        return math.prod(sizes.values()) * (2 if p.op in ("dot", "norm2") else 1)
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         tried = {1: (1, 2, 7, 63, 64, 65, 131, 1009, 4099), 2: (1, 3, 17, 67), 3: (1, 2, 5, 13, 17)}
@@ -414,50 +403,10 @@ class Reduce(Template):
             "grain": st.sampled_from((1, 3, 64)),
         }
 
-    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        drawn = dict(drawn)
-        if drawn.get("axis") is not None:
-            drawn["axis"] = min(drawn["axis"], drawn["dim"] - 1)
-        dtype = DType.parse(drawn["dtype"])
-        needs_float = dtype.is_float or drawn["op"] in ("mean", "norm2")
-        given = drawn.get("accumulator")
-        if drawn["op"] not in ACCUMULATED or (given and needs_float and str(given)[0] != "f"):
-            given = drawn["accumulator"] = None
-        is_float = needs_float if given is None else str(given)[0] == "f"
-        if drawn["op"] not in COMPENSABLE or not is_float:
-            drawn["accuracy"] = "fast"
-        fitting = adjust_schedule(drawn, arch)
-        return {name: fitting.get(name, value) for name, value in drawn.items()}
-
-
-def adjust_schedule(drawn: Mapping[str, Any], arch: str) -> dict[str, Any]:
-    """Return schedule parameters that fit the drawn problem."""
-    whole = drawn["dim"] == 1 or drawn.get("axis") is None
-    linear = bool(drawn.get("linear")) and whole and drawn["dim"] > 1
-    team = 1 if arch == "cpu" else drawn.get("team", 1)
-    if whole and drawn["dim"] > 1 and not linear:
-        team = 1
-    across = not whole and drawn["axis"] < drawn["dim"] - 1
-    columns = drawn.get("columns", 0) if across else 0
-    if team > 1 and across:
-        columns = min(columns or 16, team // 2)
-    elif arch != "cpu" or drawn["accuracy"] != "fast":
-        columns = 0
-    spread = drawn.get("spread", 1) if arch == "cpu" and not whole else 1
-    block_dim = drawn.get("block_dim", 0) if team == 1 else 0
-    fitting = {"linear": linear, "team": team, "columns": columns, "spread": spread}
-    chunks = drawn.get("chunks", 1) if whole else 64
-    if drawn["accuracy"] == "pairwise":
-        chunks = min(chunks, TEAM_PARTIALS * 64)
-    if (whole and chunks == team == 1) or spread > 1:
-        block_dim = 0
-    grain = drawn.get("grain", 1) if whole and chunks > 1 else 1
-    return {**fitting, "chunks": chunks, "grain": grain, "block_dim": block_dim}
-
 
 def walked(p: Any, s: Any, length: int) -> int:
     """Return the loop steps of a thread that takes so many elements, and adds up what it kept."""
-    if p.accuracy != "pairwise":
+    if accuracy(p) != "pairwise":
         return stepped(length, s.unroll)
     block = BLOCK if s.team == 1 else TEAM_BLOCK
     # Adding a block to the stack takes two steps on average, and the stack has 31 places.
@@ -490,11 +439,12 @@ def known_dtypes(p: Any, places: bool = False) -> dict[str, DType]:
     """Return the variables, with their dtypes, that hold what a reduction knows."""
     if family(p) == "total":
         work = work_dtype(p)
-        more = {"lost": work} if p.accuracy == "kahan" else {}
+        more = {"lost": work} if accuracy(p) == "kahan" else {}
         if p.op == "prod" and work.is_float:
             # The bits of the least and the greatest factor: a 0 beside finite ones gives 0, even
             # where others make up an infinity before they meet it.
-            more = dict.fromkeys(("least", "greatest"), DType(f"i{work.bits}"))
+            names = ("least", "greatest") if p.dtype.is_float else ("least",)
+            more = dict.fromkeys(names, DType(f"i{work.bits}"))
         return {"total": work, **more}
     if family(p) == "truth":
         return {"found": DType.i32}
@@ -516,6 +466,54 @@ def neutral(p: Any) -> dict[str, int]:
         "least": int(DType(f"i{work_dtype(p).bits}").highest),
         "greatest": 0,
     }
+
+
+def factors(p: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return numbers whose product shows each of them."""
+    if p.dtype.is_float:
+        # Near 1, so that long products neither overflow nor vanish.
+        x = rng.choice((-1.0, 1.0), shape) * 2.0 ** rng.uniform(-0.5, 0.5, shape)
+        if rng.random() < 0.5:
+            # But now and then they do, beside a 0, and some are infinite.
+            x = x * (_greatest(p.dtype) / 2)
+            if rng.random() < 0.5:
+                x[tuple(rng.integers(0, shape))] = np.inf
+            axis = p.dim - 1 if p.axis is None else p.axis
+            lines = np.moveaxis(x, axis, -1)
+            zeros = rng.integers(0, shape[axis], (*lines.shape[:-1], 1))
+            np.put_along_axis(lines, zeros, 0.0, -1)
+        return x.astype(p.dtype.numpy)
+    signs = np.array((-1, 1) if p.dtype.is_signed else (1,))
+    if work_dtype(p).is_float:
+        # Few other than 1, so that f32 holds the product; or one that overflows beside a 0.
+        x = rng.choice(signs, shape)
+        x.flat[rng.integers(0, x.size, 10)] = 3
+        if rng.random() < 0.5:
+            x = np.full(shape, p.dtype.highest)
+            x[tuple(rng.integers(0, shape))] = 0
+        return x.astype(p.dtype.numpy)
+    # Odd numbers, whose product wraps and never vanishes.
+    return rng.choice((*signs, 3, 5 - 8 * p.dtype.is_signed), shape).astype(p.dtype.numpy)
+
+
+def extremes(p: Any, shape: tuple[int, ...], axis: int, rng: np.random.Generator) -> np.ndarray:
+    """Return numbers among which each line along the axis has one or two that decide."""
+    x = rng.uniform(1, 100, shape)
+    lines = np.moveaxis(x, axis, -1)
+    for _ in range(rng.integers(1, 3)):
+        if p.axis is None and p.dim > 1:
+            x[tuple(rng.integers(0, shape))] = 0 if p.op.endswith("min") else 101
+        else:
+            places = rng.integers(0, shape[axis], (*lines.shape[:-1], 1))
+            np.put_along_axis(lines, places, 0 if p.op.endswith("min") else 101, -1)
+    return x.astype(p.dtype.numpy)
+
+
+def accuracy(p: Any) -> str:
+    """Return how sums are computed: "fast" where none is rounded, as of small integers in f64."""
+    bits = p.dtype.bits * (2 if p.op in ("dot", "norm2") else 1)
+    is_exact = not p.dtype.is_float and work_dtype(p).bits == 64 and bits <= 16
+    return "fast" if is_exact else str(p.accuracy)
 
 
 def _greatest(dtype: DType) -> float:
@@ -600,7 +598,9 @@ def result_form(p: Any) -> str:
     if p.op == "prod" and work.is_float:
         infinity = 0x7F800000 if work.bits == 32 else 0x7FF0000000000000
         bits = DType(f"i{work.bits}")
-        is_zero = f"least{{}} == {bits.literal(0)} and greatest{{}} < {bits.literal(infinity)}"
+        is_zero = f"least{{}} == {bits.literal(0)}"
+        if p.dtype.is_float:
+            is_zero += f" and greatest{{}} < {bits.literal(infinity)}"
         return f"ti.select({is_zero}, {work.literal(0)}, total{{}})"
     total = "ti.sqrt(total{})" if p.op == "norm2" else "total{}"
     return {"place": "at{}", "truth": "found{}"}.get(family(p), total)

@@ -7,7 +7,6 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Cost,
     DType,
     Invalid,
     ProblemModel,
@@ -16,13 +15,15 @@ from tikgen import (
     parameter,
 )
 from tikgen.pipeline.loop_steps import looped, stepped
-from tikgen.template.parameters import require_defaults
+from tikgen.template.rules import GPUS, Not
 
 COMBINED = {"sum": "{} + {}", "prod": "{} * {}", "min": "ti.min({}, {})", "max": "ti.max({}, {})"}
 # What a block can share on every arch: cuda allows 48 KiB, lavapipe 32.
 SHARED_BYTES = 32768
 # Up to so many elements one thread of the cpu does all.
 SMALL = 32768
+# One thread scans each of several parts.
+PARTS_OF_THREADS = {"team": 1, "chunks": Not(1)}
 UFUNCS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}
 
 
@@ -52,20 +53,32 @@ class Scan(Template):
     class Schedule(ScheduleModel):
         chunks: int = parameter("most parts that are scanned in parallel", 64, ge=1, le=16384)
         grain: int = parameter(
-            "fewest elements in a part; parts of teams hold whole tiles", 1, ge=1, le=65536
+            "fewest elements in a part; parts of teams hold whole tiles",
+            1,
+            ge=1,
+            le=65536,
+            only=PARTS_OF_THREADS,
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step", 4)
-        team: Literal[1, 64, 128, 256, 512] = parameter("threads that share a part; 1 on cpu", 1)
+        team: Literal[1, 64, 128, 256, 512] = parameter(
+            "threads that share a part", 1, only={"arch": GPUS}
+        )
         items: Literal[0, 4, 8, 16, 32] = parameter(
-            "elements in a tile for each thread of a team; 0 without teams", 0
+            "elements in a tile for each thread of a team",
+            0,
+            only={"team": Not(1)},
+            needs={0: {"team": 1}},
         )
         join: Literal["shared", "shuffle"] = parameter(
-            "how the threads of a team scan their totals: in memory that they share, or, on cuda "
-            "for totals in i32 and f32, by warp shuffles",
+            "how the threads of a team scan their totals: in memory that they share, or, for "
+            "totals in i32 and f32, by warp shuffles",
             "shared",
+            only={"team": Not(1), "arch": "cuda"},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice; a team is a block of its own", 0
+            "threads in a block, 0 for Taichi's own choice; a team is a block of its own",
+            0,
+            only=PARTS_OF_THREADS,
         )
 
     def default_schedule(
@@ -102,23 +115,8 @@ class Scan(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        can_shuffle = arch == "cuda" and s.team > 1 and has_shuffles(state_dtype(p))
-        if s.join == "shuffle" and not can_shuffle:
+        if s.join == "shuffle" and not has_shuffles(state_dtype(p)):
             raise Invalid("join", f"must be 'shared' for {state_dtype(p)} on {arch}, team={s.team}")
-        if s.team == 1:
-            if s.items:
-                raise Invalid("items", "must be 0 with team=1, which has no tiles")
-            if s.chunks == 1:
-                require_defaults(s, ["grain", "block_dim"], "where one thread does it all")
-            return
-        if arch == "cpu":
-            raise Invalid("team", "must be 1 on cpu, where threads share no block")
-        if not s.items:
-            raise Invalid("items", f"must be above 0 with team={s.team}")
-        if s.block_dim:
-            raise Invalid("block_dim", f"must be 0 with team={s.team}, which is a block")
-        if s.grain > 1:
-            raise Invalid("grain", f"must be 1 with team={s.team}, whose tiles set it")
         used = shared_bytes(p, s.team, s.items)
         if used > SHARED_BYTES:
             raise Invalid(
@@ -224,8 +222,8 @@ class Scan(Template):
         # A product that left the range of its dtype would be one of zeros or infinities.
         return {"signs": {"x": rng.choice(np.array([-1, 1], p.dtype.numpy), sizes["n0"])}}
 
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        return Cost(bytes=2 * sizes["n0"] * (p.dtype.bits // 8), flops=sizes["n0"])
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
+        return sizes["n0"]
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         return {"n0": (1, 2, 7, 63, 64, 65, 131, 1009, 4099)}
@@ -237,22 +235,6 @@ class Scan(Template):
             "chunks": st.sampled_from((1, 2, 7, 64, 1024)),
             "grain": st.sampled_from((1, 3, 64)),
         }
-
-    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        team = 1 if arch == "cpu" else drawn.get("team", 1)
-        if team == 1:
-            fitting = {"team": 1, "items": 0, "join": "shared"}
-            if drawn.get("chunks") == 1:
-                fitting |= {"grain": 1, "block_dim": 0}
-        else:
-            items = drawn.get("items", 0) or 4
-            dtype = DType.parse(drawn["dtype"])
-            bits = dtype.bits
-            fitting = {"team": team, "items": min(items, 4096 * 32 // max(bits, 32) // team)}
-            fitting |= {"block_dim": 0, "grain": 1}
-            if arch != "cuda" or bits == 64 or dtype is DType.u32:
-                fitting["join"] = "shared"
-        return {name: fitting.get(name, value) for name, value in drawn.items()}
 
 
 def identity(p: Any) -> int | float:

@@ -7,9 +7,7 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Cost,
     DType,
-    Invalid,
     ProblemModel,
     Scalar,
     ScheduleModel,
@@ -17,6 +15,7 @@ from tikgen import (
     parameter,
 )
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
+from tikgen.template.rules import GPUS, Not
 
 
 class Spmv(Template):
@@ -38,19 +37,24 @@ class Spmv(Template):
 
     class Schedule(ScheduleModel):
         lanes: Literal[1, 2, 4, 8, 16, 32] = parameter(
-            "threads of a GPU that share a row, side by side, so that they read neighbours", 1
+            "threads that share a row, side by side, so that they read neighbours",
+            1,
+            only={"arch": GPUS},
         )
         combine: Literal["shared", "shuffle"] = parameter(
-            "how the threads of a row add up what each found: in memory that the block shares, or, "
-            "on cuda for 32-bit elements, by warp shuffles",
+            "how the threads of a row add up what each found: in memory that the block shares, or "
+            "by warp shuffles",
             "shared",
+            only={"lanes": Not(1), "dtype": ("f32", "i32"), "arch": "cuda"},
         )
         unroll: Literal[1, 2, 3, 4, 6, 8, 9, 16] = parameter("entries of a row a step", 1)
-        blocks: Literal[0, 4224, 8448] = parameter(
-            "blocks of a GPU that take turns; 0 for as many as there is work for", 0
+        blocks: Literal[0, 2, 4224, 8448] = parameter(
+            "blocks that take turns, 0 for as many as there is work for",
+            0,
+            only={"block_dim": Not(0), "arch": GPUS},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512, 1024] = parameter(
-            "threads in a block; 0 for Taichi's own choice, but not with lanes or blocks", 0
+            "threads in a block, 0 for Taichi's own choice", 0, needs={0: {"lanes": 1}}
         )
 
     def default_schedule(
@@ -81,31 +85,6 @@ class Spmv(Template):
             "blocks": (0, 4224, 8448),
             "block_dim": (64, 128, 256),
         }
-
-    def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.blocks and (arch == "cpu" or not s.block_dim):
-            raise Invalid("blocks", "needs a GPU, and block_dim")
-        if s.lanes == 1:
-            if s.combine != "shared":
-                raise Invalid("combine", "must be 'shared' where lanes=1, with nothing to combine")
-            return
-        if arch == "cpu":
-            raise Invalid("lanes", "must be 1 on cpu, where a row takes one thread")
-        if not s.block_dim:
-            raise Invalid("block_dim", "must be given where lanes exceeds 1")
-        if s.combine == "shuffle" and (arch != "cuda" or p.dtype.bits != 32):
-            raise Invalid("combine", f"must be 'shared' for {p.dtype} on {arch}")
-
-    def adjust(self, drawn: dict[str, Any], arch: str) -> Mapping[str, Any]:
-        if arch == "cpu":
-            drawn |= {"lanes": 1, "blocks": 0}
-        if drawn["blocks"]:
-            drawn["block_dim"] = drawn["block_dim"] or 64
-        if drawn["lanes"] > 1:
-            drawn["block_dim"] = drawn["block_dim"] or 64
-        if drawn["lanes"] == 1 or arch != "cuda" or drawn["dtype"] not in ("f32", "i32"):
-            drawn["combine"] = "shared"
-        return drawn
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         # Halvings of the threads of a row until one is left.
@@ -218,15 +197,9 @@ class Spmv(Template):
             return looped((blocks - 1) // s.blocks + 1, row)
         return parallel(blocks * s.block_dim, row)
 
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        rows, cols = sizes["rows"], sizes["cols"]
-        value, index = p.dtype.bits // 8, p.index_dtype.bits // 8
-        entries = sizes["nnz"] if p.format == "csr" else rows * sizes["width"]
-        bounds = rows + 1 if p.format == "csr" else 0
-        return Cost(
-            bytes=entries * (value + index) + bounds * index + (cols + 2 * rows) * value,
-            flops=2 * entries + 3 * rows,
-        )
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
+        entries = sizes["nnz"] if p.format == "csr" else sizes["rows"] * sizes["width"]
+        return 2 * entries + 3 * sizes["rows"]
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         vectors = {"rows": (1, 2, 7, 31, 64), "cols": (1, 3, 17, 40)}

@@ -18,7 +18,7 @@ from tikgen import (
     parameter,
 )
 from tikgen.pipeline.loop_steps import box, looped, parallel
-from tikgen.template.parameters import require_defaults
+from tikgen.template.rules import Not
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
@@ -28,6 +28,9 @@ SECOND_DERIVATIVE = {
     8: (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560),
 }
 AXES = ("i", "j", "k")
+# Where the neighbours of a point lie a fixed step of the linear index away.
+PLAIN = {"boundary": "interior", "storage": "ndarray"}
+SWEEP = {"loop": "sweep"}
 
 
 class Stencil(Template):
@@ -43,9 +46,13 @@ class Stencil(Template):
         dtype: DType = parameter(
             "element type", DType.f32, choices=("f16", "f32", "f64", "i32", "i64")
         )
-        order: Literal[2, 4, 6, 8] = parameter("order of accuracy of the Laplacian", 2)
+        order: Literal[2, 4, 6, 8] = parameter(
+            "order of accuracy of the Laplacian", 2, only={"points": None}
+        )
         spacing: float | tuple[float, ...] = parameter(
-            "distance between grid points, one number or one for each axis", 1.0
+            "distance between grid points, one number or one for each axis",
+            1.0,
+            only={"points": None},
         )
         points: dict[tuple[int, ...], float] | None = parameter(
             "weight at each offset, such as {(0, 0, 1): 0.5}, in place of the Laplacian", None
@@ -77,8 +84,6 @@ class Stencil(Template):
                     )
             if len(self.points or ()) > 512:
                 raise Invalid("points", f"takes at most 512 points; got {len(self.points)}")
-            if self.points is not None and (self.order, self.spacing) != (2, 1.0):
-                raise Invalid("points", "stands in place of order and spacing; leave those out")
             name = "points" if self.points else "spacing" if self.order == 2 else "order"
             if min(spacing) < 1e-100 or max(spacing) > 1e100:
                 raise Invalid("spacing", f"takes numbers from 1e-100 to 1e100; got {self.spacing}")
@@ -102,38 +107,51 @@ class Stencil(Template):
 
     class Schedule(ScheduleModel):
         loop: Literal["function", "rows", "points", "linear", "sweep"] = parameter(
-            "parallel over strips of rows that a real function computes (cpu), over rows, over "
-            "points, over points by their linear index, or over columns that threads walk along "
-            "the slowest axis",
+            "parallel over strips of rows that a real function computes, over rows, over points, "
+            "over points by their linear index, or over columns that threads walk along the "
+            "slowest axis",
             "rows",
+            needs={
+                "function": {"storage": "ndarray", "arch": "cpu"},
+                "linear": PLAIN,
+                "sweep": {**PLAIN, "dim": (2, 3)},
+            },
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter("points a step along a row", 4)
+        unroll: Literal[1, 2, 4, 8, 16] = parameter(
+            "points a step along a row", 4, only={"loop": "rows", "row_buffer": 0}, neutral=1
+        )
         row_buffer: Literal[0, 8, 16, 32, 64, 128] = parameter(
             "points computed into a local buffer before they are stored, 0 for none; rows are "
             "then walked by their linear index",
             0,
+            only=({"loop": "function"}, {"loop": "rows", **PLAIN}),
+            needs={0: {"loop": Not("function")}},
         )
         rows: Literal[1, 2, 4, 8, 16] = parameter(
-            "rows a strip, where there are several axes and loop='function'", 1
+            "rows a strip", 1, only={"loop": "function", "dim": (2, 3)}
         )
         chunk: Literal[1024, 4096, 16384, 65536] = parameter(
-            "points of a row where there is one axis, with row_buffer", 4096
+            "points of a row that are walked at a time",
+            4096,
+            only={"dim": 1, "row_buffer": Not(0)},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block, 0 for Taichi's own choice; 0 with loop='function' or 'sweep'", 0
+            "threads in a block, 0 for Taichi's own choice",
+            0,
+            only={"loop": ("rows", "points", "linear")},
         )
         block_x: Literal[32, 64, 128, 256] = parameter(
-            "threads along the last axis, with loop='sweep'", 64
+            "threads along the last axis", 64, only=SWEEP
         )
         block_y: Literal[1, 2, 4, 8] = parameter(
-            "threads along the axis before it, with loop='sweep' and three axes", 1
+            "threads along the axis before it", 1, only={**SWEEP, "dim": 3}
         )
         sweep: Literal[4, 8, 16, 32, 64, 128] = parameter(
-            "points that a thread walks, with loop='sweep'", 32
+            "points that a thread walks", 32, only=SWEEP
         )
-        ahead: Literal[0, 1, 2] = parameter("points read ahead of their need, with loop='sweep'", 0)
-        blocks: Literal[0, 4224, 8448] = parameter(
-            "blocks that take turns, with loop='sweep'; 0 for as many as there is work for", 0
+        ahead: Literal[0, 1, 2] = parameter("points read ahead of their need", 0, only=SWEEP)
+        blocks: Literal[0, 2, 4224, 8448] = parameter(
+            "blocks that take turns, 0 for as many as there is work for", 0, only=SWEEP
         )
 
     def default_schedule(
@@ -170,42 +188,23 @@ class Stencil(Template):
                 "loop": ("function", "rows", "points"),
                 "unroll": (1, 4, 8),
                 "row_buffer": (0, 8, 16, 32, 64),
-                "rows": (1, 2, 4, 8, 16) if p.dim > 1 else (1,),
-                "chunk": (1024, 4096, 16384) if p.dim == 1 else (4096,),
+                "rows": (1, 2, 4, 8, 16),
+                "chunk": (1024, 4096, 16384),
             }
         return {
             "loop": ("points", "linear", "sweep"),
             "unroll": (1,),
             "block_dim": (0, 128, 256),
             "block_x": (64, 128, 256),
-            "block_y": (1, 2, 4, 8) if p.dim == 3 else (1,),
+            "block_y": (1, 2, 4, 8),
             "sweep": (16, 32, 64, 128) if p.dim == 3 else (8, 16, 32),
             "ahead": (0, 1, 2),
             "blocks": (0, 8448),
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        interior = p.boundary == "interior"
-        if s.loop in ("function", "linear", "sweep") and p.storage != "ndarray":
-            raise Invalid("loop", f"{s.loop!r} needs storage='ndarray'")
-        if s.loop in ("linear", "sweep") and not interior:
-            raise Invalid("loop", f"{s.loop!r} needs boundary='interior'")
-        if s.loop == "function" and arch != "cpu":
-            raise Invalid("loop", "'function' works on cpu only")
-        if s.loop == "function" and not s.row_buffer:
-            raise Invalid("row_buffer", "must not be 0 where loop='function'")
-        if s.loop == "sweep" and (p.dim == 1 or s.block_dim):
-            raise Invalid("loop", "'sweep' needs several axes, and block_dim=0")
-        if s.row_buffer and s.loop not in ("function", "rows"):
-            raise Invalid("row_buffer", "needs loop='function' or 'rows'")
-        if s.row_buffer and s.loop == "rows" and not (interior and p.storage == "ndarray"):
-            raise Invalid("row_buffer", "needs boundary='interior' and storage='ndarray'")
-        if s.unroll != 1 and (s.loop != "rows" or s.row_buffer):
-            raise Invalid("unroll", "must be 1 but where loop='rows' without row_buffer")
         if s.block_x * s.block_y > 1024:
             raise Invalid("block_y", "times block_x must not exceed 1024 threads")
-        unused = unused_parameters(p.dim, s.loop, s.row_buffer)
-        require_defaults(s, unused, f"where loop={s.loop!r} and dim={p.dim}")
         if s.unroll * len(weights(p)) > 1024:
             raise Invalid(
                 "unroll",
@@ -308,8 +307,8 @@ class Stencil(Template):
         return Cost(bytes=2 * points * size, flops=points * (2 * len(weights(p)) + 2 * p.update))
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        largest = {1: (1, 2, 5, 17, 64, 131), 2: (1, 3, 8, 17, 37), 3: (1, 2, 5, 9, 17)}[p.dim]
-        return {f"n{axis}": largest for axis in range(p.dim)}
+        tried = {1: (1, 2, 3, 7, 17, 64, 131), 2: (1, 3, 8, 17, 37), 3: (1, 2, 5, 9, 17)}
+        return {f"n{axis}": tried[p.dim] for axis in range(p.dim)}
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
@@ -328,42 +327,7 @@ class Stencil(Template):
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         if drawn.get("points"):
             drawn["points"] = {k[: drawn["dim"]]: v for k, v in drawn["points"].items()}
-            drawn |= {"order": 2, "spacing": 1.0}
-        plain = drawn["storage"] == "ndarray"
-        linear = plain and drawn["boundary"] == "interior"
-        possible = {
-            "function": plain and arch == "cpu",
-            "linear": linear,
-            "sweep": linear and drawn["dim"] > 1,
-        }
-        loop = drawn["loop"] = drawn["loop"] if possible.get(drawn["loop"], True) else "rows"
-        if loop == "function":
-            drawn["row_buffer"] = drawn["row_buffer"] or 16
-        elif loop != "rows" or not linear:
-            drawn["row_buffer"] = 0
-        if loop != "rows" or drawn["row_buffer"]:
-            drawn["unroll"] = 1
-        if loop == "sweep":
-            drawn["block_dim"] = 0
-        for name in unused_parameters(drawn["dim"], loop, drawn["row_buffer"]):
-            drawn[name] = self.Schedule.model_fields[name].default
-        if drawn["block_x"] == 256:
-            drawn["block_y"] = min(drawn["block_y"], 4)
         return drawn
-
-
-def unused_parameters(dim: int, loop: str, row_buffer: int) -> list[str]:
-    """Return the schedule parameters that mean nothing in a loop."""
-    unused = [] if loop == "function" and dim > 1 else ["rows"]
-    if dim > 1 or not row_buffer:
-        unused.append("chunk")
-    if loop == "function":
-        unused.append("block_dim")
-    if loop != "sweep":
-        unused += ["block_x", "block_y", "sweep", "ahead", "blocks"]
-    elif dim == 2:
-        unused.append("block_y")
-    return unused
 
 
 def weights(p: Any) -> dict[tuple[int, ...], float]:

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tikgen import Array, Cost, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
+from tikgen import Array, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.dtypes import ALL_DTYPES
 from tikgen.pipeline.loop_steps import box, looped, parallel
+from tikgen.template.rules import GPUS
 
 AXES = ("i", "j", "k", "l")
 STRIP_LENGTHS = (64, 128, 256, 512)
@@ -41,11 +42,17 @@ class Transpose(Template):
             "strips: over blocks of y, as many rows of x side by side as unroll says; tiles: over "
             "square tiles through memory that a block of threads shares",
             "rows",
+            needs={"tiles": {"arch": GPUS}},
         )
         tile: Literal[0, 16, 32, 64, 128, 256, 512] = parameter(
-            "side of a tile, or length of a strip along rows of x; 0 with rows and points", 0
+            "side of a tile, or length of a strip along rows of x",
+            0,
+            only={"loop": ("strips", "tiles")},
+            needs={0: {"loop": ("rows", "points")}},
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step along a row of y", 1)
+        unroll: Literal[1, 2, 4, 8, 16] = parameter(
+            "elements a step along a row of y", 1, only={"loop": ("rows", "strips")}
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block; 0 for Taichi's own choice, but not with loop='tiles'", 0
         )
@@ -90,19 +97,10 @@ class Transpose(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        blocked = s.loop in ("strips", "tiles")
-        if blocked and keeps_last_axis(p):
+        if s.loop in ("strips", "tiles") and keeps_last_axis(p):
             raise Invalid("loop", f"must be rows or points: perm={p.perm} keeps the last axis last")
-        if bool(s.tile) != blocked:
-            raise Invalid("tile", f"must {'not ' if blocked else ''}be 0 where loop={s.loop!r}")
-        if s.unroll != 1 and s.loop in ("points", "tiles"):
-            raise Invalid("unroll", f"must be 1 where loop={s.loop!r}, which does not unroll")
-        if s.loop == "tiles":
-            self._check_tiles(p, s, arch)
-
-    def _check_tiles(self, p: Any, s: Any, arch: str) -> None:
-        if arch == "cpu":
-            raise Invalid("loop", "takes 'tiles' on GPUs only; use 'strips'")
+        if s.loop != "tiles":
+            return
         if s.tile > s.block_dim or s.block_dim > s.tile**2:
             raise Invalid(
                 "block_dim",
@@ -110,23 +108,6 @@ class Transpose(Template):
             )
         if s.tile * (s.tile + 1) * p.dtype.bits > 8 * SHARED_BYTES:
             raise Invalid("tile", f"needs more than {SHARED_BYTES} bytes of shared memory")
-
-    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        perm = drawn["perm"]
-        if drawn["loop"] == "tiles" and arch == "cpu":
-            drawn["loop"] = "strips"
-        if perm[-1] == len(perm) - 1 and drawn["loop"] in ("strips", "tiles"):
-            drawn["loop"] = "rows"
-        if drawn["loop"] == "tiles":
-            drawn |= {"tile": 16 if drawn["tile"] < 32 else 32}
-            drawn["block_dim"] = min(max(drawn["block_dim"], drawn["tile"]), drawn["tile"] ** 2)
-        elif drawn["loop"] == "strips":
-            drawn["tile"] = drawn["tile"] or 16
-        else:
-            drawn["tile"] = 0
-        if drawn["loop"] in ("points", "tiles"):
-            drawn["unroll"] = 1
-        return drawn
 
     def arguments(self, p: Any) -> tuple[Array, ...]:
         x = Array("x", p.dtype, tuple(f"n{axis}" for axis in range(len(p.perm))))
@@ -152,7 +133,7 @@ class Transpose(Template):
             "column_extent": extents[-1],
             "along": along,
             "counts": lambda height, width: [
-                f"({extent} - 1) // {side} + 1" if side else extent
+                f"({extent} - 1) // {side} + 1" if side > 1 else extent
                 for axis, extent in enumerate(extents)
                 for side in [height if axis == source else width if axis == dim - 1 else 0]
             ],
@@ -179,10 +160,6 @@ class Transpose(Template):
         if s.loop == "strips":
             return parallel(count, looped(s.tile, looped(s.unroll)))
         return parallel(count * s.block_dim, 2 * looped(s.tile**2 // s.block_dim))
-
-    def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        count = int(np.prod([sizes[f"n{axis}"] for axis in p.perm]))
-        return Cost(bytes=2 * count * p.dtype.bits // 8, flops=0)
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         largest = {

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import taichi as ti
 
-from tikgen.aot.exporting.halves import WIDE, split
-from tikgen.aot.exporting.texts import load_text
+from tikgen.aot.exporting.kernel_texts import WIDE, load_text, split
 from tikgen.aot.manifest import (
     FORMAT,
     Accessor,

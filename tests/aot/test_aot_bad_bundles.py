@@ -19,8 +19,8 @@ import pytest
 import tikgen
 from tikgen.aot.contents import check_all
 from tikgen.aot.manifest import ARCHS, Build, File, Kernel, Manifest, encode
-from tikgen.aot.running.devices import host_arch
 from tikgen.errors import BundleError
+from tikgen.machine.devices import host_arch
 
 ARCH = host_arch()
 OTHER = next(arch for arch in ARCHS if arch != ARCH)

@@ -17,8 +17,8 @@ import tikgen
 from conftest import ARCH
 from test_aot_export import with_evidence
 from tikgen.aot import manifest as m
-from tikgen.aot.c.code import c_files
 from tikgen.aot.c.entries import C_TYPES
+from tikgen.aot.c.files import c_files
 from tikgen.aot.c.identifiers import prefix_of
 from tikgen.aot.manifest_reading import decode
 

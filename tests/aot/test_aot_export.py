@@ -16,8 +16,8 @@ import tikgen
 from conftest import ARCH
 from tikgen.aot.exporting import staging, writing
 from tikgen.aot.exporting.compiling import Compiled
-from tikgen.aot.running.devices import host_arch
 from tikgen.errors import BundleError, ExportError, ParameterError
+from tikgen.machine.devices import host_arch
 from tikgen.pipeline import evidence, rendering
 
 TO = host_arch() if ARCH == "cpu" else ARCH
@@ -107,6 +107,7 @@ def test_the_graph_does_what_numpy_does(
     np.testing.assert_allclose(u, wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.once
 def test_what_is_unchanged_is_taken_over(
     bundle: tikgen.aot.Bundle, kernels: list[tikgen.Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_what_is_unchanged_is_taken_over(
     assert mended.verify(prove=False) == ()
 
 
+@pytest.mark.once
 def test_an_archive_is_one_file_and_the_same_each_time(
     bundle: tikgen.aot.Bundle, kernels: list[tikgen.Kernel], rng: np.random.Generator
 ) -> None:
@@ -153,6 +155,7 @@ def test_an_archive_is_one_file_and_the_same_each_time(
     assert sorted(p.name for p in path.parent.iterdir()) == ["heat", "heat.zip"]
 
 
+@pytest.mark.once
 def test_a_kernel_without_evidence_is_refused(tmp_path: Path) -> None:
     kernel = tikgen.build("stencil", dim=2, order=8)
     with pytest.raises(ExportError, match=r"no evidence for it on .*verify=True"):
@@ -160,6 +163,7 @@ def test_a_kernel_without_evidence_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.once
 def test_what_fails_its_proof_is_left_out_and_told(
     bundle: tikgen.aot.Bundle, kernels: list[tikgen.Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +191,7 @@ def test_what_fails_its_proof_is_left_out_and_told(
     assert found.verify(prove=False) == ()
 
 
+@pytest.mark.once
 def test_an_interrupted_export_leaves_the_old_bundle_whole(
     bundle: tikgen.aot.Bundle, kernels: list[tikgen.Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,13 +205,14 @@ def test_an_interrupted_export_leaves_the_old_bundle_whole(
     with pytest.raises(KeyboardInterrupt):
         tikgen.aot.export(kernels[:2], bundle.path, [TO])
     monkeypatch.setattr(writing, "publish", full)
-    with pytest.raises(BundleError, match=r"the disk is full; the bundle that was there stays"):
+    with pytest.raises(BundleError, match=r"the disk is full; the existing bundle is unchanged"):
         tikgen.aot.export(kernels[:2], bundle.path, [TO])
     assert bundle.verify(prove=False) == ()
     assert tikgen.aot.Bundle(bundle.path).kernels == bundle.kernels
     assert [p.name for p in bundle.path.parent.iterdir()] == ["heat"]
 
 
+@pytest.mark.once
 def test_a_dead_compiler_is_told(
     kernels: list[tikgen.Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +268,7 @@ def test_several_values_of_a_template_argument_come_out_as_several_kernels(
             assert (x == 2**n).all()
 
 
+@pytest.mark.once
 def test_a_program_that_runs_is_left_alone(
     ti_arch: str, kernels: list[tikgen.Kernel], tmp_path: Path, rng: np.random.Generator
 ) -> None:
@@ -274,6 +281,7 @@ def test_a_program_that_runs_is_left_alone(
     assert late.to_numpy().sum() == 4
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("archs", "error"),
     [
@@ -289,12 +297,14 @@ def test_archs_are_checked(archs: Any, error: str, tmp_path: Path) -> None:
         tikgen.aot.Module(archs)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("what", [3, "stencil", [], [1], lambda x: x])
 def test_what_is_no_kernel_is_refused(what: Any, tmp_path: Path) -> None:
     with pytest.raises(ExportError):
         tikgen.aot.export(what, tmp_path / "b", [TO])
 
 
+@pytest.mark.once
 def test_a_path_that_holds_something_else_is_left_alone(
     bundle: tikgen.aot.Bundle, kernels: list[tikgen.Kernel], tmp_path: Path
 ) -> None:
@@ -318,6 +328,7 @@ def other_folder(tmp_path: Path) -> Iterator[Path]:
     yield folder
 
 
+@pytest.mark.once
 def test_folders_are_exchanged_also_where_the_system_cannot(
     other_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

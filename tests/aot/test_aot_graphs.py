@@ -122,7 +122,7 @@ def test_a_graph_is_planned_anew_for_kernels_that_still_fit() -> None:
         ([("stencil", "u", "v"), ("double", "u", "w")], [], "'u' has shape .* in step 0"),
         ([("shrink", "u", "w"), ("stencil", "u", "w")], [], "has shape"),
         ([("stencil", "u", "v")], ["lap"], "no step uses the temporary array 'lap'"),
-        ([("stencil", "u", "v")], ["u", "v"], "no argument tells the size"),
+        ([("stencil", "u", "v")], ["u", "v"], "no argument determines the size"),
         ([("stencil", "u v", "w")], [], "'u v' cannot be the name of an argument"),
     ],
 )

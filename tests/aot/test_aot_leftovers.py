@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tikgen.aot.exporting import leftovers, staging
+from tikgen.aot.exporting import staging
 
 EXPORTS = """
 import sys
@@ -25,10 +25,10 @@ with staging.staged(Path(sys.argv[1])) as folder:
 COUNTS = """
 import sys
 from pathlib import Path
-from tikgen.aot.exporting import leftovers
+from tikgen.aot.exporting import staging
 counter = Path(sys.argv[1])
 for _ in range(25):
-    with leftovers.held(counter.with_suffix(".lock"), 60):
+    with staging.held(counter.with_suffix(".lock"), 60):
         counter.write_text(str(int(counter.read_text()) + 1))
 """
 
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def exporting(path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Give a process that exports to ``path`` for ever, and the name of the folder it fills."""
+    """Give a process that exports to ``path`` forever, and the name of the folder that it fills."""
     process = subprocess.Popen(
         [sys.executable, "-c", EXPORTS, str(path)],
         stdin=subprocess.PIPE,
@@ -86,7 +86,7 @@ def test_only_what_exports_to_this_path_left_is_cleared(path: Path) -> None:
     gone = path.parent / ".heat.0123456789ab.tmp"
     gone.mkdir()
     gone.with_suffix(".zip").touch()
-    leftovers.clear(path)
+    staging.clear(path)
     assert names_in(path.parent) == kept
 
 
@@ -95,10 +95,10 @@ def test_the_bundle_that_was_moved_aside_is_no_leftover_while_there_is_no_other(
 ) -> None:
     aside = path.parent / ".heat.0123456789ab.old"
     aside.mkdir()
-    leftovers.clear(path)
+    staging.clear(path)
     assert aside.exists()
     path.mkdir()
-    leftovers.clear(path)
+    staging.clear(path)
     assert not aside.exists()
 
 

@@ -21,14 +21,12 @@ from conftest import ARCH
 from test_aot_export import TO, with_evidence
 from tikgen.aot import manifest as m
 from tikgen.aot import module as module_file
-from tikgen.aot.exporting import bundle_plan, staging, writing
-from tikgen.aot.exporting import plan as plan_file
+from tikgen.aot.exporting import existing_bundle, export_plan, staging, writing
 from tikgen.aot.exporting.compiling import Compiled
-from tikgen.aot.exporting.example_data import checked_examples, is_current, write_data
-from tikgen.aot.exporting.made_up import worst_error
-from tikgen.aot.exporting.plan import Code, KernelPlan, ModulePlan, OwnCheck
+from tikgen.aot.exporting.example_data import checked_examples, is_current, worst_error, write_data
+from tikgen.aot.exporting.export_plan import Code, KernelPlan, ModulePlan, OwnCheck
 from tikgen.aot.exporting.template_kernels import evidence_on
-from tikgen.aot.exporting.waiting import Stopped, in_threads, reply_of
+from tikgen.aot.exporting.worker_process import Stopped, WorkerProcess, in_threads
 from tikgen.errors import BundleError, ExportError, ParameterError, UnknownTemplate
 from tikgen.pipeline import evidence
 from tikgen.store import default_store
@@ -132,8 +130,8 @@ def test_a_changed_reference_or_example_is_noticed(tmp_path: Path) -> None:
     ("returned", "problem"),
     [
         ({"x": np.ones((2, 2))}, r"returns 'x' as float64\[2, 2\]; the shape is \[3\]"),
-        ({"y": 0}, "it is to return a dict from names"),
-        ({}, "it is to return a dict from names"),
+        ({"y": 0}, "it must return a dict from names"),
+        ({}, "it must return a dict from names"),
         ({"x": ["a", "b", "c"]}, "returns 'x' as <U1"),
     ],
 )
@@ -184,7 +182,7 @@ def test_another_export_to_the_same_path_is_told(
     monkeypatch.setattr(staging, "_LOCK_SECONDS", 0.05)
     with (
         staging.locked(tmp_path / "b"),
-        pytest.raises(BundleError, match="another export to it is going on"),
+        pytest.raises(BundleError, match="another export to it is running"),
         staging.locked(tmp_path / "b"),
     ):
         pass
@@ -195,10 +193,18 @@ def test_another_export_to_the_same_path_is_told(
 def test_nobody_waits_for_a_process_after_an_interruption() -> None:
     is_waiting, has_ended = threading.Event(), threading.Event()
 
-    class Silent:
+    class Silent(WorkerProcess):
+        is_running = True
+
+        def send(self, line: str) -> None:
+            pass
+
         def reply(self, seconds: float) -> dict[str, Any]:
             time.sleep(seconds)
             raise TimeoutError
+
+    def silent(seconds: float, stop: threading.Event) -> WorkerProcess:
+        return Silent("none", doing="proof", seconds=seconds, stop=stop)
 
     def work(item: str, stop: threading.Event) -> None:
         if item == "fails":
@@ -206,15 +212,16 @@ def test_nobody_waits_for_a_process_after_an_interruption() -> None:
             raise KeyboardInterrupt
         is_waiting.set()
         try:
-            reply_of(Silent(), math.inf, stop)  # type: ignore[arg-type]
+            silent(math.inf, stop).answer({})
         except Stopped:
             has_ended.set()
 
     with pytest.raises(KeyboardInterrupt):
         in_threads(work, ["waits", "fails"], 2)
     assert has_ended.wait(300)
-    with pytest.raises(TimeoutError):
-        reply_of(Silent(), 0.01, threading.Event())  # type: ignore[arg-type]
+    assert silent(0.01, threading.Event()).answer({}) == {
+        "problem": "its proof took longer than 0.01 s"
+    }
 
 
 def test_kernels_that_differ_on_one_arch_alone_have_two_names(
@@ -275,6 +282,7 @@ def _dying(arch: str, modules: Any, folder: Path, tell: Callable[..., None], sto
         tell(module, Compiled(problem="it died"))
 
 
+@pytest.mark.once
 @pytest.mark.arch
 def test_a_disk_that_is_full_costs_nothing(
     bundle: tikgen.aot.Bundle, monkeypatch: pytest.MonkeyPatch
@@ -286,7 +294,7 @@ def test_a_disk_that_is_full_costs_nothing(
     full = types.SimpleNamespace(free=0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     monkeypatch.setattr(writing, "compile_modules", _dying)
-    with pytest.raises(BundleError, match="the disk is full; the bundle that was there stays"):
+    with pytest.raises(BundleError, match="the disk is full; the existing bundle is unchanged"):
         tikgen.aot.export(kernels, bundle.path, [TO])
     assert bundle.verify(prove=False) == ()
     full.free = 1 << 40
@@ -300,6 +308,7 @@ def test_a_disk_that_is_full_costs_nothing(
     assert tikgen.aot.Bundle(bundle.path).kernels == ("k",)
 
 
+@pytest.mark.once
 @pytest.mark.arch
 def test_a_graph_is_added_without_the_template_and_never_at_a_kernels_cost(
     bundle: tikgen.aot.Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -309,17 +318,18 @@ def test_a_graph_is_added_without_the_template_and_never_at_a_kernels_cost(
     def unknown(name: str) -> None:
         raise UnknownTemplate(name, [])
 
-    monkeypatch.setattr(bundle_plan, "find_template", unknown)
+    monkeypatch.setattr(existing_bundle, "find_template", unknown)
     found = tikgen.aot.Bundle(tmp_path / "b").add_graph("twice", [("k", "x", "y"), ("k", "y", "z")])
     assert found.graphs == ("twice",)
     assert found.reused == (("k", TO),)
-    monkeypatch.setattr(plan_file, "__version__", "0.0.later")
+    monkeypatch.setattr(export_plan, "__version__", "0.0.later")
     monkeypatch.setattr(writing, "compile_modules", _dying)
     with pytest.raises(ExportError, match=r"its artefact for .* would be lost: it died"):
         found.add_graph("again", [("k", "x", "y")])
     assert found.verify(prove=False) == ()
 
 
+@pytest.mark.once
 @pytest.mark.arch
 def test_a_link_leads_to_the_bundle(bundle: tikgen.aot.Bundle, tmp_path: Path) -> None:
     shutil.copytree(bundle.path, tmp_path / "größe 1")

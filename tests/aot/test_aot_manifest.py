@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from damage import damaged
 from tikgen.aot.bundle import Bundle
-from tikgen.aot.c.code import c_files
+from tikgen.aot.c.files import c_files
 from tikgen.aot.manifest import (
     Accessor,
     Argument,

@@ -9,8 +9,7 @@ import taichi as ti
 
 import tikgen
 from tikgen.aot.exporting.cost_model import cost_of, evaluate
-from tikgen.aot.exporting.halves import split
-from tikgen.aot.exporting.texts import load_text
+from tikgen.aot.exporting.kernel_texts import load_text, split
 from tikgen.aot.names import bundle_name, family_name, identifier, told_apart, variant_name
 
 BUILT_IN = [

@@ -14,7 +14,7 @@ import tikgen
 from conftest import ARCH, init_taichi
 from tikgen import aot
 from tikgen.aot import manifest
-from tikgen.aot.recording import recorded
+from tikgen.aot.recording import recording_file
 from tikgen.aot.recording.recorded_graph import turn_of
 from tikgen.aot.recording.recorder import Recording
 from tikgen.errors import ArgumentError, ExportError
@@ -108,7 +108,7 @@ def test_every_kind_of_launch_is_recorded_in_order(ti_arch: str, tmp_path: Path)
     assert own["scatter"].fields == {"target": "target"}
     assert own["fill_field"].fields == {"field": "target"}
     assert recording.path == tmp_path / "calls.yml"
-    on_disk = recorded.read(recording.path)
+    on_disk = recording_file.read(recording.path)
     for part in ("kernels", "fields", "arrays", "launches"):
         assert getattr(on_disk, part) == getattr(recording, part)
     assert [b.digest for b in on_disk.builds] == [b.digest for b in recording.builds]
@@ -158,7 +158,7 @@ def test_nothing_is_in_the_way_of_launches_otherwise(ti_arch: str, tmp_path: Pat
         push(np.ones(3, np.float32), np.ones(3, np.float32), 0.5, 1)
         1 / 0  # noqa: B018
     assert all(a is b for a, b in zip(before, hooked(), strict=True))
-    assert len(recorded.read(tmp_path / "calls.yml").launches) == 1, "written all the same"
+    assert len(recording_file.read(tmp_path / "calls.yml").launches) == 1, "written all the same"
     assert [p.name for p in tmp_path.iterdir()] == ["calls.yml"]
 
 
@@ -170,10 +170,10 @@ def test_recordings_do_not_nest(ti_arch: str, tmp_path: Path) -> None:
         ):
             pass
         push(np.ones(3, np.float32), np.ones(3, np.float32), 0.5, 1)
-    assert len(recorded.read(tmp_path / "a.yml").launches) == 1
+    assert len(recording_file.read(tmp_path / "a.yml").launches) == 1
     with aot.record(tmp_path / "b.yml"):
         pass
-    assert not recorded.read(tmp_path / "b.yml").launches
+    assert not recording_file.read(tmp_path / "b.yml").launches
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
@@ -190,13 +190,13 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 # Damaged files.
 
-GOOD = recorded.File(
-    format=recorded.FORMAT,
+GOOD = recording_file.File(
+    format=recording_file.FORMAT,
     tikgen="0.1",
     taichi="1.7.4",
     arch="cpu",
     kernels=(
-        recorded.Own(
+        recording_file.Own(
             name="go",
             function="go",
             file="go.py",
@@ -205,13 +205,13 @@ GOOD = recorded.File(
             text="import taichi as ti\n\n\n@ti.kernel\ndef go(a: ti.f32):\n    pass\n",
         ),
     ),
-    launches=(recorded.Launch("go", {"a": 1.5}),),
+    launches=(recording_file.Launch("go", {"a": 1.5}),),
 )
 
 
 def test_a_file_reads_as_it_was_written(tmp_path: Path) -> None:
-    recorded.write(GOOD, tmp_path / "calls.yml")
-    assert recorded.read(tmp_path / "calls.yml") == GOOD
+    recording_file.write(GOOD, tmp_path / "calls.yml")
+    assert recording_file.read(tmp_path / "calls.yml") == GOOD
     assert "@ti.kernel\n" in (tmp_path / "calls.yml").read_text(), "a text is written as it is"
 
 
@@ -236,7 +236,7 @@ def test_a_file_reads_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "calls.yml"
-    recorded.write(GOOD, path)
+    recording_file.write(GOOD, path)
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -376,6 +376,7 @@ def test_a_graph_that_does_not_fit_is_refused(
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.once
 def test_what_cannot_be_exported_is_refused_only_where_it_is_launched(
     ti_arch: str, tmp_path: Path
 ) -> None:
@@ -418,7 +419,7 @@ def test_a_program_that_begins_with_ti_init(tmp_path: Path) -> None:
             scatter(np.ones(3, np.float32), ti.field(ti.f32, 4))
     assert [name for name, _ in launched(recording)] == ["scatter", "scatter_2"]
     assert [f.name for f in recording.fields] == ["target", "target_2"]
-    assert recorded.read(recording.path).arch == ARCH
+    assert recording_file.read(recording.path).arch == ARCH
 
 
 def test_a_template_that_changed_since_is_refused(ti_arch: str, tmp_path: Path) -> None:

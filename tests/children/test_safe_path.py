@@ -16,6 +16,8 @@ from tikgen import load_template, verify
 from tikgen.children import safe_path
 from tikgen.children.process import ChildProcess
 
+pytestmark = pytest.mark.once
+
 MAP = ("map", "-p", "expr=out = x + 1", "-p", "dim=1")
 QUICK = ("--verify", "--max-examples", "1", "--examples", "1")
 MAIN = "from tikgen.cli import main\nmain()\n"

@@ -203,6 +203,7 @@ def test_cache_show_and_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "cannot be a kind" in run("cache", "clear", "--kind", "../..", exit_code=2)
 
 
+@pytest.mark.once
 def test_build_tells_each_stage(ti_arch: str) -> None:
     output, errors = run_process("build", "stencil", "-p", "dim=1", "--arch", ti_arch)
     stages = [line.split()[0] for line in output.splitlines()]
@@ -212,6 +213,7 @@ def test_build_tells_each_stage(ti_arch: str) -> None:
     assert errors == ""
 
 
+@pytest.mark.once
 def test_build_json_holds_the_same(ti_arch: str) -> None:
     output, _ = run_process("build", "stencil", "-p", "dim=1", "--arch", ti_arch, "--json")
     data: dict[str, Any] = json.loads(output)
@@ -222,6 +224,7 @@ def test_build_json_holds_the_same(ti_arch: str) -> None:
     assert all(s["seconds"] > 0 for s in data["stages"])
 
 
+@pytest.mark.once
 def test_a_wrong_kernel_exits_with_1(tmp_path: Path, ti_arch: str) -> None:
     run("new", "mine", "--path", str(tmp_path))
     text = tmp_path / "mine" / "kernel.py.j2"
@@ -293,6 +296,7 @@ def test_a_warning_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(errors.splitlines()) == 1
 
 
+@pytest.mark.once
 def test_a_failed_verification_is_told_once(tmp_path: Path, ti_arch: str) -> None:
     run("new", "mine", "--path", str(tmp_path))
     text = tmp_path / "mine" / "kernel.py.j2"

@@ -23,13 +23,15 @@ from tikgen.aot.bundle import Bundle
 from tikgen.aot.bundle_shown import rows_of
 from tikgen.aot.exporting.staging import files_in
 from tikgen.aot.manifest import encode
-from tikgen.aot.running import devices
-from tikgen.aot.running.devices import host_arch
 from tikgen.children.process import ChildProcess
 from tikgen.cli import app
-from tikgen.cli.aot import combinations, parse_words
+from tikgen.cli.export_command import parse_combinations, parse_words
+from tikgen.machine import devices
+from tikgen.machine.devices import host_arch
 from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.case import literal
+
+pytestmark = pytest.mark.once
 
 TO = host_arch() if ARCH == "cpu" else ARCH
 EXPR = "expr=y = a*x"
@@ -86,7 +88,7 @@ def test_words_are_templates_with_their_parameters() -> None:
         ("./mine", []),
         ("reduce", ["op=max"]),
     ]
-    with pytest.raises(typer.BadParameter, match="dim=2 stands in front"):
+    with pytest.raises(typer.BadParameter, match="dim=2 comes first"):
         parse_words(["dim=2", "map"])
 
 
@@ -103,7 +105,7 @@ def test_words_are_templates_with_their_parameters() -> None:
     ],
 )
 def test_commas_outside_of_brackets_make_an_axis(given: list[str], found: list[Any]) -> None:
-    assert list(combinations("stencil", given)) == found
+    assert list(parse_combinations("stencil", given)) == found
 
 
 @pytest.mark.arch
@@ -181,11 +183,11 @@ def test_export_refuses_what_has_no_evidence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("dim=2",), "dim=2 stands in front; name its template first"),
-        ((), "name templates, or --from a sweep, or a --recording: one of them"),
+        (("dim=2",), "dim=2 comes first; name its template before it"),
+        ((), "name templates, or a sweep by --from, or a --recording: one of them"),
         (("map", "--recording", __file__), "one of them"),
-        (("map", "--graph", "step"), "--graph is the name for a --recording"),
-        (("--recording", __file__, "--shape", "8"), "are for templates that are named"),
+        (("map", "--graph", "step"), "--graph needs a --recording"),
+        (("--recording", __file__, "--shape", "8"), "need named templates"),
         (("--from", "absent.json"), "'absent.json' does not exist"),
         (("mapp",), "Did you mean 'map'?"),
         (("stencil", "dim=7,8"), "parameter 'dim' takes an integer from 1 to 3; got 7"),

@@ -9,13 +9,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tikgen.cli import sweeps
+from tikgen.cli import sweep_command as sweeps
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.tuning.sweeps.table import SweepResult
 
 APP = typer.Typer()
 APP.command("other")(lambda: None)
-sweeps.register(APP)
+APP.command("sweep")(sweeps.sweep_command)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from tikgen.cli import app
 
+pytestmark = pytest.mark.once
+
 # What every script begins with; Taichi reads the arch from the environment.
 HEAD = "import sys\nimport taichi as ti\nti.init(log_level=ti.ERROR, enable_fallback=False)\n"
 ADD = """

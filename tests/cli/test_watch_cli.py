@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from tikgen.cli import app
 
+pytestmark = pytest.mark.once
+
 DEADLINE = 300.0  # Only of a test that fails.
 # Ctrl-C must arrive even where whoever started the tests ignores it.
 PROGRAM = """

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import tikgen
 from tikgen.aot.exporting import staging
-from tikgen.aot.recording import recorded
+from tikgen.aot.recording import recording_file
 from tikgen.cli.app import app
 from tikgen.disk import why
 from tikgen.errors import StoreWarning, TikgenError
@@ -75,8 +75,8 @@ WRITES: dict[str, Callable[[Path], Any]] = {
     "sweep table": lambda path: SweepResult([ROW]).save(path.with_suffix(".csv")),
     "sweep lines": appended,
     "trace": traced,
-    "recording": lambda path: recorded.write(
-        recorded.File(format=1, tikgen="0", taichi="1.7.4", arch="cpu"), path
+    "recording": lambda path: recording_file.write(
+        recording_file.File(format=1, tikgen="0", taichi="1.7.4", arch="cpu"), path
     ),
     "template": lambda path: scaffold.scaffold("mine", path),
 }

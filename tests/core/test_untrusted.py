@@ -19,7 +19,7 @@ import tikgen
 from damage import ESCAPES, LONG, damaged
 from tikgen import untrusted
 from tikgen.aot import manifest
-from tikgen.aot.recording import recorded
+from tikgen.aot.recording import recording_file
 from tikgen.aot.recording.recorded_graph import export_recording
 from tikgen.cli.app import app
 from tikgen.errors import ExportError, StoreWarning, TikgenError
@@ -140,7 +140,7 @@ def test_an_error_that_quotes_a_foreign_text_escapes_it() -> None:
 def test_a_recording_cannot_end_the_process(tmp_path: Path, text: str) -> None:
     (tmp_path / "calls.yml").write_text(text)
     with pytest.raises(ExportError, match="damaged"):
-        recorded.read(tmp_path / "calls.yml")
+        recording_file.read(tmp_path / "calls.yml")
 
 
 @pytest.mark.parametrize(
@@ -397,13 +397,13 @@ def test_any_damage_to_a_table_of_a_sweep_is_met_with_words(
     assert all(printable(text) == text for text in said)
 
 
-RECORDING = recorded.File(
+RECORDING = recording_file.File(
     format=1,
     tikgen="0",
     taichi="1.7.4",
     arch="cpu",
     builds=(
-        recorded.Build(
+        recording_file.Build(
             name="heat",
             template="map",
             parameters={"dim": 1},
@@ -413,10 +413,10 @@ RECORDING = recorded.File(
             arguments=(manifest.Argument(name="x", kind="array", dtype="f32", shape=("n",)),),
         ),
     ),
-    kernels=(recorded.Own(name="own", function="f", file="f.py", line=1, problem="no"),),
-    fields=(recorded.Field("field", "f32", (3,)),),
-    arrays=(recorded.Array("x", "f32", (3,)),),
-    launches=(recorded.Launch("heat", {"x": "x"}), recorded.Launch("heat", {"x": "x"})),
+    kernels=(recording_file.Own(name="own", function="f", file="f.py", line=1, problem="no"),),
+    fields=(recording_file.Field("field", "f32", (3,)),),
+    arrays=(recording_file.Array("x", "f32", (3,)),),
+    launches=(recording_file.Launch("heat", {"x": "x"}), recording_file.Launch("heat", {"x": "x"})),
 )
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tikgen.demo.demonstration import DemoResult
 from tikgen.demo.heat import RATIO, ExactHeat, NumpyHeat, initial_field
-from tikgen.demo.run import DemoResult
 
 
 def demo(
@@ -67,7 +67,7 @@ def test_a_wrong_result_is_not_ok() -> None:
     assert not DemoResult(**right | {"error_to_numpy": float("nan")}).ok
 
 
-@pytest.mark.parametrize("steps", ["1", "25"])
+@pytest.mark.parametrize("steps", ["1", pytest.param("25", marks=pytest.mark.once)])
 def test_the_demo_runs_agrees_and_draws(tmp_path: Path, steps: str, ti_arch: str) -> None:
     done = demo(ti_arch, "--n", "16", "--steps", steps, "--output", "heat.png", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -80,6 +80,7 @@ def test_the_demo_runs_agrees_and_draws(tmp_path: Path, steps: str, ti_arch: str
     assert len(picture) > 20_000
 
 
+@pytest.mark.once
 def test_without_matplotlib_it_names_the_extra(tmp_path: Path, ti_arch: str) -> None:
     blocker = tmp_path / "blocked" / "matplotlib"
     blocker.mkdir(parents=True)

@@ -17,6 +17,8 @@ from tikgen.pipeline.records import Record
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.report import ArchReport, Failure, Report
 
+pytestmark = pytest.mark.once
+
 EVIL = "<script>alert('&')</script>"
 
 

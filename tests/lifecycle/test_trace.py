@@ -246,6 +246,7 @@ def test_a_kernel_knows_its_own_life(kernel: tikgen.Kernel, pair: Any) -> None:
     assert str(kernel.lifecycle).count("\n") > len(names)
 
 
+@pytest.mark.once
 def test_a_kernel_knows_what_its_last_launches_took(kernel: tikgen.Kernel, pair: Any) -> None:
     bound = kernel.bind(*pair)
     for launch in (lambda: kernel(*pair), bound):

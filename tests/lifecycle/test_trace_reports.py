@@ -18,6 +18,8 @@ from tikgen.errors import TraceError
 from tikgen.lifecycle.trace import COLUMNS, Trace
 from tikgen.pipeline.events import Event, Launches, Subject
 
+pytestmark = pytest.mark.once
+
 OWN = Subject("stencil_dim3_f32", "tikgen:stencil:0a1b2c3d4e5f6071", 1, "tikgen")
 EVIL = Subject('<script>alert("x")</script>&$x_1$\n', "/tmp/<b>.py", 3, "script")
 IMPLICIT = Subject("tensor_to_ext_arr", "/taichi/_kernels.py", 40, "taichi")

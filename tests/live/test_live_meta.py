@@ -16,6 +16,8 @@ from conftest import init_taichi
 from tikgen import errors
 from tikgen.live import MetaKernelLoader
 
+pytestmark = pytest.mark.once
+
 # The code blocks of the README of taichi-meta 0.1.1, as they are printed there.
 START = """
 import taichi as ti

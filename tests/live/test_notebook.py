@@ -19,6 +19,8 @@ pytest.importorskip("IPython")
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+pytestmark = pytest.mark.once
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 SCALE = """\
 %%tikgen scaling factor=2.0

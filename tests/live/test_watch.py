@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,54 +12,12 @@ import numpy as np
 import pytest
 
 import tikgen
-from tikgen.errors import KernelCompileError, RenderError, TemplateError, TikgenError, WatchError
+from tikgen.errors import KernelCompileError, RenderError, TemplateError, TikgenError
 from tikgen.live import Watcher, watch, watching
 from tikgen.live.rebuilding import Change, rebuild
-from tikgen.template import catalogue
-from tikgen.template.base import BUILTIN_FOLDER, files_of
+from watch_samples import CODE, DEADLINE, INNER, OUTER, PLAIN, TEXT, next_change, put, save
 
-DEADLINE = 300.0  # Only of a test that fails.
-
-TEXT = """\
-#% from "_shared/outer.j2" import more
-import taichi as ti
-
-
-@ti.kernel
-def {{ name }}(x: {{ arguments[0].annotation }}):
-    for i in range(x.shape[0]):
-        x[i] = x[i] + {{ more(p.n) }}
-"""
-PLAIN = TEXT.replace("{{ more(p.n) }}", "1").partition("\n")[2]
-OUTER = (
-    '#% from "_shared/inner.j2" import number\n{% macro more(n) %}{{ number(n) }}{% endmacro %}\n'
-)
-INNER = "{% macro number(n) %}ti.i32({{ n }}){% endmacro %}\n"
-CODE = '''\
-from typing import Literal
-
-from tikgen import Array, DType, ProblemModel, ScheduleModel, Template, parameter
-
-
-class Adder(Template):
-    """Adds a number to every element."""
-
-    class Problem(ProblemModel):
-        n: int = parameter("the number", 1)
-
-    class Schedule(ScheduleModel):
-        way: Literal[1, 2, 4] = parameter("of no meaning", 1)
-
-    def arguments(self, p):
-        return (Array("x", DType.i32, ("m",), role="inout"),)
-
-    def default_schedule(self, p, arch, sizes):
-        return {"way": 2}
-
-    @staticmethod
-    def reference(p, x):
-        return x + p.n
-'''
+pytestmark = pytest.mark.once
 
 
 @pytest.fixture
@@ -97,30 +54,6 @@ def added(kernel: Callable[..., None]) -> int:
     kernel(y)
     (difference,) = set(map(int, y - x))
     return difference
-
-
-def next_change(watcher: Watcher, wanted: Callable[..., bool] = lambda change: True):
-    """Return the next change that is wanted."""
-    end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        change = watcher.wait(1.0)
-        if change is not None and wanted(change):
-            return change
-    raise AssertionError([str(change) for change in watcher.changes])
-
-
-def save(path: Path, old: str, new: str) -> None:
-    """Save a file with ``old`` replaced."""
-    text = path.read_text()
-    assert old in text
-    put(path, text.replace(old, new))
-
-
-def put(path: Path, text: str) -> None:
-    """Save a file at once: a watcher must not see a half of it, which would be a change too."""
-    whole = path.with_name(f"{path.name}.new")
-    whole.write_text(text)
-    whole.replace(path)
 
 
 def test_a_save_rebuilds_the_kernels_of_its_template_and_no_others(
@@ -416,107 +349,3 @@ def test_a_file_that_is_lost_harms_no_kernel_and_may_come_again(
     put(root / "adder/kernel.py.j2", TEXT.replace("x[i] +", "x[i] -"))
     next_change(watcher, lambda c: kernel in c.rebuilt)
     assert added(kernel) == -4
-
-
-def test_what_is_wrong_is_printed_and_on_change_may_fail(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kernel = tikgen.build("adder", n=4)
-    with watch("adder") as watcher:
-        save(root / "adder/kernel.py.j2", "more(p.n)", "mor(p.n)")
-        next_change(watcher)
-    printed = capsys.readouterr().err
-    assert "kept the old code of adder_n4" in printed
-    assert "template: adder/kernel.py.j2:8: x[i] = x[i] + {{ mor(p.n) }}" in printed
-
-    def fail(change: object) -> None:
-        raise ValueError("mine")
-
-    with watch(kernel.template, on_change=fail) as watcher:
-        save(root / "adder/kernel.py.j2", "mor(p.n)", "more(p.n)")
-        assert next_change(watcher).ok
-        save(root / "adder/kernel.py.j2", "x[i] +", "x[i] -")
-        assert next_change(watcher).ok
-    assert "ValueError: mine" in capsys.readouterr().err
-
-
-def test_what_cannot_be_watched_is_refused(root: Path, tmp_path: Path) -> None:
-    text = "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.i32):\n    y = x\n"
-    for target, problem in (
-        (tikgen.from_string(text), "a kernel from a string cannot be watched"),
-        (root / "absent", "is not a folder"),
-        (root / "_shared", "is no folder of a template"),
-        (root / "adder/template.py", "is not a folder"),
-        ("/no\x00where", "is no"),
-        (3, "is no kernel, template or folder"),
-    ):
-        with pytest.raises(WatchError, match=problem):
-            watch(target)  # type: ignore[arg-type]
-    with pytest.raises(WatchError, match="takes a kernel"):
-        watch()
-    with pytest.raises(tikgen.errors.UnknownTemplate, match="Did you mean 'adder'"):
-        watch("addder")
-
-
-def test_the_same_is_watched_once_at_a_time_and_stopped_as_often_as_one_likes(root: Path) -> None:
-    watcher = watch(root / "adder/kernel.py.j2")
-    for target in (tikgen.build("adder"), root):
-        with pytest.raises(WatchError, match="adder: it is watched already"):
-            watch(target)
-    with watch("plain") as other:
-        assert other.is_running
-    watcher.stop()
-    watcher.stop()
-    assert not watcher.is_running
-    assert watcher.wait(0.01) is None
-    with watch("adder", "plain") as again:
-        assert again.is_running
-        assert "adder, plain, running" in repr(again)
-
-
-def test_without_watchfiles_it_says_what_to_install(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "watchfiles._rust_notify", None)
-    with pytest.raises(TikgenError, match=r"pip install 'tikgen\[live\]'"):
-        watch(root)
-
-
-def test_the_fingerprint_covers_the_files_that_a_text_leads_to_and_no_others(root: Path) -> None:
-    def changes(file: str) -> bool:
-        before = files_of(root / "adder")
-        with (root / file).open("a") as opened:
-            opened.write("\n")
-        after = files_of(root / "adder")
-        assert bool(after.changed_since(before)) is (after.fingerprint != before.fingerprint)
-        return after.fingerprint != before.fingerprint
-
-    for file in ("adder/kernel.py.j2", "adder/template.py", "_shared/outer.j2", "_shared/inner.j2"):
-        assert changes(file)
-    assert not changes("_shared/unused.j2")
-    save(root / "_shared/inner.j2", "macro", "include name\n%}{% macro")  # May be any file.
-    assert changes("_shared/unused.j2")
-    stencil = {macro.name for macro in files_of(BUILTIN_FOLDER / "stencil").macros}
-    assert {"_shared/loops.j2", "_shared/functions.j2"} < stencil
-    assert "_shared/teams.j2" not in stencil
-
-
-def test_a_template_renders_with_the_macros_that_it_was_loaded_with(root: Path) -> None:
-    before = tikgen.render("adder", n=1).text
-    save(root / "_shared/inner.j2", "{{ n }}", "{{ n }} + 40")
-    assert tikgen.render("adder", n=1).text == before
-    template = catalogue.reload_template(root / "adder")
-    assert "ti.i32(1 + 40)" in tikgen.render("adder", n=1).text
-    assert catalogue.reload_template(root / "adder") is template
-    assert catalogue.find_template("adder") is template
-
-
-def test_a_template_that_cannot_be_reloaded_stays_known(root: Path) -> None:
-    known = catalogue.find_template("adder")
-    ejected = tikgen.build("adder", n=2).eject()
-    save(root / "adder/template.py", "class Problem", "raise OSError('no')\n    class Problem")
-    with pytest.raises(TemplateError, match=r"OSError: no \(in template.py:9\)"):
-        catalogue.reload_template(root / "adder")
-    assert catalogue.find_template("adder") is known
-    assert tikgen.build("adder", n=2).eject() == ejected
-    assert sys.modules[type(known).__module__].Adder is type(known)

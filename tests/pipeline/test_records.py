@@ -16,6 +16,8 @@ from tikgen.pipeline import records
 from tikgen.pipeline.records import Record
 from tikgen.store import default_store
 
+pytestmark = pytest.mark.once
+
 PROBLEM = {"dim": 2, "order": 4}
 
 

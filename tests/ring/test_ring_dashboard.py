@@ -26,6 +26,8 @@ from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry
 from tikgen.ring.telemetry.live_view import line, number, renderable, show
 from tikgen.ring.telemetry.snapshot import KernelRow, Snapshot
 
+pytestmark = pytest.mark.once
+
 BUSY = KernelRow(
     "doubler", "batch", "ACTIVE", 3, 1240, 1234, 50.0, 22e3, 190e3, 17, 2, 1, 812.0, 12.2, "Oh: no"
 )

@@ -18,6 +18,8 @@ import pytest
 import tikgen
 from tikgen.ring import BufferState, RingKernelRuntime, ring_kernel
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "actors").glob("*.md"))
 WORDS = {word for page in PAGES for word in re.findall(r"\w+", page.read_text(encoding="utf-8"))}

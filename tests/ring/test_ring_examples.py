@@ -36,7 +36,14 @@ def test_there_are_the_examples_of_pydotcompute() -> None:
     assert {"lifecycle", "unified_buffer"} <= names  # The blocks of its README.
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path, marks=[pytest.mark.once] if path.stem != "vector_add" else [])
+        for path in EXAMPLES
+    ],
+    ids=lambda path: path.stem,
+)
 def test_an_example_runs(script: Path, ti_arch: str, tmp_path: Path) -> None:
     takes_arch = "sys.argv" in script.read_text(encoding="utf-8")
     printed = ran(script, tmp_path, *([ARCH] if takes_arch else []))

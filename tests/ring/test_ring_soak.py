@@ -36,8 +36,9 @@ def begin(seconds: float, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def test_twenty_seconds_of_mixed_load_are_all_accounted_for(soak: Any) -> None:
-    running = begin(20)
+@pytest.mark.parametrize("seconds", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_seconds_of_mixed_load_are_all_accounted_for(soak: Any, seconds: int) -> None:
+    running = begin(seconds)
     try:
         told, _ = running.communicate(timeout=400)
     finally:

@@ -11,6 +11,8 @@ from tikgen.errors import TemplateError
 from tikgen.template.scaffold import scaffold
 from tikgen.verification import verify
 
+pytestmark = pytest.mark.once
+
 
 def test_a_new_template_verifies_at_once(tmp_path: Path, ti_arch: str) -> None:
     folder = scaffold("my_kernel", tmp_path / "templates")

@@ -9,6 +9,8 @@ import tikgen
 from tikgen.errors import ArgumentError, ParameterError
 from tikgen.template import shapes
 
+pytestmark = pytest.mark.once
+
 
 def test_a_baked_shape_stands_in_the_text_and_in_the_signature(ti_arch, rng) -> None:
     sizes = tuple(int(n) for n in rng.integers(3, 40, 2))

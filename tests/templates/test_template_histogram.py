@@ -155,7 +155,7 @@ def test_schedules_to_try_hold_the_default(arch: str, params: dict[str, Any]) ->
     for values in itertools.product(*space.values()):
         with contextlib.suppress(Invalid):
             chosen = {**default, **dict(zip(space, values, strict=True))}
-            template.check(variant.problem, template.Schedule(**chosen), arch)
+            template.check_schedule(variant.problem, template.Schedule(**chosen), arch)
             valid += 1
     assert 20 <= valid <= 300
 
@@ -276,18 +276,18 @@ def test_cost_counts_one_pass() -> None:
         ({"weight_dtype": "u8"}, "'weight_dtype' takes f32, f64, i32 or i64; got u8"),
         ({"bins": 4096, "chunks": 2048}, "'chunks' times 4096 bins exceeds"),
         ({"bins": 1025, "bins_in": "local"}, "'bins_in' must be 'workspace' beyond 1024 bins"),
-        ({"bins_in": "shared"}, "'bins_in' must be 'workspace' or 'local' on cpu"),
-        ({"bins_in": "local", "arch": "cuda"}, "'bins_in' must be 'workspace' or 'shared' on cuda"),
-        ({"copies": 2}, "'copies' must be 1 where bins_in is not 'shared'"),
-        ({"dtype": "i32", "buffer": 16}, "'buffer' must be 0 for i32"),
-        ({"buffer": 16, "unroll": 2}, "'unroll' must be 1 where there is a buffer"),
+        ({"bins_in": "shared"}, "'bins_in' cannot be 'shared' on cpu"),
+        ({"bins_in": "local", "arch": "cuda"}, "'bins_in' cannot be 'local' on cuda"),
+        ({"copies": 2}, "'copies' must be 1 where bins_in='workspace'"),
+        ({"dtype": "i32", "buffer": 16}, "'buffer' must be 0 where dtype=i32"),
+        ({"buffer": 16, "unroll": 2}, "'unroll' must be 1 where buffer=16"),
         (
             {"bins": 4096, "bins_in": "shared", "copies": 4, "block_dim": 64, "arch": "cuda"},
             "'copies' times 4096 bins exceeds 8192",
         ),
         (
             {"bins_in": "shared", "block_dim": 0, "arch": "vulkan"},
-            "'block_dim' must be given where bins_in='shared'",
+            "'block_dim' cannot be 0 where bins_in='shared'",
         ),
         (
             {"weighted": True, "bins_in": "shared", "arch": "cuda"},

@@ -217,10 +217,19 @@ def test_a_wrong_use_is_explained(ti_arch: str) -> None:
         ({}, "is missing; it takes an expression"),
         ({"expr": "x", "loop": "points", "unroll": 2}, "must be 1 where loop='points'"),
         (FLAT | {"unroll": 2}, "must be 1 where loop='flat'"),
-        (FLAT | {"unroll": 1, "serial": True, "chunk": 256}, "must be 2048 with serial"),
-        ({"expr": "x", "loop": "rows", "items": 2}, "must be 1 unless loop='blocks'"),
-        ({"expr": "x", "loop": "blocks", "unroll": 1, "block_dim": 0}, "must not be 0"),
-        ({"expr": "x", "loop": "flat", "arch": "cuda"}, "on cpu only; use 'blocks'"),
+        (FLAT | {"unroll": 1, "serial": True, "chunk": 256}, "must be 2048 where serial=True"),
+        (
+            {"expr": "x", "loop": "rows", "items": 2},
+            "must be 1 where loop='rows'; it matters only where loop='blocks'",
+        ),
+        (
+            {"expr": "x", "loop": "blocks", "unroll": 1, "block_dim": 0},
+            "cannot be 0 where loop='blocks'",
+        ),
+        (
+            {"expr": "x", "loop": "flat", "arch": "cuda"},
+            "cannot be 'flat' on cuda; it works only on cpu",
+        ),
         ({"expr": " + ".join(["x"] * 99), "unroll": 16}, "would take long to compile"),
     ],
 )
@@ -237,7 +246,7 @@ def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
         space = template.schedule_space(problem, arch, None)
         for sizes in (None, {"n0": 100}, {"n0": 10**6}, {"n0": 10**8}):
             found = template.default_schedule(problem, arch, sizes)
-            template.check(problem, template.Schedule(**found), arch)
+            template.check_schedule(problem, template.Schedule(**found), arch)
             assert all(found[name] in space[name] for name in found.keys() & space.keys())
         assert 10 <= len(valid_schedules(template, problem, arch)) <= 500
     problem = template.Problem(expr="a*x + y")
@@ -252,7 +261,7 @@ def valid_schedules(template: tikgen.Template, problem: Any, arch: str) -> list[
     for values in itertools.product(*space.values()):
         schedule = template.Schedule(**dict(zip(space, values, strict=True)))
         with contextlib.suppress(tikgen.Invalid):
-            template.check(problem, schedule, arch)
+            template.check_schedule(problem, schedule, arch)
             found.append(schedule)
     return found
 

@@ -25,7 +25,7 @@ SUM = {
     "state": ("total",),
 }
 RUN, PAUSE, DRAIN, END = range(4)
-COMMAND, TAIL, DONE, STATE, BEAT, LIMIT, POLLS, ZERO = range(0, 128, 16)
+COMMAND, TAIL, DONE, STATE, BEAT, LIMIT, POLLS = range(0, 112, 16)
 
 
 @pytest.fixture
@@ -101,7 +101,8 @@ def test_commands(arch: str, command: int, limit: int, count: int, state: int, r
     words = launched(kernel, 8, 3, 7, rng, command, limit)["control"]
     assert words[DONE] == 3 + count
     assert words[STATE] == state
-    assert words[POLLS] == (limit if state == 5 else 0)
+    assert words[POLLS] == (1024 * limit if state == 5 else 0)
+    assert words[STATE + 1] == (2 if command == PAUSE else 1)
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f64"])
@@ -259,9 +260,9 @@ def test_vulkan_is_refused_and_told_what_to_use(ti_arch: str) -> None:
         ({"outputs": {"y": "i64"}}, "rounded to 32 bits at most"),
         ({"outputs": {f"y{n}": "f32" for n in range(60)}}, "does not assign|more than 60"),
         ({"handler": "y = sin(x)", "dtype": "i32", "inputs": {"x": "i32"}}, "sin"),
-        ({"lanes": 64, "arch": "cuda"}, "must be 1 with state"),
-        ({"lanes": 64}, "must be 1 on cpu"),
-        ({"polling": "fence"}, "must be 'atomic' on cpu"),
+        ({"lanes": 64, "arch": "cuda"}, "must be 1 where state="),
+        ({"lanes": 64, "state": (), "handler": "y = a*x"}, "must be 1 on cpu"),
+        ({"polling": "fence"}, "cannot be 'fence' on cpu; it works only on cuda or vulkan"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changed: dict[str, Any], problem: str) -> None:

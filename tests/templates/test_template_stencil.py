@@ -50,7 +50,7 @@ def test_points_off_the_axes_and_to_one_side(ti_arch: str, rng: np.random.Genera
 
 @pytest.mark.parametrize("problem", [{"dim": 1}, {"boundary": "zero"}, {"storage": "field"}])
 def test_a_sweep_is_refused_where_it_does_not_fit(problem: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match="'sweep' needs"):
+    with pytest.raises(ParameterError, match="cannot be 'sweep' where"):
         tikgen.render("stencil", arch="vulkan", loop="sweep", unroll=1, **problem)
 
 

@@ -93,7 +93,7 @@ def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
         for edge in (None, 1, 10, 100):
             sizes = None if edge is None else dict.fromkeys(template.size_symbols(problem), edge)
             found = template.default_schedule(problem, arch, sizes)
-            template.check(problem, template.Schedule(**found), arch)
+            template.check_schedule(problem, template.Schedule(**found), arch)
             assert all(found[name] in space[name] for name in found.keys() & space.keys())
     length = {
         n: template.default_schedule(template.Problem(), "cpu", {"n0": n, "n1": n})["tile"]
@@ -132,8 +132,11 @@ def test_cost_counts_one_read_and_one_write() -> None:
         ({"perm": (0, 1), "loop": "strips", "tile": 64}, "perm=.0, 1. keeps the last axis last"),
         ({"loop": "points", "unroll": 4}, "'unroll' must be 1 where loop='points'"),
         ({"loop": "rows", "tile": 64}, "'tile' must be 0 where loop='rows'"),
-        ({"loop": "strips", "tile": 0}, "'tile' must not be 0 where loop='strips'"),
-        ({"loop": "tiles", "arch": "cpu", "tile": 32}, "on GPUs only; use 'strips'"),
+        ({"loop": "strips", "tile": 0}, "'tile' cannot be 0 where loop='strips'"),
+        (
+            {"loop": "tiles", "arch": "cpu", "tile": 32},
+            "cannot be 'tiles' on cpu; it works only on cuda or vulkan",
+        ),
         ({"loop": "tiles", "arch": "cuda", "tile": 64, "block_dim": 32}, "from 64 to 4096"),
         (
             {"loop": "tiles", "arch": "cuda", "tile": 64, "block_dim": 64, "dtype": "f64"},

@@ -110,6 +110,10 @@ def test_hints_and_what_no_mutant_can_change_are_left_alone() -> None:
     assert "ti.f32, 8" in found
 
 
+ZERO = "z = x.shape[-1] & ti.i32(-2147483648)"
+MINUS = "z = -(x.shape[-1] & ti.i32(-2147483648))"
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -132,6 +136,15 @@ def test_hints_and_what_no_mutant_can_change_are_left_alone() -> None:
         ),
         ("for r in range(ti.max(i, 0) % 8): f(r)", "for r in range(ti.max(i, 1) % 8): f(r)", False),
         ("y[i] = x[i] + 1 - 1", "y[i] = x[i]", False),
+        ("b = 0; y[b, 0] = x[i]", "b = 0; y[0, b] = x[i]", True),
+        ("b = 0; y[b, 0] = x[i]; b += 1", "b = 0; y[0, b] = x[i]; b += 1", False),
+        ("for b in f(i): y[b, 0] = x[i]", "for b in f(i): y[0, b] = x[i]", False),
+        (f"{ZERO}; ti.atomic_add(x[i], z)", f"{ZERO}; ti.atomic_sub(x[i], z)", True),
+        (f"{ZERO}; ti.atomic_add(x[i], z)", f"{MINUS}; ti.atomic_add(x[i], z)", True),
+        (f"{ZERO}; ti.atomic_add(x[z], i)", f"{ZERO}; ti.atomic_sub(x[z], i)", False),
+        (f"{ZERO}; z += i; y[i] = z", f"{MINUS}; z += i; y[i] = z", True),
+        (f"{ZERO}; z += i; y[i] = z", f"{ZERO}; z += i; y[i] = -z", False),
+        (ZERO.replace("8", "7") + "; y[i] = z", ZERO.replace("8", "7") + "; y[i] = -z", False),
         ("y[i] = x[i] - 0.1", "y[i] = x[i] + -0.1", False),
     ],
 )

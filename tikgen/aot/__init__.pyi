@@ -1,11 +1,11 @@
 from .bundle import Bundle as Bundle
-from .exporting.run import export as export
+from .exporting.export import export as export
 from .module import Module as Module
 from .recording.recorded_graph import export_recording as export_recording
 from .recording.recorder import record as record
+from .running.bundle_runtime import Runtime as Runtime
 from .running.device_array import DeviceArray as DeviceArray
 from .running.loading import load as load
-from .running.runtime import Runtime as Runtime
 
 __all__ = [
     "Bundle",

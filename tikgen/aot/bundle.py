@@ -17,7 +17,7 @@ from tikgen.units import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tikgen.aot.running.runtime import Runtime
+    from tikgen.aot.running.bundle_runtime import Runtime
 
 
 class Bundle:
@@ -84,14 +84,13 @@ class Bundle:
                 something that the bundle holds would be lost: after an upgrade all of it is made
                 anew, which takes every arch of the bundle.
         """
-        from tikgen.aot.exporting.bundle_plan import planned
-        from tikgen.aot.exporting.matching import by_name
+        from tikgen.aot.exporting.existing_bundle import planned
         from tikgen.aot.exporting.writing import write
 
         contents = Contents(self.path)
         try:
             kernels = contents.manifest.kernels
-            graph = plan_graph(name, by_name(steps, kernels), kernels, temporaries)
+            graph = plan_graph(name, steps, kernels, temporaries)
             plan = planned(contents, may_lack_templates=True).with_graph(graph)
             held = contents.manifest.launchable
             needed = {(e.name, arch) for e in held if e.name != name for arch in e.builds}
@@ -125,7 +124,7 @@ class Bundle:
         problems = tuple(check_all(self.path))
         if problems or not prove:
             return problems
-        from tikgen.aot.exporting.bundle_plan import proved_again
+        from tikgen.aot.exporting.existing_bundle import proved_again
 
         return proved_again(self.path, archs)
 

@@ -1,4 +1,4 @@
-"""How a bundle looks: as a table on a terminal, and in a notebook."""
+"""Shows a bundle: as a table on a terminal, and as a card in a notebook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tikgen.aot import manifest as m
 if TYPE_CHECKING:
     from rich.table import Table
 
-_HEADER = ("name", "takes", "archs", "proof")
+HEADER = ("name", "takes", "archs", "proof")
 
 
 def table_of(path: Path, manifest: m.Manifest) -> Table:
@@ -19,38 +19,38 @@ def table_of(path: Path, manifest: m.Manifest) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(
-        title=f"{path}: bundle {manifest.name}, tikgen {manifest.tikgen}, Taichi {manifest.taichi}",
-        title_justify="left",
-    )
-    for name in _HEADER:
+    table = Table(title=title_of(path, manifest), title_justify="left")
+    for name in HEADER:
         table.add_column(name, overflow="fold")
     for row in rows_of(manifest):
         table.add_row(*map(escape, row))
     return table
 
 
+def title_of(path: Path, manifest: m.Manifest) -> str:
+    """Return the title of the table of a bundle."""
+    return f"{path}: bundle {manifest.name}, tikgen {manifest.tikgen}, Taichi {manifest.taichi}"
+
+
 def rows_of(manifest: m.Manifest) -> list[tuple[str, str, str, str]]:
-    """Return for each kernel, graph and field its name, arguments, archs and proof as text."""
+    """Return name, arguments, archs and proof of each kernel, graph and field as text."""
 
     def archs(entry: m.Kernel | m.Graph | m.Field) -> str:
         return ", ".join(arch for arch in manifest.archs if arch in entry.builds)
 
-    rows = [(e.name, signature_of(e), archs(e), _proof(e)) for e in manifest.launchable]
+    rows = []
+    for entry in manifest.launchable:
+        prefix = "graph: " if isinstance(entry, m.Graph) else ""
+        takes = prefix + ", ".join(map(_argument, entry.arguments))
+        rows.append((entry.name, takes, archs(entry), _proof(entry)))
     for field in manifest.fields.values():
         shape = ", ".join(map(str, (*field.shape, *field.element)))
         rows.append((field.name, f"field {field.dtype}[{shape}]", archs(field), ""))
     return rows
 
 
-def signature_of(entry: m.Kernel | m.Graph) -> str:
-    """Return the arguments of a kernel or a graph as text."""
-    prefix = "graph: " if isinstance(entry, m.Graph) else ""
-    return prefix + ", ".join(map(_argument, entry.arguments))
-
-
 def html_of(path: Path, manifest: m.Manifest, failures: Sequence[m.Failure], ok: bool) -> str:
-    """Return a card: what is in the bundle, and what was left out."""
+    """Return a card with the contents of a bundle, and what was left out."""
     from tikgen.lifecycle import html  # It imports Taichi, which a terminal does without.
 
     held = [
@@ -59,12 +59,12 @@ def html_of(path: Path, manifest: m.Manifest, failures: Sequence[m.Failure], ok:
     ]
     parts = [
         html.tag("p", f"{path}", class_="pale"),
-        html.table(_HEADER, held),
+        html.table(HEADER, held),
     ]
     if failures:
         rows = [(f.name, f.arch, f.problem) for f in failures]
         parts.append(html.section("left out", html.table(("name", "arch", "why"), rows)))
-    status = html.status("whole", "good") if ok else html.status("not whole", "bad")
+    status = html.status("complete", "good") if ok else html.status("incomplete", "bad")
     return html.card(html.join((f"bundle {manifest.name}: ", status)), *parts)
 
 

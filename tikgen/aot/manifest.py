@@ -14,7 +14,6 @@ FORMAT = 1
 FILE_NAME = "manifest.json"
 # Taichi's names for the archs of bundles, and how its C library numbers them.
 ARCHS = {"vulkan": 1, "cuda": 3, "x64": 4, "arm64": 5}
-HOST_ARCHS = ("x64", "arm64")
 
 Extent = int | str
 Role = Literal["in", "out", "inout", "work"]

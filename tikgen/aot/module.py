@@ -14,15 +14,14 @@ import msgspec
 from tikgen.aot import manifest as m
 from tikgen.aot.bundle import Bundle
 from tikgen.aot.exporting.example_data import checked_examples
+from tikgen.aot.exporting.export_plan import USUAL_OPTIONS, Code, KernelPlan, OwnCheck, Plan
 from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned
-from tikgen.aot.exporting.matching import by_name
-from tikgen.aot.exporting.plan import USUAL_OPTIONS, Code, KernelPlan, OwnCheck, Plan
 from tikgen.aot.exporting.staging import ARCHIVE
 from tikgen.aot.exporting.template_kernels import plan_kernel
 from tikgen.aot.names import identifier, told_apart
-from tikgen.aot.running.devices import host_arch
-from tikgen.aot.user_kernels.kernels import OwnKernel, extract
+from tikgen.aot.user_kernels.extraction import OwnKernel, extract
 from tikgen.errors import BundleError, ExportError, ParameterError
+from tikgen.machine.devices import host_arch
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import digest_of
 from tikgen.units import counted
@@ -215,7 +214,7 @@ class Module:
             kernels[name] = replace(plan, entry=entry)
         entries = {name: plan.entry for name, plan in kernels.items()}
         graphs = {
-            name: plan_graph(name, by_name(steps, entries), entries, temporaries)
+            name: plan_graph(name, steps, entries, temporaries)
             for name, (steps, temporaries) in self._graphs.items()
         }
         for name, graph in (self._kept.graphs if self._kept is not None else {}).items():
@@ -269,7 +268,7 @@ class Module:
             arguments=own.arguments,
             fields=tuple(sorted(fields)),
         )
-        return KernelPlan(entry, dict.fromkeys(self.archs, code), check, fields)
+        return KernelPlan(entry, dict.fromkeys(self.archs, code), check, fields=fields)
 
     def _name_field(self, name: str, field: Any, is_given: bool = False) -> str:
         """Return the name of a field in the bundle; the same field has one name."""

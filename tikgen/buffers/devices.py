@@ -8,9 +8,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tikgen.aot.running.devices import arch_named, problem_with
 from tikgen.machine import drivers
-from tikgen.machine.devices import UNKNOWN, cpu_name
+from tikgen.machine.devices import arch_named, cpu_name, cuda_name, problem_with
 
 _MOST_DEVICES = 16
 
@@ -113,9 +112,8 @@ _MAX_THREADS_PER_BLOCK, _WARP_SIZE, _MULTIPROCESSORS, _MAJOR, _MINOR = 1, 10, 16
 
 def _cuda_device(device_id: int, number: int) -> DeviceProperties:
     driver = drivers.cuda()
-    device, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    device, memory = ctypes.c_int(), ctypes.c_size_t()
     driver.cuDeviceGet(ctypes.byref(device), number)
-    has_name = driver.cuDeviceGetName(name, len(name), device) == 0
     has_memory = driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device) == 0
 
     def attribute(key: int) -> int | None:
@@ -127,7 +125,7 @@ def _cuda_device(device_id: int, number: int) -> DeviceProperties:
     return DeviceProperties(
         device_id,
         DeviceType.CUDA,
-        name.value.decode(errors="replace") if has_name else UNKNOWN,
+        cuda_name(number),
         number,
         total_memory=memory.value if has_memory else None,
         compute_capability=None if major is None or minor is None else (major, minor),
@@ -145,16 +143,6 @@ def free_cuda_memory() -> int | None:
     except (OSError, AttributeError):
         return None
     return None if failed else free.value
-
-
-class _VulkanProperties(ctypes.Structure):
-    """Is the head of VkPhysicalDeviceProperties, with room for its rest."""
-
-    _fields_ = (
-        ("head", ctypes.c_uint32 * 5),
-        ("name", ctypes.c_char * 256),
-        ("rest", ctypes.c_uint8 * 2048),
-    )
 
 
 class _VulkanHeap(ctypes.Structure):
@@ -178,14 +166,10 @@ _DEVICE_LOCAL = 1
 
 
 def _vulkan(device_id: int, number: int) -> DeviceProperties:
-    properties, memory = _VulkanProperties(), _VulkanMemory()
-    with drivers.vulkan_for_now() as (driver, instance):
-        count = ctypes.c_uint32(_MOST_DEVICES)
-        handles = (ctypes.c_void_p * _MOST_DEVICES)()
-        driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), handles)
-        handle = ctypes.c_void_p(handles[number])
-        driver.vkGetPhysicalDeviceProperties(handle, ctypes.byref(properties))
-        driver.vkGetPhysicalDeviceMemoryProperties(handle, ctypes.byref(memory))
+    memory = _VulkanMemory()
+    with drivers.vulkan_devices() as (driver, handles):
+        properties = drivers.vulkan_properties(driver, handles[number])
+        driver.vkGetPhysicalDeviceMemoryProperties(handles[number], ctypes.byref(memory))
     heaps = memory.heaps[: memory.heap_count]
     return DeviceProperties(
         device_id,

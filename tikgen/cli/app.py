@@ -1,42 +1,87 @@
-"""Puts the commands together, and turns errors into exit codes."""
+"""The command line: its commands, and the exit codes of errors."""
 
 from __future__ import annotations
 
 import errno
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from tikgen.cli import (
-    aot,
-    completion,
-    exit_codes,
-    kernels,
-    live,
-    machine,
-    sweeps,
-    templates,
-    trace,
-    tuning,
-)
-from tikgen.cli import (
-    inspect as life,
-)
-from tikgen.cli import (
-    text_layout as layout,
-)
+from tikgen.cli import bundle_commands as bundles
+from tikgen.cli import exit_codes, shell_completion
+from tikgen.cli import kernel_commands as kernels
+from tikgen.cli import machine_commands as machine
+from tikgen.cli import template_commands as templates
+from tikgen.cli import text_layout as layout
+from tikgen.cli import tuning_commands as tuning
+from tikgen.cli.export_command import export_command
 from tikgen.cli.interrupts import heard, hush
 from tikgen.cli.output import say_error
+from tikgen.cli.sweep_command import sweep_command
+from tikgen.cli.trace_command import trace_command
+from tikgen.cli.watch_command import watch_command
 from tikgen.disk import why
 from tikgen.errors import TikgenError
 from tikgen.version import __version__
 
+_COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Templates": {
+        "list": templates.list_command,
+        "describe": templates.describe_command,
+        "new": templates.new_command,
+        "verify": kernels.verify_command,
+        "watch": watch_command,
+    },
+    "Kernels": {
+        "render": kernels.render_command,
+        "build": kernels.build_command,
+        "eject": kernels.eject_command,
+        "ir": kernels.ir_command,
+        "why": kernels.why_command,
+        "trace": trace_command,
+    },
+    "Tuning": {"tune": tuning.tune_command, "sweep": sweep_command},
+    "Ahead of time": {"export": export_command},
+    "This machine": {"doctor": machine.doctor_command, "demo": machine.demo_command},
+}
+# Name, panel of the help, help, and commands of each group.
+_GROUPS: list[tuple[str, str, str, dict[str, Callable[..., None]]]] = [
+    (
+        "tuned",
+        "Tuning",
+        "Show, export, import and delete tuning records.",
+        {
+            "show": tuning.show_command,
+            "export": tuning.export_command,
+            "import": tuning.import_command,
+            "clear": tuning.clear_command,
+        },
+    ),
+    (
+        "bundle",
+        "Ahead of time",
+        "Show, verify and run bundles.",
+        {
+            "show": bundles.show_command,
+            "verify": bundles.verify_command,
+            "run": bundles.run_command,
+        },
+    ),
+    (
+        "cache",
+        "This machine",
+        "Show or delete what tikgen keeps on disk.",
+        {"show": machine.cache_show_command, "clear": machine.cache_clear_command},
+    ),
+]
+
 
 class _Commands(TyperGroup):
-    """A group whose commands end with one clean message where tikgen knows what is wrong."""
+    """A group whose commands report errors in one message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -46,7 +91,7 @@ class _Commands(TyperGroup):
             say_error(str(error))
             raise typer.Exit(exit_codes.of_error(error)) from None
         except OSError as error:
-            if error.errno == errno.EPIPE:  # Whoever read the output has seen enough.
+            if error.errno == errno.EPIPE:  # The reader of the output has stopped.
                 raise
             where = f": {error.filename}" if error.filename else ""
             say_error(f"{why(error)}{where}")
@@ -79,17 +124,25 @@ def _tikgen(
     """Turn Jinja2 templates into verified, tuned, cached Taichi kernels."""
 
 
-for group in (templates, kernels, life, live, tuning, sweeps, aot, trace, machine):
-    group.register(app)
+for _panel, _commands in _COMMANDS.items():
+    for _name, _command in _commands.items():
+        # What follows the script of trace belongs to the script, options included.
+        _settings = {"allow_interspersed_args": False} if _name == "trace" else None
+        app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_command)
+for _name, _panel, _help, _commands in _GROUPS:
+    _group = typer.Typer(no_args_is_help=True, help=_help)
+    for _inner, _command in _commands.items():
+        _group.command(_inner)(_command)
+    app.add_typer(_group, name=_name, rich_help_panel=_panel)
 
 
 def main() -> None:
     """Run the command line."""
     hush()
     warnings.showwarning = _show_warning
-    completion.run_app(app)
+    shell_completion.run_app(app)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning as a sentence, not as a line of source."""
+    """Print a warning without a line of source."""
     print(layout.fit(f"warning: {message}", layout.width_of(sys.stderr)), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the exit codes mean: the same in every command."""
+"""The exit codes, which mean the same in every command."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from tikgen.verification import Report
 
 OK, FAILED, MISUSED = 0, 1, 2
-# What a shell makes of Ctrl-C.
+# As shells report Ctrl-C.
 INTERRUPTED = 130
 
 MEANING = (
-    "Exit codes: 0 all is well; 1 what was asked for failed: a kernel that does not render, "
-    "compile, run or agree with its reference, a proof, a disk; 2 it cannot be done as asked: "
-    "wrong usage, an unknown template or file, a bad parameter, an arch that does not work here; "
-    "130 interrupted."
+    "Exit codes: 0 success; 1 failure: a kernel that does not render, compile, run or agree with "
+    "its reference, a proof, a disk; 2 a request that cannot be met: wrong usage, an unknown "
+    "template or file, a bad parameter, an arch that does not work here; 130 interrupted."
 )
 
 _FAILURES = (
@@ -50,20 +49,14 @@ _BAD_PATHS = {
 
 
 def of_error(error: Exception) -> int:
-    """Return the exit code of a command that ``error`` ends."""
+    """Return the exit code of a command that ends with ``error``."""
     if isinstance(error, OSError):
         return MISUSED if error.errno in _BAD_PATHS else FAILED
     return FAILED if isinstance(error, _FAILURES) else MISUSED
 
 
 def of_report(report: Report, every_arch: bool) -> int:
-    """Return the exit code of a verification.
-
-    Args:
-        report: what it found.
-        every_arch: whether each arch has to pass, as where the user named them; otherwise one
-            is enough.
-    """
+    """Return the exit code of a verification, in which one arch or every arch has to pass."""
     found = [arch.status for arch in report.archs]
     if "failed" in found:
         return FAILED

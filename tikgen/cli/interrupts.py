@@ -1,4 +1,4 @@
-"""What Ctrl-C does to a command: outside its own work the process ends at once and in silence."""
+"""What Ctrl-C does to a command: outside of its work the process ends at once, silently."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any
 
 
 def _end(*_: object) -> None:
-    os._exit(130)  # What a shell makes of Ctrl-C.
+    os._exit(130)  # As shells report Ctrl-C.
 
 
 def hush() -> None:
-    """Have Ctrl-C end the process with exit status 130, wherever it is.
+    """Have Ctrl-C end the process with exit status 130.
 
-    Where it is importing or ending, a KeyboardInterrupt would be shown, forgotten, or turned into
-    another error.
+    During imports and at exit a KeyboardInterrupt would be shown, lost, or turned into another
+    error.
     """
     _replace(signal.default_int_handler, _end)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, or end where modules are imported, which may swallow it."""
+    """Raise KeyboardInterrupt, or end the process during an import, which may swallow it."""
     within = frame
     while within is not None:
         if within.f_code.co_filename.startswith("<frozen importlib"):
@@ -36,23 +36,23 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def hushed() -> AbstractContextManager[None]:
-    """Do as :func:`hush` does for a while."""
+    """Do as :func:`hush` does within a block."""
     return _replaced(signal.default_int_handler, _end)
 
 
 def heard() -> AbstractContextManager[None]:
-    """Have Ctrl-C raise KeyboardInterrupt again, while a command does its work."""
+    """Have Ctrl-C raise KeyboardInterrupt while a command works."""
     return _replaced(_end, _interrupt)
 
 
 def pythons_own() -> AbstractContextManager[None]:
-    """Have Ctrl-C do what it does in Python, while a script of the user's runs."""
+    """Have Ctrl-C do what it does in Python while a script of the user runs."""
     return _replaced(_interrupt, signal.default_int_handler)
 
 
 @contextlib.contextmanager
 def _replaced(old: Any, new: Any) -> Iterator[None]:
-    """Exchange one handler for another one for a while."""
+    """Replace a handler within a block."""
     was_replaced = _replace(old, new)
     try:
         yield
@@ -62,7 +62,7 @@ def _replaced(old: Any, new: Any) -> Iterator[None]:
 
 
 def _replace(old: Any, new: Any) -> bool:
-    """Exchange one handler for another one; tell whether it was in place."""
+    """Replace a handler; return whether it was in place."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not old:
         return False

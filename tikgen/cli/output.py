@@ -1,4 +1,4 @@
-"""What the commands print: rich on a terminal, plain when piped, JSON when asked."""
+"""Printing: rich on a terminal, plain text when piped, JSON on request."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from tikgen.units import duration
 from tikgen.untrusted import printable
 
 if TYPE_CHECKING:
-    from tikgen.demo.stages import Stage
+    from tikgen.demo.stepwise import Stage
 
 
 def console() -> Console:
-    """Return a console on the current standard output, which leaves lines as they are."""
+    """Return a console on the standard output that does not wrap lines."""
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
 def width() -> int | None:
-    """Return how many columns the standard output has, or None where it has no end."""
+    """Return the number of columns of the standard output; None if unlimited."""
     return layout.width_of(sys.stdout)
 
 
 def say(text: str, style: str = "", hang: int = 2) -> None:
-    """Print a text, its long lines continued below; ``style`` shows on a terminal only."""
+    """Print a text with long lines wrapped; ``style`` takes effect on a terminal only."""
     console().print(escape(layout.fit(printable(text), width(), hang)), style=style or None)
 
 
 def say_error(text: str, kind: str = "error") -> None:
-    """Print what went wrong to the error stream, behind the word for its ``kind``."""
+    """Print a message to the error stream, preceded by its ``kind``."""
     width = layout.width_of(sys.stderr)
     rest = layout.fit(f"{kind}: {printable(text)}", width).removeprefix(f"{kind}:")
     shown = f"[bold red]{kind}:[/]{escape(rest)}"
@@ -49,7 +49,7 @@ def print_json(data: Any) -> None:
 
 
 def print_result(result: Any, as_json: bool) -> None:
-    """Print a result that has ``to_dict``, and a face of its own for a terminal."""
+    """Print a result as JSON, for a terminal, or as text."""
     if as_json:
         print_json(result.to_dict())
     elif sys.stdout.isatty():
@@ -67,7 +67,7 @@ def print_code(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Print a table as aligned columns, or as blocks of lines where it is too wide for that."""
+    """Print a table as aligned columns, or as blocks of lines if it is too wide."""
     head, body = layout.table(columns, [[*map(printable, row)] for row in rows], width())
     out = console()
     if title:
@@ -85,7 +85,7 @@ def print_stage(stage: Stage) -> None:
 
 
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON can hold them: whatever is no number or text, as its text."""
+    """Return parameters as JSON can hold them: other values as text."""
     simple = (bool, int, float, str, type(None))
     return {
         k: (str(v) if isinstance(v, str) else v) if isinstance(v, simple) else canonical(v)

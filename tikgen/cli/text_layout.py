@@ -1,4 +1,4 @@
-"""Lays texts and tables out so that they fit the terminal, and breaks no word."""
+"""Lays out texts and tables to fit the terminal, without breaking words."""
 
 from __future__ import annotations
 
@@ -12,27 +12,18 @@ _GAP = "  "
 
 
 def width_of(stream: TextIO) -> int | None:
-    """Return how many columns there are: COLUMNS, or the terminal's; None where no one looks.
-
-    What is piped elsewhere keeps its lines whole, unless COLUMNS is set.
-    """
+    """Return the number of columns: COLUMNS, or the terminal's; None if the output is piped."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
-    except (OSError, ValueError):  # It is no terminal, or not even a file.
+    except (OSError, ValueError):  # It is no terminal, or no file.
         return None
 
 
 def fit(text: str, width: int | None, hang: int = 2) -> str:
-    """Return ``text`` with the lines that are too long continued on the next ones.
-
-    Args:
-        text: the text; its lines stay lines.
-        width: columns that there are; None for any number.
-        hang: by how much continued lines are indented beyond what they continue.
-    """
+    """Return ``text`` with long lines wrapped, and continued ``hang`` columns further right."""
     if width is None:
         return text
     return "\n".join(
@@ -42,7 +33,7 @@ def fit(text: str, width: int | None, hang: int = 2) -> str:
 
 
 def reflow(text: str, width: int | None) -> str:
-    """Return paragraphs filled anew to ``width``; indented lines and list items stay lines."""
+    """Return paragraphs wrapped to ``width``; indented lines and list items stay lines."""
     if width is None:
         return text
     joined = re.sub(r"(?<=\S)\n(?=[^\s\-*|>])", " ", text)
@@ -54,9 +45,8 @@ def table(
 ) -> tuple[list[str], list[str]]:
     """Return the lines of a table's head and of its body.
 
-    Cells are continued below where the table is too wide. Where not even the longest words of
-    all columns fit side by side, each row becomes a block with a line for each column, and the
-    head is empty.
+    Cells are wrapped if the table is too wide. If not even the longest words of all columns fit
+    side by side, each row becomes a block with a line for each column, and the head is empty.
     """
     cells = [columns, *rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
@@ -71,7 +61,7 @@ def table(
 
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a block of lines for each row: every column that holds something."""
+    """Return a block of lines for each row, without empty cells."""
     label = max(map(len, columns))
     lines: list[str] = []
     for row in rows:
@@ -94,7 +84,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _shrunk(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return widths that fit into ``room``: the widest column gives way first."""
+    """Return widths that fit into ``room``: the widest column shrinks first."""
     found = list(widths)
     while sum(found) > room:
         widest = max((i for i in range(len(found)) if found[i] > least[i]), key=found.__getitem__)

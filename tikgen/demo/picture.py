@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tikgen.demo.demo_result import DemoResult, History
     from tikgen.demo.heat import ExactHeat
-    from tikgen.demo.result import DemoResult, History
 
 _INK, _PALE = "#222222", "#777777"
 

@@ -6,7 +6,7 @@ import sys
 
 import taichi as ti
 
-from tikgen.demo.stages import build_in_stages, launch_in_stages
+from tikgen.demo.stepwise import build_in_stages, launch_in_stages
 from tikgen.machine.doctor import WORKS
 
 

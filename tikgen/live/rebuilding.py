@@ -18,6 +18,7 @@ from tikgen.taichi import runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.base import CODE_NAME, Template
 from tikgen.template.parameters import ParameterModel, ProblemModel, make_model
+from tikgen.template.schedules import make_schedule
 
 
 @dataclass(frozen=True)
@@ -172,13 +173,13 @@ def _followed(variant: Variant, template: Template) -> Variant:
     arch = runtime.current_arch() or builder.DEFAULT_ARCH
     sizes = dict(variant.sizes) or None
     old = variant.template
-    default = old.Schedule(**old.default_schedule(variant.problem, arch, sizes))
+    default = old.Schedule(**old.default_values(variant.problem, arch, sizes))
     if variant.schedule == default and not runtime.is_debug():
-        values = dict(template.default_schedule(problem, arch, sizes))
+        values = dict(template.default_values(problem, arch, sizes))
     else:
         known = template.Schedule.model_fields
         values = {name: v for name, v in _given(variant.schedule).items() if name in known}
-    schedule = builder.make_schedule(template, problem, values, arch)
+    schedule = make_schedule(template, problem, values, arch)
     if sizes is not None:
         arguments, symbols = template.arguments(problem), template.size_symbols(problem)
         sizes = shapes.sizes_of_shape(template.name, symbols, sizes, arguments)

@@ -1,4 +1,4 @@
-"""Names the device behind an arch, without starting Taichi: what tuning records are kept for."""
+"""Which archs and devices this machine has: asked of the drivers, without starting Taichi."""
 
 from __future__ import annotations
 
@@ -7,14 +7,81 @@ import functools
 import os
 import platform
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from tikgen.machine import drivers
 
+# The archs of ``ti.init`` that tikgen knows.
+ARCHS = ("cpu", "cuda", "vulkan")
+# Taichi's names for the processors that bundles are compiled for, and what systems call them.
+HOST_ARCHS = ("x64", "arm64")
+_HOSTS = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 UNKNOWN = "unknown device"
 
-_DISCRETE_GPU = 2
-_MOST_DEVICES = 16
+
+def host_arch() -> str:
+    """Return the arch of this machine's processor, or the processor's own name."""
+    machine = platform.machine().lower()
+    return _HOSTS.get(machine, machine)
+
+
+def arch_named(name: str) -> str:
+    """Return the arch of bundles that ``name`` means; ``"cpu"`` is this machine's processor."""
+    return host_arch() if name == "cpu" else name
+
+
+def core_arch(arch: str) -> str:
+    """Return the arch of ``ti.init`` that runs what is compiled for an arch of bundles."""
+    return "cpu" if arch in HOST_ARCHS else arch
+
+
+@functools.cache
+def problem_with(arch: str, device: int = 0) -> str:
+    """Return why an arch does not work on this machine, or nothing if it does.
+
+    Args:
+        arch: an arch of bundles.
+        device: number of the device.
+    """
+    if type(device) is not int or device < 0:
+        return f"the number of a device is 0 or more; got {device!r}"
+    if arch in HOST_ARCHS:
+        host = host_arch()
+        if arch != host:
+            return f"the processor of this machine is of the arch {host}"
+        return "" if device == 0 else f"there is one processor, number 0, and no number {device}"
+    if arch == "vulkan":
+        return _device_problem(_count_vulkan, "Vulkan", device)
+    if arch == "cuda":
+        return _device_problem(_count_cuda, "CUDA", device)
+    return f"there is no such arch; there are vulkan, cuda, {', '.join(HOST_ARCHS)}"
+
+
+def _device_problem(count: Callable[[], int], name: str, device: int) -> str:
+    try:
+        found = count()
+    except drivers.NoDriver as error:
+        return str(error)
+    if found == 0:
+        return f"{name} finds no device on this machine"
+    if device >= found:
+        return f"{name} finds {found} on this machine, and no device number {device}"
+    return ""
+
+
+def _count_vulkan() -> int:
+    count = ctypes.c_uint32(0)
+    # The instance stays: drivers take long to load, and the runtime needs them next.
+    driver, instance = drivers.vulkan()
+    code = driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
+    return count.value if code == 0 else 0
+
+
+def _count_cuda() -> int:
+    count = ctypes.c_int(0)
+    code = drivers.cuda().cuDeviceGetCount(ctypes.byref(count))
+    return count.value if code == 0 else 0
 
 
 @functools.cache
@@ -24,16 +91,16 @@ def device_name(arch: str) -> str:
         if arch == "cpu":
             return f"{cpu_name()}, {os.cpu_count()} threads"
         if arch == "cuda":
-            return _cuda_name()
+            return cuda_name()
         if arch == "vulkan":
             return _vulkan_name()
-    except (OSError, AttributeError):  # There is no such driver, or an older one.
+    except (OSError, AttributeError):  # The driver is missing, or an older one.
         pass
     return UNKNOWN
 
 
 def ends_loops(arch: str) -> bool:
-    """Tell whether the device of ``arch`` ends long loops in silence; see ``loop_steps``."""
+    """Return whether the device of ``arch`` ends long loops silently; see ``loop_steps``."""
     return arch == "vulkan" and "llvmpipe" in device_name(arch)
 
 
@@ -45,41 +112,23 @@ def cpu_name() -> str:
     return str(match[1]).strip() if match else platform.processor() or platform.machine()
 
 
-def _cuda_name() -> str:
+def cuda_name(number: int = 0) -> str:
+    """Return the name of a CUDA device, or ``"unknown device"``.
+
+    Raises:
+        NoDriver: if this machine has no CUDA driver.
+    """
     driver = drivers.cuda()
     device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
-    if driver.cuDeviceGet(ctypes.byref(device), 0):
+    if driver.cuDeviceGet(ctypes.byref(device), number):
         return UNKNOWN
-    if driver.cuDeviceGetName(name, len(name), device):
-        return UNKNOWN
-    return name.value.decode(errors="replace")
-
-
-class _DeviceProperties(ctypes.Structure):
-    """Is the head of VkPhysicalDeviceProperties, with room for its rest."""
-
-    _fields_ = (
-        ("api_version", ctypes.c_uint32),
-        ("driver_version", ctypes.c_uint32),
-        ("vendor", ctypes.c_uint32),
-        ("device", ctypes.c_uint32),
-        ("type", ctypes.c_uint32),
-        ("name", ctypes.c_char * 256),
-        ("rest", ctypes.c_uint8 * 2048),
-    )
+    failed = driver.cuDeviceGetName(name, len(name), device)
+    return UNKNOWN if failed else name.value.decode(errors="replace")
 
 
 def _vulkan_name() -> str:
     """Return the discrete GPU's name if there is one, else that of the first device."""
-    with drivers.vulkan_for_now() as (driver, instance):
-        count = ctypes.c_uint32(_MOST_DEVICES)
-        devices = (ctypes.c_void_p * _MOST_DEVICES)()
-        driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), devices)
-        found = []
-        for device in devices[: count.value]:
-            properties = _DeviceProperties()
-            driver.vkGetPhysicalDeviceProperties(ctypes.c_void_p(device), ctypes.byref(properties))
-            found.append((properties.type != _DISCRETE_GPU, properties.name))
-    # Sorted by kind alone: among devices of one kind the first counts.
-    best = min(found, key=lambda entry: entry[0], default=None)
-    return best[1].decode(errors="replace") if best else UNKNOWN
+    with drivers.vulkan_devices() as (driver, handles):
+        found = [drivers.vulkan_properties(driver, handle) for handle in handles]
+    found.sort(key=lambda device: not device.is_discrete)
+    return found[0].name.decode(errors="replace") if found else UNKNOWN

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tikgen.children import safe_path
-from tikgen.machine.devices import device_name
+from tikgen.machine.devices import ARCHS, device_name
 from tikgen.store import default_store
 from tikgen.version import __version__
 
-ARCHS = ("cpu", "cuda", "vulkan")
 PACKAGES = ("taichi", "numpy", "jinja2", "pydantic", "hypothesis", "matplotlib", "torch")
 _PROBE_SECONDS = 120
 # The process that runs a kernel, and what it prints if that is right.

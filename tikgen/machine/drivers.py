@@ -1,9 +1,10 @@
-"""The drivers of GPUs, reached without Taichi: CUDA's library, and an instance of Vulkan."""
+"""The drivers of GPUs without Taichi: CUDA's library and Vulkan's loader, through ctypes."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import sys
 from collections.abc import Iterator
 
@@ -14,14 +15,16 @@ _VULKAN = {
 }
 # VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
 _INSTANCE_CREATE_INFO = 1
+_DISCRETE_GPU = 2
+_MOST_DEVICES = 16
 
 
 class NoDriver(OSError):
-    """A driver is not there, or does not start; says which and why."""
+    """A driver is missing or does not start; the message names it."""
 
 
 class _InstanceCreateInfo(ctypes.Structure):
-    """Is VkInstanceCreateInfo: its type, and nothing asked for."""
+    """VkInstanceCreateInfo, without layers and extensions."""
 
     _fields_ = (
         ("type", ctypes.c_uint32),
@@ -62,13 +65,60 @@ def vulkan() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
 
 
 @contextlib.contextmanager
-def vulkan_for_now() -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
-    """Give what :func:`vulkan` returns, and destroy the instance in the end."""
+def vulkan_devices() -> Iterator[tuple[ctypes.CDLL, list[ctypes.c_void_p]]]:
+    """Yield the library of Vulkan's loader and the handles of its devices, for a while.
+
+    Raises:
+        NoDriver: if there is none, or it does not start.
+    """
     driver, instance = vulkan()
     try:
-        yield driver, instance
+        count = ctypes.c_uint32(_MOST_DEVICES)
+        handles = (ctypes.c_void_p * _MOST_DEVICES)()
+        driver.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), handles)
+        yield driver, [ctypes.c_void_p(handle) for handle in handles[: count.value]]
     finally:
         driver.vkDestroyInstance(instance, None)
+
+
+class VulkanProperties(ctypes.Structure):
+    """The head of VkPhysicalDeviceProperties, with room for the rest."""
+
+    _fields_ = (
+        ("versions_and_ids", ctypes.c_uint32 * 4),
+        ("type", ctypes.c_uint32),
+        ("name", ctypes.c_char * 256),
+        ("rest", ctypes.c_uint8 * 2048),
+    )
+
+    @property
+    def is_discrete(self) -> bool:
+        """Return whether the device is a GPU with memory of its own."""
+        return bool(self.type == _DISCRETE_GPU)
+
+
+def vulkan_properties(driver: ctypes.CDLL, device: ctypes.c_void_p) -> VulkanProperties:
+    """Return what Vulkan reports of a device."""
+    properties = VulkanProperties()
+    driver.vkGetPhysicalDeviceProperties(device, ctypes.byref(properties))
+    return properties
+
+
+def current_cuda_context() -> int:
+    """Return the CUDA context that is current in this thread, 0 if there is none."""
+    context = ctypes.c_void_p(0)
+    _started_cuda().cuCtxGetCurrent(ctypes.byref(context))
+    return context.value or 0
+
+
+def use_cuda_context(context: int) -> None:
+    """Make a CUDA context current in this thread."""
+    _started_cuda().cuCtxSetCurrent(ctypes.c_void_p(context))
+
+
+@functools.cache
+def _started_cuda() -> ctypes.CDLL:
+    return cuda()
 
 
 def _opened(names: tuple[str, ...], what: str) -> ctypes.CDLL:

@@ -23,14 +23,8 @@ from tikgen.taichi import runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.arguments import Argument
 from tikgen.template.base import Template
-from tikgen.template.parameters import (
-    Invalid,
-    ParameterModel,
-    ProblemModel,
-    ScheduleModel,
-    canonical,
-    make_model,
-)
+from tikgen.template.parameters import ProblemModel, canonical, make_model
+from tikgen.template.schedules import make_schedule
 from tikgen.version import __version__
 
 DEFAULT_ARCH = "cpu"
@@ -187,7 +181,7 @@ def choose(
                 records.warn_of(record, error)
         if schedule == "tuned":
             raise ParameterError(template.name, {"schedule": _untuned(template, arch)})
-    defaults = {} if plainest else template.default_schedule(problem, arch, sizes)
+    defaults = {} if plainest else template.default_values(problem, arch, sizes)
     try:
         return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
     except ParameterError as error:
@@ -216,23 +210,6 @@ def _variant(
     sizes: tuple[tuple[str, int], ...],
 ) -> Variant:
     return Variant(template, problem, make_schedule(template, problem, schedule, arch), sizes)
-
-
-def make_schedule(
-    template: Template, problem: ParameterModel, values: Mapping[str, Any], arch: str
-) -> ScheduleModel:
-    """Return the schedule of ``values``, which fits the problem and the arch.
-
-    Raises:
-        ParameterError: naming what is wrong with a value, or the constraint that it breaks.
-    """
-    schedule = make_model(template.Schedule, values, template.name)
-    assert isinstance(schedule, ScheduleModel)
-    try:
-        template.check(problem, schedule, arch)
-    except Invalid as error:
-        raise ParameterError(template.name, {error.parameter: error.problem}) from None
-    return schedule
 
 
 def clear() -> None:

@@ -99,7 +99,7 @@ class Kernel:
             return str(self._record)
         variant = self._loaded.source.variant
         arch = runtime.current_arch() or "cpu"
-        default = variant.template.default_schedule(
+        default = variant.template.default_values(
             variant.problem, arch, dict(variant.sizes) or None
         )
         is_default = self.schedule == type(self.schedule)(**default)

@@ -400,7 +400,7 @@ def check_arch(variant: Variant, arch: str) -> None:
     reason = variant.template.unsupported(variant.problem, arch)
     if not reason:
         try:
-            variant.template.check(variant.problem, variant.schedule, arch)
+            variant.template.check_schedule(variant.problem, variant.schedule, arch)
         except Invalid as error:
             reason = f"the schedule's {error.parameter} {error.problem}"
     if reason:

@@ -16,6 +16,7 @@ from tikgen.errors import RenderError, TemplateError, TikgenError
 from tikgen.template.arguments import Argument, Array, symbols, with_sizes
 from tikgen.template.base import Template
 from tikgen.template.parameters import ParameterModel, canonical
+from tikgen.template.rules import idle
 from tikgen.version import __version__
 
 # A part of a name, such as an expression, and a whole name.
@@ -246,7 +247,8 @@ def _without_inline_comments(text: str) -> str:
 def _header(variant: Variant) -> str:
     lines = [f"# {variant.template.name}: {variant.template.summary or 'one-off kernel'}"]
     for kind, model in (("problem", variant.problem), ("schedule", variant.schedule)):
-        values = ", ".join(f"{k}={canonical(v)}" for k, v in model)
+        unused = idle(type(model), {**variant.params, **dict(model)})
+        values = ", ".join(f"{k}={canonical(v)}" for k, v in model if k not in unused)
         if values:
             lines.append(f"# {kind}: {values}")
     if variant.sizes:

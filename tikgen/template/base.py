@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.errors import TemplateError
-from tikgen.template.arguments import Argument, Array, symbols
+from tikgen.template.arguments import Argument, Array, Opaque, concrete_shape, symbols
 from tikgen.template.dependencies import Files, Macro, read_files, read_macros
 from tikgen.template.parameters import (
+    Invalid,
     ParameterInfo,
     ProblemModel,
     ScheduleModel,
     listed_values,
     parameter_infos,
 )
+from tikgen.template.rules import ARCH, first_refusal, neutral_values
 
 _PACKAGE = Path(__file__).parents[1]
 # A wheel holds the templates inside the package, a checkout beside it.
@@ -32,6 +35,13 @@ BUILTIN_FOLDER = next(
 NDArray = npt.NDArray[Any]
 TEXT_NAME = "kernel.py.j2"
 CODE_NAME = "template.py"
+# Sizes that verification tries for arrays of 1, 2, 3 and 4 axes; no unrolling divides them all.
+SIZES = (
+    (1, 2, 5, 17, 64, 131, 1031),
+    (1, 3, 8, 17, 37),
+    (1, 2, 5, 9, 17),
+    (1, 2, 3, 5, 7),
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,7 @@ class Template:
     def check(self, p: Any, s: Any, arch: str) -> None:
         """Raise :class:`tikgen.template.parameters.Invalid` where a schedule does not fit.
 
-        It may not fit the problem, or the arch: memory that threads share is missing on cpu.
+        It says what `only` and `needs` of the parameters cannot, and runs after these were met.
         """
 
     def unsupported(self, p: Any, arch: str) -> str | None:
@@ -135,8 +145,23 @@ class Template:
         return 0
 
     def cost(self, p: Any, sizes: Mapping[str, int]) -> Cost:
-        """Return the least work of a launch where each size symbol has its value in ``sizes``."""
-        raise NotImplementedError
+        """Return the least work of a launch where each size symbol has its value in ``sizes``.
+
+        Without an override every array is read or written once, or both where its role is
+        ``"inout"``, and ``flops`` tells the operations.
+        """
+        moved = 0
+        for array in self.arguments(p):
+            if isinstance(array, Opaque):
+                raise NotImplementedError
+            if isinstance(array, Array):
+                bits = math.prod(concrete_shape(array, sizes)) * array.dtype.bits
+                moved += bits // 8 * (2 if array.role == "inout" else 1)
+        return Cost(bytes=moved, flops=self.flops(p, sizes))
+
+    def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
+        """Return how many operations a launch does at least; without an override none."""
+        return 0
 
     # What the kernel must compute.
 
@@ -187,17 +212,22 @@ class Template:
     # What verification draws.
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        """Return the sizes that verification tries for each size symbol."""
-        return {}
+        """Return the sizes that verification tries for each size symbol.
+
+        Without an override they follow from the number of axes of the largest array.
+        """
+        arrays = [a for a in self.arguments(p) if isinstance(a, Array)]
+        axes = max((len(symbols((a,))) for a in arrays), default=1)
+        return dict.fromkeys(self.size_symbols(p), SIZES[min(max(axes, 1), len(SIZES)) - 1])
 
     def strategies(self) -> Mapping[str, Any]:
         """Return hypothesis strategies for parameters whose type does not imply one."""
         return {}
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> Mapping[str, Any]:
-        """Return ``drawn``, some or all parameters by name, so changed that they fit ``arch``.
+        """Return ``drawn``, some or all parameters by name, changed so that they go together.
 
-        They must go together as well. What still does not (it raises ``Invalid``) is drawn again.
+        What rules and ``check`` refuse afterwards is changed by :func:`fitted`, or drawn again.
         """
         return drawn
 
@@ -232,6 +262,19 @@ class Template:
     def parameters(self) -> tuple[ParameterInfo, ...]:
         """Return every parameter, problem parameters first."""
         return parameter_infos(self.Problem, "problem") + parameter_infos(self.Schedule, "schedule")
+
+    def default_values(self, p: Any, arch: str, sizes: Mapping[str, int] | None) -> dict[str, Any]:
+        """Return ``default_schedule``, with the neutral values of parameters that do not apply."""
+        values = dict(self.default_schedule(p, arch, sizes))
+        known = {n: f.default for n, f in self.Schedule.model_fields.items()} | values
+        neutral = neutral_values(self.Schedule, {**dict(p), **known, ARCH: arch}, values)
+        return values | {name: value for name, value in neutral.items() if value != known[name]}
+
+    def check_schedule(self, p: Any, s: Any, arch: str) -> None:
+        """Raise :class:`tikgen.template.parameters.Invalid` where rules or ``check`` refuse."""
+        if refusal := first_refusal(self.Schedule, {**dict(p), **dict(s), ARCH: arch}):
+            raise Invalid(*refusal)
+        self.check(p, s, arch)
 
     def size_symbols(self, p: Any) -> tuple[str, ...]:
         """Return the names of the sizes on which shapes depend."""

@@ -18,7 +18,8 @@ from pathlib import Path
 from tikgen.disk import why
 from tikgen.errors import TemplateError, UnknownTemplate
 from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
-from tikgen.template.parameters import Identifier
+from tikgen.template.parameters import Identifier, listed_values
+from tikgen.template.rules import check_rules
 from tikgen.untrusted import printable
 
 ENVIRONMENT_VARIABLE = "TIKGEN_TEMPLATE_PATH"
@@ -310,4 +311,5 @@ def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:
         raise TemplateError(
             folder.name, f"{', '.join(sorted(overlap))} is both a problem and a schedule parameter"
         )
+    check_rules(folder.name, found[0].Problem, found[0].Schedule, listed_values)
     return found[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import keyword
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, TemplateError
 from tikgen.expression import Expression, Program
+from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
 
 RESERVED = frozenset({"name", "schedule", "arch", "shape"})
 
@@ -73,8 +74,15 @@ def parameter(
     choices: Iterable[Any] | None = None,
     ge: float | None = None,
     le: float | None = None,
+    only: Condition | Sequence[Condition] = (),
+    needs: Mapping[Any, Condition] | None = None,
+    neutral: Any = ...,
 ) -> Any:
     """Declare one parameter of a template.
+
+    A condition is a dict from names of other parameters to the value that they must have, or to a
+    tuple of values; :class:`tikgen.template.rules.Not` takes all values but some. A rule of a
+    schedule parameter may mention problem parameters and ``"arch"``.
 
     Args:
         meaning: one line for ``tikgen describe`` and the documentation.
@@ -82,8 +90,15 @@ def parameter(
         choices: the values allowed, where the type alone does not say it.
         ge: least value allowed.
         le: greatest value allowed.
+        only: when the parameter applies: a condition, or several of which one must hold. Where
+            none holds the parameter is neutral, and another value is refused.
+        needs: for a value, or a tuple of values, the condition under which it may be chosen.
+        neutral: value where the parameter does not apply, by default ``default``.
     """
     extra: dict[str, Any] = {} if choices is None else {"choices": [str(c) for c in choices]}
+    if only or needs:
+        any_of = (only,) if isinstance(only, Mapping) else tuple(only)
+        extra["rule"] = Rule(default if neutral is ... else neutral, any_of, needs or {})
     return Field(default, description=meaning, ge=ge, le=le, json_schema_extra=extra)
 
 
@@ -115,8 +130,12 @@ class ParameterModel(BaseModel):
             for item in value if isinstance(value, tuple) else (value,):
                 if choices and item is not None and str(item) not in choices:
                     raise Invalid(name, f"takes {_listing(choices)}; got {_shown(value)}")
+        self._follow_rules()
         self.check()
         return self
+
+    def _follow_rules(self) -> None:
+        """Raise :class:`Invalid` where a rule is broken that needs no other model."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -135,6 +154,13 @@ class ParameterModel(BaseModel):
 
 class ProblemModel(ParameterModel):
     """Holds the parameters that decide what a kernel computes."""
+
+    def _follow_rules(self) -> None:
+        known = dict(self)
+        # The model is frozen for its users.
+        self.__dict__.update(neutral_values(type(self), known, self.model_fields_set))
+        if refusal := first_refusal(type(self), dict(self)):
+            raise Invalid(*refusal)
 
 
 class ScheduleModel(ParameterModel):
@@ -157,6 +183,7 @@ def parameter_infos(
     model: type[ParameterModel], kind: Literal["problem", "schedule"]
 ) -> tuple[ParameterInfo, ...]:
     """Return what ``model`` declares, in order of declaration."""
+    rules = rules_of(model)
     return tuple(
         ParameterInfo(
             name=name,
@@ -164,10 +191,15 @@ def parameter_infos(
             type=_takes(field),
             choices=tuple(_choices(field)),
             default="required" if field.is_required() else _shown(field.default),
-            meaning=field.description or "",
+            meaning=_meaning(field.description, rules.get(name)),
         )
         for name, field in model.model_fields.items()
     )
+
+
+def _meaning(description: str | None, rule: Rule | None) -> str:
+    """Return what a parameter means and when it applies."""
+    return "; ".join(filter(None, (description or "", rule.text if rule else "")))
 
 
 def listed_values(model: type[ParameterModel], name: str) -> tuple[Any, ...]:
@@ -176,6 +208,23 @@ def listed_values(model: type[ParameterModel], name: str) -> tuple[Any, ...]:
     if get_origin(field.annotation) is Literal:
         return get_args(field.annotation)
     return (False, True) if field.annotation is bool else ()
+
+
+def possible_values(model: type[ParameterModel], name: str) -> tuple[Any, ...]:
+    """Return the values that a parameter may have where its type tells them, with its default."""
+    field = model.model_fields[name]
+    found = _possible(field.annotation, tuple(_choices(field)))
+    default = () if field.is_required() else (field.default,)
+    return tuple(dict.fromkeys((*found, *default))) if found else default
+
+
+def _possible(annotation: Any, choices: tuple[Any, ...]) -> tuple[Any, ...]:
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if get_origin(annotation) in (Union, types.UnionType):
+        return tuple(v for kind in get_args(annotation) for v in _possible(kind, choices))
+    kinds = {bool: (False, True), DType: choices or tuple(DType), type(None): (None,)}
+    return kinds.get(annotation, ())
 
 
 def make_model(

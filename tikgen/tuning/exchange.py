@@ -14,12 +14,12 @@ from tikgen import untrusted
 from tikgen.disk import why
 from tikgen.errors import TikgenError
 from tikgen.pipeline import records
-from tikgen.pipeline.builder import make_schedule
 from tikgen.pipeline.records import TIMED, Record
 from tikgen.store import Store, default_store
 from tikgen.taichi import runtime
 from tikgen.template.catalogue import find_template
 from tikgen.template.parameters import canonical, make_model, plain
+from tikgen.template.schedules import make_schedule
 from tikgen.template.shapes import shown, sizes_of_shape
 from tikgen.tuning import toml
 from tikgen.tuning.job import Kind
@@ -29,26 +29,29 @@ from tikgen.verification.case import literal
 _HEAD = """\
 # Tuning records of tikgen: `tikgen tuned import FILE` makes `tikgen.build` use them.
 #
-# A record counts where its device is the one that is used, and while the template and Taichi are
-# the versions it was made with. Its schedule may be edited by hand. ratio: the time as a fraction
-# of that of the default schedule, ratio_low and ratio_high: its 95 % interval. Of the
-# records that have an interval the one with the smallest ratio wins; others count where none has.
-# workload: "typical" data of the template, or "own" data, whose SHA-256 is named by data.
+# A record counts on the same device, with the same versions of the template and of Taichi. Its
+# schedule may be edited by hand. ratio: the time as a fraction of that of the default schedule;
+# ratio_low and ratio_high: its 95 % interval. Of the records that have an interval the one with
+# the smallest ratio wins; others count where none has one. workload: "typical" data of the
+# template, or "own" data, with its SHA-256 in data.
 """
 _REQUIRED = ("template", "fingerprint", "arch", "device", "taichi", "sizes", "problem", "schedule")
 _KINDS = get_args(Kind)
+# By the annotation of a field, which is a text.
+_OF_ANNOTATION: dict[Any, Any] = {"str": str, "int": int, "float": int | float}
+_TYPES = {field.name: _OF_ANNOTATION.get(field.type, dict) for field in dataclasses.fields(Record)}
 
 
 @dataclass(frozen=True)
 class Imported:
-    """How many records were taken up, and a line for each that was not."""
+    """The number of records that were imported, and a line for each that was not."""
 
     kept: int
     ignored: tuple[str, ...]
 
 
 class _Unusable(Exception):
-    """Says why a record cannot be taken up."""
+    """A record cannot be imported."""
 
 
 def export_records(
@@ -58,12 +61,12 @@ def export_records(
 
     Args:
         path: file to write.
-        name: name of the template whose records are wanted; None takes those of all.
-        everything: whether to write all candidates, and not just the best of each problem, sizes
-            and device.
+        name: name of the template whose records to write; None for all.
+        everything: whether to write all candidates instead of the best of each problem, sizes and
+            device.
 
     Raises:
-        TikgenError: if there is none, or the file cannot be written.
+        TikgenError: if there are no records, or the file cannot be written.
     """
     found = [r for r in records.all_records() if name is None or r.template == name]
     if not everything:
@@ -81,8 +84,7 @@ def export_records(
 def import_records(path: str | os.PathLike[str]) -> Imported:
     """Put the records of a TOML file into the store.
 
-    What is of another version, or cannot be understood, is ignored: the result holds a line for
-    each such record.
+    Records of another version and invalid ones are ignored, with a line for each in the result.
 
     Raises:
         TikgenError: if the file cannot be read.
@@ -113,10 +115,9 @@ def import_records(path: str | os.PathLike[str]) -> Imported:
 
 
 def are_on_disk() -> bool:
-    """Tell whether all records of the store are on its disk, and not in this process alone."""
-    store = default_store()
+    """Return whether all records of the store are on disk, and not in this process alone."""
+    store, kind = default_store(), records.KIND
     disk = Store(store.folder)
-    kind = records.KIND
     return all(disk.read(kind, key) == store.read(kind, key) for key in store.keys(kind))
 
 
@@ -131,15 +132,13 @@ def best_of_each(found: Iterable[Record]) -> list[Record]:
 
 
 def is_current(record: Record) -> bool:
-    """Tell whether a record was made with the template and the Taichi that are used now."""
+    """Return whether a record was made with the current template and Taichi."""
     try:
         template = find_template(record.template)
     except TikgenError:
         return False
-    return (record.fingerprint, record.taichi) == (
-        template.fingerprint,
-        records.taichi_version(),
-    )
+    current = (template.fingerprint, records.taichi_version())
+    return (record.fingerprint, record.taichi) == current
 
 
 def _order(record: Record) -> tuple[str, ...]:
@@ -148,7 +147,7 @@ def _order(record: Record) -> tuple[str, ...]:
 
 
 def _entry(record: Record) -> str:
-    """Return the lines of one record, under a comment that says what it is."""
+    """Return the lines of a record, under a comment that describes it."""
     note = f"{record.template} with {shown(record.sizes) or 'fixed shapes'} on {record.arch}"
     if record.kind == TIMED:
         note += f": {1e3 * record.seconds:.4g} ms"
@@ -190,32 +189,14 @@ def _record(entry: Any) -> Record:
 
     Raises:
         _Unusable: if it is of another version or incomplete.
-        TikgenError: if the template refuses what it says.
+        TikgenError: if the template refuses its parameters.
     """
-    if not isinstance(entry, dict):
-        raise _Unusable("is no table")
-    names = {field.name: field for field in dataclasses.fields(Record)}
-    for name in _REQUIRED:
-        if name not in entry:
-            raise _Unusable(f"lacks {name}")
-    if entry.get("workload") not in records.WORKLOADS:
-        raise _Unusable("does not say on what workload it was measured; tune again")
-    for name, value in entry.items():
-        if name not in names:
-            raise _Unusable(f"has {name}, which no record has")
-        wanted = _type_of(name)
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            raise _Unusable(f"its {name} cannot be {value!r}")
-        is_name = isinstance(value, str) and name not in records.FREE_TEXTS
-        if is_name and not untrusted.is_printable(value):
-            raise _Unusable(f"its {name} cannot be {value!r}")
-        if isinstance(value, int | float) and not (value >= 0 and math.isfinite(value)):
-            raise _Unusable(f"its {name} cannot be {value!r}")
+    _check_types(entry)
     template = find_template(entry["template"])
     if entry["fingerprint"] != template.fingerprint:
         raise _Unusable("was made for another version of the template")
-    if entry["taichi"] != records.taichi_version():
-        here = records.taichi_version()
+    here = records.taichi_version()
+    if entry["taichi"] != here:
         raise _Unusable(f"was made with Taichi {entry['taichi']}, and {here} is installed")
     if entry["arch"] not in runtime.ARCHS:
         raise _Unusable(f"its arch {entry['arch']!r} is unknown")
@@ -238,9 +219,22 @@ def _record(entry: Any) -> Record:
     return Record(**{"tikgen": "", **made})
 
 
-def _type_of(name: str) -> Any:
-    if name in ("problem", "sizes", "schedule"):
-        return dict
-    if name in ("seconds", "spread", "ratio", "ratio_low", "ratio_high"):
-        return int | float
-    return int if name == "rounds" else str
+def _check_types(entry: Any) -> None:
+    """Raise :class:`_Unusable` where an entry lacks a field, or one has another type."""
+    if not isinstance(entry, dict):
+        raise _Unusable("is no table")
+    for name in _REQUIRED:
+        if name not in entry:
+            raise _Unusable(f"lacks {name}")
+    if entry.get("workload") not in records.WORKLOADS:
+        raise _Unusable("does not say on what workload it was measured; tune again")
+    for name, value in entry.items():
+        if name not in _TYPES:
+            raise _Unusable(f"has {name}, which no record has")
+        fits = isinstance(value, _TYPES[name]) and not isinstance(value, bool)
+        if isinstance(value, str) and name not in records.FREE_TEXTS:
+            fits = fits and untrusted.is_printable(value)
+        if isinstance(value, int | float):
+            fits = fits and value >= 0 and math.isfinite(value)
+        if not fits:
+            raise _Unusable(f"its {name} cannot be {value!r}")

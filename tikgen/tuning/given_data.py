@@ -1,6 +1,6 @@
-"""What kernels are timed on: data that is typical of a template, or a user's own.
+"""The data on which kernels are timed: typical of a template, or a user's own.
 
-Verification has other data, full of special values, on which a schedule that is bad in use may win.
+The data of verification is full of special values, for which another schedule may be the best.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tikgen.template.base import NDArray, Template
 from tikgen.verification.data import poison
 from tikgen.verification.diagnosis import blamed
 
-# What each argument holds before a launch, by name.
+# The value of each argument before a launch, by name.
 Values = Mapping[str, Any]
 
 
 def typical_values(
     template: Template, problem: Any, sizes: Mapping[str, int], seed: int
 ) -> dict[str, Values]:
-    """Return the data that the template calls typical, by kind; what is only written is poison.
+    """Return the typical data of a template, by kind; what is only written holds poison.
 
     Raises:
-        TemplateError: if ``workload`` of the template fails, or gives what does not fit.
+        TemplateError: if ``workload`` of the template fails, or returns another shape.
     """
     rng = np.random.default_rng(seed)
     arguments = template.arguments(problem)
@@ -69,7 +69,7 @@ def _made_up(argument: Argument, sizes: Mapping[str, int], rng: np.random.Genera
 
 
 def uniform(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray:
-    """Return floats from -1 to 1, or integers from -100 or 0 to 100."""
+    """Return floats from -1 to 1, or integers from -100 (unsigned: 0) to 100."""
     if not dtype.is_float:
         return rng.integers(-100 if dtype.is_signed else 0, 100, shape, dtype.numpy, True)
     values = rng.random(shape, np.float64 if dtype.bits == 64 else np.float32)
@@ -79,11 +79,7 @@ def uniform(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> N
 
 
 def _declared(template: Template, argument: Argument, sizes: Mapping[str, int], value: Any) -> Any:
-    """Return a value that the template declares, in the dtype of its argument.
-
-    Raises:
-        TemplateError: if its shape is another one.
-    """
+    """Return a value of ``workload`` in the dtype of its argument."""
     assert isinstance(argument, Array | Scalar)
     shape = concrete_shape(argument, sizes) if isinstance(argument, Array) else ()
     with blamed(template, "workload()"):
@@ -99,8 +95,8 @@ class OwnData:
     """A user's own arguments.
 
     Attributes:
-        values: what each argument holds before a launch.
-        same: the name of an output, and of the input that is the very same array.
+        values: the value of each argument before a launch.
+        same: for each output that shares the array of an input, the name of that input.
         sizes: value of each size symbol.
     """
 
@@ -121,13 +117,7 @@ class OwnData:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """Where processes that measure find a user's own data; without it they take typical data.
-
-    Attributes:
-        path: the folder, empty where there is none.
-        digest: SHA-256 of the data, empty where there is none.
-        same: as in :class:`OwnData`.
-    """
+    """A folder with a user's own data and its SHA-256; empty for typical data."""
 
     path: str = ""
     digest: str = ""
@@ -135,17 +125,13 @@ class DataFolder:
 
     @property
     def kind(self) -> str:
-        """Return what records say of the data."""
+        """Return the kind of data, as records have it."""
         return OWN if self.path else TYPICAL
 
 
 @contextlib.contextmanager
 def saved(data: OwnData | None) -> Iterator[DataFolder]:
-    """Write data to a folder that only this user can read; it goes in the end.
-
-    Raises:
-        TikgenError: if it cannot be written.
-    """
+    """Write data to a folder that only this user can read, and remove it in the end."""
     if data is None:
         yield DataFolder()
         return
@@ -170,16 +156,10 @@ def load(folder: str, arguments: Sequence[Argument]) -> dict[str, Values]:
 def own_data(
     template: Template, problem: Any, positional: Sequence[Any], named: Mapping[str, Any]
 ) -> OwnData:
-    """Return a user's own arguments, copied; those that are only written may be left out.
-
-    Args:
-        template: the template.
-        problem: what is computed.
-        positional: arguments in order.
-        named: further arguments by name.
+    """Return a copy of a user's own arguments; those that are only written may be missing.
 
     Raises:
-        ArgumentError: if one is missing, unknown, or does not fit.
+        ArgumentError: if an argument is missing, unknown, or does not fit.
     """
     arguments = tuple(_on_host(a) for a in template.arguments(problem))
     rules = Signature(template.name, arguments)
@@ -209,18 +189,16 @@ def own_data(
 
 
 def _on_host(argument: Argument) -> Argument:
-    """Return an argument as its data is held here, where a field is an array like any other."""
     return replace(argument, storage="ndarray") if isinstance(argument, Array) else argument
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy of an array in the order that kernels take; anything else as it is."""
+    """Return a C-contiguous copy of an array, anything else as it is."""
     host = taichi_arrays.to_host(value)
     return np.array(host, order="C", subok=True) if isinstance(host, np.ndarray) else host
 
 
 def _sizes(arrays: Mapping[str, Array], held: Values) -> dict[str, int]:
-    """Return the sizes that the arrays given tell."""
     sizes: dict[str, int] = {}
     for name, array in arrays.items():
         shape = getattr(held.get(name), "shape", ())
@@ -231,7 +209,7 @@ def _sizes(arrays: Mapping[str, Array], held: Values) -> dict[str, int]:
 
 
 def _can_make(array: Array, sizes: Mapping[str, int]) -> bool:
-    """Tell whether an array is only written, and its shape known."""
+    """Return whether an array is only written, and its shape is known."""
     return array.role == "out" and set(symbols((array,))) <= sizes.keys()
 
 

@@ -1,4 +1,4 @@
-"""What a tuning found."""
+"""The result of a tuning."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tikgen.disk import why
-from tikgen.errors import TikgenError
 from tikgen.lifecycle import html
 from tikgen.pipeline.records import OWN, TIMED, TYPICAL, Record
 from tikgen.template.parameters import canonical
 from tikgen.template.shapes import shown
+from tikgen.tuning import pictures
 from tikgen.units import duration
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _SHOWN, _HTML_ROWS = 10, 20
 
 @dataclass(frozen=True)
 class TuneResult:
-    """The fastest schedule found, the default one, and what came of every candidate.
+    """The fastest schedule found, the default one, and the record of every candidate.
 
     Attributes:
         template: name of the template.
@@ -36,15 +35,15 @@ class TuneResult:
         sizes: value of each size symbol.
         strategy: the strategy that chose what to try.
         seed: seed of all that was drawn.
-        best: record of the fastest schedule: one that met the default in fresh processes and was
-            faster beyond doubt, else the default.
+        best: record of the schedule that was faster than the default beyond doubt, in fresh
+            processes, else of the default.
         default: record of the default schedule.
-        records: what is known of each candidate, in the order in which they were first tried,
-            those of earlier tunings included.
+        records: record of each candidate, in the order in which they were first tried, including
+            those of earlier tunings.
         points: number of schedules in the space.
-        measured: number of measurements that were made now.
+        measured: number of measurements of this tuning.
         seconds: time taken.
-        stopped: whether all was tried, or the budget or an interruption ended it before.
+        stopped: whether all was tried, or the budget or an interruption ended the search.
         workload: what it was timed on: ``"typical"`` data of the template, or your ``"own"``.
     """
 
@@ -83,13 +82,13 @@ class TuneResult:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Return how many candidates came out how."""
+        """Return the number of candidates by outcome."""
         return dict(Counter(record.kind for record in self.records))
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one row a candidate: its schedule, then what came of it.
+        """Return a row for each candidate, with its schedule and its outcome.
 
-        The best goes first, then the others by their ratios, which are those of a moment.
+        The best comes first, then the others by their ratios, which were measured briefly.
         """
         ranked = sorted(
             self.records,
@@ -109,49 +108,25 @@ class TuneResult:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON has it."""
+        """Return the result as a JSON document."""
         more = {"speedup": self.speedup, "interval": self.interval, "kinds": self.kinds}
         return asdict(self) | more
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the search: the time of each candidate in order, and what was proven in the end.
+        """Draw the time of each candidate in order, and what was proven in the end.
 
         Args:
-            path: picture to write; its ending names the format.
+            path: picture to write; its suffix names the format.
 
         Raises:
             TikgenError: if matplotlib is not installed, or the picture cannot be written.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise TikgenError("Plots need matplotlib: pip install 'tikgen[plot]'.") from None
-        times = [1e3 * self._shown_seconds(r) for r in self.records]
-        best = 1e3 * self.best.seconds
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        axes = figure.add_subplot()
-        axes.plot(range(1, len(times) + 1), times, "o", ms=4, label="candidate, briefly")
-        if self.speedup is not None:
-            axes.axhline(best * self.speedup, color="C7", ls="--", label="default schedule")
-        if self.speedup is not None and self.speedup != 1:
-            axes.axhline(best, color="C1", label=textwrap.fill(self.best.gain, 40))
-        if self.speedup is not None and self.interval is not None:
-            low, high = (best * self.speedup / bound for bound in self.interval)
-            axes.axhspan(high, low, color="C1", alpha=0.2)
-        axes.set(xlabel="candidate", ylabel="ms a launch", yscale="log", title=self.title)
-        axes.yaxis.set_major_formatter("{x:g}")
-        # Nine labels a decade would overlap.
-        axes.yaxis.set_minor_formatter(lambda v, _: f"{v:g}" if f"{v:e}"[0] in "235" else "")
-        axes.legend()
-        try:
-            figure.savefig(path)
-        except (OSError, ValueError) as error:
-            raise TikgenError(
-                f"Cannot write the picture {os.fspath(path)}: {why(error)}."
-            ) from None
+        times = [self._shown_seconds(record) for record in self.records]
+        given = (self.title, times, self.best, self.speedup, self.interval)
+        pictures.saved(pictures.drawing().draw_search(*given), path)
 
     def _shown_seconds(self, record: Record) -> float:
-        """Return the seconds of a record, held against the best one where ratios allow it."""
+        """Return the seconds of a record, by its ratio to the best one where it has one."""
         if record.kind != TIMED:
             return math.nan
         if not (record.ratio and self.best.ratio):
@@ -184,7 +159,7 @@ class TuneResult:
 
     @property
     def lines(self) -> list[str]:
-        """Return what was tuned, where, and what was found, in lines that fit a terminal."""
+        """Return what was tuned and found, in lines that fit a terminal."""
         head = _wrapped(f"{self.title}: {self.device}", "")
         return [*head, *(part for line in self.summary for part in _wrapped(line, "  "))]
 
@@ -227,7 +202,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def _changes(result: TuneResult) -> str:
-    """Return in what the best schedule differs from the default."""
+    """Return how the best schedule differs from the default."""
     default = result.default.schedule
     changed = {k: v for k, v in result.best.schedule.items() if v != default.get(k)}
     if not changed:
@@ -236,7 +211,6 @@ def _changes(result: TuneResult) -> str:
 
 
 def _html_of(result: TuneResult) -> str:
-    """Return what was found and the fastest schedules, in the columns in which they differ."""
     rows = [row for row in result.table() if row["kind"] == TIMED][:_HTML_ROWS]
     names = [n for n in result.best.schedule if len({canonical(r[n]) for r in rows}) > 1]
     worst = max((row["ratio"] or 0.0 for row in rows), default=0.0) or 1.0

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tikgen.errors import ParameterError, TemplateError, TikgenError
-from tikgen.pipeline.builder import make_schedule
 from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.template.base import Template
 from tikgen.template.parameters import ProblemModel, ScheduleModel, make_model, plain
+from tikgen.template.rules import ARCH, may_be, neutral_values, rules_of
+from tikgen.template.schedules import make_schedule
 from tikgen.verification.diagnosis import blamed
 
 # Larger products are sampled.
@@ -43,7 +44,7 @@ class Space:
         self.template, self.problem, self.arch = template, problem, arch
         self._names = tuple(template.Schedule.model_fields)
         with blamed(template, "default_schedule()"):
-            chosen = dict(template.default_schedule(problem, arch, sizes))
+            chosen = template.default_values(problem, arch, sizes)
         model = make_model(template.Schedule, chosen, template.name)
         self.default: Point = tuple(getattr(model, name) for name in self._names)
         with blamed(template, "schedule_space()"):
@@ -51,7 +52,8 @@ class Space:
         self.axes = self._axes(listed)
         self._is_sampled = math.prod(map(len, self.axes.values())) > MOST_COMBINATIONS
         self._check(self.default)
-        valid = (point for point in self._combinations() if self.is_valid(point))
+        combined = dict.fromkeys(map(self._settled, self._combinations()))
+        valid = (point for point in combined if self.is_valid(point))
         every = tuple(dict.fromkeys((self.default, *valid)))
         self._known = frozenset(every)
         self._digests: dict[Point, str] = {}
@@ -118,14 +120,20 @@ class Space:
         return tuple(first.values())
 
     def _axes(self, listed: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-        """Return the values of each parameter that is tried, including its default."""
+        """Return the values of each parameter that is tried, its default among them.
+
+        What rules refuse for this problem and arch, whatever the schedule, is left out.
+        """
         axes = {}
+        rules, known = rules_of(self.template.Schedule), {**dict(self.problem), ARCH: self.arch}
         for name, values in listed.items():
             if name not in self._names:
                 problem = f"schedule_space() names {name!r}, which is no schedule parameter"
                 raise TemplateError(self.template.name, problem)
             given = tuple(dict.fromkeys(values))
             default = self.default[self._names.index(name)]
+            if name in rules:
+                given = tuple(v for v in given if may_be(rules[name], v, known))
             axes[name] = given if default in given else (default, *given)
         return axes
 
@@ -137,6 +145,12 @@ class Space:
         rng = random.Random(0)  # The same space in each run, so that tuning can continue.
         for _ in range(MOST_COMBINATIONS):
             yield tuple(rng.choice(values) for values in axes)
+
+    def _settled(self, point: Point) -> Point:
+        """Return a point with the neutral values of the parameters that do not apply there."""
+        known = {**dict(self.problem), **self.schedule(point), ARCH: self.arch}
+        neutral = neutral_values(self.template.Schedule, known, ())
+        return tuple(neutral.get(n, v) for n, v in zip(self._names, point, strict=True))
 
     def _model(self, point: Point) -> ScheduleModel:
         model = make_model(self.template.Schedule, self.schedule(point), self.template.name)

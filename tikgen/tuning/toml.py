@@ -1,4 +1,4 @@
-"""Writes the little TOML that tuning records need; reading is left to ``tomllib``."""
+"""Writes the TOML of tuning records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def table_lines(table: Mapping[str, Any]) -> list[str]:
 
 
 def can_hold(value: Any) -> bool:
-    """Tell whether TOML has something for a value; it has nothing for None."""
+    """Return whether TOML can hold a value; it cannot hold None."""
     if isinstance(value, list | tuple):
         return all(map(can_hold, value))
     return isinstance(value, bool | int | float | str)
@@ -39,4 +39,4 @@ def _value(value: Any) -> str:
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    raise TypeError(f"TOML has nothing for {value!r}")
+    raise TypeError(f"TOML cannot hold {value!r}")

@@ -1,7 +1,4 @@
-"""The arguments on which candidates are timed, and what they must compute from them.
-
-Made once for a problem and its sizes, and kept while jobs of the same kind follow.
-"""
+"""The arguments on which candidates are timed, and the expected results."""
 
 from __future__ import annotations
 
@@ -24,25 +21,20 @@ from tikgen.tuning.job import Job
 from tikgen.tuning.memory import array_bytes, check_room, free_host_bytes, no_room
 from tikgen.verification.diagnosis import blamed
 
-# A reference that would take longer is not run at the sizes that are timed.
+# A slower reference is not run at the sizes that are timed.
 MOST_REFERENCE_SECONDS = 10.0
 _CHUNK = 2**20
 
 
 class Workload:
-    """Arguments at the sizes that are timed, and the results expected of them.
+    """Arguments at the sizes that are timed, and the expected results.
 
-    There may be several kinds of data: one at a time is in the arrays.
+    There may be several kinds of data: the arrays hold one at a time.
 
     Attributes:
         problem: what is computed.
         kinds: names of the kinds of data.
-        has_reference: whether the reference says what is expected; else the first kernel does.
-
-    Args:
-        template: the template.
-        problem: what is computed.
-        job: says the arch, the sizes, and where the data is from.
+        has_reference: whether the reference gives the expected results, else the first kernel.
 
     Raises:
         ParameterError: if the arrays do not fit the memory.
@@ -63,16 +55,16 @@ class Workload:
         self.kinds = tuple(self._starts)
         self._kind = self.kinds[0]
         self._outputs = [a for a in self.arguments if isinstance(a, Array) and a.written]
-        # What launches change and read, so that it has to be restored.
+        # Arrays that launches read and change, which have to be restored.
         self._updated = {
             name
             for a in self._outputs
             for name in (a.name, self._same.get(a.name, a.name))
             if a.role == "inout" or a.name in self._same
         }
-        # By kind: what the outputs must hold, and how far off each element may be.
+        # By kind: the outputs and the tolerance of each element.
         self._expected: dict[str, dict[str, tuple[NDArray, NDArray]]] = {}
-        # The worst error of outputs that were judged before, by their SHA-256 and kind.
+        # The worst error of outputs that were judged before, by kind and SHA-256.
         self._judged: dict[tuple[str, bytes], float] = {}
         self._arrays: dict[str, Any] = {}
         self._spare: dict[str, Any] = {}
@@ -84,19 +76,16 @@ class Workload:
 
     @property
     def is_updated(self) -> bool:
-        """Tell whether launches change what they read."""
+        """Return whether launches change what they read."""
         return bool(self._updated)
 
     @property
     def is_judge(self) -> bool:
-        """Tell whether it is known what the outputs must be for the data in the arrays."""
+        """Return whether the outputs for the data in the arrays are known."""
         return self._kind in self._expected
 
     def use(self, kind: str) -> list[Any]:
-        """Fill the arrays with a kind of data; return the arguments for a launch.
-
-        Inputs hold their first values, outputs poison. The arrays are the same in each call.
-        """
+        """Fill the arrays with a kind of data and outputs with poison; return the arguments."""
         self._allocate()
         self._kind, start = kind, self._starts[kind]
         for name, array in self._arrays.items():
@@ -108,7 +97,7 @@ class Workload:
         return [self._arrays.get(name, start[name]) for name in holders]
 
     def restore(self) -> None:
-        """Let arrays that are read and written hold their first values again."""
+        """Restore the first values of arrays that are read and written."""
         for name, spare in self._spare.items():
             array = self._arrays[name]
             if isinstance(array, np.ndarray):
@@ -117,9 +106,9 @@ class Workload:
                 array.copy_from(spare)
 
     def judge(self) -> tuple[float, str]:
-        """Return the greatest error of the outputs as a fraction, and what is wrong with them.
+        """Return the largest error of the outputs as a fraction, and what is wrong with them.
 
-        Without a reference the outputs that come first are what later ones have to agree with.
+        Without a reference the first outputs are the expected ones.
         """
         found = {
             a.name: taichi_arrays.to_host(self._arrays[self._same.get(a.name, a.name)])
@@ -142,7 +131,7 @@ class Workload:
         return self._judged[known], ""
 
     def _allocate(self) -> None:
-        """Make the arrays, unless they are there."""
+        """Make the arrays, once for each epoch."""
         if self._epoch is runtime.epoch():
             return
         arrays = [a for a in self.arguments if isinstance(a, Array) and a.name not in self._same]
@@ -157,7 +146,7 @@ class Workload:
         self._epoch = runtime.epoch()
 
     def _held(self, argument: Any) -> Any:
-        """Return an array for an argument where kernels of the arch find it at once."""
+        """Return an array that kernels of the arch take without a copy."""
         dtype, shape = argument.dtype.value, concrete_shape(argument, self._sizes)
         if argument.storage == "field":
             return ti.field(getattr(ti, dtype), shape)
@@ -166,13 +155,13 @@ class Workload:
         return taichi_arrays.make_ndarray(dtype, shape)
 
     def _reference_is_affordable(self, seed: int) -> bool:
-        """Tell whether the reference takes some seconds at most, judged by smaller sizes."""
+        """Return whether the reference takes a few seconds at most, extrapolated from less."""
         wide = 8 * sum(
             math.prod(concrete_shape(a, self._sizes))
             for a in self.arguments
             if isinstance(a, Array)
         )
-        # Results, tolerances and temporaries in f64; and the arrays of kernels, yet to be made.
+        # Results, tolerances and temporaries in f64, and the arrays of kernels.
         held = array_bytes(self.arguments, self._sizes) if self._arch == "cpu" else 0
         if 4 * wide + held > free_host_bytes():
             return False
@@ -186,7 +175,7 @@ class Workload:
             share = work / _work(self._template, self.problem, sizes)
             if share * seconds <= MOST_REFERENCE_SECONDS:
                 return True
-            if seconds > 0.05:  # Too long for its overhead to count.
+            if seconds > 0.05:  # Overhead does not matter.
                 return False
         return False
 
@@ -206,9 +195,9 @@ class Workload:
         return dict(zip((a.name for a in self._outputs), results, strict=True))
 
     def _as_expected(self, output: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the output of a kernel that was verified on small sizes as what others must give.
+        """Return an output of a kernel that was verified on small sizes, and a tolerance.
 
-        A sum of m terms is off by at most m eps of its terms; there is a term a flop at most.
+        The error of a sum of m terms is at most m eps of its terms, of at most one a flop.
         """
         expected = np.array(output)
         if expected.dtype.kind != "f":
@@ -228,10 +217,9 @@ def _fill(array: Any, values: NDArray) -> None:
 
 
 def worst_of(name: str, actual: NDArray, expected: NDArray, allowed: NDArray) -> tuple[float, str]:
-    """Return the greatest error as a fraction of what is allowed, and what is wrong, if anything.
+    """Return the largest error as a fraction of the tolerance, and what is wrong, if anything.
 
-    Goes through the arrays in pieces, which takes little memory, and looks closely only at those
-    that do not agree at first sight.
+    Compares pieces, which takes little memory, and in detail only those that do not agree in f64.
     """
     flat = actual.reshape(-1), expected.reshape(-1)
     limits = np.broadcast_to(allowed, actual.shape).reshape(-1) if allowed.ndim else allowed
@@ -256,7 +244,7 @@ def worst_of(name: str, actual: NDArray, expected: NDArray, allowed: NDArray) ->
 
 
 def _quick_worst(got: NDArray, want: NDArray, limit: NDArray) -> float | None:
-    """Return the worst fraction where f64 can tell that all is well, else None."""
+    """Return the worst fraction where all elements agree in f64, else None."""
     if got.dtype.kind == "f" and got.dtype.itemsize < 8:
         with np.errstate(invalid="ignore", over="ignore"):
             error = np.abs(got.astype(np.float64) - want)

@@ -22,14 +22,14 @@ class Case(KernelJob):
     """A variant, the sizes of its arrays, and how its data is made.
 
     Attributes:
-        data: ``"whole"`` draws small whole numbers, ``"uniform"`` numbers from -1 to 1 (small
-            ones for integers) with some zeros, ``"sparse"`` mostly zeros, ``"sorted"`` rising
-            or falling numbers, ``"records"`` numbers of which a few are beyond all before,
-            ``"large"`` integers of 64 bits that 32 bits do not hold.
+        data: ``"whole"`` for small whole numbers, ``"uniform"`` for numbers from -1 to 1 (small
+            ones for integers) with some zeros, ``"sparse"`` mostly zeros, ``"sorted"`` ascending
+            or descending numbers, ``"records"`` numbers of which a few exceed all before,
+            ``"large"`` integers of 64 bits that do not fit 32.
         container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
         inplace: whether outputs share the array of an input, where the kernel allows it.
-        offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run's own.
-        text: what runs in place of the rendered text: that of a mutant.
+        offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run.
+        text: text of a mutant, which replaces the rendered text.
     """
 
     data: Data = "whole"
@@ -68,11 +68,11 @@ class Outcome(KernelOutcome):
     """The outcome of a case.
 
     Attributes:
-        kind: ``"passed"``, ``"skipped"``, or how it failed; ``"uncompared"`` where all passed, but
-            nothing was compared; ``"invalid"`` where a mutant cannot be compiled.
-        worst: greatest error as a fraction of what is allowed.
-        error: greatest absolute error.
-        compared: for each output, how many elements the tolerance did not simply forgive.
+        kind: ``"passed"``, ``"skipped"``, or how it failed; ``"uncompared"`` where nothing was
+            compared; ``"invalid"`` where a mutant cannot be compiled.
+        worst: largest error as a fraction of the tolerance.
+        error: largest absolute error.
+        compared: for each output, how many elements have a finite tolerance.
     """
 
     kind: Kind
@@ -82,12 +82,12 @@ class Outcome(KernelOutcome):
 
     @property
     def ok(self) -> bool:
-        """Tell whether nothing is wrong."""
+        """Return whether nothing is wrong."""
         return self.kind in ("passed", "skipped")
 
 
 def literal(value: Any) -> Any:
-    """Return a parameter's value as the Python literal from which it can be made again."""
+    """Return a parameter's value as an equivalent Python literal."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Runs a variant once on made-up data and compares it with its reference."""
+"""Runs a variant once on random data, and compares it with its reference."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ from tikgen.verification.diagnosis import blamed, check_unchanged
 
 
 class Trial:
-    """One launch of a variant on made-up data.
+    """One launch of a variant on random data.
 
-    Outputs are poisoned before the launch: what the reference leaves alone must keep the poison
-    bit for bit, and so must the memory around NumPy arrays. Inputs must stay as they were. The
-    workspace is poisoned as well, since nothing says what it holds before a launch.
+    Outputs and workspaces hold poison before the launch. What the reference leaves alone must keep
+    its poison bit for bit, and so must the memory around NumPy arrays. Inputs must not change.
 
     Args:
         template: the template.
         params: its parameters.
         sizes: value of each size symbol.
         seed: seed of the random data.
-        data: what kind of numbers, see :class:`Case`.
+        data: kind of numbers, see :class:`Case`.
         container: what holds arrays that are no fields.
         inplace: whether outputs share the array of an input, where the kernel allows it.
         baked: whether the kernel is built for these very sizes.
-        launch: launches what is on trial with the arguments; the kernel itself where None.
-        arch: arch whose schedules fit; the current one where None.
-        kernel: the kernel on trial; that of the variant where None.
+        launch: launches with the arguments; None launches the kernel.
+        arch: arch of the schedule; None for the current one.
+        kernel: the kernel; None for that of the variant.
 
     Raises:
         TikgenError: if the variant cannot be built, or ``inputs`` of the template fails.
@@ -70,8 +69,7 @@ class Trial:
         self._launch = launch or self._launch_kernel
         shape = dict(sizes) if baked else None
         self.kernel = kernel or build(template, shape=shape, arch=arch, **params)
-        # The kernel may have come from another variant with the same code, and with another
-        # reference if the template is wrong.
+        # The kernel may be that of another variant with the same code, and another reference.
         self._template = template
         self._problem = resolve(template, arch=arch, **params).problem
         self.arguments = template.arguments(self._problem)
@@ -102,7 +100,7 @@ class Trial:
                 boxes[array.name] = self._box(array, self._start[array.name], number)
         for name, owner in self._owner.items():
             boxes[name] = boxes[owner]
-        # A device may hand back another NaN than it was given, so that what it holds counts.
+        # A device may return another NaN than it was given.
         before = {name: box.read() for name, box in boxes.items()}
         with np.errstate(all="ignore"):
             expected, kept = self._expected(before)
@@ -154,7 +152,7 @@ class Trial:
         return [a for a in self.arguments if isinstance(a, Array)]
 
     def _shared_arrays(self, sizes: Mapping[str, int]) -> dict[str, str]:
-        """Return for each output that may be done in place the input whose array it shares."""
+        """Return for each output in place the input whose array it shares."""
         free = [a for a in self._arrays() if not a.written]
         shared = {}
         for output in self._arrays():
@@ -167,14 +165,14 @@ class Trial:
         return shared
 
     def _launch_kernel(self, values: Sequence[Any]) -> None:
-        """Launch the kernel, with poison in the arrays that it takes as its workspace."""
+        """Launch the kernel, with poison in its workspace."""
         scratch = self.kernel.loaded.prepare(tuple(values))[len(values) :]
         contents = [
             np.full(held.shape, scratch_poison(array.dtype, self._seed), array.dtype.numpy)
             for array, held in zip(self.kernel.workspace, scratch, strict=True)
         ]
         if contents and self._container == "numpy" and runtime.current_arch() == "cpu":
-            # In the place of those that tikgen allocates, to see what is written outside.
+            # In place of those that tikgen allocates, to find writes outside.
             for number, (array, content) in enumerate(
                 zip(self.kernel.workspace, contents, strict=True), len(self.arguments)
             ):
@@ -188,7 +186,7 @@ class Trial:
         ti.sync()
 
     def _inputs(self, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
-        """Return what the template wants for some arguments, in their dtypes and shapes."""
+        """Return what ``inputs`` of the template returns, in dtypes and shapes of the arguments."""
         found = {}
         with blamed(self._template, "inputs()"):
             given = dict(self._template.inputs(self._problem, sizes, rng))
@@ -214,7 +212,7 @@ class Trial:
         special: Mapping[str, Any],
     ) -> Any:
         if not isinstance(argument, Array | Scalar):
-            raise TypeError(f"verification cannot make up the argument {argument.name}")
+            raise TypeError(f"verification cannot make the argument {argument.name}")
         dtype = argument.dtype
         if isinstance(argument, Scalar):
             return special.get(argument.name, random_values(dtype, (1,), data, rng)).item()
@@ -235,10 +233,9 @@ class Trial:
     def _expected(
         self, before: Mapping[str, NDArray]
     ) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return what each output must hold, and where the kernel must not write to it.
+        """Return the expected outputs, and where the kernel must not write to them.
 
-        Where another value in the output beforehand changes what is expected, the reference
-        leaves the output alone.
+        The reference leaves elements alone that depend on the values in the output before.
         """
         expected = self._reference(before)
         other = self._copies(before)
@@ -271,7 +268,7 @@ class Trial:
     def _tolerance(
         self, before: Mapping[str, NDArray], expected: Mapping[str, NDArray]
     ) -> dict[str, NDArray]:
-        """Return the error allowed for each element of each output."""
+        """Return the tolerance of each element of each output."""
         given, wanted = self._copies(before), {k: v.copy() for k, v in expected.items()}
         with blamed(self._template, "tolerance()"):
             found = dict(self._template.tolerance(self._problem, given, wanted))
@@ -294,6 +291,6 @@ class Trial:
 
 
 def _first(where: NDArray, values: NDArray) -> tuple[str, str]:
-    """Return the first place that is marked, and the value there."""
+    """Return the first place that is marked, and its value."""
     place = tuple(int(i[0]) for i in np.nonzero(where))
     return ", ".join(map(str, place)), str(values[place])

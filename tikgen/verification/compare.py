@@ -1,4 +1,4 @@
-"""Says whether an array is what the reference expects, and how far off it is."""
+"""Compares an output with the reference."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tikgen.template.base import NDArray
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an output compares.
+    """The comparison of an output.
 
     Attributes:
-        worst: greatest error as a fraction of what is allowed.
-        error: greatest absolute error.
-        compared: where not just anything is allowed.
+        worst: largest error as a fraction of the tolerance.
+        error: largest absolute error.
+        compared: where the tolerance is finite.
         message: what is wrong, or an empty string.
     """
 
@@ -29,7 +29,7 @@ class Verdict:
 
 
 def compare(name: str, actual: NDArray, expected: NDArray, allowed: Any) -> Verdict:
-    """Return how the output ``name`` compares; takes arrays as ``comparison.errors`` does."""
+    """Compare the output ``name``; takes arrays as ``comparison.errors`` does."""
     error, limit = errors(actual, expected, allowed)
     fraction = fractions(error, limit)
     worst = float(fraction.max(initial=0))

@@ -28,7 +28,8 @@ def random_values(
         most = _LARGE if data == "large" and dtype.bits == 64 else _SMALL[data]
         values = rng.integers(-most if dtype.is_signed else 0, most, shape, endpoint=True)
     zeros = {"uniform": 1 / 16, "sparse": 0.9}.get(data, 0.0)
-    values[rng.random(shape) < zeros] = 0
+    # Of floats both zeros.
+    values = np.where(rng.random(shape) < zeros, values * 0, values)
     if data == "sorted":
         # Whatever goes on from minimum to minimum shows only where there is always another one.
         values = np.sort(values, axis=None)[:: rng.choice([-1, 1])].reshape(shape)

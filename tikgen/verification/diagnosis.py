@@ -1,4 +1,4 @@
-"""Says what is wrong with a template, where its author's mistake would look like tikgen's."""
+"""Reports mistakes in a template as such, and not as errors of tikgen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tikgen.template.base import CODE_NAME, Template
 
 @contextlib.contextmanager
 def blamed(template: Template, method: str) -> Iterator[None]:
-    """Turn whatever is raised inside into a :class:`TemplateError` that names ``method``."""
+    """Turn any exception inside into a :class:`TemplateError` that names ``method``."""
     try:
         yield
     except TikgenError:
@@ -26,7 +26,7 @@ def blamed(template: Template, method: str) -> Iterator[None]:
 
 
 def check_has_reference(template: Template) -> None:
-    """Raise :class:`TemplateError` where nothing says what the kernels must compute."""
+    """Raise :class:`TemplateError` for a template without a reference."""
     if not (template.folder / CODE_NAME).is_file():
         raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
 

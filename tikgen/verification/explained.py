@@ -1,7 +1,7 @@
-"""Why a mutant may survive: what the template says above the line that was changed.
+"""Why a mutant may survive: the note in the template above the line that was changed.
 
 ``{# survives dtype, constant: no array is long enough to need 64 bits #}`` on a line of its own
-speaks for the line below it, and for changes of these kinds alone.
+explains changes of these kinds on the line below it.
 """
 
 from __future__ import annotations

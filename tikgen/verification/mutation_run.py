@@ -25,7 +25,7 @@ from tikgen.verification.strategies import drawn, launches
 # Mutants of one variant, before it is the turn of another one.
 _IN_A_ROW = 4
 # Launches that a mutant must survive, and how many of them are the largest ones, tried first.
-_LAUNCHES, _LARGEST = 40, 6
+_LAUNCHES, _LARGEST = 120, 6
 # A mutant hangs that takes this long, or so many times what the kernel itself took.
 _LEAST_TIMEOUT, _TIMEOUT_TIMES = 10.0, 10
 

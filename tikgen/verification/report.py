@@ -1,4 +1,4 @@
-"""What a verification found."""
+"""The report of a verification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow", "absent
 
 @dataclass(frozen=True)
 class Failure:
-    """The smallest case found that fails, what came of it, and a script that repeats it."""
+    """The smallest failing case, its outcome, and a script that repeats it."""
 
     case: Case
     outcome: Outcome
@@ -42,23 +42,21 @@ class Failure:
 
 @dataclass(frozen=True)
 class ArchReport:
-    """What was found on one arch.
+    """The report of one arch.
 
     Attributes:
         arch: the arch.
         examples: launches that agreed with the reference.
         variants: distinct variants among them.
-        skipped: reasons why drawn variants cannot run on the arch, with how many.
-        worst: greatest error as a fraction of what is allowed.
-        error: greatest absolute error.
+        skipped: reasons why variants cannot run on the arch, and how many.
+        worst: largest error as a fraction of the tolerance.
+        error: largest absolute error.
         seconds: time taken.
         failure: the smallest failure, if any.
         absent: why the arch does not work here, or an empty string.
-        never_varied: parameters that had one value in all launches, though nobody held them
-            fixed: what other values do was not looked at.
-        pinned: schedule parameters among which others were drawn, but the template takes one
-            value only on this arch.
-        mutation: how many faults in the kernels' text were noticed, if that was asked for.
+        never_varied: parameters that were not fixed, and had a single value in all launches.
+        pinned: parameters of which the template allowed a single value in every variant.
+        mutation: how many mutants were noticed, if any were asked for.
     """
 
     arch: str
@@ -85,7 +83,7 @@ class ArchReport:
 
     @property
     def summary(self) -> str:
-        """Return what was found, in a line."""
+        """Return the report in a line."""
         if self.absent:
             return self.absent
         ran = f"{self.examples} examples of {self.variants} variants in {self.seconds:.1f} s"
@@ -95,7 +93,7 @@ class ArchReport:
 
     @property
     def notes(self) -> list[str]:
-        """Return what was left out for a reason, a line for each."""
+        """Return what was skipped and why, a line for each reason."""
         skipped = [f"{n} skipped: {reason}" for reason, n in self.skipped.items()]
         if self.examples and self.pinned:
             skipped.insert(0, f"one value only on {self.arch}: {', '.join(self.pinned)}")
@@ -111,7 +109,7 @@ class ArchReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What a verification of a template found on each arch."""
+    """The report of a verification of a template, arch by arch."""
 
     template: str
     seed: int
@@ -119,13 +117,13 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Tell whether nothing failed, and at least one arch passed."""
+        """Return whether nothing failed, and at least one arch passed."""
         found = [arch.status for arch in self.archs]
         return "failed" not in found and "passed" in found
 
     @property
     def score(self) -> float | None:
-        """Return the least mutation score of any arch, or None where none was measured."""
+        """Return the lowest mutation score of all archs, or None where none was measured."""
         scores = [arch.mutation.score for arch in self.archs if arch.mutation is not None]
         return min((s for s in scores if s is not None), default=None)
 
@@ -145,7 +143,7 @@ class Report:
         raise VerificationError(self.template, f"Nothing was verified ({reasons}).")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON has it; an infinite error is None."""
+        """Return the report as a JSON document; an infinite error is None."""
         archs = []
         for arch in self.archs:
             found = asdict(arch) | {"status": arch.status, "skipped": dict(arch.skipped)}
@@ -198,7 +196,6 @@ class Report:
 
 
 def _html_of(report: Report) -> str:
-    """Return a row for each arch, what was skipped, and each failure with how to repeat it."""
     verdict = html.status("ok", "good") if report.ok else html.status("NOT ok", "bad")
     rows = [_row(arch) for arch in report.archs]
     header = ("arch", "status", "examples", "variants", "worst error", "time", "")
@@ -206,8 +203,8 @@ def _html_of(report: Report) -> str:
         html.join((f"{report.template}: ", verdict)),
         html.tag("p", f"seed {report.seed}", class_="pale"),
         html.table(header, rows, numbers=(2, 3, 4, 5)),
-        *(_mutation(arch) for arch in report.archs if arch.mutation is not None),
-        *(_failure(arch) for arch in report.archs if arch.failure is not None),
+        *(_section("mutants", a.arch, a.mutation) for a in report.archs if a.mutation is not None),
+        *(_section("smallest failure", a.arch, a.failure) for a in report.archs if a.failure),
     )
 
 
@@ -227,9 +224,5 @@ def _row(arch: ArchReport) -> tuple[object, ...]:
     )
 
 
-def _failure(arch: ArchReport) -> Markup:
-    return html.section(f"smallest failure on {arch.arch}", html.tag("pre", str(arch.failure)))
-
-
-def _mutation(arch: ArchReport) -> Markup:
-    return html.section(f"mutants on {arch.arch}", html.tag("pre", str(arch.mutation)))
+def _section(what: str, arch: str, found: object) -> Markup:
+    return html.section(f"{what} on {arch}", html.tag("pre", str(found)))

@@ -1,4 +1,4 @@
-"""The entry: verifies a template on each arch and reports."""
+"""Verifies a template on each arch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.pipeline import evidence
+from tikgen.progress import bar
 from tikgen.taichi import runtime
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
@@ -29,7 +30,7 @@ _is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Print no failure meanwhile: for those who print the report, which holds them as well."""
+    """Print no failures inside; the report that the caller prints has them as well."""
     token = _is_quiet.set(True)
     try:
         yield
@@ -53,17 +54,17 @@ def verify(
     """Compare kernels of a template with their NumPy reference, and report.
 
     Draws problem parameters, schedule parameters, sizes and data together, runs each arch in a
-    process of its own, and shrinks what fails to the smallest such case. That is printed to the
-    error stream, and a script that repeats it is written. What passed is kept in the store.
+    process of its own, and shrinks a failing case. The smallest one is printed to the error
+    stream, with a script that repeats it. What passed is kept in the store.
 
     Args:
         name: name of a template, or the template itself.
         archs: archs to run on; one that does not work here is reported as absent.
-        max_examples: examples an arch, each a variant launched up to three times.
+        max_examples: examples for each arch, each a variant launched up to three times.
         mutants: how many kernels, each changed in one place, to try on each arch where nothing
-            failed: the report tells which of them the verification did not notice.
-        seed: seed of all that is drawn; None takes a new one, which the report tells.
-        scripts: folder for scripts that repeat failures, made when there is one.
+            failed: the report lists those that the verification did not notice.
+        seed: seed of all that is drawn; None takes a new one, which the report holds.
+        scripts: folder for scripts that repeat failures, made by the first.
         timeout: seconds after which a launch, its compilation included, has failed.
         shrink_seconds: time spent on making a failing case smaller.
         raise_on_failure: whether to raise unless the report is ok.
@@ -71,8 +72,8 @@ def verify(
 
     Raises:
         UnknownTemplate: if no template has that name.
-        ParameterError: if a fixed parameter is unknown, or allows no variant, or a setting is of
-            no use.
+        ParameterError: if a fixed parameter is unknown or allows no variant, or an option is
+            invalid.
         TemplateError: if the template fails while examples are drawn.
         VerificationError: if the report is not ok and ``raise_on_failure`` is set.
         TikgenError: if hypothesis is not installed.
@@ -118,34 +119,15 @@ def _check(
 def _verify_on(
     arch: str, template: Template, params: Mapping[str, Any], limits: Limits, scripts: Path
 ) -> ArchReport:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task(f"{template.name} on {arch}", total=limits.max_examples)
+    what = f"{template.name} on {arch}"
+    with bar(what, limits.max_examples) as update:
 
         def show(drawn: int, shrinking: bool) -> None:
-            what = "shrinking a failure" if shrinking else f"{template.name} on {arch}"
-            progress.update(task, completed=min(drawn, limits.max_examples), description=what)
+            completed = min(drawn, limits.max_examples)
+            update(completed=completed, description="shrinking a failure" if shrinking else what)
 
         def show_mutants(done: int) -> None:
-            what = f"mutants of {template.name} on {arch}"
-            progress.update(task, completed=done, total=limits.mutants, description=what)
+            update(completed=done, total=limits.mutants, description=f"mutants of {what}")
 
         search = Search(template, arch, params, limits, show, show_mutants)
         found = search.run()
@@ -156,10 +138,13 @@ def _verify_on(
     if found.failure is None:
         return found
     case, outcome = found.failure.case, found.failure.outcome
-    # No case by itself repeats that all of them together compared nothing.
+    # No single case repeats that all of them together compared nothing.
     script = None if outcome.kind == "uncompared" else write_script(scripts, case, outcome)
     failure = replace(found.failure, script=script)
     if not _is_quiet.get():
+        from rich.console import Console
+
+        console = Console(stderr=True)
         console.print(f"{template.name} failed on {arch}", style="bold red")
         console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
     return replace(found, failure=failure)

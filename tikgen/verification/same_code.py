@@ -26,8 +26,10 @@ def normal_form(text: str) -> str:
     """Return one text for modules whose code differs in nothing that counts.
 
     Arithmetic of whole literals is done, sums with 0, products with 1, ``pass`` and names that
-    nobody reads go, and the index of a loop of one turn is 0. Modules that differ here may still
-    do the same.
+    nobody reads go, the index of a loop of one turn is 0, and a name that is a whole literal from
+    here to the end of the block is that literal. The sign bit of an extent is a zero
+    that the compiler cannot know, and so has no sign. Modules that differ here may still do the
+    same.
 
     Raises:
         SyntaxError: if ``text`` is not Python.
@@ -35,6 +37,7 @@ def normal_form(text: str) -> str:
     tree = _Simpler().visit(ast.parse(text))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
+            _HiddenZeros(node).visit(node)
             _drop_unread(node)
     return ast.dump(tree)
 
@@ -66,7 +69,25 @@ class _Simpler(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST:
         if isinstance(node.target, ast.Name) and _turns_once(node.iter):
-            node.body = [_Zero(node.target.id).visit(statement) for statement in node.body]
+            node.body = [_Literal(node.target.id, 0).visit(each) for each in node.body]
+        return self._with_literals(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._with_literals(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        return self._with_literals(node)
+
+    def _with_literals(self, node: ast.For | ast.FunctionDef | ast.If) -> ast.AST:
+        """Put literals in the place of names that are nothing else to the end of the block."""
+        for number, statement in enumerate(node.body):
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                name, value = statement.targets[0].id, _whole(statement.value)
+                after = node.body[number + 1 :]
+                changes = [n for each in after for n in ast.walk(each) if isinstance(n, ast.Name)]
+                is_kept = not any(n.id == name and isinstance(n.ctx, ast.Store) for n in changes)
+                if value is not None and len(statement.targets) == 1 and is_kept:
+                    node.body[number + 1 :] = [_Literal(name, value).visit(each) for each in after]
         return self.generic_visit(node)
 
     def visit_Pass(self, node: ast.Pass) -> None:
@@ -81,15 +102,62 @@ def _forget_rest(node: ast.expr, divisor: int) -> None:
             node.args[1] = ast.Constant(0)
 
 
-class _Zero(ast.NodeTransformer):
-    """Puts 0 in the place of an index that is never anything else."""
+class _Literal(ast.NodeTransformer):
+    """Puts a literal in the place of a name that is read."""
 
-    def __init__(self, index: str) -> None:
-        self._index = index
+    def __init__(self, name: str, value: int) -> None:
+        self._name, self._value = name, value
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        is_read = node.id == self._index and isinstance(node.ctx, ast.Load)
-        return ast.Constant(0) if is_read else node
+        is_read = node.id == self._name and isinstance(node.ctx, ast.Load)
+        return ast.Constant(self._value) if is_read else node
+
+
+class _HiddenZeros(ast.NodeTransformer):
+    """Takes the sign from what is 0 at run time: it may be added or subtracted.
+
+    Args:
+        function: whose names are looked at; one that is assigned once may be such a zero.
+    """
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+        stored = [n.id for n in names if isinstance(n.ctx, ast.Store)]
+        self._zeros: set[str] = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                if stored.count(name) == 1 and self._is_zero(node.value):
+                    self._zeros.add(name)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        is_negated = isinstance(node.op, ast.USub) and self._is_zero(node.operand)
+        return node.operand if is_negated else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        is_nothing = ast.unparse(node.func) == "ti.atomic_sub" and self._is_zero(node.args[-1])
+        if is_nothing:
+            node.func = ast.parse("ti.atomic_add", mode="eval").body
+        return node
+
+    def _is_zero(self, node: ast.expr) -> bool:
+        """Return whether it is ``x.shape[0] & ti.i32(-2147483648)``, or a name or cast of it."""
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ti.cast":
+            return self._is_zero(node.args[0])
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._is_zero(node.operand)
+        if isinstance(node, ast.Name):
+            return node.id in self._zeros
+        return (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.BitAnd)
+            and isinstance(node.left, ast.Subscript)
+            and isinstance(node.left.value, ast.Attribute)
+            and node.left.value.attr == "shape"
+            and ast.unparse(node.right) in ("-2147483648", "ti.i32(-2147483648)")
+        )
 
 
 def _turns_once(loop: ast.expr) -> bool:

@@ -14,7 +14,7 @@ _SCRIPT = '''\
 """Repeats a failed verification of the template {name!r} on {arch}.
 
 Exits with 0 once the kernel agrees with its reference, and with 1 while it does not. Where
-the kernel killed its process or did not come back, this script dies or hangs as well.
+the kernel crashed or hung, so does this script.
 """
 
 # {message}
@@ -50,7 +50,7 @@ sys.exit(0 if outcome.ok else 1)
 
 
 def script_text(case: Case, outcome: Outcome) -> str:
-    """Return the text of a script that repeats ``case``."""
+    """Return the text of a script that repeats a case."""
     folder = Path(case.folder)
     builtin = folder.parent == BUILTIN_FOLDER
     message = textwrap.wrap(f"{outcome.kind}: {' '.join(outcome.message.split())}", 96)
@@ -70,7 +70,7 @@ def script_text(case: Case, outcome: Outcome) -> str:
 
 
 def write_script(folder: Path, case: Case, outcome: Outcome) -> Path:
-    """Write the script that repeats ``case`` into ``folder``, and return its path."""
+    """Write the script that repeats a case into ``folder``; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(case.line.encode()).hexdigest()[:8]
     path = folder / f"{case.template}_{case.arch}_{name}.py"

@@ -1,4 +1,4 @@
-"""Drives hypothesis over one arch: many examples, then the smallest one that fails."""
+"""Draws examples on one arch with hypothesis, and shrinks one that fails."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tikgen.errors import ParameterError, TemplateError
+from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.evidence import Tally
 from tikgen.store import default_store
 from tikgen.template.base import Template
@@ -22,8 +23,8 @@ from tikgen.verification.process import ArchProcess
 from tikgen.verification.report import ArchReport, Failure
 from tikgen.verification.strategies import trials
 
-# After ten examples hypothesis mostly alters those it has drawn. What is wanted are others, so
-# examples are drawn in short runs. Every other run has an offline cache.
+# After ten examples hypothesis mostly mutates those it has drawn, so that examples are drawn in
+# short runs. Every other run has an offline cache.
 _RUN = 9
 # Runs of further examples where those so far compared nothing of an output.
 _MORE_RUNS = 3
@@ -31,7 +32,7 @@ _MORE_RUNS = 3
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to look: examples, their seed, seconds for shrinking and for a case, mutants."""
+    """Examples, their seed, seconds for shrinking and for a case, mutants."""
 
     max_examples: int
     seed: int
@@ -41,19 +42,23 @@ class Limits:
 
 
 class _Wrong(Exception):
-    """Tells hypothesis that a case failed."""
+    """A case failed."""
+
+
+class _TimeIsUp(BaseException):
+    """Ends hypothesis, which would take any other exception for a failure."""
 
 
 class Search:
-    """Looks on one arch for a case that fails.
+    """Searches on one arch for a case that fails.
 
     Args:
         template: the template.
         arch: the arch.
         fixed: parameters that are not drawn.
-        limits: how long to look.
-        on_progress: told the number of examples drawn, and whether a failure is being shrunk.
-        on_mutants: told how many mutants were counted.
+        limits: how long to search.
+        on_progress: called with the number of examples, and whether a failure is being shrunk.
+        on_mutants: called with the number of mutants that were counted.
     """
 
     def __init__(
@@ -81,10 +86,10 @@ class Search:
         self._cases = trials(
             template, arch, fixed, self._note_unsupported, self._note_invalid, self._note_drawn
         )
-        self._values_drawn: dict[str, set[str]] = {}
+        self._values_drawn: dict[str, dict[str, Any]] = {}
 
     def run(self) -> ArchReport:
-        """Look until an example fails or all agree, and return what was found.
+        """Search until an example fails or all agree, and return the report.
 
         Raises:
             ParameterError: if the fixed parameters allow no variant at all.
@@ -101,13 +106,7 @@ class Search:
             mutation = self._mutate()
         passed = [t for t in self.tallies.values() if t.passed]
         constant = self._never_varied()
-        # Where others were drawn, the template itself allows no other on this arch.
-        pinned = [
-            name
-            for name in constant
-            if name in self.template.Schedule.model_fields
-            and len(self._values_drawn.get(name, ())) > 1
-        ]
+        pinned = [name for name in constant if self._is_pinned(name)]
         if not self._outcomes and not self._skipped and self._invalid is not None:
             raise self._invalid
         return ArchReport(
@@ -125,7 +124,7 @@ class Search:
         )
 
     def _explore(self) -> None:
-        """Draw examples, in runs, until there are enough, one fails or there are no others."""
+        """Draw examples, in runs, until there are enough, one fails or no others are found."""
         most = min(_RUN, -(-self.limits.max_examples // 2))
         for run in itertools.count():
             missing = self.limits.max_examples - self._drawn
@@ -157,6 +156,8 @@ class Search:
         )
         @hypothesis.given(self._cases)
         def examples_agree(cases: tuple[Case, ...]) -> None:
+            if time.monotonic() >= self._shrink_until:
+                raise _TimeIsUp
             before = len(self._outcomes)
             for case in cases:
                 self._check(replace(case, offline_cache=self._has_cache))
@@ -164,18 +165,18 @@ class Search:
             self._on_progress(self._drawn, self._failing is not None)
 
         try:
-            with contextlib.suppress(_Wrong, Unsatisfiable):
+            with contextlib.suppress(_Wrong, _TimeIsUp, Unsatisfiable):
                 examples_agree()
         except TemplateError:
-            if self._failing is None:  # Else it came up while that was made smaller.
+            if self._failing is None:  # Else it was raised while shrinking.
                 raise
 
     def _check(self, case: Case) -> None:
-        """Run ``case`` unless that was done before, and raise if it fails."""
+        """Run a case unless that was done before, and raise if it fails."""
         outcome = self._outcomes.get(case.line)
         if outcome is None:
             if time.monotonic() > self._shrink_until:
-                return  # Whatever was not tried in time counts as agreeing.
+                return  # What was not tried in time counts as agreeing.
             outcome = self._outcomes[case.line] = self._process.run(case)
             self._note(case, outcome)
         if not outcome.ok:
@@ -219,7 +220,7 @@ class Search:
         return [name for name, count in compared.items() if not count]
 
     def _mutate(self) -> Mutation | None:
-        """Run mutants of what passed, if that is wanted and nothing failed."""
+        """Run mutants of what passed, if they are wanted and nothing failed."""
         passed = [Case.from_line(li) for li, o in self._outcomes.items() if o.kind == "passed"]
         if self._failing or not (passed and self.limits.mutants):
             return None
@@ -238,7 +239,7 @@ class Search:
             return None
 
     def _never_varied(self) -> list[str]:
-        """Return the parameters that nobody held fixed, and that had one value in all launches."""
+        """Return the parameters that were not fixed, and had a single value in all launches."""
         single = [info.name for info in self.template.parameters if len(info.choices) == 1]
         seen: dict[str, set[str]] = {
             name: set()
@@ -253,22 +254,42 @@ class Search:
                     values.add(repr(params[name]))
         return [name for name, values in seen.items() if len(values) < 2]
 
+    def _is_pinned(self, name: str) -> bool:
+        """Return whether other values were drawn, and the template allowed none of them."""
+        others = self._values_drawn.get(name, {})
+        if len(others) < 2 or name in self.template.Schedule.model_fields:
+            return len(others) > 1
+        lines = [line for line, outcome in self._outcomes.items() if outcome.digest]
+        variants = {repr(params): params for params in (Case.from_line(li).params for li in lines)}
+        return not any(
+            self._is_allowed(params, name, value)
+            for params in variants.values()
+            for value in others.values()
+            if repr(value) != repr(params[name])
+        )
+
+    def _is_allowed(self, params: Mapping[str, Any], name: str, value: Any) -> bool:
+        """Return whether the problem of a variant may have another value."""
+        problem = {k: params[k] for k in self.template.Problem.model_fields}
+        try:
+            resolve(self.template, arch=self.arch, **problem | {name: value})
+        except ParameterError:
+            return False
+        return True
+
     def _note_unsupported(self, reason: str) -> None:
         self._skipped[reason] += 1
 
     def _note_drawn(self, chosen: Mapping[str, Any]) -> None:
         for name, value in chosen.items():
-            self._values_drawn.setdefault(name, set()).add(repr(value))
+            self._values_drawn.setdefault(name, {})[repr(value)] = value
 
     def _note_invalid(self, error: ParameterError) -> None:
         self._invalid = error
 
 
 def _keep_files_in_store() -> None:
-    """Let hypothesis keep its files in the store, not in the user's folder.
-
-    Where it is imported already, the program uses it for itself, and has it its own way.
-    """
+    """Let hypothesis keep its files in the store, unless the program itself uses hypothesis."""
     if "hypothesis" not in sys.modules:
         from hypothesis import configuration
 

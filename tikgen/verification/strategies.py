@@ -13,6 +13,7 @@ from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
+from tikgen.template.schedules import fitted
 from tikgen.verification.case import Case, Data, literal
 from tikgen.verification.diagnosis import blamed
 from tikgen.verification.values import of_field
@@ -65,6 +66,10 @@ def trials(
         default_schedule = draw(st.integers(0, 3)) == 3
         with blamed(template, "adjust()"):
             adjusted = {**template.adjust({**chosen, **fixed}, arch), **fixed}
+        with blamed(template, "check()"):
+            adjusted = fitted(
+                template, adjusted, arch, fixed, lambda values: draw(st.sampled_from(values))
+            )
         if default_schedule:
             adjusted = {
                 name: value
@@ -203,13 +208,12 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
         if long is not None:
             sizes[long] = draw(st.sampled_from(beyond))
             # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
-            for other in needed:
-                if other != long:
-                    upper = tried[other][len(tried[other]) // 2 :]
-                    sizes[other] = draw(st.sampled_from(upper))
-            for other in needed:
-                if other != long and elements(sizes) > MOST_STRETCHED:
-                    sizes[other] = tried[other][len(tried[other]) // 2]
+            others = [name for name in needed if name != long]
+            for other in others:
+                sizes[other] = draw(st.sampled_from(tried[other][len(tried[other]) // 2 :]))
+            for part in (2, 4, len(PLAIN_SIZES)):
+                if elements(sizes) > MOST_STRETCHED:
+                    sizes |= {other: tried[other][len(tried[other]) // part] for other in others}
             if elements(sizes) > MOST_STRETCHED:
                 sizes[long] = tried[long][-1]
         return sizes

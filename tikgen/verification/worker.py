@@ -1,8 +1,8 @@
 """The process that runs cases on one arch: ``python -m tikgen.verification.worker ARCH FOLDER``.
 
-It reads one case a line and answers with one outcome a line, before which it tells the digest of
-the kernel. ``FOLDER`` takes the offline cache of those cases that want one: Taichi tells kernels
-apart in another way there, so that a mistake of either way shows.
+It reads a case from each line and answers with the digest of the kernel and one outcome. ``FOLDER``
+holds the offline cache of the cases that want one: Taichi identifies kernels differently there, and
+both ways are verified.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CASES_PER_INIT = 50
 
 
 class _Worker:
-    """Answers cases, and initialises Taichi anew where one wants another offline cache."""
+    """Answers cases, and initialises Taichi again where one wants another offline cache."""
 
     def __init__(self, arch: str, folder: str) -> None:
         self._arch, self._folder = arch, folder
@@ -36,7 +36,7 @@ class _Worker:
     def answer(self, line: str, tell: Tell) -> str:
         """Return the outcome of a case, as a line."""
         case = Case.from_line(line)
-        # That alone frees compiled kernels and fields, and writes the cache.
+        # Only this frees compiled kernels and fields, and writes the cache.
         if case.offline_cache != self._has_cache or self._cases == CASES_PER_INIT:
             builder.clear()
             self._mutants = _Mutants()
@@ -50,14 +50,14 @@ class _Worker:
 
 
 class _Mutants:
-    """Runs texts that were changed on purpose; the builder, its memo and the store see none."""
+    """Runs mutants, around the builder, its memo and the store."""
 
     def __init__(self) -> None:
         self._text, self._params = "", ""
         self._kernel: Kernel | None = None
 
     def outcome_of(self, case: Case) -> Outcome:
-        """Run a mutant once, and return what came of it."""
+        """Run a mutant once, and return the outcome."""
         template = load_template(case.folder)
         try:
             kernel = self._kernel_of(template, case)
@@ -68,7 +68,7 @@ class _Mutants:
             return Outcome("error", one_line(error))
 
     def _kernel_of(self, template: Template, case: Case) -> Kernel:
-        """Return the kernel of a mutant, which is that of the last case mostly."""
+        """Return the kernel of a mutant; usually that of the last case."""
         params = repr(case.params)
         if self._kernel is None or (self._text, self._params) != (case.text, params):
             if self._kernel is not None:
@@ -88,12 +88,7 @@ def main() -> None:
 
 
 def outcome_of(case: Case, on_built: Callable[[str], None]) -> Outcome:
-    """Build the kernel of ``case``, run it once, and return what came of it.
-
-    Args:
-        case: what to run.
-        on_built: told the digest of the kernel before anything else happens to it.
-    """
+    """Build the kernel of a case, pass on its digest, run it once, and return the outcome."""
     digest = ""
     try:
         template = load_template(case.folder)

@@ -1,6 +1,6 @@
 # gemm: Matrix product, C = alpha * op(A) @ op(B) + beta * C.
 # problem: layout='nt', dtype=f32, epilogue='max(v, 0)'
-# schedule: via='panels', tile_m=4, tile_n=64, unroll=4, block_m=0, block_n=0, block_k=0, strip=1, block_dim=0
+# schedule: via='panels', tile_m=4, tile_n=64, unroll=4, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

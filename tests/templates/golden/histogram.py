@@ -1,6 +1,6 @@
 # histogram: Histogram over equal bins from lo to hi, as `np.histogram`.
-# problem: bins=16, dtype=f32, weighted=False, count_dtype=i32, weight_dtype=f32
-# schedule: bins_in='local', chunks=32, unroll=1, buffer=64, copies=1, block_dim=0
+# problem: bins=16, dtype=f32, weighted=False, count_dtype=i32
+# schedule: bins_in='local', chunks=32, buffer=64, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

@@ -1,6 +1,6 @@
 # histogram: Histogram over equal bins from lo to hi, as `np.histogram`.
-# problem: bins=64, dtype=f32, weighted=False, count_dtype=i32, weight_dtype=f32
-# schedule: bins_in='shared', chunks=512, unroll=8, buffer=0, copies=1, block_dim=512
+# problem: bins=64, dtype=f32, weighted=False, count_dtype=i32
+# schedule: bins_in='shared', chunks=512, unroll=8, copies=1, block_dim=512
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

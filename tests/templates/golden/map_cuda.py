@@ -1,6 +1,6 @@
 # map: Arithmetic at every element, such as `z = a*x + y`.
 # problem: expr='z = a * x + y', dim=1, dtype=f32, scalars=None
-# schedule: loop='blocks', unroll=1, chunk=2048, serial=False, items=16, blocks=8448, block_dim=512
+# schedule: loop='blocks', items=16, blocks=8448, block_dim=512
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
-# problem: op='argmin', dim=3, axis=1, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=64, grain=1, linear=False, unroll=1, team=1, columns=32, spread=512, block_dim=0
+# problem: op='argmin', dim=3, axis=1, dtype=f32
+# schedule: unroll=1, columns=32, spread=512
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -22,9 +22,9 @@ def reduce(
 ):
     lines = x.shape[0] * ((x.shape[2] - 1) // 32 + 1)
     for turn in range(lines * 512):
-        # A thread of the cpu gets 512 turns at a time.
-        if turn % 512 == 0:
-            line = turn // 512
+        # A thread of the cpu gets 512 turns at a time, of which one in 512 takes a line.
+        line = turn // 512 + turn % 512 * lines
+        if line < lines:
             across = (x.shape[2] - 1) // 32 + 1
             i = line // across
             if x.shape[2] >= 32:

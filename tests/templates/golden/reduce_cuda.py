@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='sum', dim=1, axis=None, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=8192, grain=4096, linear=False, unroll=1, team=256, columns=0, spread=1, block_dim=0
+# schedule: chunks=8192, grain=4096, unroll=1, team=256
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

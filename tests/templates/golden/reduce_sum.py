@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='sum', dim=1, axis=None, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=16384, grain=1024, linear=False, unroll=1, team=1, columns=0, spread=1, block_dim=0
+# schedule: chunks=16384, grain=1024, unroll=1, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

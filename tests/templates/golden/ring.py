@@ -1,6 +1,6 @@
 # ring: Kernel that stays on the device and answers messages from a ring in memory.
 # problem: handler='total = total + x; count = n // 2', inputs={n: i16, x: f32}, outputs={count: i16, total: f32}, state=(total,), dtype=f32
-# schedule: polling='atomic', lanes=1, batch=4096
+# schedule: polling='atomic', batch=4096
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -23,23 +23,25 @@ def ring(
     total_state: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
     for ring_lane in range(1):
-        # Taichi drops an atomic that adds a literal 0, and the word would be read but once.
-        ring_zero = control[112]
+        # Taichi drops an atomic that adds a literal 0, and the word would be read only once. A shape
+        # is never negative, which only tikgen knows.
+        ring_zero = n_in.shape[-1] & ti.i32(-2147483648)
         ring_mask = n_in.shape[0] - 1
         ring_done = control[32]
         ring_beat = 0
         total = total_state[0]
         ring_polls = 0
         ring_silent = 0
-        ring_told = 0
+        ring_told = 1
+        ti.atomic_add(control[48], 1)
         ring_ended = 0
         while ring_ended == 0:
             ring_command = ti.atomic_add(control[0], ring_zero)
             ring_tail = ti.atomic_add(control[16], ring_zero)
             ring_polls += 1
             if ring_polls == 1024:
+                ti.atomic_add(control[96], ring_polls)
                 ring_polls = 0
-                ti.atomic_add(control[96], 1)
                 ring_silent += 1
                 ring_latest = ti.atomic_add(control[64], ring_zero)
                 if ring_latest != ring_beat:
@@ -75,5 +77,7 @@ def ring(
             if ring_ended > 0:
                 ring_now = ring_ended
             if ring_now != ring_told:
+                # Behind the word is the state before.
+                control[49] = ring_told
                 ti.atomic_add(control[48], ring_now - ring_told)
             ring_told = ring_now

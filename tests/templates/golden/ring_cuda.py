@@ -27,11 +27,14 @@ def ring(
         ring_mask = n_in.shape[0] - 1
         ring_done = control[32]
         ring_beat = 0
-        ring_looks = control[96]
+        ring_polled = control[96]
         ring_polls = 0
         ring_silent = 0
         ring_quiet = 0
-        ring_told = 0
+        ring_told = 1
+        if ring_lane == 0:
+            ti.simt.grid.memfence()
+            control[48] = 1
         ring_ended = 0
         while ring_ended == 0:
             if ring_lane == 0:
@@ -40,10 +43,10 @@ def ring(
                 ring_seen[1] = control[16]
                 ring_polls += 1
                 if ring_polls == 1024:
-                    ring_polls = 0
                     ti.simt.grid.memfence()
-                    control[96] = ring_looks + 1
-                    ring_looks += 1
+                    control[96] = ring_polled + ring_polls
+                    ring_polled += ring_polls
+                    ring_polls = 0
                     ring_silent += 1
                     ring_latest = control[64]
                     if ring_latest != ring_beat:
@@ -90,6 +93,8 @@ def ring(
             if ring_ended > 0:
                 ring_now = ring_ended
             if ring_lane == 0 and ring_now != ring_told:
+                # Behind the word is the state before.
+                control[49] = ring_told
                 ti.simt.grid.memfence()
                 control[48] = ring_now
             ring_told = ring_now

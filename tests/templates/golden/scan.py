@@ -1,6 +1,6 @@
 # scan: Running sum, product, minimum or maximum of a vector.
 # problem: op='sum', mode='inclusive', dtype=f32
-# schedule: chunks=16384, grain=1024, unroll=4, team=1, items=0, join='shared', block_dim=0
+# schedule: chunks=16384, grain=1024, unroll=4, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

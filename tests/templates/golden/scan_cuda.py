@@ -1,6 +1,6 @@
 # scan: Running sum, product, minimum or maximum of a vector.
 # problem: op='sum', mode='inclusive', dtype=f32
-# schedule: chunks=4096, grain=1, unroll=8, team=128, items=8, join='shuffle', block_dim=0
+# schedule: chunks=4096, unroll=8, team=128, items=8, join='shuffle'
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

@@ -1,6 +1,6 @@
 # spmv: Sparse matrix-vector product, y = alpha * A @ x + beta * y.
 # problem: format='csr', dtype=f32, index_dtype=i32
-# schedule: lanes=1, combine='shared', unroll=3, blocks=0, block_dim=0
+# schedule: unroll=3, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -27,7 +27,7 @@ def spmv(
             e2 = e + 2
             total += data[e2] * x[ti.cast(indices[e2], ti.i32)]
         for e_rest in range(ti.max(stop - start, 0) % 3):
-            e = stop - ti.max(stop - start, 0) % 3 + e_rest
+            e = stop - (stop - start) % 3 + e_rest
             total += data[e] * x[ti.cast(indices[e], ti.i32)]
         value = alpha * total
         if beta != 0:

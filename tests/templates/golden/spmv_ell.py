@@ -1,6 +1,6 @@
 # spmv: Sparse matrix-vector product, y = alpha * A @ x + beta * y.
 # problem: format='ell', dtype=f32, index_dtype=i32
-# schedule: lanes=1, combine='shared', unroll=3, blocks=0, block_dim=0
+# schedule: unroll=3, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

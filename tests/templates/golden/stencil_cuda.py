@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=3, dtype=f32, order=2, spacing=1.0, points=None, boundary='interior', storage='ndarray', update=False
-# schedule: loop='sweep', unroll=1, row_buffer=0, rows=1, chunk=4096, block_dim=0, block_x=128, block_y=2, sweep=64, ahead=2, blocks=0
+# schedule: loop='sweep', block_x=128, block_y=2, sweep=64, ahead=2, blocks=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

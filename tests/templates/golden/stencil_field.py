@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=3, dtype=f32, order=2, spacing=1.0, points=None, boundary='interior', storage='field', update=False
-# schedule: loop='rows', unroll=2, row_buffer=0, rows=1, chunk=4096, block_dim=0, block_x=64, block_y=1, sweep=32, ahead=0, blocks=0
+# schedule: loop='rows', unroll=2, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -37,7 +37,7 @@ def stencil(
                 + ti.f32(-6.0) * x[i, j, k1]
             )
         for k_rest in range(ti.max(x.shape[2] - 2, 0) % 2):
-            k = x.shape[2] - 1 - ti.max(x.shape[2] - 2, 0) % 2 + k_rest
+            k = x.shape[2] - 1 - (x.shape[2] - 2) % 2 + k_rest
             y[i, j, k] = (
                 (
                     x[i - 1, j, k]

@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=2, dtype=f32, order=2, spacing=1.0, points=None, boundary='periodic', storage='ndarray', update=True
-# schedule: loop='function', unroll=1, row_buffer=32, rows=1, chunk=4096, block_dim=0, block_x=64, block_y=1, sweep=32, ahead=0, blocks=0
+# schedule: loop='function', row_buffer=32, rows=1
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

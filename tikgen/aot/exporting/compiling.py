@@ -1,4 +1,4 @@
-"""Has the modules of an arch compiled by a process of its own."""
+"""Compiles the modules of an arch in a separate process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tikgen.aot.exporting.plan import ModulePlan
-from tikgen.aot.exporting.template_kernels import core_arch
-from tikgen.aot.exporting.waiting import reply_of
-from tikgen.aot.running.devices import problem_with
-from tikgen.children.process import ChildProcess, Died
+from tikgen.aot.exporting.export_plan import ModulePlan
+from tikgen.aot.exporting.worker_process import WorkerProcess
+from tikgen.machine.devices import core_arch, problem_with
 
 _WORKER = "tikgen.aot.exporting.export_child"
 _MOST_SECONDS = 600.0
@@ -21,12 +19,12 @@ _MOST_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Compiled:
-    """What came of a module.
+    """The outcome of compiling a module.
 
     Attributes:
         capabilities: what the device must have.
-        problem: what is wrong.
-        kernel: the kernel in which that is wrong, if it is one alone.
+        problem: what is wrong, if anything.
+        kernel: the only kernel in which that is wrong, if it is one.
     """
 
     capabilities: tuple[str, ...] = ()
@@ -38,55 +36,28 @@ def compile_modules(
     arch: str,
     modules: Sequence[ModulePlan],
     folder: Path,
-    tell: Callable[[ModulePlan, Compiled], None],
+    report: Callable[[ModulePlan, Compiled], None],
     stop: threading.Event,
 ) -> None:
-    """Compile each module into its folder below ``folder``.
-
-    Args:
-        arch: Taichi's name for the arch.
-        modules: what to compile.
-        folder: folder of the bundle.
-        tell: takes each module with what came of it.
-        stop: is set once nobody waits for them.
+    """Compile each module into the bundle in ``folder``, and report its outcome.
 
     Raises:
         OSError: if the disk is full.
         Stopped: if ``stop`` is set meanwhile.
     """
-    if not modules:
-        return
     if absent := problem_with(arch):
         for module in modules:
-            tell(module, Compiled(problem=f"it cannot be compiled and proved here: {absent}"))
+            report(module, Compiled(problem=f"it cannot be compiled and proved here: {absent}"))
         return
-    with ChildProcess(_WORKER, core_arch(arch)) as process:
-        absent = process.start()
+    with WorkerProcess(
+        _WORKER, core_arch(arch), doing="compilation", seconds=_MOST_SECONDS, stop=stop
+    ) as process:
         for module in modules:
-            if not process.is_running and not absent:
-                absent = process.start()
-            tell(
-                module, Compiled(problem=absent) if absent else _one(process, module, folder, stop)
-            )
-
-
-def _one(
-    process: ChildProcess, module: ModulePlan, folder: Path, stop: threading.Event
-) -> Compiled:
-    target = folder / module.folder
-    shutil.rmtree(target, ignore_errors=True)  # Of an attempt with a kernel that was refused.
-    target.mkdir(parents=True)
-    try:
-        process.send(module.job(str(target)))
-        reply = reply_of(process, _MOST_SECONDS, stop)
-    except Died as death:
-        return Compiled(problem=f"the process that compiled it died: {death}")
-    except TimeoutError:
-        process.stop()
-        return Compiled(problem=f"compiling it took longer than {_MOST_SECONDS:g} s")
-    if "full" in reply:
-        raise OSError(reply["full"], os.strerror(reply["full"]))
-    if "refused" in reply:
-        problem = f"Taichi cannot compile it: {reply['refused']}"
-        return Compiled(problem=problem, kernel=reply["kernel"])
-    return Compiled(capabilities=tuple(reply["capabilities"]))
+            target = folder / module.folder
+            shutil.rmtree(target, ignore_errors=True)  # Of an attempt with a refused kernel.
+            target.mkdir(parents=True)
+            reply = process.answer(module.job(str(target)))
+            if "full" in reply:
+                raise OSError(reply["full"], os.strerror(reply["full"]))
+            reply["capabilities"] = tuple(reply.get("capabilities", ()))
+            report(module, Compiled(**reply))

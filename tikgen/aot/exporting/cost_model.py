@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from tikgen.aot.manifest import Cost, Term
 from tikgen.pipeline.rendering import Variant
 
-# Sizes at which the cost is looked at, then those at which the sums must agree with it.
+# Sizes that determine the coefficients, then those at which the result is checked.
 _LOW, _HIGH = 64, 192
 _CHECKED = (67, 128, 331)
 
 
 def cost_of(variant: Variant) -> Cost | None:
-    """Return the cost of a launch by its sizes, or None where it is no sum of products."""
+    """Return the cost of a launch by its sizes, or None if it is no sum of products."""
     template, problem = variant.template, variant.problem
     try:
         symbols = template.size_symbols(problem)
@@ -26,7 +26,7 @@ def cost_of(variant: Variant) -> Cost | None:
             return found.bytes, found.flops
 
         terms = _terms(free, lambda sizes: at(sizes)[0]), _terms(free, lambda sizes: at(sizes)[1])
-    except Exception:  # A template need not tell its cost.
+    except Exception:  # Templates may have no cost.
         return None
     moved, done = terms
     return None if moved is None or done is None else Cost(tuple(moved), tuple(done))
@@ -68,7 +68,7 @@ def _terms(symbols: Sequence[str], cost: Callable[[dict[str, int]], float]) -> l
 
 
 def evaluate(terms: Sequence[Term], sizes: Mapping[str, int]) -> float:
-    """Return the value of a sum of terms where each symbol has its value in ``sizes``."""
+    """Return the value of a sum of terms for given sizes."""
     total = 0.0
     for term in terms:
         product = term.factor

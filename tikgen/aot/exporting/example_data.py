@@ -1,18 +1,74 @@
-"""Examples of users' own kernels, and what their references make of them: a file of the bundle."""
+"""Inputs that prove artefacts: made up, or given by the user and kept in the bundle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
 from tikgen.aot import manifest as m
-from tikgen.aot.exporting.made_up import made_up, sizes_for
-from tikgen.aot.exporting.plan import KernelPlan, OwnCheck
+from tikgen.aot.exporting.export_plan import KernelPlan
 from tikgen.dtypes import DType
 from tikgen.errors import ExportError
+from tikgen.template.arguments import split_extent
+
+# Extents of axes of any size: small ones, of which the first is no power of two.
+EXTENTS = (7, 16, 12)
+# What rounding may cost, in units in the last place of the largest value, and of 1.
+_UNITS, _UNITS_OF_F16, _UNITS_OF_1 = 256, 16, 4
+
+
+def sizes_for(arguments: Sequence[m.Argument], number: int) -> dict[str, int]:
+    """Return the same size for all symbols, so that all arrays fit together."""
+    extent = EXTENTS[number % len(EXTENTS)]
+    found = [split_extent(e)[0] for a in arguments for e in a.shape]
+    return {symbol: extent for symbol in found if symbol is not None}
+
+
+def sizes_of(argument: m.Argument, shape: Sequence[int]) -> dict[str, int]:
+    """Return the value of each size symbol of an array of a given shape."""
+    found = {}
+    for extent, given in zip(argument.shape, shape, strict=False):
+        symbol, more = split_extent(extent)
+        if symbol is not None:
+            found[symbol] = given - more
+    return found
+
+
+def shape_of(argument: m.Argument, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the shape of an array in NumPy, with the axes of its elements behind its own."""
+    shape = []
+    for extent in argument.shape:
+        symbol, more = split_extent(extent)
+        shape.append(more if symbol is None else sizes[symbol] + more)
+    return (*shape, *argument.element)
+
+
+def made_up(
+    arguments: Sequence[m.Argument],
+    sizes: Mapping[str, int],
+    rng: np.random.Generator,
+    given: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a random value for each argument that is not ``given``, by name.
+
+    Floats are in [-1, 1), integers in [0, 4). ``sizes`` has the value of each size symbol.
+    """
+    values: dict[str, Any] = {}
+    for argument in arguments:
+        dtype = DType(argument.dtype)
+        shape = shape_of(argument, sizes)
+        if given is not None and argument.name in given:
+            values[argument.name] = np.array(given[argument.name], dtype.numpy, order="C")
+        elif dtype.is_float:
+            values[argument.name] = rng.uniform(-1, 1, shape).astype(dtype.numpy)
+        else:
+            values[argument.name] = rng.integers(0, 4, shape).astype(dtype.numpy)
+        if argument.kind == "scalar":
+            values[argument.name] = values[argument.name].item()
+    return values
 
 
 def data_file(name: str) -> str:
@@ -23,11 +79,7 @@ def data_file(name: str) -> str:
 def checked_examples(
     kernel: str, arguments: Sequence[m.Argument], examples: Sequence[Sequence[Any]]
 ) -> tuple[tuple[Any, ...], ...]:
-    """Return copies of examples as a launch takes them; lists become arrays.
-
-    Raises:
-        ExportError: if one does not fit the arguments.
-    """
+    """Return copies of examples as a launch takes them; raise ExportError if one does not fit."""
     names = ", ".join(a.name for a in arguments)
     found = []
     for example in examples:
@@ -58,35 +110,33 @@ def _checked(kernel: str, argument: m.Argument, value: Any) -> Any:
 
 
 def write_data(kernel: KernelPlan, count: int, seed: int, file: Path) -> None:
-    """Write the examples of a user's own kernel, if any, and what its reference makes of them.
+    """Write the examples of a user's own kernel, if any, and the results of its reference.
 
     Raises:
         ExportError: if the reference fails, or returns something else.
     """
-    check = kernel.check
-    if not _is_told(check):
+    if not (kernel.check.reference or kernel.check.examples):
         return
     arguments = kernel.entry.arguments
     rng = np.random.default_rng(seed)
-    given = _given(kernel, check) or [
+    given = _given(kernel) or [
         made_up(arguments, sizes_for(arguments, n), rng) for n in range(count)
     ]
-    arrays: dict[str, Any] = dict(_arrays(kernel, check, given))
+    arrays: dict[str, Any] = dict(_arrays(kernel, given))
     file.parent.mkdir(exist_ok=True)
     np.savez_compressed(file, **arrays)
 
 
 def is_current(kernel: KernelPlan, file: Path | None) -> bool:
-    """Tell whether a file holds what examples and the reference of a kernel say now."""
-    check = kernel.check
-    if not _is_told(check):
+    """Return whether a file holds the current examples of a kernel and their results."""
+    if not (kernel.check.reference or kernel.check.examples):
         return True
     if file is None:
         return False
     with np.load(file) as data:
         held = {name: data[name] for name in data.files}
     try:
-        now = _arrays(kernel, check, _given(kernel, check) or _values(held))
+        now = _arrays(kernel, _given(kernel) or _values(held))
     except ExportError:
         return False
     return held.keys() == now.keys() and all(
@@ -101,18 +151,14 @@ def count_of(file: Path) -> int:
 
 
 def has_wanted(file: Path) -> bool:
-    """Tell whether a file holds what a reference computed."""
+    """Return whether a file holds results of a reference."""
     with np.load(file) as data:
         return any("/wanted/" in name for name in data.files)
 
 
-def _is_told(check: object) -> TypeGuard[OwnCheck]:
-    return isinstance(check, OwnCheck) and bool(check.reference or check.examples)
-
-
-def _given(kernel: KernelPlan, check: OwnCheck) -> list[dict[str, Any]]:
+def _given(kernel: KernelPlan) -> list[dict[str, Any]]:
     names = [a.name for a in kernel.entry.arguments]
-    return [dict(zip(names, example, strict=True)) for example in check.examples]
+    return [dict(zip(names, example, strict=True)) for example in kernel.check.examples]
 
 
 def _values(held: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
@@ -126,28 +172,25 @@ def _values(held: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
 
 
 def _arrays(
-    kernel: KernelPlan, check: OwnCheck, given: Sequence[Mapping[str, Any]]
+    kernel: KernelPlan, given: Sequence[Mapping[str, Any]]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Return all that the file is to hold, by its place there."""
+    """Return the contents of the file."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for number, values in enumerate(given):
         arrays |= {f"{number}/values/{n}": np.asarray(v) for n, v in values.items()}
-        wanted = _wanted(kernel, check, values)
+        wanted = _wanted(kernel, values)
         arrays |= {f"{number}/wanted/{n}": v for n, v in wanted.items()}
     return arrays
 
 
-def _wanted(
-    kernel: KernelPlan, check: OwnCheck, values: Mapping[str, Any]
-) -> dict[str, np.ndarray[Any, Any]]:
-    """Return what the reference, if any, says that arrays and fields hold after a launch."""
-    if check.reference is None:
+def _wanted(kernel: KernelPlan, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return what the reference, if any, computes for written arrays and fields."""
+    if kernel.check.reference is None:
         return {}
-    name = kernel.entry.name
-    arguments = kernel.entry.arguments
+    name, arguments = kernel.entry.name, kernel.entry.arguments
     copies = [np.array(v) if isinstance(v, np.ndarray) else v for v in values.values()]
     try:
-        wanted = check.reference(*copies)
+        wanted = kernel.check.reference(*copies)
     except Exception as error:
         raise ExportError(name, f"its reference fails: {type(error).__name__}: {error}") from None
     shapes = {a.name: np.shape(values[a.name]) for a in arguments if a.kind == "array"}
@@ -155,8 +198,8 @@ def _wanted(
     if not isinstance(wanted, Mapping) or not wanted or wanted.keys() - shapes.keys():
         raise ExportError(
             name,
-            f"its reference returns {wanted!r:.80}; it is to return a dict from names of arrays "
-            f"({', '.join(sorted(shapes))}) to what they hold after a launch",
+            f"its reference returns {wanted!r:.80}; it must return a dict from names of arrays "
+            f"({', '.join(sorted(shapes))}) to their values after a launch",
         )
     found = {n: np.asarray(held) for n, held in wanted.items()}
     for array, held in found.items():
@@ -167,3 +210,27 @@ def _wanted(
                 f"{list(shapes[array])}",
             )
     return found
+
+
+def worst_error(got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> float:
+    """Return the greatest error of an array as a fraction of what rounding may cost.
+
+    Two compilers may contract and reorder: floats may differ by some units in the last place of
+    the largest value, and of 1, the size of the inputs, which may cancel. Integers, infinities and
+    NaN must be equal.
+    """
+    if got.shape != wanted.shape:
+        return float("inf")
+    if got.dtype.kind != "f":
+        return 0.0 if np.array_equal(got, wanted) else float("inf")
+    finite = np.isfinite(wanted)
+    if not np.array_equal(got[~finite], wanted[~finite], equal_nan=True):
+        return float("inf")
+    one, other = got[finite].astype(np.longdouble), wanted[finite].astype(np.longdouble)
+    if not one.size:
+        return 0.0
+    if not np.isfinite(one).all():
+        return float("inf")
+    units = _UNITS_OF_F16 if got.dtype.itemsize == 2 else _UNITS
+    allowed = float(np.finfo(got.dtype).eps) * (units * float(np.abs(other).max()) + _UNITS_OF_1)
+    return float(np.abs(one - other).max() / allowed)

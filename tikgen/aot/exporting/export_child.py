@@ -1,7 +1,7 @@
 """The process that compiles for one arch: ``python -m tikgen.aot.exporting.export_child ARCH``.
 
-It reads one module a line, writes it into its folder, and answers what the device must have. It
-never sees the user's program: every kernel comes as text.
+It reads one module a line, writes it to its folder, and replies what the device must have. It does
+not run the user's program: every kernel comes as text.
 """
 
 from __future__ import annotations
@@ -16,14 +16,23 @@ from typing import Any
 
 import taichi as ti
 
+from tikgen.aot.exporting.export_plan import accessor_names
 from tikgen.aot.exporting.graphs import scratch_name
-from tikgen.aot.exporting.halves import HIGH, LOW, WIDE, split
-from tikgen.aot.exporting.plan import accessor_names
-from tikgen.aot.exporting.texts import accessors, element_type, init_options, load_text, make_field
+from tikgen.aot.exporting.kernel_texts import (
+    HIGH,
+    LOW,
+    WIDE,
+    accessors,
+    element_type,
+    init_options,
+    load_text,
+    make_field,
+    split,
+)
 from tikgen.children.work import Tell, one_line, serve, start
 from tikgen.taichi import arrays, artefacts, runtime
 
-# What a type needs of a Vulkan device, as Taichi's compiler misses it.
+# The capability of a Vulkan device that a type needs.
 _CAPABILITIES = {
     "i8": "spirv_has_int8",
     "u8": "spirv_has_int8",
@@ -35,19 +44,19 @@ _CAPABILITIES = {
     "f64": "spirv_has_float64",
 }
 _MISSED = re.compile(r"Type (\w+) not supported")
-# Compiled code is freed by ti.init alone.
+# Only ti.init frees compiled code.
 _MODULES_PER_INIT = 100
 
 
 def main() -> None:
-    """Serve the arch named on the command line until the input ends."""
+    """Compile for the arch named on the command line until the input ends."""
     serve(sys.argv[1], _answer, lines_per_init=_MODULES_PER_INIT)
 
 
 def _answer(line: str, tell: Tell) -> str:
     job = json.loads(line)
     refused = {"kernel": ""}
-    # No field may be declared after the first module, and no later module has these options.
+    # No field may be declared after the first module, and options are for one module only.
     is_special = bool(job["fields"] or job["options"])
     try:
         if is_special:
@@ -55,20 +64,21 @@ def _answer(line: str, tell: Tell) -> str:
         return json.dumps({"capabilities": _export(job, refused)})
     except (runtime.CompilationError, runtime.RuntimeFailure) as error:
         lines = [li.strip() for li in str(error).splitlines() if li.strip()]
-        return json.dumps(refused | {"refused": lines[-1] if lines else type(error).__name__})
+        problem = lines[-1] if lines else type(error).__name__
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return json.dumps({"full": error.errno})
-        return json.dumps(refused | {"refused": one_line(error)})
+        problem = one_line(error)
     finally:
         if is_special:
             start(sys.argv[1])
+    return json.dumps(refused | {"problem": f"Taichi cannot compile it: {problem}"})
 
 
 def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
     """Compile and write the module; return the capabilities that it needs.
 
-    Meanwhile ``at`` tells the kernel that is being compiled.
+    Meanwhile ``at`` names the kernel that is being compiled.
     """
     fields = {f["name"]: make_field(f) for f in job["fields"]}
     kernels = {
@@ -82,7 +92,7 @@ def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
     }
     copying = {f["name"]: accessors(f, fields[f["name"]]) for f in job["fields"]}
     capabilities = {*job["capabilities"]}
-    if sys.argv[1] == "vulkan":  # The compiler misses no scalar's type, the driver crashes.
+    if sys.argv[1] == "vulkan":  # The compiler accepts any scalar; the driver crashes.
         dtypes = {a["dtype"] for a in _scalars(job["kernels"].values())} - {*WIDE}
         capabilities |= {_CAPABILITIES[dtype] for dtype in dtypes & _CAPABILITIES.keys()}
     while True:
@@ -90,7 +100,7 @@ def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
             _write(job, kernels, fields, copying, sorted(capabilities), at)
             break
         except RuntimeError as error:
-            # Only by trying can it be told what the code of a kernel needs.
+            # What the code of a kernel needs shows only when it is compiled.
             missed = _MISSED.search(str(error))
             needed = _CAPABILITIES.get(missed[1]) if missed else None
             if needed is None or needed in capabilities:
@@ -125,15 +135,14 @@ def _write(
         ]
         builder.add_graph(graph["name"], steps)
     folder = Path(job["folder"])
-    for path in folder.iterdir():  # Of an attempt with fewer capabilities.
+    for path in folder.iterdir():  # Left by an attempt with fewer capabilities.
         path.unlink()
     builder.write(folder)
 
 
 def _graph_arguments(number: int, step: dict[str, Any], kernel: dict[str, Any]) -> list[Any]:
     """Return what the graph passes to each argument of a kernel, then to its workspace."""
-    names = {**step["arguments"]}
-    names |= {w: scratch_name(number, w) for w in kernel["workspace"]}
+    names = step["arguments"] | {w: scratch_name(number, w) for w in kernel["workspace"]}
     return [made for a in kernel["arguments"] for made in _graph_arguments_of(names[a["name"]], a)]
 
 
@@ -157,7 +166,7 @@ def _wide(kernel: dict[str, Any]) -> dict[str, str]:
 
 
 def _scalars(kernels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what kernels take by value."""
+    """Return the scalar arguments of kernels."""
     return [a for kernel in kernels for a in kernel["arguments"] if a["kind"] == "scalar"]
 
 

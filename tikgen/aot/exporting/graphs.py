@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import msgspec
 
 from tikgen.aot import manifest as m
 from tikgen.aot.names import identifier
 from tikgen.errors import ExportError, near
+from tikgen.pipeline.kernel import Kernel
 from tikgen.template.arguments import split_extent
+from tikgen.template.parameters import canonical
 
-# A kernel's name, or anything with a name, then what it takes: by name or in order.
+# A kernel or its name in the bundle, then what it takes: by name or in order.
 StepLike = tuple[Any, ...]
 
 _Size = tuple[int, str]  # A size symbol of a step.
+_Extent = tuple[_Size | None, int]  # A size plus a number, or a number.
 
 
 def plan_graph(
@@ -30,8 +33,8 @@ def plan_graph(
     Args:
         name: its name.
         steps: for each launch ``(kernel, {argument: value, ...})`` or ``(kernel, value, ...)``,
-            where the kernel is its name in the bundle, or an object of that name; a value is
-            the name of a graph's argument or temporary, or a number that stays fixed.
+            where the kernel is its name in the bundle, or what was exported; a value is the name
+            of an argument of the graph or of a temporary, or a number that stays fixed.
         kernels: those of the bundle, by name.
         temporaries: names of arrays that the runtime allocates and the steps share.
 
@@ -39,33 +42,31 @@ def plan_graph(
         ExportError: if a kernel or an argument is unknown or missing, or uses of a name disagree
             in kind, dtype, dimension or shape.
     """
-    what = f"the graph {name!r}"
+    draft = _Draft(f"the graph {name!r}")
     if not isinstance(name, str) or identifier(name) != name:
-        raise ExportError(what, "its name takes letters, digits and single underscores")
+        draft.refuse("its name takes letters, digits and single underscores")
     if name in kernels:
-        raise ExportError(what, "a kernel has the same name")
+        draft.refuse("a kernel has the same name")
     if not steps:
-        raise ExportError(what, "it has no steps")
-    draft = _Draft(what)
+        draft.refuse("it has no steps")
     planned = [draft.add(number, step, kernels) for number, step in enumerate(steps)]
     arguments = draft.arguments()
-    unknown = [t for t in temporaries if t not in arguments or arguments[t].kind != "array"]
-    if unknown:
-        raise ExportError(what, f"no step uses the temporary array {unknown[0]!r}")
+    for temporary in temporaries:
+        if temporary not in arguments or arguments[temporary].kind != "array":
+            draft.refuse(f"no step uses the temporary array {temporary!r}")
     taken = {n: a for n, a in arguments.items() if n not in temporaries}
     held = {
         n: msgspec.structs.replace(arguments[n], role="work", covered=True, inplace=False)
         for n in temporaries
     }
-    known = {split_extent(e)[0] for a in taken.values() for e in a.shape}
+    known = {None, *(split_extent(e)[0] for a in taken.values() for e in a.shape)}
     for array in held.values():
         for extent in array.shape:
             symbol, _ = split_extent(extent)
-            if symbol is not None and symbol not in known:
-                raise ExportError(
-                    what,
-                    f"no argument tells the size {symbol} of the temporary {array.name!r}; let it "
-                    "be an argument",
+            if symbol not in known:
+                draft.refuse(
+                    f"no argument determines the size {symbol} of the temporary {array.name!r}; "
+                    "let it be an argument"
                 )
     return m.Graph(
         name=name,
@@ -77,7 +78,7 @@ def plan_graph(
 
 
 def replanned(graph: m.Graph, kernels: Mapping[str, m.Kernel]) -> m.Graph | None:
-    """Return a graph as it is for the kernels that there are now; None where they do not fit."""
+    """Return a graph planned anew for other kernels; None if they do not fit."""
     steps = [
         (s.kernel, {n: graph.constants.get(given, given) for n, given in s.arguments.items()})
         for s in graph.steps
@@ -91,13 +92,7 @@ def replanned(graph: m.Graph, kernels: Mapping[str, m.Kernel]) -> m.Graph | None
 def scratch_of(
     graph: m.Graph, kernels: Mapping[str, m.Kernel], workspaces: Mapping[str, Sequence[m.Argument]]
 ) -> tuple[m.Argument, ...]:
-    """Return the workspaces of a graph's kernels as arrays that the graph takes.
-
-    Args:
-        graph: the graph.
-        kernels: its kernels, by name.
-        workspaces: what each kernel needs, by name.
-    """
+    """Return the workspaces of a graph's kernels as arrays that the graph takes."""
     taken = {a.name: a for a in (*graph.arguments, *graph.temporaries)}
     found = []
     for number, step in enumerate(graph.steps):
@@ -145,14 +140,42 @@ def _extent(symbol: str | None, more: int) -> m.Extent:
     return f"{symbol} + {more}" if more else symbol
 
 
+def _name_of(kernel: Any, kernels: Mapping[str, m.Kernel]) -> str:
+    """Return the name of a kernel in the bundle.
+
+    Raises:
+        ExportError: if it is in the bundle more than once, or not at all.
+    """
+    if isinstance(kernel, str):
+        return kernel
+    if isinstance(kernel, Kernel) and kernel.variant.arguments:
+        params = {name: canonical(value) for name, value in kernel.variant.problem}
+        wanted = (kernel.template.name, params, dict(kernel.variant.sizes))
+        shown = kernel.name
+        found = [n for n, k in kernels.items() if (k.template, k.params, k.sizes) == wanted]
+    else:
+        function = kernel.function if isinstance(kernel, Kernel) else kernel
+        shown = getattr(function, "__name__", repr(kernel))
+        family = identifier(shown)
+        found = [n for n, k in kernels.items() if not k.template and k.family == family]
+    if len(found) == 1:
+        return found[0]
+    problem = (
+        f"is in the bundle more than once; name one of {', '.join(found)}"
+        if found
+        else f"is not in the bundle; it holds {', '.join(kernels)}"
+    )
+    raise ExportError("the graph", f"{shown} {problem}")
+
+
 @dataclass
 class _Use:
-    """What the steps so far say of a name."""
+    """What the steps so far require of a name."""
 
     argument: m.Argument
     step: int
     kernel: str
-    extents: list[tuple[_Size | None, int]] = field(default_factory=list)
+    extents: list[_Extent]
 
 
 class _Draft:
@@ -162,12 +185,16 @@ class _Draft:
         self.what = what
         self.constants: dict[str, int | float] = {}
         self._uses: dict[str, _Use] = {}
-        # Each size is another one plus a number, or stands for itself; or it is a number.
+        # Each size is another size plus a number, or stands for itself; or it is a number.
         self._above: dict[_Size, tuple[_Size, int]] = {}
         self._fixed: dict[_Size, int] = {}
 
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise :class:`ExportError`."""
+        raise ExportError(self.what, problem)
+
     def add(self, number: int, step: StepLike, kernels: Mapping[str, m.Kernel]) -> m.Step:
-        """Take in a step, and return it as the manifest says it."""
+        """Add a step, and return it as the manifest has it."""
         kernel, values = self._read(number, step, kernels)
         names = {}
         for argument in kernel.arguments:
@@ -177,10 +204,9 @@ class _Draft:
                 names[argument.name] = value
                 continue
             if argument.kind != "scalar" or isinstance(value, bool):
-                raise ExportError(
-                    self.what,
+                self.refuse(
                     f"step {number} gives {argument.name!r} of {kernel.name} the value {value!r}; "
-                    "it takes a name" + (" or a number" if argument.kind == "scalar" else ""),
+                    "it takes a name" + (" or a number" if argument.kind == "scalar" else "")
                 )
             fixed = f"step{number}_{argument.name}"
             self.constants[fixed] = value
@@ -190,13 +216,13 @@ class _Draft:
 
     def arguments(self) -> dict[str, m.Argument]:
         """Return every name with what it takes, in order of first use."""
-        found = {}
         least: dict[_Size, int] = {}
         for use in self._uses.values():
             for size, more in use.extents:
                 if size is not None:
                     root, offset = self._root(size)
                     least[root] = min(least.get(root, 0), offset + more)
+        found = {}
         labels: dict[_Size, str] = {}
         for name, use in self._uses.items():
             shape = []
@@ -217,56 +243,49 @@ class _Draft:
         self, number: int, step: StepLike, kernels: Mapping[str, m.Kernel]
     ) -> tuple[m.Kernel, dict[str, Any]]:
         if not isinstance(step, tuple) or not step:
-            raise ExportError(
-                self.what,
-                f"step {number} is {step!r}; a step is (kernel, {{'argument': 'name', ...}})",
+            self.refuse(
+                f"step {number} is {step!r}; a step is (kernel, {{'argument': 'name', ...}})"
             )
-        name = step[0] if isinstance(step[0], str) else getattr(step[0], "name", repr(step[0]))
+        name = _name_of(step[0], kernels)
         if name not in kernels:
-            raise ExportError(
-                self.what,
+            self.refuse(
                 f"step {number} launches {name!r}, which is not in the bundle."
-                f"{near(str(name), kernels)} It holds {', '.join(kernels)}",
+                f"{near(name, kernels)} It holds {', '.join(kernels)}"
             )
         kernel = kernels[name]
         wanted = [a.name for a in kernel.arguments]
+        takes = ", ".join(wanted)
         given = step[1] if len(step) == 2 and isinstance(step[1], Mapping) else None
         if given is None:
             if len(step) - 1 > len(wanted):
-                raise ExportError(
-                    self.what, f"step {number} gives {name} more than {', '.join(wanted)}"
-                )
+                self.refuse(f"step {number} gives {name} more than {takes}")
             given = dict(zip(wanted, step[1:], strict=False))
-        unknown = [n for n in given if n not in wanted]
-        missing = [n for n in wanted if n not in given]
-        if unknown or missing:
-            problem = f"has no argument {unknown[0]!r}" if unknown else f"lacks {missing[0]!r}"
-            raise ExportError(
-                self.what, f"step {number}, {name}, {problem}; it takes {', '.join(wanted)}"
-            )
+        for unknown in (n for n in given if n not in wanted):
+            self.refuse(f"step {number}, {name}, has no argument {unknown!r}; it takes {takes}")
+        for missing in (n for n in wanted if n not in given):
+            self.refuse(f"step {number}, {name}, lacks {missing!r}; it takes {takes}")
         return kernel, dict(given)
 
     def _use(self, number: int, kernel: m.Kernel, argument: m.Argument, name: str) -> None:
         if not name.isidentifier():
-            raise ExportError(self.what, f"{name!r} cannot be the name of an argument")
-        sizes: list[tuple[_Size | None, int]] = []
-        for extent in argument.shape:
-            symbol, more = split_extent(extent)
-            sizes.append((None if symbol is None else (number, symbol), more))
+            self.refuse(f"{name!r} cannot be the name of an argument")
+        split = map(split_extent, argument.shape)
+        sizes: list[_Extent] = [(None if s is None else (number, s), more) for s, more in split]
         known = self._uses.get(name)
         if known is None:
             self._uses[name] = _Use(argument, number, kernel.name, sizes)
             return
         before = known.argument
-        for trait in ("kind", "dtype", "element"):
-            if getattr(before, trait) != getattr(argument, trait):
-                self._disagree(name, known, number, kernel, trait, before, argument)
-        if len(before.shape) != len(argument.shape):
-            self._disagree(name, known, number, kernel, "shape", before, argument)
-        for one, other in zip(known.extents, sizes, strict=True):
-            if not self._unite(one, other):
-                self._disagree(name, known, number, kernel, "shape", before, argument)
-        # Written first and read later: whoever calls need not fill it.
+        traits = ("kind", "dtype", "element")
+        differs = next((t for t in traits if getattr(before, t) != getattr(argument, t)), "")
+        is_alike = len(known.extents) == len(sizes) and all(map(self._unite, known.extents, sizes))
+        if differs or not is_alike:
+            trait = differs or "shape"
+            self.refuse(
+                f"{name!r} has {trait} {getattr(before, trait)} in step {known.step} "
+                f"({known.kernel}), and {getattr(argument, trait)} in step {number} ({kernel.name})"
+            )
+        # What is written first and read later need not be filled by the caller.
         role = before.role
         if role == "in" and argument.role != "in":
             role = "inout"
@@ -274,62 +293,44 @@ class _Draft:
             role = "inout" if argument.role != "out" else "out"
         known.argument = msgspec.structs.replace(before, role=role, inplace=False)
 
-    def _disagree(
-        self,
-        name: str,
-        known: _Use,
-        number: int,
-        kernel: m.Kernel,
-        trait: str,
-        before: m.Argument,
-        now: m.Argument,
-    ) -> None:
-        raise ExportError(
-            self.what,
-            f"{name!r} has {trait} {getattr(before, trait)} in step {known.step} ({known.kernel}), "
-            f"and {getattr(now, trait)} in step {number} ({kernel.name})",
-        )
-
     def _check_aliases(self, number: int, kernel: m.Kernel, names: Mapping[str, str]) -> None:
         arrays = [a for a in kernel.arguments if a.kind == "array"]
         for one in arrays:
             for other in arrays:
                 same = one is not other and names[one.name] == names[other.name]
                 if same and one.role != "in" and not (one.inplace and other.role == "in"):
-                    raise ExportError(
-                        self.what,
+                    self.refuse(
                         f"step {number} gives {names[one.name]!r} to {one.name!r} and "
-                        f"{other.name!r} of {kernel.name}, which writes to {one.name!r}",
+                        f"{other.name!r} of {kernel.name}, which writes to {one.name!r}"
                     )
 
     def _root(self, size: _Size) -> tuple[_Size, int]:
-        """Return what a size is measured from, and how far it is from there."""
+        """Return what a size is measured from, and its distance from there."""
         offset = 0
         while size in self._above:
             size, more = self._above[size]
             offset += more
         return size, offset
 
-    def _unite(self, one: tuple[_Size | None, int], other: tuple[_Size | None, int]) -> bool:
-        """Let two extents be equal; tell whether they can be."""
+    def _unite(self, one: _Extent, other: _Extent) -> bool:
+        """Let two extents be equal; return whether they can be."""
         (first, more), (second, plus) = one, other
-        if first is None and second is None:
-            return more == plus
         if first is None or second is None:
+            if first is second:
+                return more == plus
             size, offset, value = (second, plus, more) if first is None else (first, more, plus)
             assert size is not None
             root, distance = self._root(size)
-            return self._fixed.setdefault(root, value - offset - distance) == (
-                value - offset - distance
-            )
+            fixed = value - offset - distance
+            return self._fixed.setdefault(root, fixed) == fixed
         (root, near_by), (base, far) = self._root(first), self._root(second)
         # root + near_by + more == base + far + plus
         distance = near_by + more - far - plus
         if root == base:
             return distance == 0
         if base in self._fixed:
-            value = self._fixed.pop(base)
-            if self._fixed.setdefault(root, value - distance) != value - distance:
+            fixed = self._fixed.pop(base) - distance
+            if self._fixed.setdefault(root, fixed) != fixed:
                 return False
         self._above[base] = (root, distance)
         return True

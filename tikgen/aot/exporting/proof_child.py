@@ -1,7 +1,7 @@
 """The process that proves artefacts: ``python -m tikgen.aot.exporting.proof_child ARCH BUNDLE``.
 
-It runs them through Taichi's C library as any program would, and compares what they write with
-the reference. It reads the name of a kernel or graph, and how to judge it, one a line.
+It runs them through Taichi's C library as any program would, and compares their results with the
+reference. Each line that it reads has the name of a kernel or graph, and how to prove it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tikgen.aot import manifest as m
-from tikgen.aot.exporting.made_up import (
+from tikgen.aot.exporting.example_data import (
     EXTENTS,
     made_up,
     shape_of,
@@ -23,26 +23,26 @@ from tikgen.aot.exporting.made_up import (
     sizes_of,
     worst_error,
 )
-from tikgen.aot.exporting.template_kernels import core_arch
+from tikgen.aot.running.bundle_runtime import Runtime
 from tikgen.aot.running.loading import load
-from tikgen.aot.running.runtime import Runtime
 from tikgen.children.work import one_line, serve, start
+from tikgen.machine.devices import core_arch
 from tikgen.template.base import Template
 from tikgen.template.catalogue import load_template
 from tikgen.untrusted import from_literal
 from tikgen.verification.check import Trial
 
 _DATA = ("whole", "uniform", "sparse")
-# Trials are to be quick: arrays of so many elements, by each size.
+# The largest size in a trial, so that trials are quick.
 _MOST_SIZE = 48
 
 
 class _Wrong(Exception):
-    """An artefact does not do what it should; says how."""
+    """An artefact is wrong; the message says how."""
 
 
 def main() -> None:
-    """Serve the arch and the bundle named on the command line until the input ends."""
+    """Prove artefacts of the bundle on the arch of the command line until the input ends."""
     arch, folder = sys.argv[1:]
     with load(folder, arch) as runtime:
         serve(None, lambda line, tell: _answer(runtime, json.loads(line)))
@@ -52,10 +52,9 @@ def _answer(runtime: Runtime, job: dict[str, Any]) -> str:
     prove = {"template": _by_template, "own": _by_own, "graph": _by_kernels}[job["kind"]]
     try:
         return json.dumps({"worst": prove(runtime, job), "problem": ""})
-    except _Wrong as wrong:
-        return json.dumps({"problem": str(wrong)})
     except Exception as error:
-        return json.dumps({"problem": one_line(error)})
+        problem = str(error) if isinstance(error, _Wrong) else one_line(error)
+        return json.dumps({"problem": f"its artefact failed the proof: {problem}"})
 
 
 def _by_template(runtime: Runtime, job: dict[str, Any]) -> float:
@@ -87,7 +86,7 @@ def _by_template(runtime: Runtime, job: dict[str, Any]) -> float:
 def _drawn_sizes(
     template: Template, params: Mapping[str, Any], rng: np.random.Generator, number: int
 ) -> dict[str, int]:
-    """Return the template's middle sizes first, then some that it tries."""
+    """Return the template's middle sizes first, then some of its sizes."""
     problem = _problem_of(template, params)
     if number == 0:
         return template.middle_sizes(problem)
@@ -100,7 +99,7 @@ def _drawn_sizes(
 
 
 def _by_own(runtime: Runtime, job: dict[str, Any]) -> float:
-    """Return the worst error of launches against what was computed, or against Taichi's JIT."""
+    """Return the worst error of launches against the reference or Taichi's JIT."""
     entry = runtime.manifest.kernels[job["name"]]
     rng = np.random.default_rng(job["seed"])
     worst = 0.0
@@ -113,7 +112,7 @@ def _by_own(runtime: Runtime, job: dict[str, Any]) -> float:
         if wanted:
             fields = {name: np.zeros_like(held) for name, held in fields.items()}
         written = {a.name for a in entry.arguments if a.kind == "array" and a.role != "in"}
-        if not written | fields.keys() <= wanted.keys():  # Of the rest the reference says nothing.
+        if not written | fields.keys() <= wanted.keys():  # The reference leaves some out.
             wanted = _by_jit(job, entry, values, fields) | wanted
         got = {n: np.array(v) if isinstance(v, np.ndarray) else v for n, v in values.items()}
         _fill(runtime, fields)
@@ -132,7 +131,7 @@ def _by_own(runtime: Runtime, job: dict[str, Any]) -> float:
 
 
 def _given(job: dict[str, Any], number: int, what: str = "values") -> dict[str, Any] | None:
-    """Return what an example holds, or what its reference computed; None where nothing is given."""
+    """Return the values of an example, or the results of its reference; None if none is given."""
     if not job.get("data"):
         return None
     with np.load(Path(sys.argv[2]) / job["data"]) as data:
@@ -144,7 +143,7 @@ def _given(job: dict[str, Any], number: int, what: str = "values") -> dict[str, 
 def _random_fields(
     runtime: Runtime, names: Iterable[str], rng: np.random.Generator
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Return values for fields, by name: floats in [0, 1), small whole numbers."""
+    """Return values for fields, by name: floats in [0, 1), small integers."""
     values: dict[str, np.ndarray[Any, Any]] = {}
     for name in names:
         field = runtime.fields[name]
@@ -166,10 +165,10 @@ _jit_of: dict[str, tuple[Any, dict[str, Any]]] = {}
 def _by_jit(
     job: dict[str, Any], entry: m.Kernel, values: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what Taichi's JIT makes of the same code and the same arguments."""
+    """Return the results of the same code and arguments with Taichi's JIT."""
     import taichi as ti
 
-    from tikgen.aot.exporting.texts import init_options, load_text, make_field
+    from tikgen.aot.exporting.kernel_texts import init_options, load_text, make_field
 
     if job["name"] not in _jit_of:
         start(job["core_arch"], **init_options(job["options"]))
@@ -193,10 +192,10 @@ def _by_jit(
 
 
 def _on_device(argument: m.Argument, value: Any) -> Any:
-    """Return a scalar as it is, and an array as one of Taichi's, which loses nothing."""
+    """Return a scalar as it is, and an array as a Taichi array, which keeps its dtype."""
     import taichi as ti
 
-    from tikgen.aot.exporting.texts import element_type
+    from tikgen.aot.exporting.kernel_texts import element_type
 
     if argument.kind == "scalar":
         return value
@@ -215,7 +214,7 @@ def _by_kernels(runtime: Runtime, job: dict[str, Any]) -> float:
     rng = np.random.default_rng(job["seed"])
     worst = 0.0
     example = _example(job, graph)
-    # Other sizes each time, since the runtime keeps temporaries as a graph leaves them.
+    # Each run takes other sizes, since the runtime keeps the contents of temporaries.
     for number in range(min(job["examples"], len(EXTENTS))):
         sizes = sizes_for((*graph.arguments, *graph.temporaries), number)
         for argument in graph.arguments:
@@ -234,7 +233,9 @@ def _by_kernels(runtime: Runtime, job: dict[str, Any]) -> float:
         for array in graph.temporaries:
             one_by_one[array.name] = np.zeros_like(made_up([array], sizes, rng)[array.name])
         for step in graph.steps:
-            _launch(runtime, step, one_by_one)
+            given = {inner: one_by_one[outer] for inner, outer in step.arguments.items()}
+            runtime.kernels[step.kernel](**given)
+            runtime.sync()
         one_by_one |= {name: runtime.fields[name].to_numpy() for name in fields}
         for name in (*start_values, *fields):
             if isinstance(by_graph[name], np.ndarray):
@@ -245,17 +246,12 @@ def _by_kernels(runtime: Runtime, job: dict[str, Any]) -> float:
     return worst
 
 
-def _launch(runtime: Runtime, step: m.Step, values: dict[str, Any]) -> None:
-    runtime.kernels[step.kernel](**{inner: values[n] for inner, n in step.arguments.items()})
-    runtime.sync()
-
-
 def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
     return {n: np.array(v) if isinstance(v, np.ndarray) else v for n, v in values.items()}
 
 
 def _example(job: dict[str, Any], graph: m.Graph) -> dict[str, Any]:
-    """Return what the examples of users' own kernels hold for the arguments of a graph."""
+    """Return the values that examples of users' own kernels have for arguments of a graph."""
     found: dict[str, Any] = {}
     for step, said in zip(graph.steps, job["steps"], strict=True):
         values = _given(said, 0) if "data" in said else None
@@ -271,7 +267,7 @@ def _special_inputs(
     sizes: Mapping[str, int],
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """Return what the templates behind the steps want for arguments that numbers would not suit."""
+    """Return the inputs of the steps' templates for arguments that need special values."""
     found: dict[str, Any] = {}
     taken = {a.name: a for a in (*graph.arguments, *graph.temporaries)}
     for step, said in zip(graph.steps, job["steps"], strict=True):

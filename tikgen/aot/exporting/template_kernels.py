@@ -1,4 +1,4 @@
-"""Turns kernels of templates into what is to be exported, for each arch with its own schedule."""
+"""Plans the export of kernels of templates, on each arch with its own schedule."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ from typing import Any
 
 from tikgen.aot import manifest as m
 from tikgen.aot.exporting.cost_model import cost_of
-from tikgen.aot.exporting.plan import Code, KernelPlan, TemplateCheck
+from tikgen.aot.exporting.export_plan import Code, KernelPlan
 from tikgen.aot.names import family_name, variant_name
-from tikgen.aot.running.devices import problem_with
 from tikgen.errors import ExportError, ParameterError, UnsupportedOnArch
+from tikgen.machine.devices import ARCHS, core_arch, problem_with
 from tikgen.pipeline import builder, evidence
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.loaded import check_arch
 from tikgen.pipeline.rendering import Source, Variant, render_variant
-from tikgen.taichi import runtime
 from tikgen.template.arguments import Argument, Array, Scalar
 from tikgen.template.parameters import canonical
-
-
-def core_arch(arch: str) -> str:
-    """Return tikgen's name for an arch of a bundle."""
-    return "cpu" if arch in m.HOST_ARCHS else arch
 
 
 def plan_kernel(
@@ -37,11 +31,11 @@ def plan_kernel(
 
     Args:
         kernel: the kernel.
-        archs: where to.
-        schedules: schedule parameters that are given, by arch.
-        verify_now: whether to verify what has no evidence.
+        archs: archs to compile for.
+        schedules: given schedule parameters, by arch.
+        verify_now: whether to verify a kernel without evidence.
         max_examples: examples of such a verification.
-        needs_evidence: whether what has none is refused, or its proof is enough.
+        needs_evidence: whether a kernel without evidence is refused.
 
     Raises:
         ExportError: if its arrays are fields.
@@ -76,15 +70,14 @@ def plan_kernel(
         template=variant.template.name,
         params={name: canonical(value) for name, value in variant.problem},
         sizes=dict(variant.sizes),
-        arguments=tuple(told(a) for a in variant.arguments),
+        arguments=tuple(map(described, variant.arguments)),
         cost=cost_of(variant),
     )
-    check = TemplateCheck(str(variant.template.folder))
-    return KernelPlan(entry, codes, check, failures=failures)
+    return KernelPlan(entry, codes, template=str(variant.template.folder), failures=failures)
 
 
-def told(argument: Argument) -> m.Argument:
-    """Return what a manifest says of an argument."""
+def described(argument: Argument) -> m.Argument:
+    """Return an argument as a manifest describes it."""
     if isinstance(argument, Scalar):
         return m.Argument(name=argument.name, kind="scalar", dtype=argument.dtype.value)
     assert isinstance(argument, Array)
@@ -100,9 +93,9 @@ def told(argument: Argument) -> m.Argument:
 
 
 def evidence_on(source: Source, arch: str) -> evidence.Evidence | None:
-    """Return the evidence for a source on an arch of tikgen's, that of its unbaked twin else."""
+    """Return the evidence for a source on an arch; without any that for sizes not baked in."""
     twins = [source]
-    if source.variant.sizes:  # The same text, with numbers in the place of extents.
+    if source.variant.sizes:  # The same text but for numbers in place of extents.
         variant = source.variant
         twins.append(render_variant(Variant(variant.template, variant.problem, variant.schedule)))
     for twin in twins:
@@ -113,11 +106,7 @@ def evidence_on(source: Source, arch: str) -> evidence.Evidence | None:
 
 
 def _variant_on(kernel: Kernel, arch: str, schedule: Mapping[str, Any] | None) -> Variant:
-    """Return the variant with the schedule of the arch, unless one was given.
-
-    Raises:
-        UnsupportedOnArch: if the arch cannot run it.
-    """
+    """Return the variant with the schedule of the arch, unless the user gave one."""
     variant = kernel.variant
     suited = variant
     if schedule is not None or not _was_given(kernel):
@@ -131,13 +120,13 @@ def _variant_on(kernel: Kernel, arch: str, schedule: Mapping[str, Any] | None) -
 
 
 def _was_given(kernel: Kernel) -> bool:
-    """Tell whether the schedule is neither an arch's default nor a tuning record's."""
+    """Return whether the schedule is neither a default nor from a tuning record."""
     variant = kernel.variant
     if kernel.record is not None:
         return False
     sizes = dict(variant.sizes) or None
-    for arch in runtime.ARCHS:
-        default = variant.template.default_schedule(variant.problem, arch, sizes)
+    for arch in ARCHS:
+        default = variant.template.default_values(variant.problem, arch, sizes)
         if variant.schedule == type(variant.schedule)(**default):
             return False
     return True
@@ -151,7 +140,7 @@ def _code(source: Source, function: str, found: evidence.Evidence | None) -> Cod
         digest=source.digest,
         literals=repr(_literals(variant)),
         schedule={name: canonical(value) for name, value in variant.schedule},
-        workspace=tuple(told(a) for a in variant.workspace),
+        workspace=tuple(map(described, variant.workspace)),
         evidence=None
         if found is None
         else m.Evidence(

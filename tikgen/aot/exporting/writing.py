@@ -1,25 +1,25 @@
-"""Writes a bundle: compiles what changed, proves it, and puts it in its place in one step."""
+"""Writes a bundle: compiles what changed, proves it, and replaces the old one in one step."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
 import threading
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from tikgen.aot import manifest as m
-from tikgen.aot.c.code import c_files
+from tikgen.aot.c.files import c_files
 from tikgen.aot.exporting.compiling import Compiled, compile_modules
+from tikgen.aot.exporting.existing_bundle import OldBundle, old_bundle
+from tikgen.aot.exporting.export_plan import ModulePlan, Plan, accessor_names
 from tikgen.aot.exporting.graphs import scratch_of
-from tikgen.aot.exporting.old_bundle import OldBundle, opened
-from tikgen.aot.exporting.plan import ModulePlan, Plan, accessor_names
-from tikgen.aot.exporting.progress import Progress, showing
 from tikgen.aot.exporting.proving import prove
 from tikgen.aot.exporting.staging import (
     check_space,
@@ -29,7 +29,7 @@ from tikgen.aot.exporting.staging import (
     publish,
     staged,
 )
-from tikgen.aot.exporting.waiting import in_threads
+from tikgen.aot.exporting.worker_process import in_threads
 from tikgen.aot.names import bundle_name
 from tikgen.disk import why
 from tikgen.errors import BundleError, ExportError
@@ -40,17 +40,20 @@ Builds = dict[tuple[str, str], m.Build]  # By name of a kernel or graph, and arc
 Failures = dict[tuple[str, str], str]
 
 
+Advance = Callable[[str], None]  # Counts a module that is compiled, an artefact that is proved.
+
+
 @dataclass(frozen=True)
 class _Modules:
-    """The modules of one arch: what was compiled or taken over, and what was refused."""
+    """The modules of one arch: what was compiled or reused, and what was refused."""
 
-    builds: Builds
-    failures: Failures
-    reused: set[tuple[str, str]]
+    builds: Builds = field(default_factory=dict)
+    failures: Failures = field(default_factory=dict)
+    reused: set[tuple[str, str]] = field(default_factory=set)
 
 
 class Written(NamedTuple):
-    """What a bundle holds after an export: what :class:`tikgen.aot.Bundle` is made of."""
+    """The contents of a bundle after an export, as :class:`tikgen.aot.Bundle` takes them."""
 
     path: Path
     manifest: m.Manifest
@@ -66,42 +69,37 @@ def write(
     seed: int | None = None,
     needed: Collection[tuple[str, str]] = (),
 ) -> Written:
-    """Write the bundle of ``plan``, and return what it holds.
+    """Write the bundle of ``plan``, and return what it holds; see :meth:`Module.save`.
 
-    What the bundle at ``path`` holds already, unchanged and proved, is taken over. What cannot be
-    compiled, or fails its proof, is left out and reported. Until all is done the old bundle stays.
-
-    Args:
-        plan: what to export.
-        path: a folder, or a file whose name ends in ``.zip``.
-        examples: launches with which each artefact is proved.
-        seed: seed of their inputs; None takes a new one.
-        needed: name and arch of what must not be left out.
-
-    Raises:
-        ExportError: if nothing is left to put into the bundle, or something that is needed fails.
-        BundleError: if ``path`` cannot be written, or holds something else.
+    What the bundle at ``path`` holds already, unchanged and proved, is reused. What cannot be
+    compiled, or fails its proof, is left out and reported, unless its name and arch are in
+    ``needed``: then ExportError is raised.
     """
     shown, target = _target(path)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    with locked(target), staged(target) as folder, opened(target) as old, showing(plan) as progress:
+    with (
+        locked(target),
+        staged(target) as folder,
+        old_bundle(target) as old,
+        _bars(plan) as advance,
+    ):
         failures: Failures = {
             (n, arch): problem
             for n, k in plan.kernels.items()
             for arch, problem in k.failures.items()
         }
-        written = _write_modules(plan, folder, old, progress)
+        written = _write_modules(plan, folder, old, advance)
         builds: Builds = {}
-        for one in written.values():
+        for one in written:
             builds |= one.builds
             failures |= one.failures
-        reused = {key for one in written.values() for key in one.reused}
+        reused = {key for one in written for key in one.reused}
         _write_sources(plan, folder, builds)
         name = bundle_name(shown)
         draft = _manifest(plan, name, builds, folder)
         (folder / m.FILE_NAME).write_bytes(m.encode(draft))
         unproved = [key for key in builds if key not in reused]
-        proofs, refuted = prove(plan, folder, unproved, examples, seed, progress)
+        proofs, refuted = prove(plan, folder, unproved, examples, seed, advance)
         failures |= refuted
         builds = {
             key: msgspec.structs.replace(build, proof=proofs.get(key, build.proof))
@@ -111,7 +109,7 @@ def write(
         builds, orphaned = _without_orphans(plan, builds)
         failures |= orphaned
         if failures:
-            check_space(folder)  # Taichi does not tell that it could not write a file.
+            check_space(folder)  # Taichi does not report that it could not write a file.
         for key in sorted(failures.keys() & set(needed)):
             problem = f"its artefact for {key[1]} would be lost: {failures[key].rstrip('.')}"
             raise ExportError(key[0], problem)
@@ -125,16 +123,12 @@ def write(
         final = _manifest(plan, name, builds, folder)
         (folder / m.FILE_NAME).write_bytes(m.encode(final))
         publish(folder, target)
-    told = tuple(m.Failure(n, arch, problem) for (n, arch), problem in sorted(failures.items()))
-    return Written(shown, final, told, tuple(sorted(key for key in builds if key in reused)))
+    listed = tuple(m.Failure(n, arch, problem) for (n, arch), problem in sorted(failures.items()))
+    return Written(shown, final, listed, tuple(sorted(key for key in builds if key in reused)))
 
 
 def _target(path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Return the path of a bundle as it is shown, and as it is once links are followed.
-
-    Raises:
-        BundleError: if no bundle can be put there.
-    """
+    """Return the path of a bundle as it is shown, and with links followed; check it."""
     try:
         shown = Path(path).expanduser().absolute()
         target = shown.resolve() if shown.is_symlink() else shown
@@ -145,14 +139,14 @@ def _target(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 
 
 def _write_modules(
-    plan: Plan, folder: Path, old: OldBundle | None, progress: Progress
-) -> dict[str, _Modules]:
-    """Compile or take over the modules of each arch, all archs at once."""
+    plan: Plan, folder: Path, old: OldBundle | None, advance: Advance
+) -> list[_Modules]:
+    """Compile or reuse the modules of each arch, all archs at once."""
 
     def one(arch: str, stop: threading.Event) -> _Modules:
-        return _write_arch(plan, arch, folder, old, progress, stop)
+        return _write_arch(plan, arch, folder, old, advance, stop)
 
-    return dict(zip(plan.archs, in_threads(one, plan.archs, len(plan.archs)), strict=True))
+    return in_threads(one, plan.archs, len(plan.archs))
 
 
 def _write_arch(
@@ -160,27 +154,27 @@ def _write_arch(
     arch: str,
     folder: Path,
     old: OldBundle | None,
-    progress: Progress,
+    advance: Advance,
     stop: threading.Event,
 ) -> _Modules:
-    written = _Modules({}, {}, set())
+    written = _Modules()
     due: list[ModulePlan] = []
     for module in plan.modules(arch):
-        found = old.take_over(module, folder) if old is not None else None
+        found = old.reuse(module, folder) if old is not None else None
         if found is None:
             due.append(module)
             continue
         for name, build in found.items():
             written.builds[name, arch] = build
             written.reused.add((name, arch))
-            progress.advance("prove")
-        progress.advance("compile")
+            advance("prove")
+        advance("compile")
 
     again: list[ModulePlan] = []
 
     def compiled(module: ModulePlan, outcome: Compiled) -> None:
         rest = module.without(outcome.kernel)
-        if outcome.kernel and rest.kernels:  # One that shares its module shall not spoil the rest.
+        if outcome.kernel and rest.kernels:  # The rest of its module is compiled without it.
             written.failures[outcome.kernel, arch] = outcome.problem
             again.append(rest)
             return
@@ -189,7 +183,7 @@ def _write_arch(
                 written.failures[name, arch] = outcome.problem
             else:
                 written.builds[name, arch] = _build(module, name, outcome.capabilities)
-        progress.advance("compile")
+        advance("compile")
 
     while due:
         compile_modules(arch, due, folder, compiled, stop)
@@ -208,22 +202,8 @@ def _build(module: ModulePlan, name: str, capabilities: tuple[str, ...]) -> m.Bu
         workspaces = {n: k.codes[module.arch].workspace for n, k in module.kernels.items()}
         return msgspec.structs.replace(said, workspace=scratch_of(graph, entries, workspaces))
     code = module.kernels[name].codes[module.arch]
-    return msgspec.structs.replace(
-        said,
-        source=source_file(name, module.arch),
-        function=code.function,
-        literals=code.literals,
-        schedule=dict(code.schedule),
-        fields=dict(code.fields),
-        options=dict(code.options),
-        workspace=code.workspace,
-        evidence=code.evidence,
-    )
-
-
-def source_file(name: str, arch: str) -> str:
-    """Return the file of a kernel's source in the bundle."""
-    return f"sources/{name}.{arch}.py"
+    source = f"sources/{name}.{module.arch}.py"
+    return msgspec.structs.replace(said, source=source, **code.of_manifest)
 
 
 def _write_sources(plan: Plan, folder: Path, builds: Builds) -> None:
@@ -235,7 +215,7 @@ def _write_sources(plan: Plan, folder: Path, builds: Builds) -> None:
 
 
 def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest:
-    """Return what the bundle in ``folder`` says about itself."""
+    """Return the manifest of the bundle in ``folder``."""
 
     def of(entry: str) -> dict[str, m.Build]:
         return {a: builds[entry, a] for a in plan.archs if (entry, a) in builds}
@@ -247,7 +227,7 @@ def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest
     kernels = {n: k for n, k in kernels.items() if k.builds}
     graphs = {n: g for n, g in graphs.items() if g.builds}
     fields = {}
-    for field_name, field in sorted(plan.fields.items()):
+    for field_name, shared in sorted(plan.fields.items()):
         users = [
             (arch, build)
             for (n, arch), build in sorted(builds.items())
@@ -256,7 +236,7 @@ def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest
         read, write = accessor_names(field_name)
         accessors = {a: m.Accessor(module=b.module, read=read, write=write) for a, b in users}
         if accessors:
-            fields[field_name] = msgspec.structs.replace(field, builds=accessors)
+            fields[field_name] = msgspec.structs.replace(shared, builds=accessors)
     return m.Manifest(
         format=m.FORMAT,
         name=name,
@@ -272,7 +252,7 @@ def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest
 
 
 def _without_orphans(plan: Plan, builds: Builds) -> tuple[Builds, Failures]:
-    """Return the builds less those of graphs one of whose kernels is not there, and why."""
+    """Return the builds without graphs that lack one of their kernels, and why."""
     failures: Failures = {}
     for name, graph in plan.graphs.items():
         for arch in plan.archs:
@@ -283,7 +263,7 @@ def _without_orphans(plan: Plan, builds: Builds) -> tuple[Builds, Failures]:
 
 
 def _delete_unused(folder: Path, builds: Mapping[tuple[str, str], m.Build]) -> None:
-    """Delete what was staged of artefacts that are not in the bundle."""
+    """Delete the files of artefacts that are not in the bundle."""
     modules = {build.module for build in builds.values()}
     for path in folder.glob("*/*"):
         if path.is_dir() and path.relative_to(folder).as_posix() not in modules:
@@ -299,5 +279,27 @@ def _delete_unused(folder: Path, builds: Mapping[tuple[str, str], m.Build]) -> N
 
 
 def _all_failed(failures: Failures) -> str:
-    told = [f"{name} on {arch}: {problem}" for (name, arch), problem in sorted(failures.items())]
-    return "nothing is left to put into it. " + "; ".join(told[:5]).rstrip(".")
+    lines = [f"{name} on {arch}: {problem}" for (name, arch), problem in sorted(failures.items())]
+    return "nothing is left to put into it. " + "; ".join(lines[:5]).rstrip(".")
+
+
+@contextlib.contextmanager
+def _bars(plan: Plan) -> Iterator[Advance]:
+    """Show progress bars on the error stream, if it is a terminal, and yield what advances them."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    modules = [module for arch in plan.archs for module in plan.modules(arch)]
+    totals = {"compile": len(modules), "prove": sum(len(module.entries) for module in modules)}
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bars:
+        tasks = {stage: bars.add_task(stage, total=total) for stage, total in totals.items()}
+        yield lambda stage: bars.advance(tasks[stage])

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from tikgen.aot.bundle import Bundle
-from tikgen.aot.exporting.made_up import made_up
+from tikgen.aot.exporting.example_data import made_up
 from tikgen.aot.module import ARCHS, Module
-from tikgen.aot.recording import recorded
-from tikgen.aot.user_kernels.kernels import OwnKernel
-from tikgen.aot.user_kernels.values import FieldDecl, unused
+from tikgen.aot.recording import recording_file as rf
+from tikgen.aot.user_kernels.extraction import OwnKernel
+from tikgen.aot.user_kernels.value_text import FieldDecl, unused
 from tikgen.errors import ExportError, TikgenError, near
 from tikgen.pipeline import builder
 from tikgen.template.parameters import plain
@@ -69,7 +69,7 @@ def export_recording(
         BundleError: if the bundle cannot be written.
         ParameterError: if an arch is unknown, or a setting is of no use.
     """
-    content = recorded.read(Path(file))
+    content = rf.read(Path(file))
     what = os.fspath(file)
     module = Module(archs, verify=verify, max_examples=max_examples, capabilities=capabilities)
     taken = _taken(what, content.launches, launches, set(arguments))
@@ -90,7 +90,7 @@ def export_recording(
     return module.save(path, examples=examples, seed=seed)
 
 
-def _add_build(module: Module, build: recorded.Build, arch: str) -> None:
+def _add_build(module: Module, build: rf.Build, arch: str) -> None:
     schedule = {name: plain(value) for name, value in build.schedule.items()}
     parameters = {name: plain(value) for name, value in build.parameters.items()}
     try:
@@ -112,7 +112,7 @@ def _add_build(module: Module, build: recorded.Build, arch: str) -> None:
     module.add_kernel(kernel, name=build.name, schedules={arch: schedule})
 
 
-def _own_kernel(own: recorded.Own, fields: Mapping[str, recorded.Field]) -> OwnKernel:
+def _own_kernel(own: rf.Own, fields: Mapping[str, rf.Field]) -> OwnKernel:
     declared = {}
     for inner, outer in own.fields.items():
         field = fields[outer]
@@ -129,9 +129,7 @@ def _own_kernel(own: recorded.Own, fields: Mapping[str, recorded.Field]) -> OwnK
     )
 
 
-def _examples(
-    own: recorded.Own, content: recorded.File, most: int, seed: int | None
-) -> list[tuple[Any, ...]]:
+def _examples(own: rf.Own, content: rf.File, most: int, seed: int | None) -> list[tuple[Any, ...]]:
     """Return random arguments of the shapes and with the scalars that were recorded.
 
     Others may not do: a kernel may read as many elements of an array as a field has. Where the
@@ -158,10 +156,10 @@ def _examples(
 
 def _taken(
     what: str,
-    launches: Sequence[recorded.Launch],
+    launches: Sequence[rf.Launch],
     asked: Literal["loop", "all"] | tuple[int, int],
     open_scalars: set[str],
-) -> Sequence[recorded.Launch]:
+) -> Sequence[rf.Launch]:
     """Return the launches that make the graph."""
     if asked == "loop":
         first, last = 0, turn_of([_key(launch, open_scalars) for launch in launches])
@@ -182,7 +180,7 @@ def _taken(
     return launches[first:last]
 
 
-def _key(launch: recorded.Launch, open_scalars: set[str]) -> Hashable:
+def _key(launch: rf.Launch, open_scalars: set[str]) -> Hashable:
     """Return what is equal for launches that do the same but for scalars that are arguments."""
     fixed = (
         (name, value)
@@ -214,7 +212,7 @@ class _Steps:
     def __init__(
         self,
         what: str,
-        content: recorded.File,
+        content: rf.File,
         names: Mapping[str, str],
         arguments: Sequence[str],
     ) -> None:
@@ -224,7 +222,10 @@ class _Steps:
         self._arrays = {name: names.get(name, name) for name in arrays}
         if len(set(self._arrays.values())) < len(arrays):
             raise ExportError(what, f"names gives two arrays one name: {dict(names)}")
-        kernels: list[recorded.Build | recorded.Own] = [*content.builds, *content.kernels]
+        kernels: list[rf.Build | rf.Own] = [
+            *content.builds,
+            *content.kernels,
+        ]
         self._scalars = {
             (kernel.name, argument.name)
             for kernel in kernels
@@ -244,7 +245,7 @@ class _Steps:
                     f"It has {', '.join(sorted(known)) or 'none'}",
                 )
 
-    def of(self, launches: Sequence[recorded.Launch]) -> list[tuple[str, dict[str, Any]]]:
+    def of(self, launches: Sequence[rf.Launch]) -> list[tuple[str, dict[str, Any]]]:
         """Return the steps."""
         taken: dict[str, tuple[str, Any]] = {}
         steps = []
@@ -266,7 +267,7 @@ class _Steps:
         self,
         wanted: str,
         scalar: str,
-        launch: recorded.Launch,
+        launch: rf.Launch,
         taken: dict[str, tuple[str, Any]],
     ) -> str:
         """Return the name of the graph's argument for a scalar, which has one value at a time."""

@@ -14,12 +14,12 @@ import taichi as ti
 from msgspec.structs import replace
 
 from tikgen.aot import manifest
-from tikgen.aot.exporting.template_kernels import told
+from tikgen.aot.exporting.template_kernels import described
 from tikgen.aot.names import identifier, variant_name
-from tikgen.aot.recording import recorded
-from tikgen.aot.user_kernels.arguments import dtype_name
-from tikgen.aot.user_kernels.kernels import OwnKernel, extract
-from tikgen.aot.user_kernels.values import FieldDecl, unused
+from tikgen.aot.recording import recording_file as rf
+from tikgen.aot.user_kernels.annotations import dtype_name
+from tikgen.aot.user_kernels.extraction import OwnKernel, extract
+from tikgen.aot.user_kernels.value_text import FieldDecl, unused
 from tikgen.errors import ExportError
 from tikgen.pipeline import events
 from tikgen.pipeline.bound import BoundKernel
@@ -66,7 +66,7 @@ def record(path: str | os.PathLike[str]) -> Iterator[Recording]:
                 with recording.listening():
                     yield recording
             finally:
-                recorded.write(recording.content(), file)
+                rf.write(recording.content(), file)
     finally:
         _is_on = False
 
@@ -74,7 +74,7 @@ def record(path: str | os.PathLike[str]) -> Iterator[Recording]:
 class _Met:
     """A kernel that was launched, with where its arguments stand among those of a launch."""
 
-    def __init__(self, entry: recorded.Build | recorded.Own, names: Sequence[str]) -> None:
+    def __init__(self, entry: rf.Build | rf.Own, names: Sequence[str]) -> None:
         self.entry = entry
         self.slots = [(names.index(a.name), a) for a in entry.arguments]
 
@@ -98,49 +98,49 @@ class Recording:
         self._names: set[str] = set()
         # By address: the field, what is known of it, and what the user's own kernels call it.
         self._fields: dict[str, tuple[Any, FieldDecl, list[str]]] = {}
-        self._arrays: dict[Any, tuple[recorded.Array, Any]] = {}
-        self._launches: list[recorded.Launch] = []
+        self._arrays: dict[Any, tuple[rf.Array, Any]] = {}
+        self._launches: list[rf.Launch] = []
         self._arch = ""
 
     @property
-    def builds(self) -> tuple[recorded.Build, ...]:
+    def builds(self) -> tuple[rf.Build, ...]:
         """Return the kernels of templates that were built or launched."""
         with self._lock:
             for event in list(self._heard.events):
                 loaded = events.lives.get(event.subject)
                 if isinstance(loaded, Loaded) and _is_template(loaded):
                     self._meet_template(loaded)
-            return tuple(self._entries(recorded.Build))
+            return tuple(self._entries(rf.Build))
 
     @property
-    def kernels(self) -> tuple[recorded.Own, ...]:
+    def kernels(self) -> tuple[rf.Own, ...]:
         """Return the user's own kernels that were launched."""
         with self._lock:
             names = self._field_names()
             return tuple(
                 replace(own, fields={inner: names[key] for inner, key in own.fields.items()})
-                for own in self._entries(recorded.Own)
+                for own in self._entries(rf.Own)
             )
 
     @property
-    def fields(self) -> tuple[recorded.Field, ...]:
+    def fields(self) -> tuple[rf.Field, ...]:
         """Return the fields that the user's own kernels use."""
         with self._lock:
             return tuple(
-                recorded.Field(name, said.dtype, said.shape, said.element)
+                rf.Field(name, said.dtype, said.shape, said.element)
                 for name, (_, said, _) in zip(
                     self._field_names().values(), self._fields.values(), strict=True
                 )
             )
 
     @property
-    def arrays(self) -> tuple[recorded.Array, ...]:
+    def arrays(self) -> tuple[rf.Array, ...]:
         """Return the arrays that were passed."""
         with self._lock:
             return tuple(array for array, _ in self._arrays.values())
 
     @property
-    def launches(self) -> tuple[recorded.Launch, ...]:
+    def launches(self) -> tuple[rf.Launch, ...]:
         """Return every launch, in order."""
         with self._lock:
             return tuple(self._launches)
@@ -151,10 +151,10 @@ class Recording:
             f"{len(self._launches)} launches into {self.path}>"
         )
 
-    def content(self) -> recorded.File:
+    def content(self) -> rf.File:
         """Return all of it as it is written."""
-        return recorded.File(
-            format=recorded.FORMAT,
+        return rf.File(
+            format=rf.FORMAT,
             tikgen=__version__,
             taichi=".".join(map(str, ti.__version__)),
             arch=self._arch or runtime.current_arch() or "cpu",
@@ -236,19 +236,19 @@ class Recording:
             else _number(values[slot], argument)
             for slot, argument in met.slots
         }
-        self._launches.append(recorded.Launch(met.entry.name, arguments))
+        self._launches.append(rf.Launch(met.entry.name, arguments))
 
     def _meet_template(self, loaded: Loaded) -> _Met:
         if loaded not in self._met:
             variant = loaded.source.variant
-            entry = recorded.Build(
+            entry = rf.Build(
                 name=self._name(variant_name(variant)),
                 template=variant.template.name,
                 parameters={name: literal(value) for name, value in variant.problem},
                 schedule={name: literal(value) for name, value in variant.schedule},
                 sizes=dict(variant.sizes),
                 digest=loaded.source.digest,
-                arguments=tuple(told(a) for a in loaded.signature.arguments),
+                arguments=tuple(map(described, loaded.signature.arguments)),
             )
             self._met[loaded] = _Met(entry, loaded.signature.names)
         return self._met[loaded]
@@ -263,9 +263,7 @@ class Recording:
         written = taichi_kernels.written(kernel)
         assert written is not None
         name, code = written.function.__name__, written.function.__code__
-        entry = recorded.Own(
-            name="", function=name, file=code.co_filename, line=code.co_firstlineno
-        )
+        entry = rf.Own(name="", function=name, file=code.co_filename, line=code.co_firstlineno)
         names = [parameter for parameter, _, _ in written.parameters]
         given = {
             parameter: value
@@ -318,7 +316,7 @@ class Recording:
         if key not in self._arrays:
             taken = {array.name for array, _ in self._arrays.values()}
             shape = (*value.shape, *getattr(value, "element_shape", ()))
-            array = recorded.Array(unused(argument, taken), dtype_name(value.dtype), shape)
+            array = rf.Array(unused(argument, taken), dtype_name(value.dtype), shape)
             self._arrays[key] = array, value
         return self._arrays[key][0].name
 
@@ -327,7 +325,7 @@ class Recording:
         self._names.add(name)
         return name
 
-    def _entries(self, kind: type[recorded.Build | recorded.Own]) -> Iterator[Any]:
+    def _entries(self, kind: type[rf.Build | rf.Own]) -> Iterator[Any]:
         met = dict.fromkeys(self._met.values())  # Several instances may have one entry.
         return (m.entry for m in met if isinstance(m.entry, kind))
 

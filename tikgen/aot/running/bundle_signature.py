@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tikgen.aot import manifest
+from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray
-from tikgen.aot.running.engine import Engine
 from tikgen.dtypes import DType
 from tikgen.template.argument_checks import Check, Rules, kind_of
 from tikgen.template.arguments import Argument, Array, Scalar

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.aot.running.engine import Engine
+from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.packing import array_argument
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError

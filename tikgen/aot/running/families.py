@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tikgen.aot.running.calls import Launchable
+from tikgen.aot.running.launchable import Launchable
 from tikgen.errors import ArgumentError
 
 # Kinds of arguments for which a choice is remembered.

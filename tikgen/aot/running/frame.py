@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tikgen.aot import manifest
+from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray
-from tikgen.aot.running.engine import Engine
 from tikgen.aot.running.packing import (
     ARGUMENT_BYTES,
     NAME_BYTES,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tikgen.aot import manifest
-from tikgen.aot.running.calls import Launchable
-from tikgen.aot.running.engine import Engine
+from tikgen.aot.running.c_engine import Engine
+from tikgen.aot.running.launchable import Launchable
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 from tikgen.template.argument_checks import hidden_problem

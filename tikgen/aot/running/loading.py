@@ -12,7 +12,7 @@ from tikgen.errors import BundleError, LibraryError, UnsupportedOnArch
 
 if TYPE_CHECKING:
     from tikgen.aot.contents import Contents
-    from tikgen.aot.running.runtime import Runtime
+    from tikgen.aot.running.bundle_runtime import Runtime
 
 
 def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int = 0) -> Runtime:
@@ -34,7 +34,7 @@ def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int =
     # While the library is read from disk, all else is imported that is needed.
     threading.Thread(target=_open_library, name="tikgen-library").start()
     from tikgen.aot.contents import Contents
-    from tikgen.aot.running.engine import Engine
+    from tikgen.aot.running.c_engine import Engine
 
     contents = Contents(path)
     try:
@@ -43,7 +43,9 @@ def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int =
         try:
             contents.check(chosen)
             engine.first_module = _module_of_fields(contents, chosen)
-            from tikgen.aot.running.runtime import Runtime  # With NumPy, while the library starts.
+            from tikgen.aot.running.bundle_runtime import (
+                Runtime,  # With NumPy, while the library starts.
+            )
 
             return Runtime(engine, contents)
         except BaseException:
@@ -62,7 +64,7 @@ def _open_library() -> None:
 def _chosen(contents: Contents, arch: str | None, device: int) -> str:
     """Return the arch of the bundle to use."""
     from tikgen.aot.manifest import ARCHS
-    from tikgen.aot.running.devices import arch_named, problem_with
+    from tikgen.machine.devices import arch_named, problem_with
 
     manifest = contents.manifest
     entries = (manifest.kernels, manifest.graphs, manifest.fields)

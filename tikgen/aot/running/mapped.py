@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray
-from tikgen.aot.running.engine import Engine
 from tikgen.dtypes import DType
 from tikgen.errors import LibraryError, UnsupportedOnArch
 from tikgen.machine import drivers

@@ -30,18 +30,19 @@ class Heart:
         self._rate = _MOST_POLLS_A_SECOND[arch] / POLLS_A_LOOK
         self._least = self._rate * _LEAST_SHARE
         self._measured = 0.0
-        self._at, self._looks = time.perf_counter(), words[POLLS]
+        self._at, self._polls = time.perf_counter(), words[POLLS]
         self._set_limit()
 
     def beat(self) -> None:
         """Change the heartbeat, and measure how often the kernel polls meanwhile."""
         words, now = self._words, time.perf_counter()
         words[BEAT] = (words[BEAT] + 1) & MASK
-        looks = words[POLLS]
+        polls = words[POLLS]
         if now - self._at >= BEAT_SECONDS / 2:
-            rate = ((looks - self._looks) & MASK) / (now - self._at)
+            looks = ((polls - self._polls) & MASK) / POLLS_A_LOOK
+            rate = looks / (now - self._at)
             self._measured = max(self._measured, rate)
-            self._at, self._looks = now, looks
+            self._at, self._polls = now, polls
             # Under load it polls less often than it may at once, when nothing comes any more.
             self._rate = max(self._measured, self._least)
             self._set_limit()

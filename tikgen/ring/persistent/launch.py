@@ -13,7 +13,7 @@ from tikgen.ring.persistent import heartbeat
 from tikgen.ring.persistent.words import COMMAND, END, FAILED, PAUSED, STATE
 
 if TYPE_CHECKING:
-    from tikgen.aot.running.runtime import Runtime
+    from tikgen.aot import Runtime
 
 # What a kernel may still need for the messages that it has taken, when the process ends.
 _LAST_SECONDS = 5.0

@@ -52,7 +52,7 @@ from tikgen.ring.persistent.words import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from tikgen.aot.running.runtime import Runtime
+    from tikgen.aot import Runtime
 
 _MOST_SLOTS = 1 << 24
 _MOST_WATCHDOG = 3600

@@ -22,7 +22,7 @@ from tikgen.ring.persistent.layout import Layout
 from tikgen.store import default_store
 
 if TYPE_CHECKING:
-    from tikgen.aot.running.runtime import Runtime
+    from tikgen.aot import Runtime
 
 log = logging.getLogger("tikgen.ring")
 FOLDER = "ring"
@@ -49,7 +49,7 @@ def load_ring(handler: object, layout: Layout, arch: str, device: int) -> Runtim
         UnsupportedOnArch: if no kernel can stay on the arch.
     """
     from tikgen import aot
-    from tikgen.aot.running.devices import arch_named, problem_with
+    from tikgen.machine.devices import arch_named, problem_with
 
     if arch not in ("cpu", "cuda"):
         raise UnsupportedOnArch(
@@ -74,7 +74,7 @@ def load_ring(handler: object, layout: Layout, arch: str, device: int) -> Runtim
 
 def make(handler: object, layout: Layout, arch: str, path: Path) -> None:
     """Compile and prove the kernel of a handler; raises what :func:`load_ring` raises."""
-    from tikgen.aot.exporting.plan import Plan
+    from tikgen.aot.exporting.export_plan import Plan
     from tikgen.aot.exporting.template_kernels import plan_kernel
     from tikgen.aot.exporting.writing import write
     from tikgen.aot.module import Module

@@ -18,6 +18,7 @@ from tikgen.ring.persistent.words import (
     END,
     MASK,
     MODULO,
+    RUNNING,
     STATE,
     STOPPED,
     TAIL,
@@ -75,6 +76,7 @@ def reference_of(
                 replies[f"{name}_out"][slot] = answer[name]
             state = {name: layout.dtype.numpy.type(answer[name]) for name in layout.state}
         words[DONE] = (done + count) & MASK
+        words[STATE + 1] = RUNNING
         words[STATE] = STOPPED if words[COMMAND] == END else DRAINED
         kept = {f"{n}_state": np.array([v], layout.dtype.numpy) for n, v in state.items()}
         return {"control": words.view(np.int32), **replies, **kept}

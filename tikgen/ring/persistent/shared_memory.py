@@ -11,7 +11,7 @@ from tikgen.errors import LibraryError
 from tikgen.ring.errors import BackendNotAvailableError
 
 if TYPE_CHECKING:
-    from tikgen.aot.running.runtime import Runtime
+    from tikgen.aot import Runtime
 
 _LINE = 64
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-# Where each word stands: on a cache line of its own.
+# Where each word stands: on a cache line of its own. Behind STATE is the state before it.
 WORDS = 128
-COMMAND, TAIL, DONE, STATE, BEAT, LIMIT, POLLS, ZERO = range(0, WORDS, 16)
+COMMAND, TAIL, DONE, STATE, BEAT, LIMIT, POLLS = range(0, WORDS - 16, 16)
 
 # What the host commands.
 RUN, PAUSE, DRAIN, END = range(4)

@@ -1,8 +1,7 @@
-"""Runs the jobs of a sweep on the workers of a Dask cluster.
+"""Runs the tasks of a sweep on the workers of a Dask cluster.
 
-Each worker keeps a process of its own to measure in, as a sweep on one machine does: a kernel that
-crashes or hangs ends that process and not the worker, and Taichi is initialised away from whatever
-else the worker does. Templates travel with their jobs.
+Each worker measures in a process of its own, as a sweep on one machine does: a kernel that crashes
+or hangs ends that process and not the worker. Templates travel with their jobs.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tikgen.children.work import one_line
 from tikgen.errors import TikgenError
 from tikgen.machine.devices import device_name
 from tikgen.pipeline.records import taichi_version
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 # Dask raises either, before Python 3.11.
 _TIMEOUTS = (TimeoutError, asyncio.TimeoutError)
-# A scheduler answers at once, or is not there.
 CONNECT_SECONDS = 10.0
-# Workers may still be starting, or be started anew after they died.
+# Workers may still be starting, or be restarted after they died.
 WORKERS_SECONDS = 60.0
 _POLL_SECONDS = 5.0
-# Tasks that a worker has at hand: the one that it measures and the next.
+# Tasks of a worker: the one that it measures and the next.
 _AT_HAND = 2
-# Dask itself gives up a task that three workers died of; then it goes round once more.
+# Dask gives up a task after three workers died of it; then it is submitted once more.
 _RESUBMISSIONS = 1
+_KEPT = "What was measured is in the results file, if one was named"
 
 
 # On a worker.
@@ -61,12 +61,10 @@ class Package:
     def of(cls, folder: str) -> Package:
         """Return the package of the template in ``folder``."""
         template = Template(Path(folder))
-        paths = [template.folder / TEXT_NAME, template.folder / CODE_NAME]
         root = template.folder.parent
+        paths = [template.folder / TEXT_NAME, template.folder / CODE_NAME]
         paths += [m.path for m in template.macros if m.path.is_relative_to(root)]
-        files = {
-            path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths
-        }
+        files = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8") for p in paths}
         return cls(template.name, template.fingerprint, files)
 
 
@@ -85,26 +83,19 @@ def describe_worker(archs: Sequence[str]) -> dict[str, Any]:
 
 
 def measure_on_worker(lines: Sequence[str], package: Package, timeout: float) -> dict[str, Any]:
-    """Measure a job in the process that this worker keeps for its arch; one at a time.
-
-    Args:
-        lines: the job, and its baseline if there is one.
-        package: the template of both.
-        timeout: seconds that they may take.
-    """
+    """Measure a job, and its baseline if there is one, in the process for its arch."""
     job, *others = map(Job.from_line, lines)
     with _turn:
-        folder = _unpack(package)
+        folder = str(_unpack(package))
         if job.arch not in _processes:
             _processes[job.arch] = MeasuringProcess(job.arch, timeout)
             _absent[job.arch] = _processes[job.arch].start()
         process, absent = _processes[job.arch], _absent[job.arch]
         process.timeout = timeout
         began = time.perf_counter()
-        if absent:
-            found = absence(job.arch, absent)
-        else:
-            found = process.run(*(replace(each, folder=str(folder)) for each in (job, *others)))
+        found = absence(job.arch, absent)
+        if not absent:
+            found = process.run(*(replace(each, folder=folder) for each in (job, *others)))
         return {
             "measurement": asdict(found),
             "device": device_name(job.arch),
@@ -114,7 +105,7 @@ def measure_on_worker(lines: Sequence[str], package: Package, timeout: float) ->
 
 
 def stop_processes() -> None:
-    """End the processes of this worker, with their arrays, once none of them measures."""
+    """End the processes of this worker, once none of them measures."""
     # Dask runs this in the thread that keeps the worker alive, which must not wait.
     threading.Thread(target=_stop_processes, daemon=True).start()
 
@@ -128,13 +119,9 @@ def _stop_processes() -> None:
 
 
 def _unpack(package: Package) -> Path:
-    """Return the folder of a template that came with a job.
-
-    Raises:
-        TikgenError: if what surrounds it here differs, so that it would render other text.
-    """
+    """Return the folder of a template; raise where this tikgen would render it differently."""
     if package.fingerprint not in _unpacked:
-        holder = tempfile.TemporaryDirectory(prefix="tikgen-")  # Goes when the worker does.
+        holder = tempfile.TemporaryDirectory(prefix="tikgen-")  # Removed when the worker ends.
         root = Path(holder.name)
         for name, text in package.files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -165,12 +152,11 @@ def connected(scheduler: str) -> Iterator[Client]:
     _check_address(scheduler)
     try:
         client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
-    except Exception as error:  # Whatever listens there may answer anything.
+    except Exception as error:  # Any program may listen there.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise TikgenError(
-            f"The scheduler at {scheduler!r} does not answer; {CONNECT_SECONDS:g} s are given to "
-            f"it: {reason}. Take the address that `dask scheduler` prints, such as "
-            "tcp://host:8786."
+            f"The scheduler at {scheduler!r} does not answer within {CONNECT_SECONDS:g} s: "
+            f"{reason}. Take the address that `dask scheduler` prints, such as tcp://host:8786."
         ) from None
     try:
         yield client
@@ -208,8 +194,7 @@ class ClusterRunner:
         timeout: seconds that a job may take to compile, to be verified and to be timed.
 
     Raises:
-        TikgenError: if ``client`` is no such client, no worker is there, or one lacks tikgen or
-            has another version of it or of Taichi.
+        TikgenError: if ``client`` is no such client, or there is no worker.
     """
 
     def __init__(self, client: Client, timeout: float) -> None:
@@ -218,23 +203,22 @@ class ClusterRunner:
 
         if not isinstance(client, Client) or client.asynchronous:
             raise TikgenError(f"A sweep takes a synchronous distributed.Client; got {client!r}.")
-        self._client = client
-        self._timeout = timeout
+        self._client, self._timeout = client, timeout
         self._packages: dict[str, Package] = {}
-        # The workers that have a device.
-        self._workers: dict[str, list[str]] = {}
+        # By arch and device.
+        self._workers: dict[tuple[str, str], list[str]] = {}
         self._devices: dict[str, tuple[str, ...]] = {}
         self._wait_for_workers()
         self.width = len(self._addresses())
 
     def devices(self, archs: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Return the devices behind each arch."""
+        """Return the devices behind each arch; raise where a worker has other versions."""
         try:
             found = self._client.run(describe_worker, list(archs))
-        except Exception as error:  # Whatever a worker cannot unpickle or import.
+        except Exception as error:  # A worker may fail to unpickle or to import anything.
             raise TikgenError(
                 "The workers cannot run tikgen; install the same version of it on each: "
-                f"{type(error).__name__}: {' '.join(str(error).split())}"
+                f"{one_line(error)}"
             ) from None
         devices: dict[str, dict[str, None]] = {arch: {} for arch in archs}
         here = describe_worker(())["versions"]
@@ -246,7 +230,7 @@ class ClusterRunner:
                 )
             for arch, device in described["devices"].items():
                 devices[arch][device] = None
-                self._workers.setdefault(f"{arch} {device}", []).append(address)
+                self._workers.setdefault((arch, device), []).append(address)
         self._devices = {arch: tuple(names) for arch, names in devices.items()}
         return self._devices
 
@@ -256,7 +240,7 @@ class ClusterRunner:
         Tasks of a worker that dies run again on another one.
 
         Raises:
-            TikgenError: if the scheduler is gone, or all workers for long.
+            TikgenError: if the scheduler is gone, or there is no worker for long.
         """
         running: dict[Future, tuple[Task, int]] = {}
         try:
@@ -267,17 +251,13 @@ class ClusterRunner:
                     running[self._submit(task)] = (task, 0)
                 for future in self._finished(running):
                     task, attempts = running.pop(future)
-                    if (
-                        future.status == "error"
-                        and _is_killed(future)
-                        and attempts < _RESUBMISSIONS
-                    ):
+                    if _is_killed(future) and attempts < _RESUBMISSIONS:
                         running[self._submit(task)] = (task, attempts + 1)
-                        continue
-                    yield task, *self._outcome(task, future)
+                    else:
+                        yield task, *self._outcome(task, future)
         finally:
             if self._client.status == "running":
-                with contextlib.suppress(Exception):  # What is gone by now needs no tidying.
+                with contextlib.suppress(Exception):  # Workers that are gone need no cleanup.
                     self._client.cancel(list(running))
                     self._client.run(stop_processes)
 
@@ -285,7 +265,7 @@ class ClusterRunner:
         job = task.job
         if job.folder not in self._packages:
             self._packages[job.folder] = Package.of(job.folder)
-        workers = self._workers.get(f"{job.arch} {task.device}")
+        workers = self._workers.get((job.arch, task.device))
         return self._client.submit(
             measure_on_worker,
             [each.line for each in (job, task.baseline) if each is not None],
@@ -297,15 +277,16 @@ class ClusterRunner:
         )
 
     def _finished(self, running: Mapping[Future, Any]) -> list[Future]:
-        """Return those that are finished, as soon as there is one."""
+        """Return the futures that are finished, as soon as there is one."""
         from distributed import wait
 
         while True:
-            try:
-                with self._client.as_current():  # ``wait`` takes no client.
-                    wait(list(running), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
-            except (*_TIMEOUTS, concurrent.futures.CancelledError):
-                pass  # All are cancelled where the scheduler is gone.
+            # All are cancelled where the scheduler is gone.
+            with (
+                contextlib.suppress(*_TIMEOUTS, concurrent.futures.CancelledError),
+                self._client.as_current(),  # ``wait`` takes no client.
+            ):
+                wait(list(running), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
             if self._client.status != "running":
                 raise _scheduler_is_gone()
             done = [future for future in running if future.done()]
@@ -317,19 +298,16 @@ class ClusterRunner:
     def _outcome(self, task: Task, future: Future) -> tuple[Done, bool]:
         if future.status == "finished":
             found = future.result()
-            done = Done(
-                task.work, Measurement(**found["measurement"]), found["device"], found["busy"]
-            )
+            measured = Measurement(**found["measurement"])
+            done = Done(task.work, measured, found["device"], found["busy"])
             return done, not found["absent"]
         device = task.device or self._devices[task.job.arch][0]
-        if future.status == "error":
-            if _is_killed(future):
-                message = "every worker that measured it died"
-                return Done(task.work, Measurement("crash", message), device), True
-            error = future.exception()
-            message = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            return Done(task.work, Measurement("error", message), device), False
+        if _is_killed(future):
+            measured = Measurement("crash", "every worker that measured it died")
+            return Done(task.work, measured, device), True
         message = f"Dask gave it up: the future is {future.status}"
+        if future.status == "error":
+            message = one_line(future.exception())
         return Done(task.work, Measurement("error", message), device), False
 
     def _addresses(self) -> list[str]:
@@ -344,22 +322,18 @@ class ClusterRunner:
         except _TIMEOUTS:
             raise TikgenError(
                 f"The cluster has had no worker for {WORKERS_SECONDS:g} s; start one with "
-                "`dask worker ADDRESS`. What was measured stands in the results file, if one was "
-                "named."
+                f"`dask worker ADDRESS`. {_KEPT}."
             ) from None
 
 
 def _scheduler_is_gone() -> TikgenError:
-    return TikgenError(
-        "The scheduler is gone. What was measured stands in the results file, if one was named: "
-        "start the sweep again to go on."
-    )
+    return TikgenError(f"The scheduler is gone. {_KEPT}: start the sweep again to continue.")
 
 
 def _is_killed(future: Future) -> bool:
     from distributed import KilledWorker
 
-    return isinstance(future.exception(), KilledWorker)
+    return future.status == "error" and isinstance(future.exception(), KilledWorker)
 
 
 def _shown(versions: Mapping[str, str]) -> str:

@@ -23,15 +23,12 @@ from tikgen.tuning.job import Job
 from tikgen.verification.case import literal
 from tikgen.verification.diagnosis import blamed
 
-# Beyond that a product is a mistake, or should be several sweeps.
+# A larger product is a mistake, or should be several sweeps.
 MOST_COMBINATIONS = 100_000
-
 # They come before every parameter.
 COLUMNS = ("template", "arch", "shape", "baked")
-# In front of a size symbol it makes the name of a column, which thus is no parameter's.
+# In front of a size symbol it makes the name of a column that is no parameter's.
 SIZE = "size_"
-
-Axes = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -39,13 +36,13 @@ class Combination:
     """One value for each parameter, an arch and a shape, and the job that measures it.
 
     Attributes:
-        cells: what tells it from the others, by column.
+        cells: what distinguishes it from the others, by column.
         job: what to measure; None where the combination cannot be built.
         work: equal for combinations that run the same code for the same problem and sizes.
         problem: equal for combinations that solve the same problem on the same arrays.
         digest: digest of the source.
-        dtype: element type of the first array, by which the machine's limits are chosen.
-        cost: least work of a launch, where the template tells.
+        dtype: element type of the first array, which selects the machine's limits.
+        cost: least work of a launch, where the template declares it.
         kind: ``"refused"`` or ``"error"`` where there is no job.
         message: why there is no job.
     """
@@ -76,13 +73,13 @@ class SweepSpace:
     """
 
     template: Template
-    params: Axes
+    params: Mapping[str, tuple[Any, ...]]
     archs: tuple[str, ...]
     shapes: tuple[Any, ...]
     baked: tuple[bool, ...]
     rounds: int
     seed: int
-    _rendered: dict[str, str] = field(default_factory=dict, repr=False)
+    _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         """Return the number of combinations, refused ones included."""
@@ -101,7 +98,8 @@ class SweepSpace:
         """Yield every combination: archs vary slowest, and the last parameter fastest."""
         for arch, shape, baked in itertools.product(self.archs, self.shapes, self.baked):
             for values in itertools.product(*self.params.values()):
-                yield self._combination(arch, shape, baked, dict(zip(self.params, values)))  # noqa: B905
+                params = dict(zip(self.params, values, strict=True))
+                yield self._combination(arch, shape, baked, params)
 
     def _combination(
         self, arch: str, shape: Any, baked: bool, params: dict[str, Any]
@@ -136,12 +134,12 @@ class SweepSpace:
     def _buildable(
         self, variant: Variant, cells: dict[str, Any], arch: str, sizes: Sizes
     ) -> Combination:
-        if variant.key not in self._rendered:
-            self._rendered[variant.key] = render_variant(variant).digest
-        digest = self._rendered[variant.key]
+        if variant.key not in self._digests:
+            self._digests[variant.key] = render_variant(variant).digest
+        digest = self._digests[variant.key]
         job = Job.of(variant, arch, sizes, seed=self.seed, rounds=self.rounds)
         problem = f"{arch} {canonical(dict(variant.problem))} {sizes}"
-        # Equal code for another problem is held against another reference, on other data.
+        # Equal code for another problem has another reference and other data.
         what = (problem, digest, repr(variant.workspace), self.rounds)
         work = hashlib.sha256(json.dumps(what).encode()).hexdigest()
         arrays = (a for a in variant.arguments if isinstance(a, Array))
@@ -169,15 +167,15 @@ def space_of(
     params: Mapping[str, Any],
     options: Iterable[str] = (),
 ) -> SweepSpace:
-    """Return the product of what was given; each list is an axis, all else is one value.
+    """Return the product of what was given; each list is an axis, anything else is one value.
 
     Args:
         template: the template.
-        shape: one shape or a list of them.
-        archs: the archs.
-        baked: whether sizes are baked in, or a list of both.
-        rounds: how often a batch of launches is timed.
-        seed: seed of the random data.
+        shape: as for :func:`tikgen.sweep`, like ``archs``, ``baked``, ``rounds`` and ``seed``.
+        archs: see there.
+        baked: see there.
+        rounds: see there.
+        seed: see there.
         params: problem and schedule parameters.
         options: further names that a sweep takes, for hints in messages.
 
@@ -190,74 +188,54 @@ def space_of(
     for given in params:
         if given not in known:
             raise ParameterError.unknown(name, given, [*known, *options])
-    if isinstance(archs, str) or not isinstance(archs, list | tuple):
-        raise ParameterError(name, {"archs": f"takes a sequence of archs; got {archs!r}"})
-    for arch in archs:
-        if arch not in runtime.ARCHS:
-            takes = ", ".join(runtime.ARCHS)
-            raise ParameterError(name, {"archs": f"takes a sequence of {takes}; got {arch!r}"})
+    problems = {}
+    if not isinstance(archs, list | tuple):
+        problems["archs"] = f"takes a sequence of archs; got {archs!r}"
+    elif unknown := [arch for arch in archs if arch not in runtime.ARCHS]:
+        problems["archs"] = f"takes a sequence of {', '.join(runtime.ARCHS)}; got {unknown[0]!r}"
     if shape is None:
-        raise ParameterError(
-            name,
-            {
-                "shape": "is missing; it takes the size of each axis, such as (512, 512), "
-                "one number for all of them, or a list of shapes"
-            },
+        problems["shape"] = (
+            "is missing; it takes the size of each axis, such as (512, 512), "
+            "one number for all of them, or a list of shapes"
         )
-    axes = {key: _axis(name, key, value) for key, value in params.items()}
-    baked_axis = _axis(name, "baked", baked)
-    if any(type(value) is not bool for value in baked_axis):
-        raise ParameterError(name, {"baked": f"takes True, False or a list; got {baked!r}"})
+    if any(type(value) is not bool for value in _axis(name, "baked", baked)):
+        problems["baked"] = f"takes True, False or a list; got {baked!r}"
+    if problems:
+        raise ParameterError(name, problems)
     space = SweepSpace(
         template,
-        axes,
+        {key: _axis(name, key, value) for key, value in params.items()},
         _axis(name, "archs", list(archs)),
         _axis(name, "shape", shape),
-        baked_axis,
+        _axis(name, "baked", baked),
         rounds,
         seed,
     )
     if len(space) > MOST_COMBINATIONS:
-        raise ParameterError(
-            name, {"params": f"give {len(space)} combinations; at most {MOST_COMBINATIONS} go"}
-        )
+        problem = f"give {len(space)} combinations, of at most {MOST_COMBINATIONS}"
+        raise ParameterError(name, {"params": problem})
     return space
 
 
-def check_some_buildable(template: str, combinations: Iterable[Combination]) -> None:
-    """Raise where no combination can be built, with the reasons and how often each holds.
-
-    Raises:
-        TikgenError: naming at most three reasons.
-    """
-    found = tuple(combinations)
-    if all(combination.job is None for combination in found):
-        raise none_runs(template, [combination.message for combination in found])
-
-
 def none_runs(template: str, messages: Iterable[str]) -> TikgenError:
-    """Return the error that says why each combination was refused, the main reasons first."""
+    """Return the error that explains why no combination runs, by the most frequent reasons."""
     reasons = Counter(messages)
     if len(reasons) == 1:
         return TikgenError(next(iter(reasons)))
-    shown = reasons.most_common(3)
-    lines = "".join(f"\n  {count} times: {reason}" for reason, count in shown)
-    return TikgenError(
-        f"{template}: none of the {sum(reasons.values())} combinations can run:{lines}"
-    )
+    lines = "".join(f"\n  {count} times: {reason}" for reason, count in reasons.most_common(3))
+    return TikgenError(f"{template}: none of the {reasons.total()} combinations can run:{lines}")
 
 
 def shape_text(shape: Any) -> str:
     """Return a shape as text, such as ``64x64x64``."""
-    if isinstance(shape, Mapping):
-        return "x".join(map(str, shape.values()))
-    return "x".join(map(str, shape)) if isinstance(shape, list | tuple) else str(shape)
+    extents = shape.values() if isinstance(shape, Mapping) else shape
+    return "x".join(map(str, extents if isinstance(shape, Mapping | list | tuple) else [shape]))
 
 
 def _axis(template: str, name: str, value: Any) -> tuple[Any, ...]:
     """Return the distinct values of an axis: those of a list, else the one value."""
     values = value if isinstance(value, list) else [value]
     if not values:
-        raise ParameterError(template, {name: "is an empty list; give it a value at least"})
-    # 1, 1.0 and True are equal, and not alike.
+        raise ParameterError(template, {name: "is an empty list; give it at least one value"})
+    # 1, 1.0 and True are equal, but not alike.
     return tuple({repr(v): v for v in values}.values())

@@ -1,7 +1,7 @@
-"""Sweep tables as files: CSV, JSON and Parquet, and back without loss.
+"""Writes sweep tables as CSV, JSON and Parquet, and reads them without loss.
 
-A value that a format cannot hold, such as a tuple, is written as the Python literal that makes it,
-and so is a text that would read as a literal: ``f32`` stays plain, ``'64'`` has its quotes.
+A value that a format cannot hold, such as a tuple, is written as a Python literal, and so is a
+text that would read as a literal: ``f32`` stays plain, ``'64'`` has its quotes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tikgen.verification.case import literal
 
 FORMATS = (".csv", ".json", ".parquet")
 _MARK = "tikgen_sweep_table"
-# How Python writes the floats that neither a literal nor JSON has.
+# Floats that neither literals nor JSON have, as Python writes them.
 _NOT_FINITE = ("inf", "-inf", "nan")
 
-# What the columns that every sweep has may hold; parameters may be anything.
+# The types of the columns of every sweep; parameters may be anything.
 _Row: type[Any] = msgspec.defstruct(
     "_Row",
     [
@@ -42,13 +42,8 @@ Loaded = tuple[list[Row], dict[str, Any]]
 
 
 def save(path: Path, columns: Sequence[str], rows: Sequence[Row], about: Mapping[str, Any]) -> None:
-    """Write a table in the format that the suffix of ``path`` names.
-
-    Raises:
-        TikgenError: if that is none of :data:`FORMATS`, or the file cannot be written.
-    """
+    """Write a table in the format that the suffix of ``path`` names, or raise TikgenError."""
     check_path(path)
-    content: bytes
     if path.suffix == ".csv":
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -66,11 +61,7 @@ def save(path: Path, columns: Sequence[str], rows: Sequence[Row], about: Mapping
 
 
 def load(path: Path) -> Loaded:
-    """Return the rows of a table, and what is known about it.
-
-    Raises:
-        TikgenError: if the file cannot be read, or is no table of a sweep.
-    """
+    """Return the rows of a table and its ``about``, or raise TikgenError."""
     _check_suffix(path)
     try:
         if path.suffix == ".csv":
@@ -86,29 +77,21 @@ def load(path: Path) -> Loaded:
             rows, about = _from_parquet(path)
         rows = untrusted.as_type(untrusted.checked(rows), list[dict[str, Any]])
         about = untrusted.as_type(about, dict[str, Any])
-    except OSError as error:
-        raise TikgenError(f"Cannot read {path}: {why(error)}.") from None
-    except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
-        raise TikgenError(f"{path} is no table of a sweep: {error}.") from None
-    if any("digest" not in row or "kind" not in row for row in rows):
-        raise TikgenError(f"{path} is no table of a sweep: it lacks the columns digest and kind.")
-    rows = [{name: _as_value(cell) for name, cell in row.items()} for row in rows]
-    try:
+        if any("digest" not in row or "kind" not in row for row in rows):
+            raise ValueError("it lacks the columns digest and kind")
+        rows = [{name: _as_value(cell) for name, cell in row.items()} for row in rows]
         for row in rows:
             untrusted.as_type(row, _Row)
         untrusted.as_type(about.get("seconds", {}), dict[str, float])
-    except untrusted.Unusable as error:
+    except OSError as error:
+        raise TikgenError(f"Cannot read {path}: {why(error)}.") from None
+    except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
         raise TikgenError(f"{path} is no table of a sweep: {error}.") from None
     return rows, about
 
 
 def check_path(path: Path) -> None:
-    """Raise where a table cannot be saved at ``path``, before anything is measured.
-
-    Raises:
-        TikgenError: if its suffix is none of :data:`FORMATS`, its folder does not exist, or a
-            package is missing.
-    """
+    """Raise TikgenError where a table cannot be saved: suffix, folder or a missing package."""
     _check_suffix(path)
     if not path.absolute().parent.is_dir():
         raise TikgenError(f"Cannot write {path}: its folder does not exist.")
@@ -117,7 +100,7 @@ def check_path(path: Path) -> None:
 
 
 def document(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table as JSON has it."""
+    """Return a table as a JSON document."""
     cells = [{name: _as_json(value) for name, value in row.items()} for row in rows]
     return {_MARK: 1, "about": dict(about), "rows": cells}
 
@@ -128,7 +111,6 @@ def _check_suffix(path: Path) -> None:
 
 
 def _as_cell(value: Any) -> Any:
-    """Return a value as a number, a bool, a text or None."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -142,7 +124,6 @@ def _as_json(value: Any) -> Any:
 
 
 def _as_value(cell: Any) -> Any:
-    """Return the value that a cell holds."""
     if not isinstance(cell, str):
         return cell
     if not cell:

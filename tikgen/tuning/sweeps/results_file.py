@@ -1,7 +1,6 @@
-"""The results file of a sweep: one line of JSON a measurement, written as each arrives.
+"""The results file of a sweep: one line of JSON for each measurement, written as it arrives.
 
-A sweep that was interrupted reads it and measures only what is missing. A line counts where the
-template, the device and the versions are those of today.
+A sweep that was interrupted reads it and measures only what is missing.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from tikgen.tuning.sweeps.playoff import works_of
 from tikgen.version import __version__
 
 _MARK = "tikgen_sweep"
-# These tell of the moment, such as a busy machine, as much as of the kernel.
+# Outcomes that may be due to a busy machine or a full memory.
 _TRIED_AGAIN = ("timeout", "crash", "refused")
-# Rises where kernels are timed on other data: lines of before do not count.
+# Rises where kernels are timed on other data: earlier lines do not count.
 _WORKLOAD = "2"
-# What a sweep, which has no baseline, does not keep.
-_ROUNDS = "ratios"
+_NOT_KEPT = "ratios"
+_FIELDS = {field.name for field in dataclasses.fields(Measurement)} - {_NOT_KEPT}
 
 
 @dataclass(frozen=True)
 class Done:
-    """A measurement, with the work it measured, the device, and the seconds that it kept busy."""
+    """A measurement, the work that it measured, the device, and the seconds that it took."""
 
     work: str
     measurement: Measurement
@@ -51,7 +50,7 @@ class ResultsFile:
         fingerprints: fingerprint of each template that is measured, by its folder.
 
     Raises:
-        TikgenError: if the path cannot be a results file, or holds something else.
+        TikgenError: if the path cannot be written.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class ResultsFile:
         self._fingerprints = dict(fingerprints)
         versions = {"tikgen": __version__, "taichi": taichi_version()}
         self._versions = versions | {"workload": _WORKLOAD}
-        # Behind a last line that was cut off, the next one begins anew.
+        # After a last line that was cut off.
         self._needs_newline = False
         self._has_warned = False
         if self._path is None:
@@ -73,19 +72,22 @@ class ResultsFile:
             raise TikgenError(f"Cannot write {self._path}: permission denied.")
 
     def known(self, works: Iterable[str], devices: Iterable[str]) -> dict[tuple[str, str], Done]:
-        """Return what was measured before, by work and device, save what is tried again.
+        """Return the earlier measurements of kernels, by work and device.
+
+        A line counts where the template, the device and the versions are the same as now.
 
         Args:
-            works: what is going to be asked for; other lines are none of this sweep's business.
-            devices: the devices of today.
+            works: the works of the sweep; lines about others are skipped.
+            devices: the devices of the sweep.
+
+        Raises:
+            TikgenError: if the file cannot be read, or is something else.
         """
         wanted, present = set(works), set(devices)
         found, stale = {}, 0
         for line in self._lines():
-            if (
-                not wanted.issuperset(works_of(line["work"]))
-                or line["measurement"].kind in _TRIED_AGAIN
-            ):
+            is_wanted = wanted.issuperset(works_of(line["work"]))
+            if not is_wanted or line["measurement"].kind in _TRIED_AGAIN:
                 continue
             same = line["versions"] == self._versions and line["device"] in present
             if same and line["fingerprint"] in self._fingerprints.values():
@@ -105,6 +107,7 @@ class ResultsFile:
         """Append a measurement; warn once where that fails, since the sweep can go on."""
         if self._path is None:
             return
+        measured = {k: v for k, v in asdict(done.measurement).items() if k in _FIELDS}
         document = {
             _MARK: 1,
             "work": done.work,
@@ -113,14 +116,14 @@ class ResultsFile:
             "device": done.device,
             "versions": self._versions,
             "job": json.loads(job.line),
-            "measurement": _numbers_of(done.measurement),
+            "measurement": measured,
         }
         text = "\n" * self._needs_newline + json.dumps(document) + "\n"
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            self._needs_newline = True  # A part of the line may stand there.
+            self._needs_newline = True  # A part of the line may have been written.
             if not self._has_warned:
                 _warn(f"cannot write {self._path}: {why(error)}; the sweep goes on without")
             self._has_warned = True
@@ -128,52 +131,40 @@ class ResultsFile:
         self._needs_newline = False
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines that can be read, each measurement as such."""
+        """Yield the lines that can be read, with a :class:`Measurement` in each."""
         if self._path is None or not self._path.exists():
             return
         try:
             text = self._path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise TikgenError(f"Cannot read {self._path}: {why(error)}.") from None
-        lines = text.splitlines()
         self._needs_newline = bool(text) and not text.endswith("\n")
-        parsed = [_parsed(line) for line in lines if line.strip()]
+        parsed = [_parsed(line) for line in text.splitlines() if line.strip()]
         if parsed and not any(parsed):
             raise TikgenError(f"{self._path} is not a results file of a sweep; name another file.")
         if None in parsed:
-            where = (
-                "its last line was cut off"
-                if parsed.index(None) == len(parsed) - 1
-                else (f"{parsed.count(None)} of its lines are damaged")
-            )
-            _warn(f"{self._path}: {where}; what stood there is measured again")
+            where = f"{parsed.count(None)} of its lines are damaged"
+            if parsed.index(None) == len(parsed) - 1:
+                where = "its last line was cut off"
+            _warn(f"{self._path}: {where}; what it held is measured again")
         yield from (line for line in parsed if line is not None)
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
-    """Return what a line of the file says, or None where it is damaged."""
+    """Return the content of a line, or None where it is damaged."""
     try:
         found: dict[str, Any] = untrusted.from_json(line)
         texts = [found[name] for name in ("work", "template", "fingerprint", "device")]
-        names = {f.name for f in dataclasses.fields(Measurement)} - {_ROUNDS}
-        told = {k: v for k, v in found["measurement"].items() if k in names}
-        measured = untrusted.as_type(told, Measurement)
+        given = {k: v for k, v in found["measurement"].items() if k in _FIELDS}
+        measured = untrusted.as_type(given, Measurement)
         measured = replace(measured, message=untrusted.printable(measured.message))
-        is_whole = found[_MARK] == 1 and "versions" in found and _is_sound(measured)
+        has_time = not measured.ok or 0 < measured.seconds < math.inf
+        is_whole = found[_MARK] == 1 and "versions" in found and has_time
         if not is_whole or not all(isinstance(text, str) for text in texts):
             return None
         return found | {"measurement": measured}
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _is_sound(measured: Measurement) -> bool:
-    """Tell whether a time is one."""
-    return not measured.ok or 0 < measured.seconds < math.inf
-
-
-def _numbers_of(measured: Measurement) -> dict[str, Any]:
-    return {name: value for name, value in asdict(measured).items() if name != _ROUNDS}
 
 
 def _warn(message: str) -> None:

@@ -1,4 +1,4 @@
-"""The rows of a sweep: what was measured, set against the work that was done and the limits."""
+"""The rows of a sweep: measurements, compared with the work done and the machine's limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tikgen.tuning.sweeps.results_file import Done
 Row = dict[str, Any]
 Metric = Callable[[Row], Any]
 
-# What came of a row, always there; in front stands what tells it from the others.
+# Columns of every row, after those that distinguish it from the others.
 OUTCOME = ("digest", "kind", "message")
 METRICS = {
     "device": "name of the device",
@@ -35,7 +35,7 @@ METRICS = {
 }
 _MEASURED = ("seconds", "spread", "rounds", "compile_seconds", "worst")
 MISSING = "missing"
-# Of these the greatest is the best; of all others the least.
+# The greatest of these is the best; of all others the least.
 GREATEST = ("gb_per_s", "gflop_per_s", "share")
 
 
@@ -73,13 +73,8 @@ def row_of(
 
 
 def check_metrics(metrics: Sequence[str | Metric] | None, template: Template) -> None:
-    """Raise where ``metrics`` names no column that is measured, or would hide another column.
-
-    Raises:
-        ParameterError: naming the columns that there are, or the function whose name is taken.
-    """
-    is_sequence = isinstance(metrics, list | tuple)
-    if metrics is not None and not is_sequence:
+    """Raise ParameterError where ``metrics`` names no measured column, or hides another column."""
+    if metrics is not None and not isinstance(metrics, list | tuple):
         problem = f"takes a list of columns and functions; got {metrics!r}"
         raise ParameterError("sweep", {"metrics": problem})
     taken = {*COLUMNS, *template.Problem.model_fields, *template.Schedule.model_fields}
@@ -97,21 +92,17 @@ def check_metrics(metrics: Sequence[str | Metric] | None, template: Template) ->
 
 
 def with_own_metrics(rows: Sequence[Row], metrics: Sequence[str | Metric] | None) -> list[Row]:
-    """Return the rows with the columns that ``metrics`` names and those that it computes.
+    """Return the rows with the columns that ``metrics`` names and computes, None for all.
 
-    A function that raises gives None for that row: a mistake in it must not cost the sweep.
+    A function that raises gives None: a mistake in it must not cost the sweep.
     """
-    if metrics is None:
-        return list(rows)
-    functions = [m for m in metrics if callable(m)]
-    kept = [m for m in metrics if not callable(m)] or list(METRICS)
-    found = []
-    for row in rows:
-        new = {k: v for k, v in row.items() if k not in METRICS or k in kept}
-        for function in functions:
-            new[_name_of(function)] = _value(function, row)
-        found.append(new)
-    return found
+    functions = [m for m in metrics or () if callable(m)]
+    kept = [m for m in metrics or () if not callable(m)] or list(METRICS)
+    return [
+        {k: v for k, v in row.items() if k not in METRICS or k in kept}
+        | {_name_of(function): _value(function, row) for function in functions}
+        for row in rows
+    ]
 
 
 def _against_limits(row: Row, cost: Cost, dtype: str, limits: Limits) -> Row:

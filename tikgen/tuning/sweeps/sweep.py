@@ -1,9 +1,10 @@
-"""The entry: measures every combination of a template's parameters, here or on a cluster."""
+"""Measures every combination of a template's parameters, here or on a cluster."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import os
 import random
 import time
@@ -23,7 +24,6 @@ from tikgen.tuning.options import problems_of
 from tikgen.tuning.sweeps.combinations import (
     Combination,
     SweepSpace,
-    check_some_buildable,
     none_runs,
     space_of,
 )
@@ -61,37 +61,37 @@ def sweep(
 ) -> SweepResult:
     """Measure a template for every combination of the values given, and return a table.
 
-    A parameter given as a list is an axis; anything else, a tuple included, is one value. What
-    ``check`` of the template refuses is a row that says why. Combinations that come to the same
+    A parameter given as a list is an axis; anything else, a tuple included, is one value. A
+    combination that the template refuses is a row with the reason. Combinations that give the same
     code on the same arrays are measured once. Each kernel is verified before it is timed, in a
-    process that is replaced where a kernel ends it.
+    process that is replaced when a kernel ends it. The fastest kernels of each problem are
+    measured again, in turn.
 
-    Ctrl-C ends the sweep early: the result then holds what was measured, and rows of the kind
-    ``"missing"`` for the rest.
+    Ctrl-C ends the sweep early: the result has rows of the kind ``"missing"`` for what was not
+    measured.
 
     Args:
         name: name of a template, or the template itself.
         shape: size for each size symbol of the template, as a tuple in order, as a dict, or as
-            one number for all; or a list of such.
+            one number for all; or a list of these.
         archs: archs to run on.
         baked: whether sizes are baked into the kernels, or a list of both.
-        metrics: columns to keep of those measured, and functions from a row to a value; None
-            keeps all.
-        results: file of JSON lines to which each measurement is added as it arrives; what it
-            holds already is not measured again.
+        metrics: measured columns to keep, and functions from a row to a value; None keeps all.
+        results: file of JSON lines to which each measurement is appended; what it holds is not
+            measured again.
         client: a ``distributed.Client`` on whose workers to measure.
         scheduler: address of a Dask scheduler, in place of ``client``.
         seed: seed of the random data; None takes a new one.
         rounds: how often a batch of launches is timed.
         timeout: seconds that a kernel may take to compile, to be verified and to be timed.
-        params: problem and schedule parameters; those left out are what ``build`` chooses.
+        params: problem and schedule parameters; ``build`` chooses those that are left out.
 
     Raises:
         UnknownTemplate: if no template has that name.
         ParameterError: if a parameter or an arch is unknown, an axis is empty, or an option is
-            of no use.
-        TikgenError: if not a single combination can be built or run here, the results file cannot
-            be used, or the cluster does not answer.
+            invalid.
+        TikgenError: if no combination can be built or run here, the results file cannot be used,
+            or the cluster does not answer.
     """
     began = time.perf_counter()
     template = find_template(name)
@@ -111,7 +111,8 @@ def sweep(
     folders = (str(template.folder), str(COPY), str(PEAK))
     file = ResultsFile(results, {folder: _fingerprint(folder) for folder in folders})
     combinations = tuple(space.combinations())
-    check_some_buildable(template.name, combinations)
+    if all(combination.job is None for combination in combinations):
+        raise none_runs(template.name, [combination.message for combination in combinations])
     planned = time.perf_counter()
     with _runner(client, scheduler, timeout) as runner:
         run = _Run(space, combinations, file, runner)
@@ -148,7 +149,7 @@ def sweep(
 
 
 class _Run:
-    """One run of a sweep: what is measured, what was before, and the rows in the end."""
+    """One run of a sweep: what was measured before and now, and the rows."""
 
     def __init__(
         self,
@@ -211,20 +212,17 @@ class _Run:
     def rows(self) -> list[Row]:
         """Return a row for each combination."""
         limits = Limits(self._done)
+        standings = functools.cache(self._standings)
         found = [(c, self._found(c)) for c in self._combinations]
-        met: dict[tuple[str, str], dict[str, float]] = {}
-        for combination, done in found:
-            if done is not None and (key := (combination.problem, done.device)) not in met:
-                met[key] = self._standings(*key)[0]
         return [
-            row_of(c, done, limits, met[c.problem, done.device] if done is not None else {})
+            row_of(c, done, limits, standings(c.problem, done.device)[0] if done else {})
             for c, done in found
         ]
 
     def _take(self, task: Task, done: Done) -> None:
         self._done[task.work, done.device] = done
         arch, width, found = task.job.arch, self._runner.width, done.measurement
-        if done.device not in self.devices[arch]:  # That of a worker that came later.
+        if done.device not in self.devices[arch]:  # Of a worker that joined later.
             self.devices[arch] = (*self.devices[arch], done.device)
         self.busy += done.busy / width
         self.compiling += found.compile_seconds / width
@@ -244,16 +242,13 @@ class _Run:
 
     def _tasks(self) -> Iterator[Task]:
         """Yield what has to be measured for the combinations, each kernel once."""
-        asked = set()
-        for combination in self._combinations:
-            if combination.job is None or combination.work in asked:
-                continue
-            asked.add(combination.work)
-            if self._found(combination) is None:
-                yield Task(combination.work, combination.job, combination.problem)
+        for problem, jobs in self._problems.items():
+            for work, job in jobs.items():
+                if not any((work, device) in self._done for device in self.devices[job.arch]):
+                    yield Task(work, job, problem)
 
     def _limit_tasks(self) -> Iterator[Task]:
-        """Yield what has to be measured of the machine, on each device that there is."""
+        """Yield what has to be measured of the machine, on each device."""
         for work, limit in self._limits.items():
             for device in self.devices[limit.job.arch]:
                 if (work, device) not in self._done:
@@ -300,7 +295,7 @@ def _runner(client: Client | None, scheduler: str | None, timeout: float) -> Ite
 
 
 def _fingerprint(folder: str) -> str:
-    """Return the fingerprint of a template without making its name known."""
+    """Return the fingerprint of a template without registering its name."""
     return Template(Path(folder)).fingerprint
 
 

@@ -1,4 +1,4 @@
-"""What a sweep measured: a table that can be searched, shown, drawn and saved."""
+"""The table of a sweep: search it, show it, draw it and save it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.disk import why
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.lifecycle import html
+from tikgen.tuning import pictures
 from tikgen.tuning.sweeps import formats
 from tikgen.tuning.sweeps.combinations import SIZE
 from tikgen.tuning.sweeps.rows import GREATEST, METRICS, OUTCOME, Row
@@ -36,15 +36,16 @@ _FAILURES = ("error", "mismatch", "crash", "timeout")
 class SweepResult:
     """The rows of a sweep, one for each combination, in the order of the product.
 
-    A row is a dict. First come the columns that tell it from the others: template, arch, shape,
-    whether sizes are baked in, every parameter, each size. Then ``digest``, ``kind`` (``"timed"``,
-    ``"refused"``, ``"error"``, ``"mismatch"``, ``"crash"``, ``"timeout"`` or ``"missing"``) and
-    ``message``, and then what was measured. What is not known is None.
+    A row is a dict. It begins with the columns that distinguish it: template, arch, shape, baked,
+    every parameter, each size. Then come ``digest``, ``kind`` (``"timed"``, ``"refused"``,
+    ``"error"``, ``"mismatch"``, ``"crash"``, ``"timeout"`` or ``"missing"``) and ``message``, and
+    what was measured. Unknown values are None.
 
     Attributes:
         rows: the rows.
-        about: template, versions, devices, counts, and where the time went; empty where the
-            result was loaded from a CSV file.
+        columns: the names of all columns.
+        about: template, versions, devices, counts and times; empty where the result was loaded
+            from a CSV file.
     """
 
     def __init__(self, rows: Sequence[Row], about: Mapping[str, Any] | None = None) -> None:
@@ -62,12 +63,11 @@ class SweepResult:
         self.about: dict[str, Any] = dict(about or {})
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.rows)
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Return what varies: parameters, ``arch``, ``shape``, ``baked``."""
+        """Return the parameters that vary, with ``arch``, ``shape`` and ``baked`` if they do."""
         # A refused combination was not resolved: it lacks what was not given.
         whole = [row for row in self.rows if row["digest"]] or self.rows
         named = (n for n in self._front if not n.startswith(SIZE))
@@ -75,29 +75,27 @@ class SweepResult:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Return where the time went: ``total``, ``planning``, ``measuring``, and so on.
+        """Return where the time went: ``total``, ``planning``, ``measuring``, ``overhead``.
 
-        ``measuring`` is the time in the processes that measure kernels: ``compiling`` them,
-        ``verifying`` them, and ``running`` them, which includes making their data. ``overhead``
-        is all that is not measuring.
+        ``measuring``, in the processes that run kernels, consists of ``compiling``, ``verifying``
+        and ``running``, which includes making data. ``overhead`` is all but measuring.
         """
         return dict(self.about.get("seconds", {}))
 
     @property
     def summary(self) -> str:
         """Return in a line what was swept, and how much of it has a time."""
-        names = (
-            ", ".join(dict.fromkeys(printable(row["template"]) for row in self.rows)) or "nothing"
-        )
+        templates = dict.fromkeys(printable(row["template"]) for row in self.rows)
         kernels = len({(r["arch"], r["shape"], r["digest"]) for r in self.timed})
-        line = f"{names}: {len(self)} combinations, {len(self.timed)} timed ({kernels} kernels)"
+        line = f"{', '.join(templates) or 'nothing'}: {len(self)} combinations"
+        line += f", {len(self.timed)} timed ({kernels} kernels)"
         if "total" in self.seconds:
             line += f" in {self.seconds['total']:.1f} s"
         return line + ("" if self.about.get("complete", True) else ", INTERRUPTED")
 
     @property
     def reasons(self) -> list[str]:
-        """Return for each way of having no time how many rows have it."""
+        """Return why rows have no time, and how many rows each reason holds for."""
         found = Counter((r["kind"], r["message"]) for r in self.rows if r["kind"] != "timed")
         most = found.most_common(8)
         return [printable(f"{count} {kind}: {message}") for (kind, message), count in most]
@@ -120,16 +118,18 @@ class SweepResult:
     def best(self, by: str = "seconds", **where: Any) -> Row:
         """Return the row with the best value of a column.
 
+        The fastest rows of each problem were measured again, in turn; ``ratio`` is None in a row
+        that was measured by itself alone.
+
         Args:
-            by: the column; rates and shares are best where greatest, all else where least.
+            by: the column; of rates and shares the greatest is best, of all others the least.
             where: values that other columns must have, such as ``dtype="f32"``.
 
         Raises:
             ParameterError: if there is no such column.
             TikgenError: if no row has a value there.
         """
-        for name in (by, *where):
-            self._check_column(name)
+        self._check_columns(by, *where)
         found = [
             row
             for row in self.timed
@@ -155,8 +155,7 @@ class SweepResult:
         self, columns: Sequence[str] | None = None, rows: int | None = None
     ) -> tuple[list[str], list[list[str]]]:
         """Return the header and the lines of :meth:`table`, cell by cell."""
-        for name in columns or ():
-            self._check_column(name)
+        self._check_columns(*columns or ())
         if columns is None:
             back = self.columns[len(self._front) + len(OUTCOME) :]
             columns = [*self.axes, *(n for n in back if n in _SHOWN or n not in METRICS)]
@@ -208,21 +207,22 @@ class SweepResult:
 
         Args:
             x: the axis; None takes the first that varies.
-            y: a column that was measured, ``"seconds"`` unless said; or another axis, for a
-                heat map.
-            hue: for lines, the axis that tells them apart; for a heat map, the column that
-                gives the colour, ``"seconds"`` unless said.
+            y: a column that was measured, ``"seconds"`` if None; or another axis, for a heat map.
+            hue: for lines, the axis that distinguishes them; for a heat map, the column that
+                gives the colour, ``"seconds"`` if None.
             path: picture to write, such as ``plot.png``.
 
         Raises:
             ParameterError: if there is no such column.
-            TikgenError: if nothing was timed, or matplotlib is not installed.
+            TikgenError: if nothing was timed, matplotlib is not installed, or the picture cannot
+                be written.
         """
-        for name in (x, y, hue):
-            if name is not None:
-                self._check_column(name)
-        figure: Figure = _plots().draw(self, x, y, hue)
-        return _saved(figure, path)
+        self._check_columns(*(name for name in (x, y, hue) if name is not None))
+        # Schedule parameters that were chosen along with others vary as well, and are no axes.
+        axes = [name for name in self.axes if name in self.about.get("axes", self.axes)]
+        measured = [*METRICS, *self.columns[self.columns.index("digest") :]]
+        figure = pictures.drawing().draw(self.timed, axes, measured, x, y, hue)
+        return pictures.saved(figure, path)
 
     def roofline(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draw operations per second over operations per byte, below the machine's limits.
@@ -231,13 +231,13 @@ class SweepResult:
             path: picture to write, such as ``roofline.png``.
 
         Raises:
-            TikgenError: if nothing was timed whose work is known, or matplotlib is missing.
+            TikgenError: if no row has a time and known work, matplotlib is not installed, or the
+                picture cannot be written.
         """
-        figure: Figure = _plots().draw_roofline(self)
-        return _saved(figure, path)
+        return pictures.saved(pictures.drawing().draw_roofline(self.timed), path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON has it."""
+        """Return the result as a JSON document."""
         return formats.document(self.rows, self.about)
 
     def __str__(self) -> str:
@@ -278,30 +278,10 @@ class SweepResult:
             table.add_row(*map(Text, line), style="bold green" if number == 0 else None)
         return table
 
-    def _check_column(self, name: str) -> None:
-        if name not in self.columns:
-            raise ParameterError.unknown("sweep result", str(name), self.columns)
-
-
-def _plots() -> Any:
-    """Return the module that draws, or say what it needs."""
-    try:
-        from tikgen.tuning.sweeps import plots
-    except ImportError:
-        raise TikgenError("Pictures need matplotlib: pip install 'tikgen[plot]'.") from None
-    return plots
-
-
-def _saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
-    """Write a figure to ``path``, unless that is None, and return it."""
-    if path is not None:
-        try:
-            figure.savefig(path)
-        except (OSError, ValueError) as error:
-            raise TikgenError(
-                f"Cannot write the picture {os.fspath(path)}: {why(error)}."
-            ) from None
-    return figure
+    def _check_columns(self, *names: str) -> None:
+        for name in names:
+            if name not in self.columns:
+                raise ParameterError.unknown("sweep result", str(name), self.columns)
 
 
 def _aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
@@ -315,7 +295,7 @@ def _aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
 def _narrowed(
     header: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return a table that fits a terminal: less columns, then shorter texts."""
+    """Return a table that fits a terminal: fewer columns, then shorter texts."""
     columns = list(zip(header, *cells, strict=True))
     for name in _SPARE:
         if _width(columns, _WIDTH) > _WIDTH:
@@ -326,7 +306,7 @@ def _narrowed(
 
 
 def _width(columns: Sequence[Sequence[str]], most: int) -> int:
-    """Return how wide a table is whose cells are cut."""
+    """Return the width of a table whose cells are cut."""
     header = [len(column[0]) for column in columns]
     widths = [max(len(_cut(cell, most)) for cell in column[1:]) for column in columns]
     return sum(max(pair) + 2 for pair in zip(header, widths, strict=True)) - 2
@@ -337,7 +317,6 @@ def _cut(cell: str, most: int) -> str:
 
 
 def _shown(name: str, value: Any) -> str:
-    """Return a cell as a person reads it."""
     if value is None:
         return "-"
     if not isinstance(value, float):
@@ -350,7 +329,6 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _html_of(result: SweepResult) -> str:
-    """Return the rows with a time, the fastest first, with bars; then why others have none."""
     header, cells = result.cells(rows=_HTML_ROWS)
     rows: list[list[object]] = [list(line) for line in cells]
     if rows and "seconds" in header:

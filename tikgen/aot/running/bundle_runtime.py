@@ -1,0 +1,270 @@
+"""A bundle that is loaded: its kernels, graphs, fields and families, and arrays on its device."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from tikgen.aot.contents import Contents
+from tikgen.aot.manifest import Manifest
+from tikgen.aot.running.c_engine import Engine
+from tikgen.aot.running.device_array import DeviceArray, checked_shape
+from tikgen.aot.running.families import Family
+from tikgen.aot.running.launchable import Launchable, graph_of, kernel_of
+from tikgen.aot.running.loaded_field import LoadedField
+from tikgen.dtypes import DType
+from tikgen.errors import ArgumentError, UnknownEntry
+from tikgen.template.argument_checks import hidden_problem
+
+_T = TypeVar("_T")
+
+
+class Named(Mapping[str, _T], Generic[_T]):
+    """What a bundle has of one kind, by name; each is made when it is first asked for."""
+
+    def __init__(
+        self, where: object, kind: str, names: Sequence[str], make: Callable[[str], _T]
+    ) -> None:
+        self._where = where
+        self._kind = kind
+        self._names = tuple(names)
+        self._make = make
+        self._made: dict[str, _T] = {}
+
+    def __getitem__(self, name: str) -> _T:
+        found = self._made.get(name)
+        if found is None:
+            if name not in self._names:
+                raise UnknownEntry(self._where, self._kind, name, self._names)
+            found = self._made.setdefault(name, self._make(name))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"<{self._kind}: {', '.join(self._names) or 'none'}>"
+
+
+class Runtime:
+    """A bundle, loaded for one arch of this machine; made by :func:`tikgen.aot.load`.
+
+    Kernels and graphs are called by name: ``runtime.heat(x, y)``, ``runtime["heat"](x, y)``. They
+    take NumPy arrays and arrays of :meth:`array`, :meth:`empty` and :meth:`zeros`. Calls may come
+    from several threads; a process that was forked loads the bundle anew. Close it, or use it in a
+    ``with`` block, to give its memory back.
+
+    Attributes:
+        manifest: what the bundle says about itself.
+        kernels: the kernels that the bundle has for the arch, by name.
+        graphs: its graphs, by name.
+        fields: its fields, by name.
+        families: by name, what calls the kernel of a family that suits the arguments.
+    """
+
+    def __init__(self, engine: Engine, contents: Contents) -> None:
+        self.manifest: Manifest = contents.manifest
+        self._engine = engine
+        self._contents = contents
+        known, where, arch = contents.manifest, contents.path, engine.arch
+
+        def here(entries: Mapping[str, Any]) -> list[str]:
+            return [name for name, entry in entries.items() if arch in entry.builds]
+
+        self.kernels: Named[Launchable] = Named(
+            where,
+            "kernel",
+            here(known.kernels),
+            lambda name: kernel_of(engine, known.kernels[name]),
+        )
+        self.graphs: Named[Launchable] = Named(
+            where,
+            "graph",
+            here(known.graphs),
+            lambda name: graph_of(engine, known.graphs[name], known.kernels),
+        )
+        self.fields: Named[LoadedField] = Named(
+            where, "field", here(known.fields), lambda name: LoadedField(engine, known.fields[name])
+        )
+        members: dict[str, list[str]] = {}
+        for name in self.kernels:
+            members.setdefault(known.kernels[name].family, []).append(name)
+        kernels = self.kernels
+        self.families: Named[Family] = Named(
+            where,
+            "family",
+            sorted(members),
+            lambda name: Family(name, [kernels[member] for member in members[name]]),
+        )
+
+    @property
+    def arch(self) -> str:
+        """Return the arch on which it runs."""
+        return self._engine.arch
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it was closed."""
+        return self._engine.is_closed
+
+    @property
+    def capabilities(self) -> dict[str, int]:
+        """Return the level of each capability of the device, by Taichi's names; only of Vulkan."""
+        with self._engine.lock:
+            return dict(self._engine.capabilities)
+
+    def select(self, family: str, /, *args: Any, **kwargs: Any) -> Launchable:
+        """Return the kernel of a family that suits arguments, by dtype, dimension and shape.
+
+        Args:
+            family: name of the family.
+            args: arguments in order.
+            kwargs: arguments by name.
+
+        Raises:
+            ArgumentError: if no kernel suits; it says which ones there are.
+            UnknownEntry: if there is no such family.
+        """
+        return self.families[family].select(*args, **kwargs)
+
+    def prepare(self, *names: str) -> None:
+        """Load kernels and graphs now, which their first call does otherwise.
+
+        Args:
+            names: which; all of them if none is named.
+
+        Raises:
+            LibraryError: if the library reports an error.
+            UnknownEntry: if the bundle has no such kernel or graph.
+            UnsupportedOnArch: if the device lacks what a kernel needs.
+        """
+        for name in names or (*self.kernels, *self.graphs):
+            self[name].prepare()
+
+    def empty(self, shape: int | Sequence[int], dtype: object) -> DeviceArray:
+        """Return an array on the device, of whatever stood there.
+
+        Args:
+            shape: its shape; axes of vectors and matrices come last.
+            dtype: its element type: ``"f32"``, ``np.float32`` or the like.
+
+        Raises:
+            ArgumentError: if shape or dtype cannot be, or if the runtime was closed.
+            LibraryError: if there is not so much memory.
+        """
+        if self.is_closed:
+            self._engine.refuse()
+        try:
+            parsed = DType.parse(dtype)
+        except ValueError as error:
+            raise ArgumentError("DeviceArray", f"cannot be of that dtype: {error}") from None
+        return DeviceArray(self._engine, checked_shape(shape), parsed)
+
+    def zeros(self, shape: int | Sequence[int], dtype: object) -> DeviceArray:
+        """Return an array of zeros on the device; see :meth:`empty`."""
+        made = self.empty(shape, dtype)
+        made.fill(0)
+        return made
+
+    def array(self, values: Any) -> DeviceArray:
+        """Return an array on the device with the values, shape and dtype of a NumPy array.
+
+        Raises:
+            ArgumentError: if it is empty, or kernels know no such dtype.
+            LibraryError: if there is not so much memory.
+        """
+        if problem := hidden_problem("values", values):
+            raise ArgumentError("DeviceArray", problem)
+        host = np.asarray(values)
+        made = self.empty(host.shape, host.dtype)
+        made.from_numpy(host)
+        return made
+
+    def mapped(self, count: int, dtype: object) -> tuple[np.ndarray[Any, Any], DeviceArray]:
+        """Return zeros in memory that the host and a GPU reach at once, for each of them.
+
+        Args:
+            count: how many numbers.
+            dtype: their type.
+
+        Raises:
+            LibraryError: if the driver does not give such memory.
+            UnsupportedOnArch: if the arch is not cuda.
+        """
+        from tikgen.aot.running.mapped import mapped
+
+        return mapped(self._engine, count, DType.parse(dtype))
+
+    def sync(self) -> None:
+        """Wait until everything that was launched is done.
+
+        Raises:
+            BundleError: if it was closed.
+            LibraryError: if the library reports an error.
+        """
+        with self._engine.lock:
+            self._engine.handle  # noqa: B018
+            self._engine.wait()
+
+    def close(self) -> None:
+        """Wait for the device, then give back all that the runtime holds; calls then raise."""
+        self._engine.close()
+        self._contents.close()
+
+    def __getitem__(self, name: str) -> Launchable:
+        for entries in (self.graphs, self.kernels):
+            if name in entries:
+                return entries[name]
+        known = (*self.kernels, *self.graphs)
+        raise UnknownEntry(self._contents.path, "kernel or graph", name, known)
+
+    def __getattr__(self, name: str) -> Launchable:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except UnknownEntry as error:
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.kernels, *self.graphs})
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.is_closed else ""
+        lines = [f"<Runtime of {self._contents.path} on {self.arch}{state}"]
+        for entry in itertools.chain(self.kernels.values(), self.graphs.values()):
+            lines.append(f"  {entry.name}({entry.signature})")
+        lines += [f"  {field}" for field in self.fields.values()]
+        return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        from tikgen.lifecycle import html
+
+        entries = [("kernel", e.name, str(e.signature)) for e in self.kernels.values()]
+        entries += [("graph", e.name, str(e.signature)) for e in self.graphs.values()]
+        entries += [("field", e.name, f"{e.dtype}{list(e.shape)}") for e in self.fields.values()]
+        rows = [(html.tag("code", name), kind, takes) for kind, name, takes in entries]
+        state = ", closed" if self.is_closed else ""
+        return html.card(
+            f"{self.manifest.name} on {self.arch}{state}",
+            html.tag("p", self._contents.path, class_="pale"),
+            html.table(("name", "", "takes"), rows),
+        )

@@ -1,0 +1,87 @@
+"""Commands about this machine: demo, doctor, cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tikgen.cli.common import Arch, Json, RunArch, check_picture
+from tikgen.cli.exit_codes import FAILED
+from tikgen.cli.output import print_json, print_stage, print_table, say
+from tikgen.errors import near
+from tikgen.store import default_store
+from tikgen.units import size
+
+
+def demo_command(
+    arch: RunArch = Arch.cpu,
+    n: Annotated[int, typer.Option(min=8, max=512, help="Grid points along each axis.")] = 128,
+    steps: Annotated[int, typer.Option(min=1, help="Time steps.")] = 400,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write.")] = Path(
+        "tikgen_demo.png"
+    ),
+) -> None:
+    """Solve the 3D heat equation, and compare with the exact solution and with NumPy."""
+    from tikgen.demo.demonstration import run_demo
+
+    check_picture(output)
+    result = run_demo(arch.value, n, steps, output, print_stage, say)
+    if not result.ok:
+        raise typer.Exit(FAILED)
+
+
+def doctor_command(json: Json = False) -> None:
+    """Show which archs work here, known limits, versions and caches."""
+    from tikgen.machine.doctor import examine
+
+    diagnosis = examine()
+    if json:
+        print_json(diagnosis.to_dict())
+        return
+    print_table(("software", "version"), list(diagnosis.versions.items()))
+    say("")
+    print_table(
+        ("arch", "works", "device", "says"),
+        [(a.name, "yes" if a.works else "no", a.device, a.message) for a in diagnosis.archs],
+    )
+    say("")
+    print_table(
+        ("cache", "entries", "size", "folder"),
+        [(c.name, str(c.entries), size(c.bytes), c.folder) for c in diagnosis.caches],
+    )
+    say("\nknown limits", style="bold")
+    for limit in diagnosis.limits:
+        say(f"- {limit}")
+    for trouble in diagnosis.troubles:
+        say(f"trouble: {trouble}", style="bold yellow")
+
+
+def cache_show_command(json: Json = False) -> None:
+    """Show where the store is and what it contains."""
+    store = default_store()
+    sizes = store.sizes()
+    if json:
+        kinds = {kind: {"entries": n, "bytes": b} for kind, (n, b) in sizes.items()}
+        print_json({"folder": str(store.folder), "kinds": kinds})
+        return
+    say(str(store.folder))
+    rows = [(kind, str(n), size(b)) for kind, (n, b) in sizes.items()]
+    if rows:
+        print_table(("kind", "entries", "size"), rows)
+    else:
+        say("The store is empty.")
+
+
+def cache_clear_command(
+    kind: Annotated[
+        str | None, typer.Option(help="Delete only this kind, such as evidence.")
+    ] = None,
+) -> None:
+    """Delete the contents of the store."""
+    store = default_store()
+    held = store.sizes()
+    say(f"removed {store.clear(kind)} entries")
+    if kind is not None and kind not in held:
+        say(f"There was nothing of the kind {kind!r}.{near(kind, held)}")
