@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,8 +76,18 @@ def write_section(page: Path, section: str, lines: list[str]) -> None:
     _, found, after = rest.partition(end)
     if not found:
         raise SystemExit(f"{page} lacks the markers {begin} and {end}")
-    text = before + "\n".join([begin, *lines, end]) + after
+    text = before + "\n".join([begin, *map(_wrapped, lines), end]) + after
     page.write_text(text, encoding="utf-8")
+
+
+def _wrapped(line: str) -> str:
+    """Return a line of prose on lines of at most 100 columns; tables stay as they are."""
+    if line.startswith(("|", "#", "![")):
+        return line
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(
+        line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _ratio(value: float) -> str:

@@ -34,7 +34,7 @@ parameter decides how fast, and never changes the result beyond the tolerance of
 
 TAIL = """
 The default of a schedule parameter follows from problem, shape and arch. The tables on the pages
-show those of the default problem, where there is one. `tikgen describe NAME` prints the same, with
+show those of the kernel that the page shows. `tikgen describe NAME` prints the same, with
 what was tuned on your machine, and takes `-p` and `--shape`; `tikgen render NAME` prints the
 text of a kernel. These pages are written from the templates by `make docs`.
 [Writing a template](../writing-templates.md) explains how to make your own.
@@ -152,10 +152,11 @@ def _section(name: str) -> str:
 
 def _described(name: str) -> Description:
     """Return the description of a template, with the schedules that hold where nothing is tuned."""
-    description = describe(name)
-    if description.missing:
-        return description
-    variants = {arch: resolve(name, schedule={}, arch=arch) for arch in description.schedules}
+    problem = SHOWN.get(name, {})
+    description = describe(name, **problem)
+    variants = {
+        arch: resolve(name, schedule={}, arch=arch, **problem) for arch in description.schedules
+    }
     schedules = {
         arch: {key: canonical(value) for key, value in variant.schedule}
         for arch, variant in variants.items()

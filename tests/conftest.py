@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from tikgen.verification.process import ArchProcess
 
 pytest_plugins = ["left_out"]
+# How long an example takes says how busy the machine is. The rest stays as hypothesis chose it,
+# which has settings of its own for CI.
+settings.register_profile("tikgen", settings(), deadline=None)
+settings.load_profile("tikgen")
+
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 # What is piped has whole lines without it. Some shells export it; readline, which pytest imports,
 # sets it for child processes where os.environ does not show it.
