@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,3 +116,27 @@ def one_process(_verifying: ArchProcess, monkeypatch: pytest.MonkeyPatch) -> Non
         return _verifying
 
     monkeypatch.setattr(search, "ArchProcess", process_for)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _measured_children() -> Iterator[None]:
+    """Let child processes end by themselves where coverage measures them: a kill loses it all."""
+    if "COVERAGE_RUN" not in os.environ:
+        yield
+        return
+    from tikgen.children.process import ChildProcess
+
+    stop = ChildProcess.stop
+
+    def end(child: ChildProcess) -> None:
+        process = child._process
+        if process is not None and process.poll() is None and process.stdin is not None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                process.stdin.close()
+                process.stdin = None  # Else it is flushed once more.
+                process.wait(10)
+        stop(child)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChildProcess, "stop", end)
+        yield
