@@ -1,6 +1,6 @@
 """Writes docs/coverage.md: which lines of tikgen no test runs, by room and by file.
 
-``python docs/coverage_page.py LINES.json`` takes what ``coverage json`` wrote; ``make verify`` does so.
+``make verify`` calls ``python docs/coverage_page.py LINES.json`` with what ``coverage json`` wrote.
 """
 
 from __future__ import annotations
