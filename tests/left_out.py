@@ -51,15 +51,26 @@ class Noticing:
 
     def __init__(self, is_quick: bool) -> None:
         self.is_quick = is_quick
+        self.is_running = False
         self.started = 0
         self.seen = 0
         self.fixtures: list[pytest.FixtureDef[Any]] = []
-        platform.processor()  # Runs uname, once.
+        platform.processor()  # It runs uname, once.
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, _: object) -> None:
-        if event in STARTS:
+        if self.is_running and event in STARTS:
             self.started += 1
+            if self.is_quick:
+                pytest.fail(f"starts a process, and is left out from now on ({RECORD.name})")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[None]:
+        self.is_running = True
+        try:
+            return (yield)
+        finally:
+            self.is_running = False
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -95,8 +106,11 @@ class Noticing:
 
 def _reset_taichi() -> bool:
     """Undo ``ti.init``; return whether a test called it."""
-    runtime = sys.modules.get("tikgen.taichi.runtime")
-    if runtime is None or not runtime.is_initialised():
+    if "taichi" not in sys.modules:
+        return False
+    from tikgen.taichi import runtime
+
+    if not runtime.is_initialised():
         return False
     sys.modules["taichi"].reset()
     return True
