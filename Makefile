@@ -27,7 +27,7 @@ help: ## Show what each target does
 demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in under a minute
 	$(VENV)/bin/tikgen demo
 
-quick: $(VENV)/installed ## Run the tests that launch no kernel and start no process, in a minute
+quick: $(VENV)/libraries ## Run the tests that launch no kernel and start no process, in a minute
 	$(PYTEST) $(POOL) --quick
 
 test: $(VENV)/libraries ## Run the tests on cpu, then those that launch kernels on Vulkan too
