@@ -16,6 +16,13 @@ import pytest
 if TYPE_CHECKING:
     from tikgen.verification.process import ArchProcess
 
+with contextlib.suppress(ImportError):
+    from hypothesis import settings
+
+    # On a busy machine any example takes long.
+    settings.register_profile("without a deadline", deadline=None)
+    settings.load_profile("without a deadline")
+
 pytest_plugins = ["left_out"]
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 # What is piped has whole lines without it. Some shells export it; readline, which pytest imports,
