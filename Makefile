@@ -16,6 +16,7 @@ IN_VENV := $(VENV)/bin/python
 PYTEST := $(IN_VENV) -m pytest
 # One test process a core; whoever has finished takes tests from the others.
 POOL := -n logical --maxprocesses 8 --dist worksteal --durations 10
+COVERAGE := $(IN_VENV) -m coverage
 ARCHS := cpu vulkan
 SAVED := .benchmarks
 WORKS := benchmarks/test_works.py --benchmark-columns=median,iqr,rounds
@@ -32,16 +33,20 @@ help: ## Show what each target does
 demo: $(VENV)/libraries ## Solve the heat equation with generated kernels, in under a minute
 	$(VENV)/bin/tikgen demo
 
-quick: $(VENV)/installed ## Run the tests that launch no kernel and start no process, in a minute
+quick: $(VENV)/libraries ## Run the tests that launch no kernel and start no process, in a minute
 	$(PYTEST) $(POOL) --quick
 
 test: $(VENV)/libraries ## Run the tests on cpu, then those that launch kernels on Vulkan too
 	TIKGEN_TEST_ARCH=cpu $(PYTEST) $(POOL) -m "not slow"
 	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(POOL) -m "arch and not slow and not once"
 
-verify: $(VENV)/libraries ## Run the slow tests, then verify every template (EXAMPLES=200 each)
-	TIKGEN_TEST_ARCH=cpu $(PYTEST) $(POOL) -m slow
-	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(POOL) -m "arch and (slow or once)"
+verify: $(VENV)/libraries ## Run all tests and measure coverage, then verify every template (EXAMPLES=200 each)
+	rm -rf .coverage
+	TIKGEN_TEST_ARCH=cpu $(COVERAGE) run -m pytest $(POOL)
+	TIKGEN_TEST_ARCH=vulkan $(COVERAGE) run -m pytest $(POOL) -m arch
+	$(COVERAGE) combine --quiet
+	$(COVERAGE) json --quiet -o .coverage/lines.json
+	$(IN_VENV) docs/coverage_page.py .coverage/lines.json
 	@for name in $(TEMPLATES); do \
 		$(VENV)/bin/tikgen verify $$name --max-examples $(EXAMPLES) $(ARCHS:%=--arch %) || exit 1; \
 	done
@@ -70,10 +75,11 @@ bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	TIKGEN_TEST_ARCH=cuda $(IN_VENV) benchmarks/aot.py
 	TIKGEN_TEST_ARCH=cuda $(IN_VENV) benchmarks/ring.py
 
-lint: $(VENV)/installed ## Check style and types
+lint: $(VENV)/installed ## Check style, types and spelling
 	$(IN_VENV) -m ruff check .
 	$(IN_VENV) -m ruff format --check .
 	$(IN_VENV) -m mypy
+	$(IN_VENV) -m codespell_lib
 
 docs: $(VENV)/installed ## Write docs/templates/ and docs/files.md anew from the code
 	$(IN_VENV) docs/generate.py
@@ -91,7 +97,7 @@ pythons: $(VENV)/installed ## The same from an empty environment of every Python
 	.ci/check-release $(PYTHONS)
 
 clean: ## Delete .venv and everything that tools left behind
-	rm -rf $(VENV) dist build site .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build site .benchmarks .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each of these files says that an installation is done; pyproject.toml makes it due again.

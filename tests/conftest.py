@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +16,13 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from tikgen.verification.process import ArchProcess
+
+with contextlib.suppress(ImportError):
+    from hypothesis import settings
+
+    # On a busy machine any example takes long.
+    settings.register_profile("without a deadline", deadline=None)
+    settings.load_profile("without a deadline")
 
 pytest_plugins = ["left_out"]
 # How long an example takes says how busy the machine is. The rest stays as hypothesis chose it,
@@ -46,6 +56,12 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del os.environ["TIKGEN_CACHE_DIR"]
     else:
         os.environ["TIKGEN_CACHE_DIR"] = before
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of garbage collections, which many tests ask for."""
+    gc.collect()
+    gc.freeze()
 
 
 def built_in_templates() -> set[str]:
@@ -120,3 +136,27 @@ def one_process(_verifying: ArchProcess, monkeypatch: pytest.MonkeyPatch) -> Non
         return _verifying
 
     monkeypatch.setattr(search, "ArchProcess", process_for)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _measured_children() -> Iterator[None]:
+    """Let child processes end by themselves where coverage measures them: a kill loses it all."""
+    if "COVERAGE_RUN" not in os.environ:
+        yield
+        return
+    from tikgen.children.process import ChildProcess
+
+    stop = ChildProcess.stop
+
+    def end(child: ChildProcess) -> None:
+        process = child._process
+        if process is not None and process.poll() is None and process.stdin is not None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                process.stdin.close()
+                process.stdin = None  # Else it is flushed once more.
+                process.wait(10)
+        stop(child)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChildProcess, "stop", end)
+        yield

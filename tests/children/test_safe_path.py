@@ -84,10 +84,13 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     "command",
     [
         ("list",),
-        ("ir", "map", "chi", *MAP[1:], "--arch", ARCH),
+        pytest.param(("ir", "map", "chi", *MAP[1:], "--arch", ARCH), marks=pytest.mark.slow),
         ("verify", *MAP, "--arch", ARCH, "--max-examples", "2"),
-        ("doctor",),
-        ("tune", *MAP, "--arch", ARCH, "--shape", "1000", "--budget", "1"),
+        pytest.param(("doctor",), marks=pytest.mark.slow),
+        pytest.param(
+            ("tune", *MAP, "--arch", ARCH, "--shape", "1000", "--budget", "1"),
+            marks=pytest.mark.slow,
+        ),
         ("sweep", *MAP, "--arch", ARCH, "--shape", "1000"),
     ],
     ids=lambda command: command[0],

@@ -66,10 +66,14 @@ def tikgen_with(environment: dict[str, str], **more: str) -> str:
     return done.stdout
 
 
+# Each takes a process.
+@pytest.mark.parametrize("some", [TYPED[::5], pytest.param(TYPED, marks=pytest.mark.slow)], ids=len)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_offers_templates_parameters_and_values(environment: dict[str, str]) -> None:
+def test_bash_offers_templates_parameters_and_values(
+    some: list[tuple[tuple[str, ...], set[str]]], environment: dict[str, str]
+) -> None:
     lines = [tikgen_with(environment, _TIKGEN_COMPLETE="source_bash")]
-    for words, _ in TYPED:
+    for words, _ in some:
         # As bash parts them.
         parts = [part for word in words for part in word.replace("=", "\n=\n").split("\n")]
         if words[-1].endswith("="):
@@ -86,7 +90,7 @@ def test_bash_offers_templates_parameters_and_values(environment: dict[str, str]
         check=True,
     )
     assert done.stderr == ""
-    for (words, wanted), offered in zip(TYPED, done.stdout.splitlines(), strict=True):
+    for (words, wanted), offered in zip(some, done.stdout.splitlines(), strict=True):
         before = words[-1].partition("=")[0] + "=" if "=" in words[-1] else ""
         assert {word.removeprefix(before) for word in wanted} <= set(offered.split()), words
 

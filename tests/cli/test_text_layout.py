@@ -95,7 +95,7 @@ def test_80_columns_hold_the_same_words(command: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("doctor",),
+        pytest.param(("doctor",), marks=pytest.mark.slow),
         ("build", "stencil", "-p", "dim=2"),
         ("verify", "scan", "--max-examples", "1", "--arch", "cpu"),
         ("why", "scan"),

@@ -293,6 +293,7 @@ def test_kernels_of_both_kinds_of_cells_run_in_a_jupyter_kernel() -> None:
         manager.shutdown_kernel(now=True)
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_draws(tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")

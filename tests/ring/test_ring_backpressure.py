@@ -88,7 +88,7 @@ def test_a_consumer_that_waits_for_its_sender_is_not_left_alone() -> None:
             async with RingKernelRuntime() as runtime:
                 await started(runtime, "a", body, input_queue_size=size)
                 for n in range(size + 1):  # The last has room once one was taken.
-                    await runtime.send("a", Note(n), timeout=5)
+                    await runtime.send("a", Note(n), timeout=60)
                 sent_all.set()
 
     play(main)
@@ -103,7 +103,7 @@ def test_a_body_that_waits_for_room_for_a_reply_goes_on_as_soon_as_there_is_some
                     await runtime.send("a", Note(n))
                 await turns()
                 assert (await runtime.receive("a")).n == 0
-                reply = await runtime.send_and_receive("a", Note(99), timeout=5)
+                reply = await runtime.send_and_receive("a", Note(99), timeout=60)
                 assert reply.n == 99
                 assert [(await runtime.receive("a")).n for _ in range(size)] == [
                     *range(1, size + 1)
@@ -167,7 +167,7 @@ def test_several_who_wait_all_get_what_comes_in_one_go(how: str) -> None:
             await turns()
             waiting.pop(2).cancel()
             await runtime.send("a", Note(4))
-            came = await asyncio.wait_for(asyncio.gather(*waiting), 5)
+            came = await asyncio.wait_for(asyncio.gather(*waiting), 60)
             assert [note.n for note in came] == [0, 1, 2, 3]
 
     play(main)
@@ -193,7 +193,7 @@ def test_several_tasks_of_a_body_all_get_what_comes_in_one_go() -> None:
             await started(runtime, "a", body)
             await turns()
             await runtime.send_many("a", [Note(n) for n in range(5)])
-            assert (await runtime.receive("a", timeout=5)).n == 5
+            assert (await runtime.receive("a", timeout=60)).n == 5
 
     play(main)
 
@@ -218,7 +218,7 @@ def test_blocked_senders_are_served_in_order_even_if_their_room_is_taken() -> No
                 if not actor.mailbox.inbox.size and all(task.done() for task in blocked):
                     break
             assert [n for n in came if n >= 0] == list(range(6))
-            await asyncio.wait_for(asyncio.gather(*blocked), 5)
+            await asyncio.wait_for(asyncio.gather(*blocked), 60)
 
     play(main)
 
@@ -240,7 +240,7 @@ def test_time_outs_hold_for_all_of_it_and_tell_how_many_were_taken() -> None:
             await started(runtime, "slow", slow, input_queue_size=1)
             error = await error_of(
                 asyncio.wait_for(
-                    runtime.send_many("slow", [Note(n) for n in range(1000)], timeout=0.2), 10
+                    runtime.send_many("slow", [Note(n) for n in range(1000)], timeout=0.2), 60
                 )
             )
             assert isinstance(error, QueueTimeoutError) and 1 <= error.taken < 100
@@ -274,7 +274,7 @@ def test_blocked_senders_are_woken_when_the_actor_ends(how: str) -> None:
             actor.status.task.cancel()
         else:
             gate.set()
-        errors = [await error_of(asyncio.wait_for(task, 5)) for task in blocked]
+        errors = [await error_of(asyncio.wait_for(task, 60)) for task in blocked]
         names = {type(error).__name__ for error in errors}
         assert names <= {"KernelStateError", "KernelTerminated", "KernelFailed"}, errors
         check_sums(actor)
@@ -301,7 +301,7 @@ def test_senders_cancelled_at_any_moment_lose_no_wake_up(rng: np.random.Generato
                 await asyncio.wait(tasks, timeout=10)
                 assert all(task.done() for task in tasks)
                 await until(lambda: not actor.mailbox.inbox.size)
-                assert await runtime.send("a", Note(), timeout=5)
+                assert await runtime.send("a", Note(), timeout=60)
                 await turns(3)
             check_sums(actor)
             assert not actor.mailbox.inbox.senders.futures

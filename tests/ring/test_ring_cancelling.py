@@ -119,13 +119,13 @@ def test_tasks_that_a_body_left_behind_take_no_messages_of_the_next_run(how: str
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", body)
             await until(lambda: runs == 2)
-            found = [await runtime.send_and_receive("a", Note(n), timeout=5) for n in range(5)]
+            found = [await runtime.send_and_receive("a", Note(n), timeout=60) for n in range(5)]
             assert [note.n for note in found] == list(range(5)) and len(late) == 3
             ctx = late.pop()
             assert ctx.should_terminate and not ctx.is_active
-            for call in (ctx.receive(), ctx.receive(timeout=5), ctx.receive_many()):
+            for call in (ctx.receive(), ctx.receive(timeout=60), ctx.receive_many()):
                 assert isinstance(await error_of(asyncio.ensure_future(call)), CANCELLED)
-            await asyncio.wait(late, timeout=5)
+            await asyncio.wait(late, timeout=60)
             assert all(task.cancelled() for task in late)
             check_sums(actor)
 
@@ -143,7 +143,7 @@ def test_an_actor_cannot_end_itself_or_its_runtime_but_lives_on() -> None:
 
             await started(runtime, "a", body)
             for n in range(2):
-                assert (await runtime.send_and_receive("a", Note(n), timeout=5)).n == n
+                assert (await runtime.send_and_receive("a", Note(n), timeout=60)).n == n
             assert runtime.is_active
 
     play(main)
@@ -166,7 +166,7 @@ def test_a_shutdown_that_is_cancelled_can_be_done_again() -> None:
         assert isinstance(first, asyncio.TimeoutError)
         await runtime.shutdown(0.1)
         assert actor.state is KernelState.TERMINATED
-        assert isinstance(await error_of(asyncio.wait_for(asked, 5)), KernelTerminated)
+        assert isinstance(await error_of(asyncio.wait_for(asked, 60)), KernelTerminated)
         assert isinstance(await error_of(runtime.send("a", Note())), RuntimeClosed)
 
     play(main)
@@ -193,7 +193,7 @@ def test_a_terminate_that_is_cancelled_at_any_moment_can_be_done_again(steps: in
             if "a" in runtime.kernel_ids:
                 await runtime.terminate("a")
             for n, task in enumerate(asked):
-                error = await error_of(asyncio.wait_for(task, 5))
+                error = await error_of(asyncio.wait_for(task, 60))
                 if error is None:
                     assert task.result().n == n
                 else:  # What is cancelled ends at once.
@@ -216,13 +216,13 @@ def test_a_body_of_which_an_awaited_task_was_cancelled_tells_its_callers() -> No
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", body)
-            error = await error_of(runtime.send_and_receive("a", Note(), timeout=5))
+            error = await error_of(runtime.send_and_receive("a", Note(), timeout=60))
             if sys.version_info < (3, 11):  # It is taken for an end of the actor.
                 assert isinstance(error, KernelTerminated)
             else:
                 assert isinstance(error, KernelFailed)
                 assert isinstance(error.__cause__, CANCELLED)
-                assert (await runtime.send_and_receive("a", Note(1), timeout=5)).n == 1
+                assert (await runtime.send_and_receive("a", Note(1), timeout=60)).n == 1
                 assert actor.telemetry.restarts == 1
             check_sums(actor)
 

@@ -75,7 +75,7 @@ def test_what_stands_behind_the_loop_of_a_body_runs_once_at_the_end(body: Any, s
             if state != "waiting":
                 await runtime.send_many("a", [Note(2), Note(3)])
             ending = asyncio.ensure_future(runtime.terminate("a", timeout=1000))
-            end = await asyncio.wait_for(ending, 15)
+            end = await asyncio.wait_for(ending, 60)
             assert told == ["cleaned up"]
             assert end.reason == "terminated" and end.stopped and not end.dropped
             assert [note.n for note in end.unreceived] == ([] if state == "waiting" else [2, 3])
@@ -101,7 +101,7 @@ def test_a_body_that_never_leaves_its_loop_is_ended_all_the_same(looks: bool) ->
         async with RingKernelRuntime() as runtime:
             await started(runtime, "a", body)
             await turns()
-            end = await asyncio.wait_for(runtime.terminate("a", timeout=1000), 15)
+            end = await asyncio.wait_for(runtime.terminate("a", timeout=1000), 60)
             assert end.stopped and rounds <= 200
 
     play(main)
@@ -216,12 +216,12 @@ def test_a_reply_of_a_task_that_cannot_be_sent_fails_its_requesters(what: str) -
             actor = await started(runtime, "a", body, output_type=Note)
             asked = [asyncio.ensure_future(runtime.send_and_receive("a", Note(n))) for n in (1, 2)]
             expected = ReplyError if what == "ambiguous" else TypeValidationError
-            assert isinstance(await error_of(asyncio.wait_for(asked[0], 5)), expected)
+            assert isinstance(await error_of(asyncio.wait_for(asked[0], 60)), expected)
             assert isinstance(errors[0], expected)
             if what.endswith("one"):
                 assert not asked[1].done()
             else:
-                assert isinstance(await error_of(asyncio.wait_for(asked[1], 5)), expected)
+                assert isinstance(await error_of(asyncio.wait_for(asked[1], 60)), expected)
             assert (await runtime.send_and_receive("a", Note(3))).n == 3
             await runtime.terminate("a")
             await error_of(asked[1])
@@ -280,7 +280,7 @@ def test_an_actor_that_would_wait_for_room_in_its_own_queue_is_refused(how: str)
             waiting = [asyncio.ensure_future(runtime.send("a", Note(n))) for n in (1, 2, 3)]
             await turns()
             await runtime.reactivate("a")
-            await asyncio.wait_for(asyncio.gather(*waiting), 5)
+            await asyncio.wait_for(asyncio.gather(*waiting), 60)
             await until(lambda: errors)
             assert isinstance(errors[0], QueueFullError), errors
             assert "sends to itself, and would wait for ever" in str(errors[0])
@@ -301,7 +301,7 @@ def test_an_actor_may_tell_itself_where_there_is_room() -> None:
         async with RingKernelRuntime() as runtime:
             await started(runtime, "a", body, input_queue_size=1)
             await runtime.send("a", Note(5))
-            assert (await runtime.receive("a", timeout=5)).n == 0
+            assert (await runtime.receive("a", timeout=60)).n == 0
 
     play(main)
 

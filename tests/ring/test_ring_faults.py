@@ -244,7 +244,7 @@ def test_deactivate_really_pauses(rng: np.random.Generator) -> None:
             assert actor.state is KernelState.DEACTIVATED
             await runtime.reactivate("a")
             for n in range(size):
-                assert (await runtime.receive("a", timeout=5)).n == n
+                assert (await runtime.receive("a", timeout=60)).n == n
             assert seen == [-1, *range(size)]
 
     play(main)

@@ -127,7 +127,7 @@ def test_a_body_cannot_receive_a_number_of_messages_of_no_use(most: Any) -> None
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             await started(runtime, "a", body, supervision="stop")
-            error = await error_of(runtime.send_and_receive("a", Note(), timeout=5))
+            error = await error_of(runtime.send_and_receive("a", Note(), timeout=60))
             assert isinstance(error, RingError) and "most=" in str(error)
 
     play(main)
@@ -145,7 +145,7 @@ def test_what_is_received_as_many_shows_failures_as_errors() -> None:
             await runtime.send_many("a", [Note(n) for n in range(4)])
             came: list[Any] = []
             while len(came) < 4:
-                came += await runtime.receive_many("a", timeout=5)
+                came += await runtime.receive_many("a", timeout=60)
             kinds = [type(found) for found in came]
             assert kinds == [Note, KernelFailed, Note, KernelFailed]
 
@@ -254,13 +254,13 @@ def test_a_retry_after_the_first_gave_up_gets_the_reply(how: str) -> None:
             timeout = 0.01 if how == "timeout" else None
             first = asyncio.ensure_future(runtime.send_and_receive("a", note, timeout=timeout))
             await turns()
-            second = asyncio.ensure_future(runtime.send_and_receive("a", note, timeout=5))
+            second = asyncio.ensure_future(runtime.send_and_receive("a", note, timeout=60))
             await turns()
             if how == "cancel":
                 first.cancel()
             await asyncio.wait({first})
             await turns()
-            third = asyncio.ensure_future(runtime.send_and_receive("a", note, timeout=5))
+            third = asyncio.ensure_future(runtime.send_and_receive("a", note, timeout=60))
             await turns()
             gate.set()
             assert [(await second).n, (await third).n] == [2, 2]
@@ -335,7 +335,7 @@ def test_requests_given_up_at_any_moment_leave_nothing_behind(rng: np.random.Gen
                         assert task.result().n == n
                     else:
                         assert isinstance(error, (asyncio.CancelledError, QueueTimeoutError))
-                assert (await runtime.send_and_receive("a", Note(99), timeout=5)).n == 99
+                assert (await runtime.send_and_receive("a", Note(99), timeout=60)).n == 99
             await turns()
             assert actor.mailbox.inbox.size == 0 and actor.mailbox.outbox.size == 0
             assert not actor.mailbox.inbox.senders.futures

@@ -51,13 +51,13 @@ def test_replies_go_on_to_the_actor_that_is_connected(rng: np.random.Generator) 
             runtime.connect("b", "c")
             for n in range(size):
                 await runtime.send("a", Note(n))
-            came = [(await runtime.receive("c", timeout=5)).n for _ in range(size)]
+            came = [(await runtime.receive("c", timeout=60)).n for _ in range(size)]
             assert came == [2 * (n + 1) + 1 for n in range(size)]
             # A request is answered to whoever asked, and does not go on.
-            assert (await runtime.send_and_receive("a", Note(5), timeout=5)).n == 6
+            assert (await runtime.send_and_receive("a", Note(5), timeout=60)).n == 6
             runtime.connect("a", None)
             await runtime.send("a", Note(1))
-            assert (await runtime.receive("a", timeout=5)).n == 2
+            assert (await runtime.receive("a", timeout=60)).n == 2
             for source, target in (("a", "a"), ("c", "a"), ("b", "b")):
                 runtime.connect("a", "b")
                 with pytest.raises(InvalidConfigurationError, match="circle"):
@@ -100,7 +100,7 @@ def test_the_source_of_a_connection_sees_that_its_target_ended() -> None:
             assert "'b'" in str(actor.telemetry.last_error)
             await started(runtime, "b", echo)  # One of the same name takes its place.
             await runtime.send("a", Note(4))
-            assert (await runtime.receive("b", timeout=5)).n == 4
+            assert (await runtime.receive("b", timeout=60)).n == 4
             check_sums(actor)
 
     play(main)
@@ -236,7 +236,7 @@ def test_actors_meet_at_a_barrier_again_and_again() -> None:
 
     async def body(ctx: KernelContext) -> None:
         for meeting in range(20):
-            met.append((meeting, await ctx.barrier("b", 3, timeout=5)))
+            met.append((meeting, await ctx.barrier("b", 3, timeout=60)))
 
     async def main() -> None:
         async with RingKernelRuntime() as runtime:

@@ -220,7 +220,7 @@ async def _in_a_body(runtime: RingKernelRuntime, call: Any) -> None:
 
     async with runtime.kernel_scope("body", body):
         try:
-            await runtime.send_and_receive("body", Note(), timeout=5)
+            await runtime.send_and_receive("body", Note(), timeout=60)
         except KernelFailed as failure:
             assert failure.__cause__ is not None
             raise failure.__cause__ from None
@@ -299,11 +299,11 @@ def test_bad_input_gets_an_error_of_ours_and_changes_nothing(what: str) -> None:
             async def call() -> Any:
                 return await BAD_CALLS[what](runtime)
 
-            error = await error_of(asyncio.wait_for(call(), 15))
+            error = await error_of(asyncio.wait_for(call(), 60))
             assert isinstance(error, RingError), repr(error)
             assert len(str(error)) > 20
             assert actor.state is KernelState.ACTIVE and runtime.kernel_ids == ["a"]
-            assert (await runtime.send_and_receive("a", Note(1), timeout=5)).n == 1
+            assert (await runtime.send_and_receive("a", Note(1), timeout=60)).n == 1
 
     play(main)
 
@@ -313,7 +313,7 @@ def test_a_request_may_wait_for_ever_for_a_deadline_without_end() -> None:
         async with RingKernelRuntime() as runtime:
             await started(runtime, "a", echo)
             reply = runtime.send_and_receive("a", Note(1), deadline=math.inf, timeout=math.inf)
-            found = await error_of(asyncio.wait_for(reply, 15))
+            found = await error_of(asyncio.wait_for(reply, 60))
             assert found is None or isinstance(found, RingError)
 
     play(main)
@@ -337,12 +337,12 @@ def test_foreign_objects_are_messages_or_refused_but_harm_nobody(ask: bool) -> N
             actor = await started(runtime, "a", mirror)
             for made in (Foreign(), {"n": 1}, 5, "text", (1, 2), object()):
                 if ask:
-                    error = await error_of(runtime.send_and_receive("a", made, timeout=2))
+                    error = await error_of(runtime.send_and_receive("a", made, timeout=60))
                     assert error is None or type(error).__name__ == "TypeValidationError"
                 else:
                     error = await error_of(runtime.send("a", made))
                     assert error is None or type(error).__name__ == "TypeValidationError"
-            assert (await runtime.send_and_receive("a", Note(1), timeout=2)).n == 1
+            assert (await runtime.send_and_receive("a", Note(1), timeout=60)).n == 1
             assert actor.telemetry.error_count == 0
             check_sums(actor)
 
@@ -407,18 +407,18 @@ def test_a_context_waits_times_out_and_is_begun_anew_quietly() -> None:
             actor = await started(runtime, "a", body)
             await until(lambda: len(runs) > 2)
             assert set(runs) == {"began"}
-            assert (await runtime.send_and_receive("a", Note(4), timeout=5)).n == 4
+            assert (await runtime.send_and_receive("a", Note(4), timeout=60)).n == 4
             assert (actor.telemetry.error_count, actor.telemetry.restarts) == (0, 0)
             await started(runtime, "watching", watching)
             await until(lambda: "watching" in runs)
-            assert (await runtime.send_and_receive("watching", Note(4), timeout=5)).n == 4
+            assert (await runtime.send_and_receive("watching", Note(4), timeout=60)).n == 4
 
     play(main)
 
 
 def test_actors_ask_and_tell_each_other() -> None:
     async def adder(ctx: KernelContext, note: Note) -> Note:
-        found = await ctx.ask("double", Note(note.n), timeout=5)
+        found = await ctx.ask("double", Note(note.n), timeout=60)
         assert await ctx.tell("log", Note(found.n))
         return note.reply(n=found.n + 1)
 

@@ -150,7 +150,7 @@ def test_an_error_that_cannot_be_printed_is_told_all_the_same(policy: str) -> No
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", body, supervision=policy)
-            error = await error_of(runtime.send_and_receive("a", Note(), timeout=5))
+            error = await error_of(runtime.send_and_receive("a", Note(), timeout=60))
             assert isinstance(error, KernelFailed) and isinstance(error.__cause__, Unspeakable)
             assert actor.telemetry.error_count == 1
             check_sums(actor)
@@ -179,7 +179,7 @@ def test_a_body_that_will_not_end_holds_nobody_up() -> None:
             await turns()
             end = await runtime.terminate("a", 0.01)
             assert not end.stopped and "0.01" in end.reason
-            errors = [await error_of(asyncio.wait_for(t, 5)) for t in (*asked, waiting)]
+            errors = [await error_of(asyncio.wait_for(t, 60)) for t in (*asked, waiting)]
             assert [type(error) for error in errors] == [
                 KernelTerminated,
                 MessageDropped,
