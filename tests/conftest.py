@@ -24,7 +24,7 @@ with contextlib.suppress(ImportError):
     settings.register_profile("without a deadline", deadline=None)
     settings.load_profile("without a deadline")
 
-pytest_plugins = ["left_out"]
+pytest_plugins = ["quick"]
 # How long an example takes says how busy the machine is. The rest stays as hypothesis chose it,
 # which has settings of its own for CI.
 settings.register_profile("tikgen", settings(), deadline=None)
