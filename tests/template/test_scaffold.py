@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,11 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TemplateError, match="cannot write"):
         scaffold("mine_too", tmp_path / "file")
+
+
+def test_the_documented_template_is_short() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "writing-templates.md").read_text(encoding="utf-8")
+    files = re.findall(r"^`affine/\S+`\n\n```\w+\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    text, code = (len(file.split("\n")) - file.split("\n").count("") for file in files)
+    assert text <= 12
+    assert code <= 30
