@@ -6,7 +6,7 @@ import math
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -167,7 +167,28 @@ class TuneResult:
         return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
-        return _html_of(self)
+        rows = [row for row in self.table() if row["kind"] == TIMED][:_HTML_ROWS]
+        names = [n for n in self.best.schedule if len({canonical(r[n]) for r in rows}) > 1]
+        worst = max((row["ratio"] or 0.0 for row in rows), default=0.0) or 1.0
+        default = self.default.schedule
+        lines = []
+        for row in rows:
+            ratio = html.bar(f"{row['ratio']:.3f}", row["ratio"] / worst) if row["ratio"] else ""
+            values = [
+                html.tag(
+                    "span", canonical(row[n]), class_="pale" if row[n] == default.get(n) else ""
+                )
+                for n in names
+            ]
+            lines.append((duration(row["seconds"]), f"{row['spread']:.0%}", ratio, *values))
+        header = ("time of a launch", "spread", "of default", *names)
+        return html.card(
+            self.title,
+            html.tag("p", self.device, class_="pale"),
+            *(html.tag("p", line) for line in self.summary),
+            html.table(header, lines, numbers=range(len(header))),
+            html.more(self.kinds.get(TIMED, 0) - _HTML_ROWS),
+        )
 
     def __rich__(self) -> Group:
         from rich.console import Group
@@ -208,35 +229,3 @@ def _changes(result: TuneResult) -> str:
     if not changed:
         return "the default schedule"
     return ", ".join(f"{name}={value!r}" for name, value in changed.items())
-
-
-def _html_of(result: TuneResult) -> str:
-    rows = [row for row in result.table() if row["kind"] == TIMED][:_HTML_ROWS]
-    names = [n for n in result.best.schedule if len({canonical(r[n]) for r in rows}) > 1]
-    worst = max((row["ratio"] or 0.0 for row in rows), default=0.0) or 1.0
-    lines = [_tuned_row(row, names, worst, result.default.schedule) for row in rows]
-    return html.card(
-        result.title,
-        html.tag("p", result.device, class_="pale"),
-        *(html.tag("p", line) for line in result.summary),
-        html.table(
-            ("time of a launch", "spread", "of default", *names),
-            lines,
-            numbers=range(3 + len(names)),
-        ),
-        html.more(result.kinds.get(TIMED, 0) - _HTML_ROWS),
-    )
-
-
-def _tuned_row(
-    row: Mapping[str, Any], names: Sequence[str], worst: float, default: Mapping[str, Any]
-) -> tuple[object, ...]:
-    return (
-        duration(row["seconds"]),
-        f"{row['spread']:.0%}",
-        html.bar(f"{row['ratio']:.3f}", row["ratio"] / worst) if row["ratio"] else "",
-        *(
-            html.tag("span", canonical(row[n]), class_="pale" if row[n] == default.get(n) else "")
-            for n in names
-        ),
-    )

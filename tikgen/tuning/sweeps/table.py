@@ -254,7 +254,19 @@ class SweepResult:
         return f"<SweepResult of {self.summary}>"
 
     def _repr_html_(self) -> str:
-        return _html_of(self)
+        header, cells = self.cells(rows=_HTML_ROWS)
+        rows: list[list[object]] = [list(line) for line in cells]
+        if rows and "seconds" in header:
+            place = header.index("seconds")
+            seconds = [row["seconds"] for row in self.ranked[:_HTML_ROWS]]
+            for row, taken in zip(rows, seconds, strict=True):
+                row[place] = html.bar(str(row[place]), taken / max(seconds))
+        return html.card(
+            self.summary,
+            html.table(header, rows, numbers=range(len(header))) if rows else "",
+            html.more(len(self.timed) - _HTML_ROWS),
+            *(html.tag("p", line, class_="fair") for line in self.reasons),
+        )
 
     def __rich__(self) -> Table:
         from rich.table import Table
@@ -326,19 +338,3 @@ def _shown(name: str, value: Any) -> str:
     if name == "seconds" or name.endswith("_seconds"):
         return duration(value)
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-
-def _html_of(result: SweepResult) -> str:
-    header, cells = result.cells(rows=_HTML_ROWS)
-    rows: list[list[object]] = [list(line) for line in cells]
-    if rows and "seconds" in header:
-        place = header.index("seconds")
-        seconds = [row["seconds"] for row in result.ranked[:_HTML_ROWS]]
-        for row, taken in zip(rows, seconds, strict=True):
-            row[place] = html.bar(str(row[place]), taken / max(seconds))
-    return html.card(
-        result.summary,
-        html.table(header, rows, numbers=range(len(header))) if rows else "",
-        html.more(len(result.timed) - _HTML_ROWS),
-        *(html.tag("p", line, class_="fair") for line in result.reasons),
-    )
