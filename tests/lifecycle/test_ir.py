@@ -194,7 +194,7 @@ def test_spirv_shows_names_numbers_and_unknown_instructions() -> None:
         "Op 9999 7 8",
         "OpReturn",
     ]
-    with pytest.raises(TikgenError, match="no SPIR-V module"):
+    with pytest.raises(TikgenError, match="not a SPIR-V module"):
         disassemble([1, 2, 3])
     with pytest.raises(TikgenError, match="cut off at word 5"):
         disassemble([*header, 5 << 16 | 43, 1])

@@ -126,9 +126,9 @@ def render(
 def resolve(
     name: str | Template,
     *,
-    schedule: Mapping[str, Any] | str | None = None,
-    shape: tuple[int, ...] | Mapping[str, int] | None = None,
-    arch: str | None = None,
+    schedule: Any = None,
+    shape: Any = None,
+    arch: Any = None,
     **params: Any,
 ) -> Variant:
     """Return the variant of a template; takes the arguments of :func:`build`."""
