@@ -54,7 +54,7 @@ static int step_1d(box_bundle *bundle, const box_array *x, box_array *y, float s
 static void check_opening(const char *folder, TiArch arch) {
   box_bundle *bundle = NULL;
   CHECK(box_open(NULL, arch, 0) == NULL && strstr(box_error(NULL), "folder is NULL"));
-  CHECK(box_open("no/such/folder", arch, 0) == NULL && strstr(box_error(NULL), "no bundle"));
+  CHECK(box_open("no/such/folder", arch, 0) == NULL && strstr(box_error(NULL), "not a bundle"));
   CHECK(box_open(folder, TI_ARCH_METAL, 0) == NULL && strstr(box_error(NULL), "metal; it has"));
   CHECK(box_open(folder, (TiArch)99, 0) == NULL && strstr(box_error(NULL), "unknown arch"));
   CHECK(box_wait(NULL) == BOX_BAD_ARGUMENT && strstr(box_error(NULL), "bundle is NULL"));

@@ -34,7 +34,7 @@ static void refused(Call call, int status, const char *text) {
 int main(int argc, char **argv) {
   const std::string folder = argv[1];
   const TiArch arch = std::strcmp(argv[2], "vulkan") == 0 ? TI_ARCH_VULKAN : TI_ARCH_X64;
-  refused([&] { box::Bundle("no/such/folder", arch); }, BOX_NOT_FOUND, "no bundle");
+  refused([&] { box::Bundle("no/such/folder", arch); }, BOX_NOT_FOUND, "not a bundle");
 
   box::Bundle bundle(folder, arch);
   if (argc == 4) {

@@ -43,7 +43,7 @@ BEFORE_MODULES = {
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a file for everything that could be imported, which it reports."""
+    """Return a folder with a file for everything importable, which reports its import."""
     folder = tmp_path_factory.mktemp("evil")
     known = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), *OPTIONAL}
     for name in (n for n in known - {"tikgen"} if n.isidentifier()):

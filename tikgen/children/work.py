@@ -35,13 +35,10 @@ def serve(
     """Answer each line of the standard input until it ends.
 
     Args:
-        arch: arch on which Taichi is initialised; None if it is not.
-        answer: returns the reply to a line; the function that it takes sends messages before that,
-            which the parent has even if the process dies.
-        lines_per_init: number of lines after which Taichi is initialised anew, which frees compiled
-            kernels and fields.
+        arch: arch on which Taichi is initialised with ``options``; None if it is not.
+        answer: returns the reply to a line; the function that it takes sends messages before.
+        lines_per_init: number of lines after which Taichi is initialised anew, to free kernels.
         forget: called before Taichi is initialised anew.
-        options: further options of ``ti.init``.
     """
     # The parent decides what an interruption at the keyboard means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

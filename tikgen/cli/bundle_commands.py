@@ -111,12 +111,7 @@ def verify_command(
 
 
 def _places(bundle: Bundle, archs: Sequence[BundleArch] | None) -> tuple[dict[str, str], list[str]]:
-    """Return why nothing can be proved here, by arch, and the archs on which it can.
-
-    Raises:
-        BundleError: if the bundle has nothing for an arch that is named.
-        UnsupportedOnArch: if an arch that is named does not work here.
-    """
+    """Return why nothing can be proved, by arch, and archs to prove on; refuse others."""
     from tikgen.machine.devices import arch_named, problem_with
 
     named = [arch_named(arch.value) for arch in archs or ()]
@@ -217,12 +212,7 @@ def _texts(kernel: str, given: Sequence[str]) -> dict[str, str]:
 def _bound(
     runtime: Runtime, name: str, texts: Mapping[str, str], seed: int
 ) -> tuple[Callable[[], None], dict[str, Callable[[], Array]]]:
-    """Return a function that launches a kernel or graph, and one that reads each written array.
-
-    Raises:
-        ArgumentError: if an argument does not fit.
-        UnknownEntry: if there is no such kernel or graph.
-    """
+    """Return a function that launches a kernel or graph, and one that reads each result."""
     import numpy as np
 
     launchable = runtime[name]

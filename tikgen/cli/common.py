@@ -80,12 +80,7 @@ def request(
 
 
 def template_name(name: str) -> str:
-    """Return the name of a template that is given by name or by folder.
-
-    Raises:
-        UnknownTemplate: if there is no such template.
-        TemplateError: if the folder is not a template.
-    """
+    """Return the name of a template that is given by name or by folder."""
     if os.sep not in name and "/" not in name:
         try:
             return catalogue.find_template(name).name
@@ -106,11 +101,7 @@ def template_name(name: str) -> str:
 
 
 def parse_shape(template: str, text: str) -> Any:
-    """Return a shape from a text such as ``200,200,200`` or ``rows=9,cols=7``.
-
-    Raises:
-        ParameterError: if only some sizes have names, or one is given twice.
-    """
+    """Return a shape from a text such as ``200,200,200`` or ``rows=9,cols=7``."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     named = [part.partition("=") for part in parts]
     if not any(equals for _, equals, _ in named):

@@ -158,11 +158,7 @@ def export_command(
 
 
 def parse_words(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return each template with the parameters after it, as in ``stencil dim=2 reduce``.
-
-    Raises:
-        typer.BadParameter: if a parameter comes before all templates.
-    """
+    """Return each template with the parameters after it, as in ``stencil dim=2 reduce``."""
     found: list[tuple[str, list[str]]] = []
     for word in words:
         if "=" not in word:
@@ -214,11 +210,7 @@ def _check_archs(archs: Sequence[str]) -> None:
 def _built(
     words: Sequence[str], common: Sequence[str], shapes: Sequence[str | None]
 ) -> tuple[list[Kernel], list[Failure]]:
-    """Return the kernel of every combination, and those that their templates refuse.
-
-    Raises:
-        TikgenError: the problem with the first, if all of them are refused.
-    """
+    """Return the kernel of every combination, and those refused; raise if all of them are."""
     from tikgen.aot.bundle import Failure
     from tikgen.pipeline.builder import build
 

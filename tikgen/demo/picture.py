@@ -20,11 +20,7 @@ _INK, _PALE = "#222222", "#777777"
 
 
 def draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult) -> None:
-    """Write the PNG ``picture``.
-
-    Raises:
-        OSError: if the file cannot be written.
-    """
+    """Write the PNG ``picture``."""
     figure = Figure(figsize=(13, 4.1), dpi=140, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 4, width_ratios=(1, 1, 1, 1.35))

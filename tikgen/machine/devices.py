@@ -113,11 +113,7 @@ def cpu_name() -> str:
 
 
 def cuda_name(number: int = 0) -> str:
-    """Return the name of a CUDA device, or ``"unknown device"``.
-
-    Raises:
-        NoDriver: if this machine has no CUDA driver.
-    """
+    """Return the name of a CUDA device, or ``"unknown device"``."""
     driver = drivers.cuda()
     device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     if driver.cuDeviceGet(ctypes.byref(device), number):

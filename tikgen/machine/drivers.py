@@ -39,11 +39,7 @@ class _InstanceCreateInfo(ctypes.Structure):
 
 
 def cuda() -> ctypes.CDLL:
-    """Return the library of the CUDA driver, started.
-
-    Raises:
-        NoDriver: if there is none, or it does not start.
-    """
+    """Return the library of the CUDA driver, started, or raise NoDriver."""
     driver = _opened(_CUDA.get(sys.platform, ("libcuda.so.1",)), "CUDA driver")
     if code := driver.cuInit(0):
         raise NoDriver(f"CUDA cannot be started on this machine (error {code})")
@@ -51,11 +47,7 @@ def cuda() -> ctypes.CDLL:
 
 
 def vulkan() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
-    """Return the library of Vulkan's loader, and a new instance.
-
-    Raises:
-        NoDriver: if there is none, or it does not start.
-    """
+    """Return the library of Vulkan's loader and a new instance, or raise NoDriver."""
     driver = _opened(_VULKAN.get(sys.platform, ("libvulkan.so.1",)), "Vulkan loader")
     instance = ctypes.c_void_p()
     info = _InstanceCreateInfo(type=_INSTANCE_CREATE_INFO)
@@ -66,11 +58,7 @@ def vulkan() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
 
 @contextlib.contextmanager
 def vulkan_devices() -> Iterator[tuple[ctypes.CDLL, list[ctypes.c_void_p]]]:
-    """Yield the library of Vulkan's loader and the handles of its devices, for a while.
-
-    Raises:
-        NoDriver: if there is none, or it does not start.
-    """
+    """Yield the library of Vulkan's loader and the handles of its devices, for a while."""
     driver, instance = vulkan()
     try:
         count = ctypes.c_uint32(_MOST_DEVICES)

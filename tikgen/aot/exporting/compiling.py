@@ -19,17 +19,11 @@ _MOST_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Compiled:
-    """The outcome of compiling a module.
+    """The outcome of compiling a module."""
 
-    Attributes:
-        capabilities: what the device must have.
-        problem: what is wrong, if anything.
-        kernel: the only kernel in which that is wrong, if it is one.
-    """
-
-    capabilities: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()  # Of the device, which it needs.
     problem: str = ""
-    kernel: str = ""
+    kernel: str = ""  # The kernel with the problem, if it is a single one.
 
 
 def compile_modules(
@@ -39,12 +33,7 @@ def compile_modules(
     report: Callable[[ModulePlan, Compiled], None],
     stop: threading.Event,
 ) -> None:
-    """Compile each module into the bundle in ``folder``, and report its outcome.
-
-    Raises:
-        OSError: if the disk is full.
-        Stopped: if ``stop`` is set meanwhile.
-    """
+    """Compile each module into the bundle in ``folder``, and report its outcome."""
     if absent := problem_with(arch):
         for module in modules:
             report(module, Compiled(problem=f"it cannot be compiled and proved here: {absent}"))

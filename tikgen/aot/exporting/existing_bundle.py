@@ -76,13 +76,7 @@ def old_bundle(path: Path) -> Iterator[OldBundle | None]:
 def planned(contents: Contents, *, may_lack_templates: bool = False) -> Plan:
     """Return the plan that would export a bundle again.
 
-    Args:
-        contents: the bundle.
-        may_lack_templates: whether the kernel of an unknown template is treated as a user's own.
-
-    Raises:
-        BundleError: if a file of it is missing or damaged.
-        UnknownTemplate: if a template is needed and unknown.
+    An unknown template raises UnknownTemplate, or its kernel is treated as a user's own.
     """
     folder = contents.unpack("sources")
     manifest = contents.manifest
@@ -107,11 +101,7 @@ def planned(contents: Contents, *, may_lack_templates: bool = False) -> Plan:
 
 
 def proved_again(path: str | os.PathLike[str], archs: Sequence[str] | None) -> tuple[str, ...]:
-    """Return what is wrong with the artefacts of a bundle, one sentence each.
-
-    Raises:
-        ParameterError: if the bundle holds nothing for one of ``archs``.
-    """
+    """Return what is wrong with the artefacts of a bundle, one sentence each."""
     with contextlib.closing(Contents(path)) as contents:
         wanted = None if archs is None else {arch_named(arch) for arch in archs}
         held = {a for entry in contents.manifest.launchable for a in entry.builds}

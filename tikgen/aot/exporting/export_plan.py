@@ -21,17 +21,11 @@ USUAL_OPTIONS = {"default_fp": "f32", "default_ip": "i32"}
 
 @dataclass(frozen=True)
 class Code:
-    """The text of a kernel for one arch; see :class:`tikgen.aot.manifest.Build` for the rest.
+    """The text of a kernel for one arch; see :class:`tikgen.aot.manifest.Build` for the rest."""
 
-    Attributes:
-        text: a Python module; fields that it uses are in a dict ``FIELDS`` among its globals.
-        function: name of the ``ti.kernel`` in it.
-        digest: SHA-256 of the text without comments.
-    """
-
-    text: str
+    text: str  # A Python module; fields that it uses are in its global dict ``FIELDS``.
     function: str
-    digest: str
+    digest: str  # SHA-256 of the text without comments.
     literals: str = ""
     schedule: Mapping[str, str] = field(default_factory=dict)
     workspace: tuple[m.Argument, ...] = ()
@@ -70,35 +64,19 @@ class OwnCheck:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """A kernel to export.
+    """A kernel to export; code and failures are by arch, fields by their names in the bundle."""
 
-    Attributes:
-        entry: its entry in the manifest, without builds.
-        codes: its text, by arch.
-        check: how it is proved if it is a user's own.
-        template: folder of its template, which has the reference to prove it; else empty.
-        fields: the fields that it uses, by their names in the bundle.
-        failures: why it cannot be exported, by arch.
-    """
-
-    entry: m.Kernel
+    entry: m.Kernel  # Without builds.
     codes: Mapping[str, Code]
-    check: OwnCheck = OwnCheck()
-    template: str = ""
+    check: OwnCheck = OwnCheck()  # Of a user's own kernel.
+    template: str = ""  # Folder of the template, which has the reference.
     fields: Mapping[str, m.Field] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is to be exported.
-
-    Attributes:
-        kernels: by name.
-        graphs: by name, without their builds.
-        archs: archs to compile for, Taichi's names.
-        capabilities: what every Vulkan device has, beyond what kernels need.
-    """
+    """All that is to be exported: kernels and graphs by name, archs by Taichi's names."""
 
     kernels: Mapping[str, KernelPlan]
     graphs: Mapping[str, m.Graph]
@@ -144,19 +122,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class ModulePlan:
-    """One AOT module to compile: a folder of the bundle.
-
-    Attributes:
-        folder: its folder in the bundle.
-        is_graph: whether its kernels serve its graphs only, and have modules of their own.
-    """
+    """One AOT module to compile: a folder of the bundle."""
 
     folder: str
     arch: str
     kernels: Mapping[str, KernelPlan]
     graphs: tuple[m.Graph, ...]
     capabilities: tuple[str, ...] = ()
-    is_graph: bool = False
+    is_graph: bool = False  # Its kernels have modules of their own as well.
 
     @property
     def fields(self) -> dict[str, m.Field]:

@@ -141,11 +141,7 @@ def _extent(symbol: str | None, more: int) -> m.Extent:
 
 
 def _name_of(kernel: Any, kernels: Mapping[str, m.Kernel]) -> str:
-    """Return the name of a kernel in the bundle.
-
-    Raises:
-        ExportError: if it is in the bundle more than once, or not at all.
-    """
+    """Return the name of a kernel in the bundle, which must be unique."""
     if isinstance(kernel, str):
         return kernel
     if isinstance(kernel, Kernel) and kernel.variant.arguments:

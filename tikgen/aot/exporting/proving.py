@@ -38,13 +38,7 @@ def prove(
 ) -> tuple[dict[_Key, m.Proof], dict[_Key, str]]:
     """Return the proof of each correct artefact, and what is wrong with the others.
 
-    Args:
-        plan: what was exported.
-        folder: the bundle.
-        keys: name and arch of each artefact; graphs are proved after their kernels.
-        examples: number of launches of each.
-        seed: seed of the inputs.
-        advance: is called with ``"prove"`` after each.
+    Graphs are proved after their kernels; ``advance`` is called with ``"prove"`` after each proof.
     """
     proofs: dict[_Key, m.Proof] = {}
     absent = _write_examples(plan, folder, keys, examples, seed)

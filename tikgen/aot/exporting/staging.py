@@ -48,12 +48,7 @@ def is_archive(path: Path) -> bool:
 
 @contextlib.contextmanager
 def held(file: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock on a file, which is made for that and deleted at the end.
-
-    Raises:
-        filelock.Timeout: if another process holds it for longer than ``seconds``.
-        OSError: if the file cannot be made.
-    """
+    """Hold the lock on a file, which is made for that and deleted at the end."""
     lock = _acquired(file, seconds)
     try:
         yield
@@ -108,11 +103,7 @@ def _acquired(file: Path, seconds: float) -> filelock.BaseFileLock:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes of this user from exporting to ``path``.
-
-    Raises:
-        BundleError: if another one keeps exporting to it.
-    """
+    """Keep other processes of this user from exporting to ``path``."""
     import filelock
 
     # Each user has their own files: the lock of another user could not be opened.
@@ -132,13 +123,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def staged(path: Path) -> Iterator[Path]:
-    """Yield a folder beside ``path`` to fill, and delete what is left of it at the end.
-
-    What killed exports left there is deleted as well.
-
-    Raises:
-        BundleError: if the disk is full, or cannot be written.
-    """
+    """Yield a folder beside ``path`` to fill; delete it, and what killed exports left there."""
     clear(path)
     try:
         with _own_folder(path) as folder:

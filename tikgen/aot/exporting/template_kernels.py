@@ -29,16 +29,7 @@ def plan_kernel(
 ) -> KernelPlan:
     """Return the plan for a kernel that :func:`tikgen.build` returned.
 
-    Args:
-        kernel: the kernel.
-        archs: archs to compile for.
-        schedules: given schedule parameters, by arch.
-        verify_now: whether to verify a kernel without evidence.
-        max_examples: examples of such a verification.
-        needs_evidence: whether a kernel without evidence is refused.
-
-    Raises:
-        ExportError: if its arrays are fields.
+    Without evidence it is verified if ``verify_now``, else refused unless not ``needs_evidence``.
     """
     variant = kernel.variant
     if any(isinstance(a, Array) and a.storage == "field" for a in variant.arguments):

@@ -23,14 +23,9 @@ class Stopped(Exception):
 
 
 class WorkerProcess(ChildProcess):
-    """Answers jobs one after another.
+    """Answers jobs one after another; ``doing`` is a noun for its work in messages.
 
-    Args:
-        module: the module to run.
-        arguments: its arguments on the command line.
-        doing: what it does, as a noun for messages.
-        seconds: the longest that a job may take.
-        stop: is set when the answers are no longer needed.
+    A job may take so many ``seconds``; ``stop`` is set when answers are no longer needed.
     """
 
     def __init__(
@@ -41,11 +36,7 @@ class WorkerProcess(ChildProcess):
         self._absent = ""
 
     def answer(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply to a job; without a reply a dict whose ``problem`` says why.
-
-        Raises:
-            Stopped: if the answer is no longer needed.
-        """
+        """Return the reply to a job, or a dict whose ``problem`` says why there is none."""
         if not self.is_running and not self._absent:
             self._absent = self.start()
         if self._absent:
@@ -75,10 +66,7 @@ def in_threads(
 ) -> list[Result]:
     """Return what ``work`` returns for each item; the first error ends all.
 
-    Args:
-        work: takes an item, and an event that is set when its result is no longer needed.
-        items: the items.
-        at_once: number of threads.
+    ``work`` takes an event as well, which is set when its result is no longer needed.
     """
     stop = threading.Event()
     with ThreadPoolExecutor(at_once) as pool:

@@ -40,29 +40,16 @@ class Build(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Own(msgspec.Struct, frozen=True, kw_only=True):
-    """A ``ti.kernel`` of the user's that was launched.
-
-    Attributes:
-        name: its name in the recording.
-        function: name of the function in the text.
-        file: where it was written.
-        line: its line there.
-        problem: why it cannot be exported, or nothing.
-        arguments: what it takes.
-        templates: values of arguments that are compiled in.
-        fields: names of fields in the recording, by their names in the text.
-        options: types of Python's numbers.
-        text: the kernel with all that it uses.
-    """
+    """A ``ti.kernel`` of the user's that was launched; see :class:`OwnKernel`."""
 
     name: str
     function: str
     file: str
     line: int
-    problem: str = ""
+    problem: str = ""  # Why it cannot be exported.
     arguments: tuple[manifest.Argument, ...] = ()
     templates: dict[str, Any] = {}
-    fields: dict[str, str] = {}
+    fields: dict[str, str] = {}  # Names in the recording, by names in the text.
     options: dict[str, str] = {}
     text: str = ""
 
@@ -121,11 +108,7 @@ def write(recorded: File, path: Path) -> None:
 
 
 def read(path: Path) -> File:
-    """Return the recording in a file.
-
-    Raises:
-        ExportError: if it is missing, damaged, or from a later tikgen.
-    """
+    """Return the recording in a file."""
     try:
         content = untrusted.from_yaml(untrusted.read_text(path))
         if not isinstance(content, dict) or "format" not in content:

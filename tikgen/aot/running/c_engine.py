@@ -115,12 +115,7 @@ class Engine:
 
     @property
     def handle(self) -> int:
-        """Return the library's runtime.
-
-        Raises:
-            LibraryError: if it could not be created.
-            BundleError: if it was closed, or compiled by another version of Taichi.
-        """
+        """Return the library's runtime, or raise why there is none."""
         if self.is_closed:
             self.refuse()
         self._starting.join()

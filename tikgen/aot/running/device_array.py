@@ -190,11 +190,7 @@ class DeviceArray:
 
 
 def checked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of a new array.
-
-    Raises:
-        ArgumentError: if it is no sequence of positive integers, or too large for Taichi.
-    """
+    """Return the shape of a new array, after checking it."""
     found = (shape,) if isinstance(shape, int | np.integer) else shape
     try:
         made = tuple(int(extent) for extent in found if not isinstance(extent, float | bool))
@@ -211,14 +207,7 @@ def checked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def mapped(engine: Engine, count: int, dtype: DType) -> tuple[np.ndarray[Any, Any], DeviceArray]:
-    """Return zeros in memory that host and GPU share, as an array of NumPy and of the device.
-
-    Neither may be used after the runtime is closed, which frees the memory.
-
-    Raises:
-        LibraryError: if the driver refuses.
-        UnsupportedOnArch: if the arch is not cuda.
-    """
+    """Return zeros in memory that host and GPU share; closing the runtime frees it."""
     if engine.arch != "cuda":
         raise UnsupportedOnArch("mapped memory", engine.arch, "only cuda has it")
     size = count * dtype.numpy.itemsize

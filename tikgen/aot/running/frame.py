@@ -54,12 +54,9 @@ class Slot:
 
 
 class Frame:
-    """The arguments of one launch in the library's layout.
+    """The arguments of a launch in the library's layout, in graphs with their names.
 
-    Args:
-        arguments: the arguments of each launch, in order.
-        constants: dtype and value of the scalars that are fixed, by name.
-        is_named: whether each argument has its name in front, as those of graphs do.
+    ``constants`` has dtype and value of fixed scalars, by name.
     """
 
     def __init__(

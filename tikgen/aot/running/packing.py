@@ -43,13 +43,7 @@ def array_argument(memory: int, dtype: DType, shape: Sequence[int], element_axes
 
 
 def scalar_put(buffer: bytearray, starts: Sequence[int], dtype: DType) -> Put:
-    """Return a function that writes a scalar, after marking its type in the buffer.
-
-    Args:
-        buffer: the arguments of a launch.
-        starts: where the argument begins, or the two of its halves.
-        dtype: type of the number.
-    """
+    """Mark the type of a scalar at its start or starts, and return a function that writes it."""
     for start in starts:
         _TYPE.pack_into(buffer, start, F32 if dtype is DType.f32 else I32)
     places = [start + _VALUE_AT for start in starts]

@@ -27,23 +27,14 @@ from tikgen.taichi import arrays, kernels, runtime
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of a function in its text.
-
-    Attributes:
-        code: the parameters.
-        names: their names.
-        returns: the annotation of the result, with its arrow.
-        fixed: values of parameters that the text no longer takes.
-        templates: the values of open arguments, for JSON.
-        declared: the arguments of a kernel, with each array as written.
-    """
+    """The parameters of a function in its text."""
 
     code: str
     names: tuple[str, ...]
-    returns: str = ""
-    fixed: dict[str, Any] = field(default_factory=dict)
-    templates: dict[str, Any] = field(default_factory=dict)
-    declared: tuple[manifest.Argument, ...] = ()
+    returns: str = ""  # The annotation of the result, with its arrow.
+    fixed: dict[str, Any] = field(default_factory=dict)  # Parameters that the text lacks.
+    templates: dict[str, Any] = field(default_factory=dict)  # Open arguments, for JSON.
+    declared: tuple[manifest.Argument, ...] = ()  # Of a kernel, with each array as written.
 
     def arguments(self, text: str, function: str) -> tuple[manifest.Argument, ...]:
         """Return the arguments of the kernel named ``function`` in ``text``."""

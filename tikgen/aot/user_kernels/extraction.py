@@ -28,26 +28,15 @@ _IMPORTS = {"ti": "import taichi as ti", "np": "import numpy as np", "math": "im
 
 @dataclass(frozen=True)
 class OwnKernel:
-    """A kernel of the user's as a Python module.
-
-    Attributes:
-        name: name of the kernel.
-        text: the module; its global ``FIELDS`` must be set to a dict of the fields first.
-        function: name of the kernel in the text.
-        arguments: what a caller passes, in order: arrays of known dtype and dimension, and scalars.
-        templates: values of arguments that the kernel leaves open.
-        fields: the fields that it uses, by their names in the text.
-        options: types of Python's numbers, as given to ``ti.init``.
-        sources: the field objects, by name.
-    """
+    """A kernel of the user's as a Python module; fields are by their names in the text."""
 
     name: str
-    text: str
+    text: str  # Its global ``FIELDS`` must be set to a dict of the fields first.
     function: str
     arguments: tuple[manifest.Argument, ...]
-    templates: dict[str, Any]
+    templates: dict[str, Any]  # Values of open arguments.
     fields: dict[str, manifest.Field]
-    options: dict[str, str]
+    options: dict[str, str]  # Types of Python's numbers, as given to ``ti.init``.
     sources: dict[str, Any] = field(compare=False, repr=False)
 
 
