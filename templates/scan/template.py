@@ -194,6 +194,10 @@ class Scan(Template):
             special = rng.choice(rng.choice([-np.inf, np.inf, np.nan], 2), n)
             x = np.where(rng.random(n) < rng.choice([0.01, 0.3]), special, rng.uniform(-1, 1, n))
             return {"x": x.astype(p.dtype.numpy)}
+        if p.op in ("min", "max") and not p.dtype.is_float and rng.random() < 0.3:
+            # Mostly the value with which a part begins.
+            x = (rng.random(n) < 0.05).astype(p.dtype.numpy)
+            return {"x": p.dtype.highest - x if p.op == "min" else p.dtype.lowest + x}
         if p.op != "prod":
             return {}
         if not p.dtype.is_float:
