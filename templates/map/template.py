@@ -298,7 +298,7 @@ class Map(Template):
                     "log(x*x + 0.5) + tan(x)",
                     "floor(4*x) + ceil(4*y) + round(2.5*x)",
                     "(x + 0.5)**y + (abs(y) + 3)**-2 + pi*e",
-                    "j = i + k; i1 = i*k",
+                    "j = i - k; i1 = i*k",
                 )
             ),
             # No array here is so long that more than 2 blocks take several turns.

@@ -187,16 +187,27 @@ class Scan(Template):
 
     @staticmethod
     def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        n = sizes["n0"]
+        if p.op in ("min", "max") and p.dtype.is_float and rng.random() < 0.4:
+            special = rng.choice(rng.choice([-np.inf, np.inf, np.nan], 2), n)
+            x = np.where(rng.random(n) < rng.choice([0.01, 0.3]), special, rng.uniform(-1, 1, n))
+            return {"x": x.astype(p.dtype.numpy)}
+        if p.op in ("min", "max") and not p.dtype.is_float and rng.random() < 0.3:
+            # Mostly the value with which a part begins.
+            x = (rng.random(n) < 0.05).astype(p.dtype.numpy)
+            return {"x": p.dtype.highest - x if p.op == "min" else p.dtype.lowest + x}
         if p.op != "prod":
             return {}
         if not p.dtype.is_float:
             # Odd numbers, whose product wraps and never vanishes.
             odd = (-3, -1, 1, 3) if p.dtype.is_signed else (1, 3, 5, 7)
-            return {"x": rng.choice(odd, sizes["n0"]).astype(p.dtype.numpy)}
+            return {"x": rng.choice(odd, n).astype(p.dtype.numpy)}
         # Near 1, so that long products neither overflow nor vanish.
         spread = 0.05 if p.dtype.value == "f16" else 0.5
-        n = sizes["n0"]
         x = rng.choice((-1.0, 1.0), n) * 2.0 ** rng.uniform(-spread, spread, n)
+        if rng.random() < 0.5:
+            # What comes before and after a 0, an infinity or a NaN.
+            x[rng.integers(0, n, 2)] = rng.choice((0, np.inf, np.nan), 2, p=(0.6, 0.3, 0.1))
         return {"x": x.astype(p.dtype.numpy)}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
