@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -101,9 +100,9 @@ def test_the_fast_template_is_the_one_of_the_page(index: int) -> None:
 
 
 def test_the_declarations_of_the_fast_template_are_those_of_the_page() -> None:
-    code = stripped((HEAT / "template.py").read_text(encoding="utf-8"))
+    code = unspaced((HEAT / "template.py").read_text(encoding="utf-8"))
     for block in blocks("tutorials/fast-template.md"):
-        assert stripped(textwrap.dedent(block)) in code
+        assert unspaced(block) in code
 
 
 def test_the_fast_template_verifies(ti_arch: str, tmp_path: Path) -> None:
@@ -150,3 +149,8 @@ def test_the_reference_documents_every_public_name() -> None:
 def stripped(text: str) -> str:
     """Return the lines of a text without their indentation."""
     return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+def unspaced(code: str) -> str:
+    """Return Python without white space and without the commas that a line break asks for."""
+    return re.sub(r",(?=\))", "", re.sub(r"\s", "", code))
