@@ -1,4 +1,4 @@
-"""Actors that are kernels: launched for batches of messages, or staying on the device."""
+"""Actors that are kernels: in batches, or persistent on the device."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from tikgen.ring.persistent.handler import RingBody
 from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.ring.runtime import RingKernelRuntime
 
-# A limit for what should never come to it, also on a machine that is busy.
+# A limit that is never reached, also on a busy machine.
 SECONDS = 300.0
-# What keeps the kernel of `TWICE` busy until a word of its control, used by nobody else, is not 0.
+# A value that keeps the kernel of `TWICE` busy until an unused control word is not 0.
 HELD = 77_777
 GATE = words.COMMAND + 8
 
@@ -69,7 +69,7 @@ class Flagged:
     y: int = 0
 
 
-# One kernel for all tests, which takes some seconds to make.
+# One kernel for all tests, because making it takes some seconds.
 TWICE = RingBody(
     """
     y = 2 * x + 1
@@ -93,7 +93,7 @@ def _brief_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(main: Callable[[RingKernelRuntime], Coroutine[Any, Any, None]]) -> None:
-    """Run a test with a runtime, within bounded time, and look for what it leaves behind."""
+    """Run a test with a runtime, within bounded time, and check for leftovers."""
 
     async def limited() -> None:
         async with RingKernelRuntime() as runtime:
@@ -129,7 +129,7 @@ async def begin(
 
 
 def let_go(actor: Any) -> None:
-    """Have the kernel go on that was sent ``HELD``."""
+    """Release the kernel that was sent ``HELD``."""
     actor.engine.ring._words[GATE] = 1
 
 
@@ -139,7 +139,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def answers(runtime: RingKernelRuntime, kernel_id: str, count: int) -> list[Any]:
-    """Return the next replies: numbers, and errors in the place of some."""
+    """Return the next replies: numbers, or errors in their place."""
     found: list[Any] = []
     while len(found) < count:
         replies = await runtime.receive_many(kernel_id)
@@ -150,7 +150,7 @@ async def answers(runtime: RingKernelRuntime, kernel_id: str, count: int) -> lis
     return found
 
 
-# What they answer.
+# Replies.
 
 
 @both
@@ -210,7 +210,7 @@ def test_single_replies_can_be_received_from_columns(ti_arch: str, engine: str) 
         await begin(runtime, "a", **twice(engine))
         x = np.arange(7, dtype=np.int32)
         await runtime.send_many("a", {"x": x})
-        x += 100  # The actor has its own.
+        x += 100  # The actor has a copy.
         assert (await runtime.receive("a")).y == 1
         rest = await answers(runtime, "a", 6)
         assert rest == [3, 5, 7, 9, 11, 13]
@@ -220,7 +220,9 @@ def test_single_replies_can_be_received_from_columns(ti_arch: str, engine: str) 
 
 
 @both
-def test_what_does_not_fit_gets_an_error_in_its_place(ti_arch: str, engine: str) -> None:
+def test_messages_that_do_not_fit_get_an_error_in_place_of_a_reply(
+    ti_arch: str, engine: str
+) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice(engine))
         await runtime.deactivate("a")
@@ -250,7 +252,7 @@ def test_what_does_not_fit_gets_an_error_in_its_place(ti_arch: str, engine: str)
 
 
 @both
-def test_types_and_columns_of_no_use_are_refused(ti_arch: str, engine: str) -> None:
+def test_invalid_types_and_columns_are_refused(ti_arch: str, engine: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         await begin(runtime, "a", **twice(engine))
         for wrong in (Out(y=1), In(x=1.5), Text(text="a"), 3, None):  # type: ignore[arg-type]
@@ -276,7 +278,7 @@ def test_types_and_columns_of_no_use_are_refused(ti_arch: str, engine: str) -> N
 
 
 @both
-def test_priorities_go_first(ti_arch: str, engine: str) -> None:
+def test_high_priorities_go_first(ti_arch: str, engine: str) -> None:
     one_by_one = {"max_batch": 1} if engine == "batch" else {"capacity": 1}
 
     async def main(runtime: RingKernelRuntime) -> None:
@@ -290,8 +292,8 @@ def test_priorities_go_first(ti_arch: str, engine: str) -> None:
     run(main)
 
 
-def test_kernels_are_connected_to_others_and_to_the_host(ti_arch: str, rng: Any) -> None:
-    # On cuda no batch is launched while a kernel of the same process stays.
+def test_kernels_are_connected_to_other_actors(ti_arch: str, rng: Any) -> None:
+    # On cuda no batch is launched while a persistent kernel runs in this process.
     engines = ["batch", "persistent" if ARCH == "cpu" else "batch"]
     x = rng.integers(-1000, 1000, 1009).astype(np.int32)
 
@@ -316,11 +318,11 @@ def test_kernels_are_connected_to_others_and_to_the_host(ti_arch: str, rng: Any)
     run(main)
 
 
-# How they are led.
+# Lifecycle.
 
 
 @both
-def test_a_pause_keeps_what_comes(ti_arch: str, engine: str) -> None:
+def test_a_pause_keeps_messages(ti_arch: str, engine: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice(engine))
         assert (await runtime.send_and_receive("a", In(x=1))).y == 3
@@ -340,7 +342,7 @@ def test_a_pause_keeps_what_comes(ti_arch: str, engine: str) -> None:
 
 @both
 @pytest.mark.parametrize("drain", [True, False])
-def test_a_termination_handles_what_is_queued_or_tells_what_was_not(
+def test_terminate_handles_queued_messages_or_reports_them(
     ti_arch: str, engine: str, drain: bool
 ) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
@@ -400,7 +402,7 @@ def test_states_and_a_closed_runtime(ti_arch: str, engine: str) -> None:
     run(main)
 
 
-# What supervision does.
+# Supervision.
 
 
 @pytest.mark.parametrize("policy", ["restart", "stop"])
@@ -433,20 +435,20 @@ def test_a_function_that_raises_is_supervised(policy: str) -> None:
 
 @stays
 @pytest.mark.parametrize("how", ["watchdog", "device"])
-def test_a_kernel_that_has_ended_is_started_anew(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_has_ended_is_restarted(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         with monkeypatch.context() as patch:
             if how == "watchdog":
-                patch.setattr(heartbeat.Heart, "beat", lambda self: None)
+                patch.setattr(heartbeat.Heartbeat, "beat", lambda self: None)
             actor = await begin(runtime, "a", **twice("persistent", watchdog=SECONDS))
             first = actor.engine.ring
             assert (await runtime.send_and_receive("a", In(x=0))).y == 1
             if how == "watchdog":
-                first._words[words.LIMIT] = 2  # So many looks, and it has waited long enough.
+                first._words[words.LIMIT] = 2  # The watchdog ends after so many polls.
             else:
                 first._words[words.COMMAND] = words.END
             await until(lambda: not first.is_alive)
-        problem = "no sign of life" if how == "watchdog" else "was stopped"
+        problem = "no heartbeat" if how == "watchdog" else "was stopped"
         with pytest.raises(KernelFailed, match=problem):
             await runtime.send_and_receive("a", In(x=1))
         assert (await runtime.send_and_receive("a", In(x=2))).y == 5
@@ -459,7 +461,7 @@ def test_a_kernel_that_has_ended_is_started_anew(how: str, monkeypatch: pytest.M
 
 
 @stays
-def test_replies_of_a_body_that_failed_reach_nobody_else() -> None:
+def test_replies_of_a_failed_body_are_discarded() -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         async def ignore(ctx: Any, reply: Out) -> None:
             pass
@@ -476,9 +478,9 @@ def test_replies_of_a_body_that_failed_reach_nobody_else() -> None:
             while x != HELD and actor.engine.ring.done <= number:
                 time.sleep(0)
 
-        actor.engine.ring.push = one_by_one  # The kernel is to take them in two batches.
-        await runtime.send("a", In(x=1))  # Its reply finds nobody, which is the end of the body
-        await runtime.send("a", In(x=HELD))  # while the kernel has this one.
+        actor.engine.ring.push = one_by_one  # So that the kernel takes them in two batches.
+        await runtime.send("a", In(x=1))  # Its reply fails, which ends the body
+        await runtime.send("a", In(x=HELD))  # while the kernel handles this one.
         await until(lambda: actor.telemetry.restarts == 1)
         runtime.connect("a", None)
         let_go(actor)
@@ -495,7 +497,7 @@ def test_replies_of_a_body_that_failed_reach_nobody_else() -> None:
 # Time-outs, and kernels that are busy.
 
 
-def test_a_reply_that_comes_too_late_from_a_batch_reaches_nobody(ti_arch: str) -> None:
+def test_a_late_reply_of_a_batch_is_discarded(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("batch", max_delay=0.2))
         with pytest.raises(QueueTimeoutError):
@@ -516,7 +518,7 @@ def test_a_reply_that_comes_too_late_from_a_batch_reaches_nobody(ti_arch: str) -
 
 
 @stays
-def test_a_busy_kernel_blocks_nobody_and_its_late_replies_reach_nobody() -> None:
+def test_a_busy_kernel_blocks_no_other_actor_and_its_late_replies_are_discarded() -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("persistent"))
         with pytest.raises(QueueTimeoutError):
@@ -524,7 +526,7 @@ def test_a_busy_kernel_blocks_nobody_and_its_late_replies_reach_nobody() -> None
         given_up = asyncio.ensure_future(runtime.send_and_receive("a", In(x=HELD)))
         await asyncio.sleep(0.01)
         await runtime.deactivate("a")
-        assert actor.engine.ring.done == 0  # It is busy still, and nobody waited for it.
+        assert actor.engine.ring.done == 0  # It is still busy, and was not waited for.
         await runtime.reactivate("a")
         given_up.cancel()
         last = asyncio.ensure_future(runtime.send_and_receive("a", In(x=3)))
@@ -540,7 +542,7 @@ def test_a_busy_kernel_blocks_nobody_and_its_late_replies_reach_nobody() -> None
 
 
 @stays
-def test_a_termination_waits_for_no_busy_kernel_and_tells_its_callers() -> None:
+def test_terminate_does_not_wait_for_a_busy_kernel() -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("persistent"))
         straight = asyncio.ensure_future(runtime.send_and_receive("a", In(x=HELD)))
@@ -552,14 +554,14 @@ def test_a_termination_waits_for_no_busy_kernel_and_tells_its_callers() -> None:
         for asked in (straight, queued):
             with pytest.raises(KernelTerminated, match="ended without an answer"):
                 await asked
-        assert not ended.stopped  # Its body has ended, and its kernel is busy still.
+        assert not ended.stopped  # Its body has ended, and its kernel is still busy.
         let_go(actor)
 
     run(main)
 
 
 @stays
-def test_a_launch_that_is_given_up_leaves_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_launch_leaves_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
     load = life.load_ring
 
@@ -594,7 +596,7 @@ def test_a_launch_that_is_given_up_leaves_no_kernel(monkeypatch: pytest.MonkeyPa
 # Batches.
 
 
-def test_what_is_queued_goes_into_batches_of_max_batch(ti_arch: str) -> None:
+def test_queued_messages_go_into_batches_of_max_batch(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("batch", max_batch=4))
         await runtime.deactivate("a")
@@ -610,7 +612,7 @@ def test_what_is_queued_goes_into_batches_of_max_batch(ti_arch: str) -> None:
     run(main)
 
 
-def test_the_first_message_waits_for_others(ti_arch: str) -> None:
+def test_the_first_message_waits_for_max_delay(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("batch", max_batch=3, max_delay=SECONDS))
         asked = [asyncio.ensure_future(runtime.send_and_receive("a", In(x=x))) for x in (1, 2)]
@@ -619,7 +621,7 @@ def test_the_first_message_waits_for_others(ti_arch: str) -> None:
         assert (await runtime.send_and_receive("a", In(x=3))).y == 7
         assert [(await task).y for task in asked] == [3, 5]
         assert (actor.telemetry.batch_sizes.count, actor.telemetry.batch_sizes.max) == (1, 3)
-        # Nobody waits beyond a deadline, nor when the actor is to end.
+        # A batch does not wait beyond a deadline, or when the actor ends.
         early = await runtime.send_and_receive("a", In(x=5), deadline=0.5)
         assert early.y == 11
         last = asyncio.ensure_future(runtime.send_and_receive("a", In(x=4)))
@@ -630,7 +632,7 @@ def test_the_first_message_waits_for_others(ti_arch: str) -> None:
     run(main)
 
 
-def test_what_waits_for_others_is_paused_with_them(ti_arch: str) -> None:
+def test_a_batch_that_waits_is_paused_too(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("batch", max_delay=0.5))
         asked = asyncio.ensure_future(runtime.send_and_receive("a", In(x=1)))
@@ -644,7 +646,7 @@ def test_what_waits_for_others_is_paused_with_them(ti_arch: str) -> None:
     run(main)
 
 
-def test_constants_and_templates_by_name(ti_arch: str) -> None:
+def test_constants_and_template_names_are_taken(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         body: dict[str, Any] = {
             "body": "map",
@@ -690,7 +692,7 @@ def test_batches_and_states_are_in_the_trace(ti_arch: str) -> None:
     assert [tally.messages for tally in batches] == [3]
 
 
-# Where they cannot be.
+# Unsupported places.
 
 
 CHILD = """
@@ -700,7 +702,7 @@ from tikgen.ring.persistent import launch, making
 
 making.PROOFS = 2
 launch._LAST_SECONDS = 0.2
-signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell may have had it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)  # The shell may ignore it.
 
 @message
 class In:
@@ -735,7 +737,7 @@ asyncio.run(main())
 @stays
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("is_interrupted", [True, False])
-def test_a_process_ends_whatever_its_kernel_does(is_interrupted: bool) -> None:
+def test_a_process_ends_while_its_kernel_is_busy(is_interrupted: bool) -> None:
     if ARCH != "cpu" and not is_interrupted:
         pytest.skip("the driver waits for what runs on a GPU")
     params = TWICE.params | ({} if ARCH == "cpu" else {"gate": words.COMMAND})
@@ -761,7 +763,7 @@ def test_a_process_ends_whatever_its_kernel_does(is_interrupted: bool) -> None:
         assert out.endswith("KernelTerminated\n")
 
 
-def test_without_taichi_a_batch_says_what_to_call() -> None:
+def test_a_batch_without_ti_init_raises() -> None:
     text = """
 import asyncio
 import taichi as ti
@@ -793,7 +795,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("arch", ["vulkan", "metal"])
-def test_where_no_kernel_stays_the_error_names_the_batch_engine(arch: str) -> None:
+def test_on_vulkan_the_error_recommends_the_batch_engine(arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         with pytest.raises(UnsupportedOnArch, match="engine='batch'"):
             await runtime.launch("a", **twice("persistent", arch=arch))
@@ -802,7 +804,7 @@ def test_where_no_kernel_stays_the_error_names_the_batch_engine(arch: str) -> No
     run(main)
 
 
-def test_persistent_settings_of_no_use() -> None:
+def test_invalid_persistent_settings_are_refused() -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         for wrong, error, problem in (
             ({"capacity": 1000}, InvalidConfigurationError, "power of two"),
@@ -818,7 +820,7 @@ def test_persistent_settings_of_no_use() -> None:
     run(main)
 
 
-def test_a_straight_reply_has_the_types_of_its_fields() -> None:
+def test_a_direct_reply_has_the_types_of_its_fields() -> None:
     config = RingKernelConfig("a", engine="persistent", options={"handler": "flag = x > 1; y = x"})
     engine = PersistentEngine(Definition(config, None, In, Flagged))
     reply = engine._reply((1, 5), In(x=1))
@@ -826,8 +828,7 @@ def test_a_straight_reply_has_the_types_of_its_fields() -> None:
 
 
 def test_blocks_of_columns_are_sliced_and_indexed(rng: Any) -> None:
-    from tikgen.ring.messages.blocks import own_columns
-    from tikgen.ring.messages.columns import columns_of
+    from tikgen.ring.messages.columns import columns_of, own_columns
 
     x = rng.integers(0, 100, 7)
     block = own_columns({"x": x}, columns_of(In), In, "a")

@@ -1,4 +1,4 @@
-"""Messages: what they are made of, what they become on the wire, what their fields take."""
+"""Messages: their types, their serialization, and the checks of their fields."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ from hypothesis import strategies as st
 
 from tikgen.dtypes import DType
 from tikgen.ring.errors import MessageDeserializationError, MessageSerializationError
-from tikgen.ring.messages.base import RingKernelMessage, deserialize_message, message
+from tikgen.ring.messages.base import (
+    RingKernelMessage,
+    deserialize_message,
+    message,
+    new_message_id,
+)
 from tikgen.ring.messages.checks import checker
 from tikgen.ring.messages.columns import f32, i8, vector
-from tikgen.ring.messages.ids import new_message_id
 
 
 @message
@@ -99,8 +103,8 @@ def test_identifiers_are_random_uuids_of_version_4():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_makes_identifiers_of_its_own():
-    new_message_id()  # So that there is a block to share.
+def test_a_forked_process_makes_other_identifiers():
+    new_message_id()  # So that there is a block of ids to share.
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -127,7 +131,7 @@ def test_a_plain_class_becomes_a_message():
         Request(1.0, 2, [], made.message_id)
 
 
-def test_a_dataclass_as_the_peer_writes_it_becomes_a_message():
+def test_a_dataclass_as_in_pydotcompute_becomes_a_message():
     made = AsPeer(2.5)
     assert repr(made) == "AsPeer of 2.5" and made.priority == 128
     assert AsPeer.__struct_fields__ == ("value", "message_id", "priority", "correlation_id")
@@ -257,7 +261,7 @@ def test_priorities_are_0_to_255(priority):
     assert Request(1.0, priority=0).priority == 0 and Request(1.0, priority=255).priority == 255
 
 
-def test_what_cannot_be_a_message_is_refused():
+def test_classes_that_cannot_be_messages_are_refused():
     def with_default(value: Any) -> type:
         return type("Bad", (), {"__annotations__": {"x": Any}, "x": value, "__module__": __name__})
 
@@ -329,10 +333,10 @@ def test_local_classes_may_name_themselves_and_each_other():
         Lost.deserialize(Lost(1).serialize())
 
 
-# The wire.
+# Serialization.
 
 
-def test_a_subclass_keeps_its_fields_on_the_wire():
+def test_a_subclass_keeps_its_fields_when_serialized():
     made = Derived(1.0, 2, ["x"], c="sub", priority=1)
     data = made.serialize()
     for read in (Derived.deserialize, Request.deserialize, deserialize_message):
@@ -363,12 +367,12 @@ def test_types_of_the_same_name_are_not_confused():
     assert type(deserialize_message(made.serialize())) is first
     with pytest.raises(MessageDeserializationError):
         second.deserialize(made.serialize())
-    again = one()  # As a notebook's cell does that is run again.
+    again = one()  # As when a notebook cell runs again.
     assert type(deserialize_message(made.serialize())) is again
     assert type(first.deserialize(made.serialize())) is first
 
 
-def test_a_type_that_is_not_defined_here_is_named():
+def test_an_unknown_type_is_named_in_the_error():
     code = (
         "import sys; from tikgen.ring.messages.base import message\n"
         "@message\nclass Elsewhere:\n    x: int\n    def twice(self): return self.x * 2\n"
@@ -380,7 +384,7 @@ def test_a_type_that_is_not_defined_here_is_named():
         deserialize_message(data)
 
 
-def test_a_tag_of_the_users_own():
+def test_a_custom_tag_is_kept():
     class Tagged(RingKernelMessage, tag="stable/1"):
         x: int
 
@@ -434,7 +438,7 @@ def test_arrays_of_other_layouts(rng):
     [np.array([object()]), np.zeros(2, complex), np.array(["a"]), np.zeros(1, "M8[s]"), object()],
     ids=["object", "complex", "str", "datetime", "no array"],
 )
-def test_what_cannot_be_sent_is_refused(value):
+def test_values_that_messagepack_cannot_hold_are_refused(value):
     with pytest.raises(MessageSerializationError, match="Everything cannot be written"):
         Everything(anything=value).serialize()
     with pytest.raises(MessageSerializationError):
@@ -457,7 +461,7 @@ def test_arrays_of_another_dtype_than_annotated_are_refused():
 
 
 @pytest.mark.parametrize("made", [Derived(1.5, 3, ["a"]), Arrays(np.arange(6.0).reshape(2, 3))])
-def test_bytes_that_were_cut_off_are_refused(made):
+def test_truncated_bytes_are_refused(made):
     data = made.serialize()
     for length in range(len(data)):
         with pytest.raises(MessageDeserializationError):
@@ -467,7 +471,7 @@ def test_bytes_that_were_cut_off_are_refused(made):
 
 
 @pytest.mark.parametrize("name", ["a", "b", "names", "message_id", "priority", "correlation_id"])
-def test_every_field_has_to_be_there(name):
+def test_missing_fields_are_refused(name):
     fields = msgspec.msgpack.decode(Request(1.0).serialize())
     for order in (1, -1):
         shuffled = dict(list(fields.items())[::order])
@@ -496,7 +500,7 @@ _anything = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary() | _anything.map(msgspec.msgpack.encode), st.data())
-def test_no_bytes_give_anything_but_a_message_or_the_error(data, draw):
+def test_any_bytes_give_a_message_or_the_error(data, draw):
     for kind in (Derived, Arrays, RingKernelMessage):
         with pytest.raises(MessageDeserializationError):
             kind.deserialize(data)
@@ -511,7 +515,7 @@ def test_no_bytes_give_anything_but_a_message_or_the_error(data, draw):
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(["x", "y", "v", "k", "message_id", "priority"]), _anything)
-def test_a_field_of_another_kind_is_refused(name, value):
+def test_a_field_of_another_type_is_refused(name, value):
     if value is None:
         return
     for made in (Arrays(np.zeros(3)), Vectors([1.0, 2, 3])):
@@ -528,7 +532,7 @@ def test_a_field_of_another_kind_is_refused(name, value):
         assert checker(type(made))(read) is None
 
 
-def test_vectors_on_the_wire(rng):
+def test_vectors_are_checked_when_deserialized(rng):
     array = rng.standard_normal(3).astype(np.float32)
     np.testing.assert_array_equal(Vectors.deserialize(Vectors(array).serialize()).v, array)
     assert Vectors.deserialize(Vectors((1.0, 2, 3)).serialize()).v == [1.0, 2, 3]
@@ -539,7 +543,7 @@ def test_vectors_on_the_wire(rng):
         Vectors.deserialize(Vectors(array, 200).serialize())
 
 
-# What fields take.
+# Checks of fields.
 
 CHECKS: list[tuple[Any, list[Any], list[Any]]] = [
     (float, [1.0, 1, np.float32(1), np.int64(3), np.float64("nan"), float("inf"), 10**400],

@@ -1,4 +1,4 @@
-"""A kernel that stays on the device: what it answers, how it is led, and how it ends."""
+"""A kernel that stays on the device: replies, lifecycle, and end."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.store import default_store
 from tikgen.template.base import BUILTIN_FOLDER
 
-# One handler for most tests, since each takes some seconds to make.
+# One handler for most tests, because making one takes some seconds.
 HANDLER = "y = 2*x + 1; total = total + x"
-# A limit for what should never come to it, also on a machine that is busy.
+# A limit that is never reached, also on a busy machine.
 SECONDS = 300.0
 
 stays = pytest.mark.skipif(ARCH == "vulkan", reason="no kernel stays on vulkan")
@@ -47,20 +47,20 @@ two_stay = pytest.mark.skipif(ARCH == "cuda", reason="one kernel of a process st
 
 
 def make_ring(kernel_id: str = "sum", **settings: Any) -> PersistentRing:
-    """Return a ring of the handler that most tests use, not started."""
+    """Return a ring of that handler, not started."""
     settings = {"capacity": 8, "state": {"total": 0}, "arch": ARCH} | settings
     return PersistentRing(kernel_id, {"x": "i32"}, {"y": "i32"}, HANDLER, **settings)
 
 
 @pytest.fixture(autouse=True)
 def _brief_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare the tests most of the verification, which test_template_ring.py does."""
+    """Reduce the verification, which test_template_ring.py does."""
     monkeypatch.setattr(making, "PROOFS", 5)
 
 
 @pytest.fixture
 def ring() -> Iterator[PersistentRing]:
-    """Give a ring of eight slots that runs."""
+    """Yield a running ring of eight slots."""
     with make_ring() as made:
         yield made
 
@@ -72,7 +72,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-# What it answers.
+# Replies.
 
 
 @stays
@@ -119,7 +119,7 @@ def test_counters_wrap_around(first: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @stays
-def test_a_full_ring_takes_no_more_and_loses_nothing(ring: PersistentRing) -> None:
+def test_a_full_ring_refuses_messages_and_loses_none(ring: PersistentRing) -> None:
     assert ring.push_columns({"x": np.arange(11)}) == 8
     assert ring.push_columns({"x": np.arange(11)}) == 0
     with pytest.raises(QueueFullError):
@@ -166,7 +166,7 @@ def test_columns_of_many_dtypes(rng: Any) -> None:
 
 
 @stays
-def test_a_kernel_without_replies_frees_its_slots_by_itself() -> None:
+def test_a_kernel_without_outputs_frees_its_slots() -> None:
     handler = RingBody("total = total + x")
     settings: dict[str, Any] = {"capacity": 4, "state": {"total": 10}, "arch": ARCH}
     with PersistentRing("sink", {"x": "i64"}, {}, handler, **settings) as ring:
@@ -179,7 +179,7 @@ def test_a_kernel_without_replies_frees_its_slots_by_itself() -> None:
 
 
 def tried(ring: PersistentRing, x: int) -> Any:
-    """Return the reply to what is tried, which a busy machine may keep waiting."""
+    """Return the reply of ``try_call``, which may be late on a busy machine."""
     found = ring.try_call(x)
     assert found is not None
     is_there, reply = found
@@ -191,7 +191,7 @@ def tried(ring: PersistentRing, x: int) -> Any:
 
 
 @stays
-def test_what_is_tried_is_sent_only_where_nothing_waits(ring: PersistentRing) -> None:
+def test_try_call_sends_only_to_an_idle_kernel(ring: PersistentRing) -> None:
     assert tried(ring, 4) == 9
     ring.push(1)
     assert ring.try_call(5) is None
@@ -259,7 +259,7 @@ def test_a_body_with_loops() -> None:  # Those without a reference: test_ring_en
 
 
 @stays
-def test_a_body_that_its_reference_contradicts_is_refused() -> None:
+def test_a_body_that_contradicts_its_reference_is_refused() -> None:
     def wrong(n: int, most: int) -> dict[str, int]:
         return {**collatz(n, most), "steps": -1}
 
@@ -269,11 +269,11 @@ def test_a_body_that_its_reference_contradicts_is_refused() -> None:
         ring.start()
 
 
-# How it is led.
+# Lifecycle.
 
 
 @stays
-def test_while_it_is_paused_it_takes_nothing(ring: PersistentRing) -> None:
+def test_a_paused_kernel_takes_no_message(ring: PersistentRing) -> None:
     ring.pause(SECONDS)
     assert ring.status == "paused"
     for x in range(5):
@@ -294,7 +294,7 @@ def test_while_it_is_paused_it_takes_nothing(ring: PersistentRing) -> None:
 
 
 @stays
-def test_drain_handles_what_is_queued_and_stop_tells_what_was_not() -> None:
+def test_drain_handles_queued_messages_and_stop_counts_them() -> None:
     for end, outcome in (("drain", (6, 0)), ("stop", (1, 5))):
         ring = make_ring()
         ring.start()
@@ -320,19 +320,19 @@ def test_drain_handles_what_is_queued_and_stop_tells_what_was_not() -> None:
 
 
 @stays
-def test_the_watchdog_ends_a_kernel_whose_host_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat.Heart, "beat", lambda self: None)
+def test_the_watchdog_ends_a_kernel_without_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat.Heartbeat, "beat", lambda self: None)
     ring = make_ring(watchdog=0.02)
     ring.start()
     wait_until(lambda: not ring.is_alive)
-    with pytest.raises(KernelTerminated, match=r"no sign of life of this process for 0\.02 s"):
+    with pytest.raises(KernelTerminated, match=r"no heartbeat of this process for 0\.02 s"):
         ring.call(1)
     for use in (lambda: ring.push(1), lambda: ring.take(), lambda: ring.pause()):
         with pytest.raises(KernelTerminated):
             use()
     assert isinstance(ring.error, KernelTerminated)
-    ring._is_open = True  # As after a call: the next one finds out while it waits.
-    with pytest.raises(KernelTerminated, match="no sign of life"):
+    ring._is_open = True  # As after a call: the next one detects it while it waits.
+    with pytest.raises(KernelTerminated, match="no heartbeat"):
         ring.call(1)
     assert ring.stop() == (0, 1)
 
@@ -341,7 +341,7 @@ def test_the_watchdog_ends_a_kernel_whose_host_is_silent(monkeypatch: pytest.Mon
 def test_the_heartbeat_keeps_a_kernel_alive() -> None:
     with make_ring(watchdog=1.0) as ring:
         looks = ring._words[words.POLLS]
-        # More often than it may without a heartbeat.
+        # More polls than the watchdog allows without a heartbeat.
         wait_until(lambda: ring._words[words.POLLS] - looks > ring._words[words.LIMIT])
         assert ring.call(3) == 7
     with make_ring(watchdog=0) as ring:
@@ -354,21 +354,21 @@ def test_the_limit_follows_the_fastest_polling_and_stays_within_its_word(
     now = [100.0]
     monkeypatch.setattr(heartbeat.time, "perf_counter", lambda: now[0])
     control: Any = memoryview(np.zeros(words.WORDS, np.uint32))
-    heartbeat.Heart(control, "cpu", 3600.0)
+    heartbeat.Heartbeat(control, "cpu", 3600.0)
     assert 0 < control[words.LIMIT] < 2**31
-    heart = heartbeat.Heart(control, "cpu", 36.0)
+    heart = heartbeat.Heartbeat(control, "cpu", 36.0)
     for looks in (10**6, 1):
         control[words.POLLS] = (control[words.POLLS] + looks) & words.MASK
         now[0] += heartbeat.BEAT_SECONDS
         heart.beat()
         assert control[words.LIMIT] == pytest.approx(36 * 10**6 / heartbeat.BEAT_SECONDS, rel=1e-6)
     assert control[words.BEAT] == 2
-    heartbeat.Heart(control, "cpu", 0.0)
+    heartbeat.Heartbeat(control, "cpu", 0.0)
     assert control[words.LIMIT] == 0
 
 
 @stays
-def test_a_launch_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_launch_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any, runtime: Any) -> Any:
         launched(self, runtime)
         raise LibraryError("launching ring", "the device is gone")
@@ -386,7 +386,7 @@ def test_a_launch_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ring.stop() == (0, 0)
 
 
-# What is refused.
+# Invalid input.
 
 
 @pytest.mark.parametrize(
@@ -408,12 +408,12 @@ def test_a_launch_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"kernel_id": ""}, InvalidConfigurationError, "takes a name"),
     ],
 )
-def test_settings_of_no_use(settings: dict[str, Any], error: Any, problem: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], error: Any, problem: str) -> None:
     with pytest.raises(error, match=problem):
         make_ring(**settings)
 
 
-def test_columns_of_no_use() -> None:
+def test_invalid_columns_are_refused() -> None:
     class Vector:
         name, dtype, length = "v", tikgen.DType.f32, 3
 
@@ -441,7 +441,7 @@ def test_columns_of_no_use() -> None:
         (RingBody("y = x", params={"no": 1}), "no"),
     ],
 )
-def test_handlers_of_no_use(handler: Any, problem: str) -> None:
+def test_invalid_handlers_are_refused(handler: Any, problem: str) -> None:
     ring = PersistentRing("a", {"x": "f32"}, {"y": "f32"}, handler, arch=ARCH)
     with pytest.raises((ParameterError, ExportError), match=problem):
         ring.start()
@@ -449,7 +449,7 @@ def test_handlers_of_no_use(handler: Any, problem: str) -> None:
     assert ring.stop() == (0, 0)
 
 
-def test_bodies_of_no_use() -> None:
+def test_invalid_bodies_are_refused() -> None:
     with pytest.raises(InvalidConfigurationError, match="a text that is not empty"):
         RingBody("  ")
     with pytest.raises(InvalidConfigurationError, match="takes a function"):
@@ -457,13 +457,13 @@ def test_bodies_of_no_use() -> None:
 
 
 @pytest.mark.parametrize("arch", ["vulkan", "metal"])
-def test_an_arch_where_none_can_stay_names_the_batch_engine(arch: str) -> None:
+def test_an_unsupported_arch_recommends_the_batch_engine(arch: str) -> None:
     with pytest.raises(UnsupportedOnArch, match="engine='batch'"):
         make_ring(arch=arch).start()
 
 
 @stays
-def test_values_that_do_not_fit(ring: PersistentRing) -> None:
+def test_values_that_do_not_fit_are_refused(ring: PersistentRing) -> None:
     for value in ("1", 1.5, 2**31, None, [1], np.float32(2), 1j, float("nan")):
         with pytest.raises(ColumnError, match="column 'x' takes a number that i32 holds"):
             ring.call(value)
@@ -474,11 +474,11 @@ def test_values_that_do_not_fit(ring: PersistentRing) -> None:
             ring.call(*values)
     for columns, problem in (
         ({}, "is missing"),
-        ({"x": [1], "z": [1]}, "column 'z' is unknown"),
-        ({"x": 3}, "takes one axis"),
-        ({"x": [1.5]}, "takes numbers of i32; got float64"),
-        ({"x": [2**31]}, f"takes numbers of i32; got {2**31}"),
-        ([1], "dict of columns"),
+        ({"x": [1], "z": [1]}, "column 'z' is not known"),
+        ({"x": 3}, "takes an array of shape"),
+        ({"x": [1.5]}, "takes i32; got float64"),
+        ({"x": [2**31]}, f"takes i32, .* got {2**31}"),
+        ([1], "dict of arrays"),
     ):
         with pytest.raises(ColumnError, match=problem):
             ring.push_columns(columns)  # type: ignore[arg-type]
@@ -489,7 +489,7 @@ def test_values_that_do_not_fit(ring: PersistentRing) -> None:
 
 
 @stays
-def test_a_wrong_time_out_is_refused_at_once(ring: PersistentRing) -> None:
+def test_invalid_time_outs_are_refused(ring: PersistentRing) -> None:
     for wrong in (-1, float("nan"), "1", True):
         for use in (ring.pause, ring.resume, ring.stop, ring.drain, ring.flush):
             with pytest.raises(InvalidConfigurationError, match="takes seconds from 0, or None"):
@@ -498,7 +498,7 @@ def test_a_wrong_time_out_is_refused_at_once(ring: PersistentRing) -> None:
     ring.flush(float("inf"))
 
 
-def test_a_ring_that_was_not_started_says_so() -> None:
+def test_a_ring_that_was_not_started_raises() -> None:
     ring = make_ring()
     for use in (lambda: ring.call(1), lambda: ring.push(1), ring.take, ring.pause, ring.flush):
         with pytest.raises(KernelStateError, match=r"start\(\) it first"):
@@ -508,12 +508,12 @@ def test_a_ring_that_was_not_started_says_so() -> None:
     assert (ring.done, ring.pending, ring.ready) == (0, 0, 0)
 
 
-# How it is made.
+# Making the kernel.
 
 
 @stays
 @two_stay
-def test_a_second_ring_is_taken_from_the_store(
+def test_a_second_ring_is_loaded_from_the_store(
     ring: PersistentRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any) -> None:
@@ -533,7 +533,7 @@ def test_a_second_ring_on_a_gpu_is_refused(
     ring: PersistentRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = PersistentRing("other", {"x": "i32"}, {"y": "i32"}, "y = x", arch="cuda")
-    monkeypatch.setattr(ring, "arch", "cuda")  # On cpu there may be many.
+    monkeypatch.setattr(ring, "arch", "cuda")  # On cpu any number may stay.
     with pytest.raises(BackendNotAvailableError, match=f"{ring.kernel_id!r} stays there"):
         other.start()
     assert not other.is_alive
@@ -567,7 +567,7 @@ def test_a_damaged_bundle_is_made_again(
 
 
 @stays
-def test_a_ring_that_nobody_holds_ends() -> None:
+def test_a_ring_that_is_garbage_collected_ends() -> None:
     ring = make_ring("dropped")
     ring.start()
     assert any(t.name == "tikgen-ring-dropped" for t in threading.enumerate())
@@ -576,7 +576,7 @@ def test_a_ring_that_nobody_holds_ends() -> None:
     wait_until(lambda: all(t.name != "tikgen-ring-dropped" for t in threading.enumerate()))
 
 
-def test_the_words_are_those_of_the_template() -> None:
+def test_the_control_words_equal_those_of_the_template() -> None:
     template = sys.modules[type(tikgen.load_template(BUILTIN_FOLDER / "ring")).__module__]
     for name in ("WORDS", "COMMAND", "TAIL", "DONE", "STATE", "BEAT", "LIMIT", "POLLS", "ZERO"):
         assert getattr(template, name) == getattr(words, name)
@@ -584,7 +584,7 @@ def test_the_words_are_those_of_the_template() -> None:
         assert getattr(template, name) == getattr(words, name)
 
 
-# How processes end.
+# The end of processes.
 
 BEGIN = """
     import os, signal, sys, threading, time
@@ -631,7 +631,7 @@ def finished(child: subprocess.Popen[str]) -> tuple[int, str, str]:
         ("threading.Thread(target=ring.call, args=(1,)).start()", 0, ""),
     ],
 )
-def test_a_process_ends_as_it_would_without(text: str, code: int, told: str) -> None:
+def test_a_ring_does_not_change_how_a_process_ends(text: str, code: int, told: str) -> None:
     found, out, errors = finished(run_python(text))
     assert (found, out) == (code, "started\n"), errors
     assert told in errors
@@ -649,7 +649,7 @@ def test_a_process_ends_as_it_would_without(text: str, code: int, told: str) -> 
     ],
 )
 def test_a_process_ends_by_a_signal(number: int) -> None:
-    # A call that waits for a paused kernel would wait for ever.
+    # A call to a paused kernel would wait forever.
     child = run_python(
         """
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -704,7 +704,7 @@ def test_a_fork_leaves_the_kernel_to_its_parent() -> None:
 
 @stays
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
-def test_what_an_interrupted_call_has_left_reaches_nobody_else(ring: PersistentRing) -> None:
+def test_the_reply_of_an_interrupted_call_is_discarded(ring: PersistentRing) -> None:
     class Interrupted(Exception):
         pass
 
@@ -722,7 +722,7 @@ def test_what_an_interrupted_call_has_left_reaches_nobody_else(ring: PersistentR
         with pytest.raises(Interrupted):
             threading.Thread(target=once_it_waits).start()
             ring.call(100)
-        # Another call looks at what was left before it writes anything.
+        # Another call checks for leftovers before it writes anything.
         signal.setitimer(signal.ITIMER_REAL, SECONDS)
         with pytest.raises(KernelStateError, match="paused"):
             ring.call(101)

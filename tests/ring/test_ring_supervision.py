@@ -1,4 +1,4 @@
-"""Actors that raise, are cancelled, or will not end: everybody is told, and everything counted."""
+"""Actors that raise, are cancelled, or do not end: waiters get errors, and all is counted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tikgen.ring.errors import (
 )
 
 
-def test_a_restart_keeps_what_is_queued_and_counts() -> None:
+def test_a_restart_keeps_the_queue_and_is_counted() -> None:
     async def odd(ctx: KernelContext, note: Note) -> Note:
         if note.n % 2:
             raise ValueError(str(note.n))
@@ -58,7 +58,7 @@ def test_a_restart_keeps_what_is_queued_and_counts() -> None:
     play(main)
 
 
-def test_too_many_restarts_end_it_and_everybody_gets_the_cause() -> None:
+def test_too_many_restarts_end_an_actor_and_all_waiters_get_the_cause() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             policy = Supervision("restart", max_restarts=2, backoff=0.0)
@@ -97,7 +97,7 @@ def test_escalation_ends_the_runtime_which_raises() -> None:
     assert error.kernel_id == "a" and other[0].state is KernelState.TERMINATED
 
 
-def test_the_users_own_error_goes_before_an_escalation_and_names_it() -> None:
+def test_an_error_of_the_block_takes_precedence_over_an_escalation() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             await started(runtime, "a", fail, supervision="escalate")
@@ -108,7 +108,7 @@ def test_the_users_own_error_goes_before_an_escalation_and_names_it() -> None:
     assert isinstance(error, KernelFailed) and isinstance(error.__cause__, KeyError)
 
 
-def test_back_off_doubles_up_to_its_limit_and_forgets_what_is_long_ago(
+def test_backoff_doubles_up_to_its_limit_and_ignores_old_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tikgen.ring.actors import supervision
@@ -136,7 +136,7 @@ def test_back_off_doubles_up_to_its_limit_and_forgets_what_is_long_ago(
         {"max_backoff": True},
     ],
 )
-def test_settings_of_no_use_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_supervision_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfigurationError):
         Supervision(**settings)
 
@@ -145,14 +145,14 @@ CANCELLED = asyncio.CancelledError
 
 
 class Unspeakable(Exception):
-    """An error that cannot even be printed."""
+    """An error that cannot be printed."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
 @pytest.mark.parametrize("policy", ["restart", "stop"])
-def test_an_error_that_cannot_be_printed_is_told_all_the_same(policy: str) -> None:
+def test_an_error_that_cannot_be_printed_is_reported(policy: str) -> None:
     async def body(ctx: KernelContext, note: Note) -> None:
         raise Unspeakable
 
@@ -167,7 +167,7 @@ def test_an_error_that_cannot_be_printed_is_told_all_the_same(policy: str) -> No
     play(main)
 
 
-def test_a_body_that_will_not_end_holds_nobody_up() -> None:
+def test_a_body_that_does_not_end_blocks_no_shutdown() -> None:
     release = asyncio.Event()
 
     async def stubborn(ctx: KernelContext) -> None:
@@ -209,7 +209,7 @@ def test_a_body_that_will_not_end_holds_nobody_up() -> None:
     play(released)
 
 
-def test_a_body_that_swallows_everything_does_not_stop_the_event_loop() -> None:
+def test_a_body_that_catches_everything_does_not_block_the_event_loop() -> None:
     is_over = False
 
     async def body(ctx: KernelContext) -> None:
@@ -233,7 +233,7 @@ def test_a_body_that_swallows_everything_does_not_stop_the_event_loop() -> None:
     play(main)
 
 
-def test_the_end_does_not_wait_for_a_back_off_and_drains_after_it() -> None:
+def test_terminate_skips_the_backoff_and_drains() -> None:
     done: list[int] = []
 
     async def body(ctx: KernelContext, note: Note) -> None:
@@ -255,7 +255,7 @@ def test_the_end_does_not_wait_for_a_back_off_and_drains_after_it() -> None:
     play(main)
 
 
-def test_what_was_in_hand_of_a_cancelled_body_is_reported() -> None:
+def test_the_message_in_hand_of_a_cancelled_body_is_reported() -> None:
     async def body(ctx: KernelContext) -> None:
         await ctx.receive()
         await asyncio.sleep(1000)
@@ -273,7 +273,7 @@ def test_what_was_in_hand_of_a_cancelled_body_is_reported() -> None:
 
 
 @pytest.mark.parametrize("how", ["terminate", "shutdown", "launch"])
-def test_replies_that_nobody_received_of_an_actor_that_ended_by_itself_are_told(how: str) -> None:
+def test_unreceived_replies_of_an_ended_actor_are_reported(how: str) -> None:
     async def body(ctx: KernelContext) -> None:
         await ctx.send_many([Note(n) for n in range(3)])
 
@@ -294,7 +294,7 @@ def test_replies_that_nobody_received_of_an_actor_that_ended_by_itself_are_told(
     play(main)
 
 
-def test_a_reply_that_waits_for_room_when_its_actor_is_cut_short_is_told() -> None:
+def test_a_reply_that_waits_for_room_at_the_end_is_reported() -> None:
     async def stuck(ctx: KernelContext, note: Note) -> None:
         await asyncio.sleep(1000)
 
@@ -315,7 +315,7 @@ def test_a_reply_that_waits_for_room_when_its_actor_is_cut_short_is_told() -> No
 
 
 @pytest.mark.parametrize("how", ["raises", "waits in vain"])
-def test_tasks_that_a_body_left_behind_take_no_messages_of_the_next_run(how: str) -> None:
+def test_tasks_left_by_a_body_take_no_messages_of_the_next_run(how: str) -> None:
     runs = 0
     late: list[Any] = []
 
@@ -354,7 +354,7 @@ def test_tasks_that_a_body_left_behind_take_no_messages_of_the_next_run(how: str
     play(main)
 
 
-def test_an_actor_cannot_end_itself_or_its_runtime_but_lives_on() -> None:
+def test_an_actor_cannot_terminate_itself_or_its_runtime() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
 
@@ -371,7 +371,7 @@ def test_an_actor_cannot_end_itself_or_its_runtime_but_lives_on() -> None:
     play(main)
 
 
-def test_a_shutdown_that_is_cancelled_can_be_done_again() -> None:
+def test_a_cancelled_shutdown_can_be_repeated() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
@@ -395,7 +395,7 @@ def test_a_shutdown_that_is_cancelled_can_be_done_again() -> None:
 
 
 @pytest.mark.parametrize("steps", range(0, 16, 3))
-def test_a_terminate_that_is_cancelled_at_any_moment_can_be_done_again(steps: int) -> None:
+def test_a_cancelled_terminate_can_be_repeated(steps: int) -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
 
@@ -418,7 +418,7 @@ def test_a_terminate_that_is_cancelled_at_any_moment_can_be_done_again(steps: in
                 error = await error_of(asyncio.wait_for(task, 5))
                 if error is None:
                     assert task.result().n == n
-                else:  # What is cancelled ends at once.
+                else:  # A cancelled body ends at once.
                     assert isinstance(error, (KernelTerminated, MessageDropped))
             assert actor.state is KernelState.TERMINATED
             check_sums(actor)
@@ -426,7 +426,7 @@ def test_a_terminate_that_is_cancelled_at_any_moment_can_be_done_again(steps: in
     play(main)
 
 
-def test_a_body_of_which_an_awaited_task_was_cancelled_tells_its_callers() -> None:
+def test_callers_get_an_error_when_a_task_of_the_body_is_cancelled() -> None:
     async def body(ctx: KernelContext, note: Note) -> Note:
         task = asyncio.ensure_future(asyncio.sleep(1000))
         if not note.n:
@@ -439,7 +439,7 @@ def test_a_body_of_which_an_awaited_task_was_cancelled_tells_its_callers() -> No
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", body)
             error = await error_of(runtime.send_and_receive("a", Note(), timeout=5))
-            if sys.version_info < (3, 11):  # It is taken for an end of the actor.
+            if sys.version_info < (3, 11):  # It counts as an end of the actor.
                 assert isinstance(error, KernelTerminated)
             else:
                 assert isinstance(error, KernelFailed)
