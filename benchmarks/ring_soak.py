@@ -144,7 +144,7 @@ class Soak:
         }
         if actor.termination is None or not actor.termination.stopped:
             self.problem(f"actor {actor.kernel_id!r} did not stop: {actor!r}")
-        if told.messages_received != sum(parts.values()) or actor.inbox.size:
+        if told.messages_received != sum(parts.values()) or actor.mailbox.inbox.size:
             self.problem(f"actor {actor.kernel_id!r}: {told.messages_received} came, {parts}")
 
     def check_all(self) -> None:

@@ -1,4 +1,4 @@
-"""The life of an actor: launched, activated, paused, resumed, ended; nothing is lost."""
+"""The lifecycle of an actor: launched, activated, paused, resumed, ended, without losses."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ class Sample:
     value: float
 
 
-# A body of its own: it receives and sends for as long as it is not to end. Where nothing comes for
-# 0.1 s, receive raises, and the body is begun anew.
+# This body receives and sends until the actor ends. If no message comes for 0.1 s, receive raises,
+# and the body is restarted.
 @ring_kernel(kernel_id="processor", queue_size=4096)
 async def processor(ctx):
     while not ctx.should_terminate:
@@ -22,12 +22,12 @@ async def processor(ctx):
 async def main():
     values = [0.5 * number for number in range(100)]
     async with RingKernelRuntime() as runtime:
-        await runtime.launch("processor")  # Has what it needs, takes no messages yet.
+        await runtime.launch("processor")  # Allocates what it needs; takes no messages yet.
         await runtime.activate("processor")
         await runtime.send_many("processor", [Sample(value) for value in values[:50]])
         squares = [(await runtime.receive("processor")).value for _ in range(50)]
 
-        await runtime.deactivate("processor")  # Takes messages, and handles none.
+        await runtime.deactivate("processor")  # Messages are queued, and none is handled.
         await runtime.send_many("processor", [Sample(value) for value in values[50:]])
         await asyncio.sleep(0.05)
         waiting = runtime.get_telemetry("processor").queue_depth
@@ -35,7 +35,7 @@ async def main():
         assert runtime.get_kernel_state("processor") is KernelState.DEACTIVATED and waiting == 50
 
         await runtime.reactivate("processor")
-        end = await runtime.terminate("processor")  # Handles what is queued first.
+        end = await runtime.terminate("processor")  # Handles queued messages first.
         squares += [reply.value for reply in end.unreceived]
         print(f"{end.reason}: {end.processed} processed, {len(end.dropped)} dropped")
 

@@ -1,4 +1,4 @@
-"""PageRank as a service: graphs come as messages, an actor answers with the rank of every page.
+"""PageRank as a service: a graph is a message, and the reply has the rank of every page.
 
 The actor launches one sparse matrix-vector product of tikgen for each iteration. Give an arch as
 argument: cpu, vulkan or cuda.
@@ -42,7 +42,7 @@ class Ranks:
 
 
 def links_by_target(graph):
-    """Return the matrix in rows of link targets, and the pages that link nowhere."""
+    """Return the matrix in rows of link targets, and the pages without links."""
     links = np.bincount(graph.sources, minlength=graph.pages)
     order = np.argsort(graph.targets, kind="stable")
     sources = graph.sources[order]
@@ -70,15 +70,15 @@ async def pagerank(ctx, graph):
         change = float(np.abs(after - ranks).sum(dtype=np.float64))
         ranks = after
         steps += 1
-        await asyncio.sleep(0)  # Let the others have their turn.
+        await asyncio.sleep(0)  # Let other tasks run.
     return Ranks(ranks=ranks, iterations=steps, change=change, converged=change < graph.tolerance)
 
 
 def power_iteration(graph):
-    """Return the same in NumPy: a dense matrix in f64, iterated to the end."""
+    """Return the same in NumPy, with a dense matrix in f64."""
     links = np.zeros((graph.pages, graph.pages))
     np.add.at(links, (graph.targets, graph.sources), 1.0)
-    links[:, links.sum(axis=0) == 0] = 1  # Who reads a dead end goes on anywhere.
+    links[:, links.sum(axis=0) == 0] = 1  # From a page without links the reader goes to any page.
     links /= links.sum(axis=0)
     ranks = np.full(graph.pages, 1 / graph.pages)
     for _ in range(500):
@@ -87,7 +87,7 @@ def power_iteration(graph):
 
 
 def random_graph(rng, pages, links, **settings):
-    # Some pages are linked to far more often than others, and some link nowhere.
+    # Some pages have many more links to them than others, and some link nowhere.
     targets = (pages * rng.random(links) ** 3).astype(np.int32)
     sources = rng.integers(0, max(pages - pages // 10, 1), links, dtype=np.int32)
     return Graph(pages=pages, sources=sources, targets=targets, **settings)
@@ -95,7 +95,7 @@ def random_graph(rng, pages, links, **settings):
 
 async def main():
     ti.init(arch=getattr(ti, ARCH), log_level=ti.ERROR)
-    logging.getLogger("tikgen.ring").setLevel(logging.CRITICAL)  # What fails here is shown below.
+    logging.getLogger("tikgen.ring").setLevel(logging.CRITICAL)  # The failure is shown below.
     rng = np.random.default_rng()
     graphs = [
         random_graph(rng, 1000, 12_000),
@@ -108,7 +108,7 @@ async def main():
         for graph, found in zip(graphs, await asyncio.gather(*requests), strict=True):
             exact = power_iteration(graph)
             error = np.abs(found.ranks - exact).sum()
-            # What is left of a geometric series, and the rounding of f32.
+            # The rest of a geometric series, and the rounding of f32.
             bound = graph.damping / (1 - graph.damping) * found.change + 2e-6
             print(
                 f"{graph.pages:5} pages: best is {found.ranks.argmax()}, {found.iterations} "
@@ -117,7 +117,7 @@ async def main():
             assert found.converged
             assert error <= bound
 
-        # A graph that makes no sense: whoever sent it is told, and the actor goes on.
+        # An invalid graph: its sender gets an error, and the actor continues.
         broken = Graph(pages=2, sources=np.int32([0]), targets=np.int32([2]))
         try:
             await runtime.send_and_receive("pagerank", broken)

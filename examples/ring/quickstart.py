@@ -1,4 +1,4 @@
-"""Sixty seconds of actors: two kinds of messages, one actor, a request and its reply."""
+"""Actors in a minute: two message types, one actor, a request and its reply."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ class Total:
     total: float
 
 
-# The actor: what it does with each message. What it returns is the reply.
+# The body of the actor, called for each message. Its return value is the reply.
 @ring_kernel(kernel_id="adder", input_type=Values, output_type=Total)
 async def adder(ctx, request):
     return Total(total=sum(request.values))
@@ -26,7 +26,7 @@ async def main():
         await runtime.launch("adder")
         await runtime.activate("adder")
 
-        # Many requests at once: each gets the reply to itself.
+        # Many requests at once: each gets its own reply.
         lists = [[0.5 * k, 1.0, 2.0 * n] for n in range(10) for k in range(10)]
         requests = [runtime.send_and_receive("adder", Values(values)) for values in lists]
         replies = await asyncio.gather(*requests)

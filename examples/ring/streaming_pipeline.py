@@ -1,4 +1,4 @@
-"""A stream of measurements through two stages: normalise, with workers side by side, then classify.
+"""A stream of measurements through two stages: normalise with parallel workers, then classify.
 
 The first stage is Python, the second a kernel that takes what has come in one launch. Topics say
 who gets what, a full queue makes those before it wait, and a slow listener loses what it cannot
@@ -28,9 +28,9 @@ class Recording:
 
 @message
 class Features:
-    """What a recording is after it was normalised: mean 0, deviation 1."""
+    """A normalised recording, with mean 0 and deviation 1."""
 
-    number: f32  # Numbers in a kernel are all of one dtype; whole ones up to 2^24 are exact.
+    number: f32  # All numbers of the kernel have one dtype; integers up to 2^24 are exact.
     peak: f32
     energy: f32
 
@@ -54,13 +54,13 @@ def features(samples):
     return np.abs(normal).max(), (np.diff(normal) ** 2).mean()
 
 
-# Stage one. Every worker is an actor of its own with this body, and computes in a thread.
+# Stage one. Each worker is an actor with this body, which computes in a thread.
 async def normalise(ctx, recording):
     peak, energy = await asyncio.to_thread(features, recording.samples)
     return Features(number=recording.number, peak=peak, energy=energy)
 
 
-# Stage two, on the device: a message is a row, and rows that wait go into one launch.
+# Stage two, on the device: a message is a row, and queued rows go into one launch.
 classify = tikgen.build(
     "map",
     expr=f"item = number; score = peak / sqrt(energy); alarm = where(score > {LIMIT}, 1, 0)",
@@ -73,7 +73,7 @@ async def log(ctx, alarm):
     alarms[alarm.number] = alarm.score
 
 
-# It sees every recording, too slowly: what it misses is counted, and nobody waits for it.
+# It gets every recording, and is too slow: missed ones are counted, and no sender waits for it.
 @ring_kernel(kernel_id="spy", input_type=Recording, queue_size=16, backpressure="drop_oldest")
 async def spy(ctx, recording):
     await asyncio.sleep(0.001)
@@ -122,7 +122,7 @@ async def main():
                 name, normalise, input_type=Recording, output_type=Features, queue_size=32
             )
             runtime.subscribe(f"recordings.{k}", name)
-            runtime.connect(name, "classify")  # Replies go there, without a trip through here.
+            runtime.connect(name, "classify")  # Replies go there directly.
         for name, pattern in (("spy", "recordings.*"), ("log", "alarms.**")):
             await runtime.launch(name)
             runtime.subscribe(pattern, name)
@@ -149,7 +149,7 @@ async def main():
     error = max(abs(found[number] / score - 1) for number, score in exact.items())
     print(f"{len(alarms)} alarms; largest relative error {error:.1e}")
 
-    # Nothing was lost on the way but what the spy missed, and that is counted to the last one.
+    # Only the spy missed recordings, and each of them is counted.
     assert sorted(found) == sorted(exact)
     assert error < 1e-5
     assert set(loud) <= set(alarms) == {number for number, score in found.items() if score > LIMIT}

@@ -1,4 +1,4 @@
-"""A NumPy array and an array on the device that are kept alike, with as few copies as can be.
+"""A NumPy array and a device array with the same content, and as few copies as possible.
 
 Give an arch as argument: cpu, vulkan or cuda.
 """
@@ -30,10 +30,10 @@ async def main():
     await x.ensure_on_device()
 
     y = UnifiedBuffer((1000,), dtype=np.float32).allocate()
-    halve(x.device, y.device)  # A kernel of a template takes the device's side...
+    halve(x.device, y.device)  # A kernel of a template takes the device array...
     y.mark_device_dirty()
     z = UnifiedBuffer((1000,), dtype=np.float32).allocate()
-    add_one(y, z)  # ...and one of ring.kernel the buffer, and notes what it writes.
+    add_one(y, z)  # ...and one of ring.kernel the buffer, which it marks as written.
 
     error = float(np.abs(z.host - (0.5 * x.host + 1)).max())
     print(f"x was copied to the device {x.transfers.to_device} times, error {error:.1e}")

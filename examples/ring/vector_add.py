@@ -1,4 +1,4 @@
-"""The sum of two vectors three times: by a coroutine, by a kernel in batches, by one that stays.
+"""The sum of two vectors by a coroutine, by a kernel in batches, and by a persistent kernel.
 
 Give an arch as argument: cpu, vulkan or cuda.
 """
@@ -19,7 +19,7 @@ ARCH = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 N = 200_003
 
 
-# On the host a message may hold whole vectors. They are handed over, not copied.
+# On the host a message may hold whole vectors, which are not copied.
 @message
 class Vectors:
     a: npt.NDArray[np.float32]
@@ -31,7 +31,7 @@ class Sum:
     c: npt.NDArray[np.float32]
 
 
-# For a kernel a message is a row: a few numbers. Many of them are columns.
+# For a kernel a message is a row of numbers. Many of them are columns.
 @message
 class Pair:
     a: f32
@@ -75,7 +75,7 @@ async def in_batches(runtime, a, b):
     one = await runtime.send_and_receive("batch", Pair(a=1.0, b=2.0), timeout=60)
     assert one.c == 3
 
-    # The queues hold fewer rows than there are: send and receive at the same time.
+    # The queues hold fewer rows than there are: send and receive concurrently.
     sending = asyncio.ensure_future(runtime.send_many("batch", {"a": a, "b": b}))
     parts = []
     while sum(map(len, parts)) < a.size:
@@ -113,7 +113,7 @@ async def main():
         for name, run in (("host", on_host), ("batch", in_batches)):
             await runtime.launch(name)
             await runtime.activate(name)
-            await run(runtime, a, b)  # The first time a kernel is compiled.
+            await run(runtime, a, b)  # Compiles the kernels.
             begun = time.perf_counter()
             found = await run(runtime, a, b)
             report(name, found, a, b, time.perf_counter() - begun)
@@ -125,7 +125,7 @@ async def main():
     try:
         found, seconds = on_a_kernel_that_stays(a, b)
         report("persistent", found, a, b, seconds)
-    except UnsupportedOnArch as error:  # On Vulkan no kernel can stay.
+    except UnsupportedOnArch as error:  # Vulkan has no persistent kernels.
         print(error)
 
 

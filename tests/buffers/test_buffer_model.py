@@ -1,4 +1,4 @@
-"""Buffers against a model: random use, checked step by step for content, state and transfers."""
+"""Buffers against a model: random operations, checked for content, state and copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tikgen.ring.errors import BufferNotAllocatedError, BufferSyncError
 
 SIZE = 3
 VALUES = st.integers(0, 99)
-# What each side holds is a value, None where the side is not there.
+# Each side holds a value, None if it does not exist.
 STATES = {
     (True, False, False): BufferState.HOST_ONLY,
     (False, True, False): BufferState.DEVICE_ONLY,
@@ -33,13 +33,13 @@ STATES = {
 
 
 class Model:
-    """Says which sides are right, what they hold, and how often a copy is due."""
+    """Predicts which sides are up to date, their content, and the number of copies."""
 
     def __init__(self) -> None:
         self.is_allocated = self.was_freed = False
-        self.host = self.device = False  # Whether the side holds the content.
+        self.host = self.device = False  # Whether the side is up to date.
         self.is_dirty = False
-        self.has_device = self.has_host = False  # Whether memory was taken, for copies.
+        self.has_device = self.has_host = False  # Whether the side is allocated.
         self.is_lost = False
         self.value = 0
         self.to_host = self.to_device = 0
@@ -85,7 +85,7 @@ class Model:
 
 
 class Buffers(RuleBasedStateMachine):
-    """Uses one buffer, and its model alongside."""
+    """Runs one buffer and its model."""
 
     def __init__(self) -> None:
         super().__init__()

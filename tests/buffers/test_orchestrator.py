@@ -1,4 +1,4 @@
-"""Kernels over buffers, and graphs of kernels and functions: order, overlap, errors, time-outs."""
+"""Kernels over buffers; graphs of tasks: order, concurrency, errors, time-outs."""
 
 import asyncio
 import contextvars
@@ -13,11 +13,10 @@ import taichi as ti
 
 import tikgen
 from tikgen.buffers.buffer_state import BufferState
-from tikgen.buffers.compute_kernel import kernel
-from tikgen.buffers.executions import KernelLaunchConfig
+from tikgen.buffers.compute_kernel import kernel, written_names
+from tikgen.buffers.launches import KernelLaunchConfig
 from tikgen.buffers.orchestrator import ComputeOrchestrator
 from tikgen.buffers.unified_buffer import UnifiedBuffer
-from tikgen.buffers.written_names import written_names
 from tikgen.errors import ArgumentError, TaichiNotInitialised
 from tikgen.ring.errors import (
     BackendNotAvailableError,
@@ -62,7 +61,7 @@ def test_a_kernel_takes_buffers_and_arrays(
     plain = np.zeros(size, np.float32)
     add(left, b, plain)
     np.testing.assert_array_equal(plain, a + b)
-    # What is only read stays as it was, and nothing was copied twice.
+    # Arrays that are only read are not copied back, and nothing is copied twice.
     assert left.state is BufferState.SYNCHRONIZED
     assert (left.transfers.to_device, out.transfers.to_device, out.transfers.to_host) == (1, 0, 1)
     scale(left, 2.0)
@@ -70,7 +69,7 @@ def test_a_kernel_takes_buffers_and_arrays(
     np.testing.assert_allclose(left.host, 2 * a)
 
 
-def test_closures_with_other_captures_are_other_kernels(ti_arch: str) -> None:
+def test_closures_have_separate_kernels(ti_arch: str) -> None:
     def adder(amount: int) -> Any:
         @kernel
         def add_amount(x):
@@ -119,7 +118,7 @@ def test_annotations_and_defaults_are_kept(ti_arch: str) -> None:
     assert (x.host == 1.5).all()
 
 
-def test_bad_arguments_of_a_kernel_are_told(ti_arch: str) -> None:
+def test_invalid_arguments_of_a_kernel_raise(ti_arch: str) -> None:
     buffer = UnifiedBuffer(3).allocate()
     for args, kwargs, match in (
         ((buffer,), {}, "argument b, out is missing; it takes a, b, out"),
@@ -156,7 +155,7 @@ def test_a_kernel_for_another_arch_is_refused(ti_arch: str) -> None:
         kernel(fastmath=not is_fast)(scale.function)(buffer, 2.0)
 
 
-def test_a_kernel_without_ti_init_says_so() -> None:
+def test_a_kernel_without_ti_init_raises() -> None:
     from conftest import init_taichi
 
     ti.reset()
@@ -167,7 +166,7 @@ def test_a_kernel_without_ti_init_says_so() -> None:
         init_taichi()
 
 
-def test_only_what_surely_is_not_written_counts_as_read() -> None:
+def test_arrays_count_as_written_unless_proved_otherwise() -> None:
     def body(a, b, c, d, e, f, g, h):
         for i in range(a.shape[0]):
             v = b[i] + ti.sqrt(c[i])
@@ -181,7 +180,7 @@ def test_only_what_surely_is_not_written_counts_as_read() -> None:
     assert written_names(len, "xy") == {"x", "y"}
 
 
-# One launch.
+# Single launches.
 
 
 def test_launches_leave_records(ti_arch: str) -> None:
@@ -207,14 +206,12 @@ def test_launches_leave_records(ti_arch: str) -> None:
             assert orchestrator.get_execution_history(limit=0) == []
             assert len(orchestrator.get_execution_history(kernel_name="scale")) == 1
             assert orchestrator.get_execution_history(limit=2) == history[-2:]
-            orchestrator.clear_execution_history()
-            assert not orchestrator.get_execution_history()
         assert not orchestrator.is_active
 
     run(main())
 
 
-def test_bad_launches_are_refused(ti_arch: str) -> None:
+def test_invalid_launches_are_refused(ti_arch: str) -> None:
     async def main() -> None:
         orchestrator = ComputeOrchestrator()
         with pytest.raises(RuntimeClosed, match="was not started"):
@@ -248,7 +245,7 @@ def test_bad_launches_are_refused(ti_arch: str) -> None:
 # Graphs.
 
 
-def test_results_go_to_the_tasks_that_take_them(ti_arch: str, rng: np.random.Generator) -> None:
+def test_results_are_passed_to_dependent_tasks(ti_arch: str, rng: np.random.Generator) -> None:
     async def main() -> None:
         data = rng.random(101, dtype=np.float32)
         x, out = UnifiedBuffer(101), UnifiedBuffer(101).allocate()
@@ -281,7 +278,7 @@ def test_results_go_to_the_tasks_that_take_them(ti_arch: str, rng: np.random.Gen
     run(main())
 
 
-def test_tasks_run_in_order_whatever_the_graph(rng: np.random.Generator) -> None:
+def test_tasks_of_random_graphs_run_in_order(rng: np.random.Generator) -> None:
     async def main() -> None:
         for _ in range(20):
             count = int(rng.integers(1, 12))
@@ -296,7 +293,7 @@ def test_tasks_run_in_order_whatever_the_graph(rng: np.random.Generator) -> None
                 return name
 
             async with ComputeOrchestrator(max_threads=3) as orchestrator:
-                for name in rng.permutation(list(waits)):  # Names may come before their tasks.
+                for name in rng.permutation(list(waits)):  # Names may precede their tasks.
                     orchestrator.add(str(name), work, str(name), waits[name], after=waits[name])
                 results = await orchestrator.run()
             assert results == {name: name for name in waits}
@@ -307,7 +304,7 @@ def test_tasks_run_in_order_whatever_the_graph(rng: np.random.Generator) -> None
 
 def test_functions_and_coroutines_overlap() -> None:
     async def main() -> None:
-        # Each waits for the others: run one after the other, they would break the barrier.
+        # Each waits for the others: run sequentially, they would break the barrier.
         barrier = threading.Barrier(3, timeout=30)
 
         async def meet() -> int:
@@ -322,7 +319,7 @@ def test_functions_and_coroutines_overlap() -> None:
     run(main())
 
 
-def test_kernels_run_in_the_thread_of_the_loop_and_functions_beside_it(ti_arch: str) -> None:
+def test_kernels_run_in_the_thread_of_the_loop_and_functions_in_others(ti_arch: str) -> None:
     async def main() -> None:
         variable = contextvars.ContextVar("variable", default="lost")
         variable.set("kept")
@@ -341,12 +338,12 @@ def test_kernels_run_in_the_thread_of_the_loop_and_functions_beside_it(ti_arch: 
     run(main())
 
 
-def test_errors_go_to_those_that_wait_and_to_nobody_else() -> None:
+def test_errors_skip_dependent_tasks_only() -> None:
     async def main() -> None:
         ran: list[str] = []
 
         def stop() -> None:
-            raise StopIteration  # A future that were given it would never end.
+            raise StopIteration  # A future could not hold it.
 
         async with ComputeOrchestrator() as orchestrator:
             bad = orchestrator.add("bad", lambda: 1 / 0)
@@ -372,7 +369,7 @@ def test_errors_go_to_those_that_wait_and_to_nobody_else() -> None:
     run(main())
 
 
-def test_bad_graphs_are_refused() -> None:
+def test_invalid_graphs_are_refused() -> None:
     async def main() -> None:
         async with ComputeOrchestrator() as orchestrator, ComputeOrchestrator() as other:
             assert await orchestrator.run() == {}
@@ -438,7 +435,7 @@ def test_time_outs_end_tasks_and_runs() -> None:
     run(main())
 
 
-def test_cancellation_and_shutdown_end_what_runs() -> None:
+def test_cancellation_and_shutdown_end_running_tasks() -> None:
     async def main() -> None:
         started, cancelled = asyncio.Event(), []
 
@@ -468,4 +465,4 @@ def test_cancellation_and_shutdown_end_what_runs() -> None:
         assert cancelled == [1, 1]
         await orchestrator.shutdown()
 
-    run(main())  # Within a minute: a task of 1,000 s is not waited for.
+    run(main())  # Within a minute: it does not wait for a task of 1,000 s.

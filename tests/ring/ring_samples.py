@@ -1,4 +1,4 @@
-"""What the tests of actors share: messages, bodies, and a way to run them that forgives nothing."""
+"""Messages and bodies shared by the tests of actors, and a strict way to run them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Note:
 
 @message
 class Other:
-    """A message that nobody asked for."""
+    """A message of an unexpected type."""
 
     value: float = 0.0
 
@@ -31,16 +31,16 @@ async def echo(ctx: KernelContext, note: Note) -> Note:
 
 
 async def swallow(ctx: KernelContext, note: Note) -> None:
-    """Handle a message, and answer nothing."""
+    """Handle a message without a reply."""
 
 
 async def fail(ctx: KernelContext, note: Note) -> None:
-    """Raise over each message."""
+    """Raise for each message."""
     raise ValueError(f"bad {note.n}")
 
 
 def play(main: Callable[[], Awaitable[Any]], limit: float = 120.0) -> Any:
-    """Run a coroutine for ``limit`` seconds at most.
+    """Run a coroutine for at most ``limit`` seconds.
 
     Fails if a task is left over, or if an exception was never retrieved.
     """
@@ -66,13 +66,13 @@ def play(main: Callable[[], Awaitable[Any]], limit: float = 120.0) -> Any:
 
 
 async def turns(count: int = 10) -> None:
-    """Let everybody else have a few turns."""
+    """Let other tasks run a few times."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def until(is_true: Callable[[], Any], seconds: float = 60.0) -> None:
-    """Wait until something is true."""
+    """Wait until a condition holds."""
 
     async def poll() -> None:
         while not is_true():
@@ -91,7 +91,7 @@ async def started(
 
 
 def check_sums(actor: RingKernel, in_hand: int = 0) -> None:
-    """Check that every message that came in is accounted for."""
+    """Check that every received message is accounted for."""
     told = actor.telemetry
     where = {
         "processed": told.messages_processed,
@@ -108,7 +108,7 @@ def check_sums(actor: RingKernel, in_hand: int = 0) -> None:
 
 
 async def error_of(waiting: Awaitable[Any]) -> BaseException | None:
-    """Return what was raised; None if nothing."""
+    """Return the error that was raised, or None."""
     try:
         await waiting
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Full queues: nothing is lost but what a policy counted, nobody waits for ever, order is kept."""
+"""Full queues: every lost message is counted, no one waits forever, and order is kept."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from ring_samples import Note, check_sums, echo, error_of, play, started, swallow, turns, until
 from tikgen.ring import KernelContext, RingKernelRuntime, message
-from tikgen.ring.actors.envelope import Envelope
+from tikgen.ring.actors.queues import Envelope
 from tikgen.ring.errors import QueueFullError, QueueTimeoutError
 
 
 @message
 class Row:
-    """A number of a kernel."""
+    """A message of one number."""
 
     n: int = 0
 
@@ -62,7 +62,7 @@ def test_200_000_messages_against_a_slow_consumer(policy: str, rng: np.random.Ge
             assert end.dropped == () and told.messages_received == MANY
             lost = told.messages_dropped + told.messages_rejected
             assert len(handled) == told.messages_processed == MANY - lost
-            # Each came once, and in order.
+            # Each arrived once, and in order.
             assert bool((np.diff(handled) > 0).all())
             if policy == "block":
                 assert lost == 0 and refused == 0
@@ -74,7 +74,7 @@ def test_200_000_messages_against_a_slow_consumer(policy: str, rng: np.random.Ge
     play(main, 30)
 
 
-def test_a_consumer_that_waits_for_its_sender_is_not_left_alone() -> None:
+def test_a_receiver_that_waits_is_woken_by_a_blocked_sender() -> None:
     async def main() -> None:
         for size in (1, 2, 4, 7):
             sent_all = asyncio.Event()
@@ -87,14 +87,14 @@ def test_a_consumer_that_waits_for_its_sender_is_not_left_alone() -> None:
 
             async with RingKernelRuntime() as runtime:
                 await started(runtime, "a", body, input_queue_size=size)
-                for n in range(size + 1):  # The last has room once one was taken.
-                    await runtime.send("a", Note(n), timeout=60)
+                for n in range(size + 1):  # The last one has room after one was taken.
+                    await runtime.send("a", Note(n), timeout=5)
                 sent_all.set()
 
     play(main)
 
 
-def test_a_body_that_waits_for_room_for_a_reply_goes_on_as_soon_as_there_is_some() -> None:
+def test_a_body_that_waits_for_room_for_a_reply_continues_at_once() -> None:
     async def main() -> None:
         for size in (1, 4, 7):
             async with RingKernelRuntime() as runtime:
@@ -103,7 +103,7 @@ def test_a_body_that_waits_for_room_for_a_reply_goes_on_as_soon_as_there_is_some
                     await runtime.send("a", Note(n))
                 await turns()
                 assert (await runtime.receive("a")).n == 0
-                reply = await runtime.send_and_receive("a", Note(99), timeout=60)
+                reply = await runtime.send_and_receive("a", Note(99), timeout=5)
                 assert reply.n == 99
                 assert [(await runtime.receive("a")).n for _ in range(size)] == [
                     *range(1, size + 1)
@@ -114,8 +114,8 @@ def test_a_body_that_waits_for_room_for_a_reply_goes_on_as_soon_as_there_is_some
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("how", ["a list", "repeated ids", "columns"])
-def test_messages_sent_together_meet_a_full_queue_as_the_table_says(policy: str, how: str) -> None:
-    """A queue of two; five come: two fit, one after another or together."""
+def test_send_many_follows_the_policy_of_a_full_queue(policy: str, how: str) -> None:
+    """A queue of two, and five messages, single or in a block: two fit."""
 
     def same(columns: Any) -> Any:
         return columns
@@ -141,7 +141,7 @@ def test_messages_sent_together_meet_a_full_queue_as_the_table_says(policy: str,
             else:
                 assert found is None and told.dropped == {policy: 3}
             assert actor.mailbox.inbox.size == 2
-            if how != "repeated ids":  # There the first one that is refused is the last one sent.
+            if how != "repeated ids":  # There the first refusal ends the sending.
                 assert told.messages_rejected == (3 if policy in ("block", "reject") else 0)
             await runtime.terminate("a", drain=False)
             check_sums(actor)
@@ -150,7 +150,7 @@ def test_messages_sent_together_meet_a_full_queue_as_the_table_says(policy: str,
 
 
 @pytest.mark.parametrize("how", ["single", "block"])
-def test_several_who_wait_all_get_what_comes_in_one_go(how: str) -> None:
+def test_several_receivers_share_a_block(how: str) -> None:
     async def body(ctx: KernelContext) -> None:
         while True:
             note = await ctx.receive()
@@ -167,13 +167,13 @@ def test_several_who_wait_all_get_what_comes_in_one_go(how: str) -> None:
             await turns()
             waiting.pop(2).cancel()
             await runtime.send("a", Note(4))
-            came = await asyncio.wait_for(asyncio.gather(*waiting), 60)
+            came = await asyncio.wait_for(asyncio.gather(*waiting), 5)
             assert [note.n for note in came] == [0, 1, 2, 3]
 
     play(main)
 
 
-def test_several_tasks_of_a_body_all_get_what_comes_in_one_go() -> None:
+def test_several_tasks_of_a_body_share_a_block() -> None:
     async def body(ctx: KernelContext) -> None:
         together = [0]
         all_there = asyncio.Event()
@@ -193,12 +193,12 @@ def test_several_tasks_of_a_body_all_get_what_comes_in_one_go() -> None:
             await started(runtime, "a", body)
             await turns()
             await runtime.send_many("a", [Note(n) for n in range(5)])
-            assert (await runtime.receive("a", timeout=60)).n == 5
+            assert (await runtime.receive("a", timeout=5)).n == 5
 
     play(main)
 
 
-def test_blocked_senders_are_served_in_order_even_if_their_room_is_taken() -> None:
+def test_blocked_senders_keep_their_order_when_others_take_the_room() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", swallow, input_queue_size=4)
@@ -211,19 +211,19 @@ def test_blocked_senders_are_served_in_order_even_if_their_room_is_taken() -> No
                 while actor.mailbox.inbox.size:
                     came.append(actor.mailbox.inbox.pop().message.n)
                     actor.mailbox.inbox.taken()
-                if len(came) < 6:  # Somebody takes the room that the woken ones were to get.
+                if len(came) < 6:  # Take the room that the woken senders would get.
                     actor.mailbox.inbox.put(Envelope(Note(-1), 128, 0))
                     actor.mailbox.inbox.put(Envelope(None, 128, 0, None, 0, [Note(-1)] * 3, 3))
                 await turns()
                 if not actor.mailbox.inbox.size and all(task.done() for task in blocked):
                     break
             assert [n for n in came if n >= 0] == list(range(6))
-            await asyncio.wait_for(asyncio.gather(*blocked), 60)
+            await asyncio.wait_for(asyncio.gather(*blocked), 5)
 
     play(main)
 
 
-def test_time_outs_hold_for_all_of_it_and_tell_how_many_were_taken() -> None:
+def test_a_time_out_covers_a_whole_block_and_reports_how_many_were_taken() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", swallow, input_queue_size=3)
@@ -240,7 +240,7 @@ def test_time_outs_hold_for_all_of_it_and_tell_how_many_were_taken() -> None:
             await started(runtime, "slow", slow, input_queue_size=1)
             error = await error_of(
                 asyncio.wait_for(
-                    runtime.send_many("slow", [Note(n) for n in range(1000)], timeout=0.2), 60
+                    runtime.send_many("slow", [Note(n) for n in range(1000)], timeout=0.2), 10
                 )
             )
             assert isinstance(error, QueueTimeoutError) and 1 <= error.taken < 100
@@ -274,7 +274,7 @@ def test_blocked_senders_are_woken_when_the_actor_ends(how: str) -> None:
             actor.status.task.cancel()
         else:
             gate.set()
-        errors = [await error_of(asyncio.wait_for(task, 60)) for task in blocked]
+        errors = [await error_of(asyncio.wait_for(task, 5)) for task in blocked]
         names = {type(error).__name__ for error in errors}
         assert names <= {"KernelStateError", "KernelTerminated", "KernelFailed"}, errors
         check_sums(actor)
@@ -283,7 +283,7 @@ def test_blocked_senders_are_woken_when_the_actor_ends(how: str) -> None:
     play(main)
 
 
-def test_senders_cancelled_at_any_moment_lose_no_wake_up(rng: np.random.Generator) -> None:
+def test_cancelled_senders_lose_no_wake_up(rng: np.random.Generator) -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", swallow, input_queue_size=2)
@@ -301,7 +301,7 @@ def test_senders_cancelled_at_any_moment_lose_no_wake_up(rng: np.random.Generato
                 await asyncio.wait(tasks, timeout=10)
                 assert all(task.done() for task in tasks)
                 await until(lambda: not actor.mailbox.inbox.size)
-                assert await runtime.send("a", Note(), timeout=60)
+                assert await runtime.send("a", Note(), timeout=5)
                 await turns(3)
             check_sums(actor)
             assert not actor.mailbox.inbox.senders.futures
@@ -309,7 +309,7 @@ def test_senders_cancelled_at_any_moment_lose_no_wake_up(rng: np.random.Generato
     play(main)
 
 
-def test_waiting_again_and_again_leaves_nothing_behind() -> None:
+def test_repeated_waiting_leaves_no_futures() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", echo)
@@ -324,7 +324,7 @@ def test_waiting_again_and_again_leaves_nothing_behind() -> None:
     play(main)
 
 
-def test_a_sender_that_waits_is_not_overtaken_by_blocks_for_ever() -> None:
+def test_blocks_do_not_starve_a_blocked_sender() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", swallow, input_queue_size=4)
@@ -333,7 +333,7 @@ def test_a_sender_that_waits_is_not_overtaken_by_blocks_for_ever() -> None:
             waiting = asyncio.ensure_future(runtime.send("a", Note(77)))
             await turns()
             blocks = []
-            for _ in range(20):  # There is always a block when there is room for one message.
+            for _ in range(20):  # A block always waits when there is room for one message.
                 actor.mailbox.inbox.pop()
                 blocks.append(asyncio.ensure_future(runtime.send_many("a", [Note(1)])))
                 actor.mailbox.inbox.taken()
@@ -345,7 +345,7 @@ def test_a_sender_that_waits_is_not_overtaken_by_blocks_for_ever() -> None:
     play(main)
 
 
-def test_messages_that_are_dropped_let_the_actor_have_its_turn() -> None:
+def test_dropping_messages_does_not_starve_the_actor() -> None:
     handled: list[int] = []
 
     async def body(ctx: KernelContext, note: Note) -> None:
@@ -357,7 +357,7 @@ def test_messages_that_are_dropped_let_the_actor_have_its_turn() -> None:
                 handled.clear()
                 options = {"backpressure": policy, "input_queue_size": 2}
                 actor = await started(runtime, policy, body, **options)
-                for n in range(100_000):  # It has no pause of its own.
+                for n in range(100_000):  # It never awaits anything else.
                     await runtime.send(policy, Note(n))
                     if len(handled) > 5:
                         break

@@ -1,4 +1,4 @@
-"""Batches: each message gets the reply that the kernel computes for it alone, or its own error."""
+"""Batches: each message gets its own reply, or its own error."""
 
 import threading
 from typing import Any
@@ -84,7 +84,7 @@ def test_each_message_gets_its_own_reply(ti_arch, count, rng):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_message_that_does_not_fit_spoils_no_other(ti_arch, seed, rng):
+def test_a_message_that_does_not_fit_affects_no_other(ti_arch, seed, rng):
     bad = {
         "text": lambda: Pair("1", 0.0),  # type: ignore[arg-type]
         "too large": lambda: Pair(0.0, 1e39),
@@ -111,7 +111,7 @@ def test_a_message_that_does_not_fit_spoils_no_other(ti_arch, seed, rng):
 
 
 @pytest.mark.parametrize("count", [1, 13, 500])
-def test_columns_go_through_at_once(ti_arch, count, rng):
+def test_columns_are_answered_in_one_launch(ti_arch, count, rng):
     runner = add()
     x, y = rng.standard_normal((2, count)).astype(np.float32)
     before = x.copy()
@@ -130,7 +130,7 @@ def test_columns_go_through_at_once(ti_arch, count, rng):
 
 
 def check_norm(kernel: Any, rng: np.random.Generator) -> None:
-    """Check a kernel that leaves some outputs alone and changes an input."""
+    """Check a kernel that leaves some outputs unwritten and changes an input."""
     weights = rng.random(3).astype(np.float32)
     runner = BatchRunner(
         "norm", kernel, Point, Length, max_batch=8, constants={"weights": weights, "more": 10}
@@ -174,7 +174,7 @@ def test_a_plain_kernel_of_taichi(ti_arch, rng):
     check_norm(plain_norm, rng)
 
 
-def test_a_plain_kernel_is_not_launched_before_taichi_is_there(monkeypatch):
+def test_a_plain_kernel_needs_ti_init(monkeypatch):
     constants = {"weights": np.ones(3, np.float32), "more": 1}
     runner = BatchRunner("norm", plain_norm, Point, Length, max_batch=2, constants=constants)
     monkeypatch.setattr("tikgen.taichi.runtime.is_initialised", lambda: False)
@@ -185,7 +185,7 @@ def test_a_plain_kernel_is_not_launched_before_taichi_is_there(monkeypatch):
 def test_a_function_of_columns(rng):
     def norm(columns: dict[str, Any], weights: Any, more: int) -> dict[str, Any]:
         length = np.where(columns["k"] >= 0, np.abs(columns["p"]) @ weights, 0)
-        columns["p"][:] = 0  # Whoever writes to its columns changes nobody else's.
+        columns["p"][:] = 0  # The columns of one caller are not those of another.
         columns["k"] += more
         return {"length": length, "k": columns["k"]}
 
@@ -203,7 +203,7 @@ def test_a_function_of_columns(rng):
         (None, "needs a dict of arrays"),
     ],
 )
-def test_a_function_that_returns_something_else(returned, why):
+def test_a_function_with_an_invalid_result_raises(returned, why):
     runner = BatchRunner("f", lambda columns: returned, Pair, Sum, max_batch=4)
     for call in (
         lambda: runner.run([Pair(1.0, 2.0)] * 2),
@@ -213,7 +213,7 @@ def test_a_function_that_returns_something_else(returned, why):
             call()
 
 
-def test_what_the_kernel_raises_is_raised_and_the_next_batch_runs():
+def test_an_error_of_the_kernel_is_raised_and_the_next_batch_runs():
     def sometimes(columns: dict[str, Any]) -> dict[str, Any]:
         if columns["x"][0] < 0:
             raise OSError("broken")
@@ -303,7 +303,7 @@ class Y:
         (Pair, None, {"a": 1}, "takes a message type"),
     ],
 )
-def test_what_does_not_match_is_refused_at_once(input_type, output_type, constants, why):
+def test_kernels_and_types_that_do_not_match_are_refused(input_type, output_type, constants, why):
     kernel = tikgen.build("map", expr="z = a*x + y")
     with pytest.raises(InvalidConfigurationError) as caught:
         BatchRunner("k", kernel, input_type, output_type, max_batch=4, constants=constants)
@@ -337,11 +337,11 @@ def test_vectors_are_rows_of_a_matrix(ti_arch, rng):
     rows = rng.standard_normal((21, 3)).astype(np.float32)
     replies = runner.run([Row(row) for row in rows])
     np.testing.assert_allclose([one.c for one in replies], rows @ matrix, rtol=1e-4, atol=1e-5)
-    replies[0].c[:] = 0  # Each reply has an array of its own.
+    replies[0].c[:] = 0  # Each reply has its own array.
     np.testing.assert_allclose(runner.run_columns({"a": rows})["c"], rows @ matrix, 1e-4, 1e-5)
 
 
-def test_extents_that_do_not_go_together():
+def test_extents_that_do_not_match_are_refused():
     @message
     class Both:
         a: vector(f32, 3)
@@ -365,7 +365,7 @@ def _scalars(kernel: tikgen.Kernel) -> list[str]:
     return [one.name for one in kernel.signature.arguments if isinstance(one, tikgen.Scalar)]
 
 
-def test_what_else_is_refused():
+def test_invalid_kernels_and_settings_are_refused():
     for kernel in (None, 3, "norm"):
         with pytest.raises(InvalidConfigurationError, match=r"takes a tikgen\.Kernel"):
             BatchRunner("k", kernel, Pair, Sum, max_batch=4)

@@ -1,4 +1,4 @@
-"""Columns: messages become arrays and come back, and what does not fit is refused."""
+"""Columns: messages become arrays and back, and numbers that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_columns_follow_the_annotations():
 
 
 @pytest.mark.parametrize("annotation", [str, list[float], np.ndarray, float | None, Any, "Nothing"])
-def test_fields_that_are_no_numbers_have_no_column(annotation):
+def test_fields_without_numbers_have_no_column(annotation):
     with pytest.raises((ColumnError, TypeError), match=r"column 'x' cannot hold|Nothing"):
         columns_of(one_field(annotation))
 
 
 @pytest.mark.parametrize("wrong", [int, 5, None, "Particle"])
-def test_columns_are_those_of_a_type_of_messages(wrong):
+def test_columns_of_takes_message_types_only(wrong):
     with pytest.raises(TypeError, match="columns_of takes a message type; got"):
         columns_of(wrong)
 
@@ -103,11 +103,10 @@ def test_messages_survive_their_columns(count, rng):
     ]
     columns = columns_of(Particle)
     arrays = {c.name: np.full(c.shape(count + 5), 9, c.dtype.numpy) for c in columns}
-    pack(given, columns, arrays, start=3)
-    for array in arrays.values():
-        assert (array[:3] == 9).all() and (array[count + 3 :] == 9).all()
+    pack(given, columns, arrays)
+    assert all((array[count:] == 9).all() for array in arrays.values())
     ids = [one.message_id for one in given]
-    back = unpack(arrays, columns, Particle, 3, count, correlations=ids)
+    back = unpack(arrays, columns, Particle, 0, count, correlations=ids)
     assert len(back) == count and [one.correlation_id for one in back] == ids
     for before, after in zip(given, back, strict=True):
         assert after.mass == np.float32(before.mass) and after.kind == before.kind
@@ -115,7 +114,7 @@ def test_messages_survive_their_columns(count, rng):
         np.testing.assert_array_equal(after.position, np.float32(before.position))
         np.testing.assert_array_equal(after.counts, before.counts)
     kept = back[0].position.copy()
-    arrays["position"][:] = 0  # The columns are used again; the messages keep their numbers.
+    arrays["position"][:] = 0  # The columns are reused; the messages keep their numbers.
     np.testing.assert_array_equal(back[0].position, kept)
 
 
@@ -182,7 +181,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize("annotation, values", FITS, ids=[str(one[0]) for one in FITS])
-def test_numbers_that_fit(annotation, values):
+def test_numbers_that_fit_are_packed(annotation, values):
     column = packed(annotation, *values)
     for number, value in zip(column, values, strict=True):
         assert number == column.dtype.type(value)
@@ -190,7 +189,7 @@ def test_numbers_that_fit(annotation, values):
 
 
 @pytest.mark.parametrize("annotation, value, why", MISFITS)
-def test_numbers_that_do_not_fit(annotation, value, why):
+def test_numbers_that_do_not_fit_are_refused(annotation, value, why):
     good: Any = [1, 1] if "Vector" in str(annotation) else 1
     for values in ([value], [good, value, good], [good, good, value]):
         with pytest.raises(ColumnError, match="column 'x' takes") as caught:
@@ -205,7 +204,7 @@ def test_vectors_of_every_kind_in_one_batch():
     np.testing.assert_array_equal(column, np.float32([[1, 2], [0.5, 1]]))
 
 
-# Columns that a caller brings.
+# Columns of a caller.
 
 EXPECTED = (Column("x", DType.f32), Column("k", DType.i32), Column("v", DType.f32, 3))
 
@@ -240,7 +239,7 @@ def test_columns_that_fit_are_not_copied():
         ("v", [[1, 2, 3]] * 5),
     ],
 )
-def test_columns_are_converted_where_nothing_is_lost(name, value):
+def test_columns_are_converted_without_loss(name, value):
     found, count = check_columns(given() | {name: value}, EXPECTED)
     dtype = np.int32 if name == "k" else np.float32
     assert count == 5 and found[name].dtype == dtype and found[name].flags.c_contiguous
@@ -270,12 +269,12 @@ def test_unaligned_columns_are_copied():
         ({"x": [1e39] * 5}, "got 1e"),
     ],
 )
-def test_columns_that_do_not_fit(change, why):
+def test_columns_that_do_not_fit_are_refused(change, why):
     with pytest.raises(ColumnError, match=why):
         check_columns(given() | change, EXPECTED)
 
 
-def test_columns_that_are_missing():
+def test_missing_and_unknown_columns_are_refused():
     columns = given()
     del columns["k"]
     with pytest.raises(ColumnError, match="column 'k' is missing"):
@@ -285,7 +284,7 @@ def test_columns_that_are_missing():
 
 
 @pytest.mark.parametrize("annotation", [float, f16, f64, vector(f32, 2)])
-def test_nan_is_a_number_in_rows_as_it_is_in_columns(annotation: Any) -> None:
+def test_nan_is_allowed_in_rows_and_in_columns(annotation: Any) -> None:
     nan = [1.0, np.nan] if "Vector" in str(annotation) else np.nan
     kind = message(type("Kind", (), {"__annotations__": {"x": annotation}}))
     (column,) = columns_of(kind)

@@ -1,4 +1,4 @@
-"""Actors as people see them: the dashboard in a terminal, and their lanes in a trace."""
+"""The dashboard of actors in a terminal, and their lanes in a trace."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from tikgen.lifecycle.look import COLOURS, MEANINGS
 
 import tikgen
-from tikgen.lifecycle.placement import COLOURS, Layout
+from tikgen.lifecycle.placement import Layout
 from tikgen.pipeline.events import ACTOR_STAGES
 from tikgen.ring.actors.status import KernelState
 from tikgen.ring.errors import InvalidConfigurationError
@@ -24,8 +25,6 @@ from tikgen.ring.telemetry.gpu_monitor import GPUInfo
 from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry
 from tikgen.ring.telemetry.live_view import line, number, renderable, show
 from tikgen.ring.telemetry.snapshot import KernelRow, Snapshot
-
-pytestmark = pytest.mark.once
 
 BUSY = KernelRow(
     "doubler", "batch", "ACTIVE", 3, 1240, 1234, 50.0, 22e3, 190e3, 17, 2, 1, 812.0, 12.2, "Oh: no"
@@ -36,7 +35,7 @@ GPU = GPUInfo(0, "NVIDIA H100", "u", 80 * 10**9, 20 * 10**9, 60 * 10**9, 0.43, 0
 
 
 def drawn(snapshot: Snapshot, width: int, height: int = 40, fits_screen: bool = False) -> str:
-    """Return what a terminal of this size shows."""
+    """Return the text of a terminal of this size."""
     console = Console(
         record=True, width=width, height=height, force_terminal=True, file=io.StringIO()
     )
@@ -45,7 +44,7 @@ def drawn(snapshot: Snapshot, width: int, height: int = 40, fits_screen: bool = 
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 81, 120, 200])
-def test_the_table_fits_any_width_and_keeps_what_tells_most(width: int) -> None:
+def test_the_table_fits_any_width_and_keeps_important_columns(width: int) -> None:
     text = drawn(Snapshot((BUSY, LONG, EVIL), (GPU,), 3725.0), width)
     lines = text.splitlines()
     assert max(map(cell_len, lines)) <= width
@@ -65,7 +64,7 @@ def test_the_table_fits_any_width_and_keeps_what_tells_most(width: int) -> None:
     assert "received" not in lines[0] or width == 200
 
 
-def test_no_actor_and_too_many_for_the_screen() -> None:
+def test_the_table_without_actors_and_with_too_many() -> None:
     assert "No actor is launched." in drawn(Snapshot(), 80)
     rows = [KernelRow(f"idle{number}", "async", "active") for number in range(100)]
     rows[40] = KernelRow("swift", "async", "active", throughput=1e6)
@@ -79,7 +78,7 @@ def test_no_actor_and_too_many_for_the_screen() -> None:
     assert len(drawn(snapshot, 80).splitlines()) > 100
 
 
-def test_rates_are_of_the_time_between_two_views() -> None:
+def test_rates_cover_the_time_between_two_views() -> None:
     def at(seconds: float, **done: int) -> Snapshot:
         rows = (KernelRow(name, messages_processed=n, throughput=7.0) for name, n in done.items())
         return Snapshot(tuple(rows), (), seconds)
@@ -93,7 +92,7 @@ def test_rates_are_of_the_time_between_two_views() -> None:
     assert now.rates_since(None) == {"grown": 7.0, "new": 7.0, "restarted": 7.0}
 
 
-def test_a_row_is_made_of_telemetry() -> None:
+def test_a_row_copies_the_telemetry() -> None:
     telemetry = RingKernelTelemetry("a", lambda: 4)
     assert KernelRow.of(telemetry, "async", "active").p50_ns is None
     for _ in range(99):
@@ -117,7 +116,7 @@ def test_numbers_are_short(value: float, text: str) -> None:
     assert len(number(value * 3.14159e5)) <= 7
 
 
-def test_a_terminal_is_drawn_anew_until_it_is_over() -> None:
+def test_a_terminal_is_redrawn_until_the_end() -> None:
     console = Console(force_terminal=True, width=80, height=24, file=(written := io.StringIO()))
     views = 0
 
@@ -134,7 +133,7 @@ def test_a_terminal_is_drawn_anew_until_it_is_over() -> None:
     assert " 10 " in text.rpartition("ticker")[2]  # 10 messages in each second.
 
 
-def test_the_last_actors_stay_in_sight() -> None:
+def test_the_last_view_stays() -> None:
     console = Console(force_terminal=True, width=80, height=24, file=(written := io.StringIO()))
     views = [Snapshot((BUSY,), (), 1.0), Snapshot((), (), 2.0)]
     shown = iter(views)
@@ -148,7 +147,7 @@ def test_the_last_actors_stay_in_sight() -> None:
     assert "doubler" in written.getvalue() and "No actor" not in written.getvalue()
 
 
-def test_where_output_is_piped_lines_tell_what_changed() -> None:
+def test_piped_output_has_a_line_for_each_change() -> None:
     written = io.StringIO()
     views = 0
 
@@ -185,12 +184,12 @@ def test_a_dashboard_can_be_cancelled_and_checks_its_period() -> None:
 
 
 def test_every_stage_of_actors_has_a_colour() -> None:
-    assert set(ACTOR_STAGES) <= set(COLOURS)
+    assert set(ACTOR_STAGES) <= set(COLOURS) & set(MEANINGS)
     assert {state.name.lower() for state in KernelState} <= set(ACTOR_STAGES)
     assert len(set(COLOURS.values())) == len(COLOURS)
 
 
-def test_nothing_is_kept_while_nobody_records_and_unknown_stages_are_refused() -> None:
+def test_stages_are_dropped_without_a_trace_and_unknown_ones_refused() -> None:
     assert not spans.is_on()
     spans.note("early", "launched", time.perf_counter())
     with tikgen.trace() as trace:
@@ -201,11 +200,11 @@ def test_nothing_is_kept_while_nobody_records_and_unknown_stages_are_refused() -
         spans.note("a", "lunched", 0.0)
 
 
-def test_actors_have_lanes_of_their_own_in_a_trace(tmp_path: Path) -> None:
+def test_actors_have_separate_lanes_in_a_trace(tmp_path: Path) -> None:
     with tikgen.trace() as trace:
         start = time.perf_counter()
         spans.note("one", "launched", start, 1e-3, engine="batch")
-        # Both in one thread, and overlapping: as coroutines are.
+        # Both in one thread, and overlapping, like coroutines.
         for number in range(5):
             spans.note("one", "batch", start + 0.002 + number * 1e-3, 9e-4, messages=number + 1)
             spans.note("two", "batch", start + 0.0025 + number * 1e-3, 9e-4, messages=1)
@@ -224,7 +223,7 @@ def test_actors_have_lanes_of_their_own_in_a_trace(tmp_path: Path) -> None:
     for name, batches in (("one", 6), ("two", 5)):
         mine = [e for e in events if e["ph"] == "X" and e["tid"] == lanes[f"actor {name}"]]
         assert sum(e["name"] == f"batch {name}" for e in mine) == batches
-        # None was moved, as they would be in a lane that they share.
+        # None was moved, as in a shared lane.
         assert min(e["dur"] for e in mine if e["name"].startswith("batch")) >= 899
     one, two = ([stage.name for stage in life.stages] for life in trace.kernels)
     assert one == ["launched", "batch", "batch", "restart"] and two == ["session", "batch"]
@@ -250,7 +249,7 @@ def test_a_timeline_draws_actors(tmp_path: Path) -> None:
     assert any(text.get_text() == "20 batches" for text in figure.axes[0].texts)
 
 
-def test_a_million_batches_stay_few() -> None:
+def test_a_million_batches_take_little_memory() -> None:
     with tikgen.trace() as trace:
         for number in range(10_007):
             spans.note("busy", "batch", float(number), 0.5, messages=2, device_seconds=0.25)

@@ -18,8 +18,6 @@ import pytest
 import tikgen
 from tikgen.ring import BufferState, RingKernelRuntime, ring_kernel
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "actors").glob("*.md"))
 WORDS = {word for page in PAGES for word in re.findall(r"\w+", page.read_text(encoding="utf-8"))}
@@ -137,7 +135,7 @@ def test_the_quick_start_prints_its_result_and_exits(tmp_path: Path) -> None:
     assert run_python(ours(QUICK_START), tmp_path) == ["Result: 6.0"]
 
 
-def test_the_block_of_buffers_brings_data_to_the_device(ti_arch: str) -> None:
+def test_the_buffer_example_copies_data_to_the_device(ti_arch: str) -> None:
     names = asyncio.run(run_block(ours(UNIFIED_BUFFER), {}))
     buffer, on_device = names["buffer"], names["device_data"].to_numpy()
     assert buffer.state is BufferState.SYNCHRONIZED
@@ -148,13 +146,13 @@ def test_the_block_of_buffers_brings_data_to_the_device(ti_arch: str) -> None:
     buffer.free()
 
 
-def test_the_block_of_buffers_runs_where_nobody_called_ti_init(tmp_path: Path) -> None:
+def test_the_buffer_example_runs_without_ti_init(tmp_path: Path) -> None:
     block = ours(UNIFIED_BUFFER)
     (tmp_path / "page.py").write_text(block + "print(type(device_data).__name__)", "utf-8")
     assert run_python(PROGRAM, tmp_path) == ["ScalarNdarray"]
 
 
-def test_the_block_of_ring_kernels_waits_for_messages_again_and_again() -> None:
+def test_the_ring_kernel_example_survives_time_outs() -> None:
     block = RING_KERNELS.replace("# Process message", "response = ('seen', msg)")
     assert block != RING_KERNELS
 
@@ -166,7 +164,7 @@ def test_the_block_of_ring_kernels_waits_for_messages_again_and_again() -> None:
             await runtime.activate("processor")
             await runtime.send("processor", 1)
             assert await runtime.receive("processor") == ("seen", 1)
-            await asyncio.sleep(0.25)  # Twice as long as it waits, and nobody sends.
+            await asyncio.sleep(0.25)  # Two time-outs without a message.
             await runtime.send("processor", 2)
             assert await runtime.receive("processor") == ("seen", 2)
             telemetry = runtime.get_telemetry("processor")
@@ -176,7 +174,7 @@ def test_the_block_of_ring_kernels_waits_for_messages_again_and_again() -> None:
     asyncio.run(asyncio.wait_for(main(), 120))
 
 
-def test_the_block_of_the_life_cycle_goes_through_its_phases() -> None:
+def test_the_lifecycle_example_runs_through_its_phases() -> None:
     @ring_kernel(kernel_id="my_kernel")
     async def my_kernel(ctx: Any, message: Any) -> Any:
         return message
@@ -223,7 +221,7 @@ def test_the_pages_name_everything_public() -> None:
     assert wanted - WORDS == set()
 
 
-def test_what_the_readme_says_of_actors_runs_as_printed(tmp_path: Path) -> None:
+def test_the_readme_example_of_actors_prints_what_it_shows(tmp_path: Path) -> None:
     program = next(code for code in CODE.findall(README) if "tikgen.ring" in code)
     printed = run_python(program, tmp_path)
     assert printed == re.findall(r"print\(.*\)  # (.*)$", program, re.MULTILINE) != []

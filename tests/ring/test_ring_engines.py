@@ -1,8 +1,14 @@
-"""Actors that are kernels: launched for batches of messages, or staying on the device."""
+"""Actors that are kernels: in batches, or persistent on the device."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
@@ -10,34 +16,46 @@ import pytest
 
 import tikgen
 from conftest import ARCH
-from engine_samples import (
-    SECONDS,
-    In,
-    Out,
-    answers,
-    begin,
-    run,
-    stays,
-    twice,
-    until,
-)
+from tikgen.errors import UnsupportedOnArch
 from tikgen.ring.definition import Definition, RingKernelConfig
 from tikgen.ring.errors import (
     ColumnError,
+    DeadlineExceeded,
     InvalidConfigurationError,
     KernelFailed,
     KernelStateError,
     KernelTerminated,
     MessageDropped,
+    QueueTimeoutError,
     RuntimeClosed,
     TypeValidationError,
 )
 from tikgen.ring.messages.base import message
-from tikgen.ring.persistent import making
+from tikgen.ring.persistent import heartbeat, making, words
+from tikgen.ring.persistent import lifetime as life
 from tikgen.ring.persistent.engine import PersistentEngine
+from tikgen.ring.persistent.handler import RingBody
+from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.ring.runtime import RingKernelRuntime
 
+# A limit that is never reached, also on a busy machine.
+SECONDS = 300.0
+# A value that keeps the kernel of `TWICE` busy until an unused control word is not 0.
+HELD = 77_777
+GATE = words.COMMAND + 8
+
+stays = pytest.mark.skipif(ARCH == "vulkan", reason="no kernel stays on vulkan")
 both = pytest.mark.parametrize("engine", ["batch", pytest.param("persistent", marks=stays)])
+
+
+@message
+class In:
+    x: int
+
+
+@message
+class Out:
+    y: int
 
 
 @message
@@ -51,12 +69,88 @@ class Flagged:
     y: int = 0
 
 
+# One kernel for all tests, because making it takes some seconds.
+TWICE = RingBody(
+    """
+    y = 2 * x + 1
+    is_let_go = 0
+    while x == {{ held }} and is_let_go == 0:
+        #% if is_atomic
+        is_let_go = ti.atomic_add(control[{{ gate }}], ring_zero)
+        #% else
+        ti.simt.grid.memfence()
+        is_let_go = control[{{ gate }}]
+        #% endif
+    count = count + 1
+    """,
+    params={"held": HELD, "gate": GATE, "is_atomic": ARCH != "cuda"},
+)
+
+
 @pytest.fixture(autouse=True)
 def _brief_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "PROOFS", 2)
 
 
-# What they answer.
+def run(main: Callable[[RingKernelRuntime], Coroutine[Any, Any, None]]) -> None:
+    """Run a test with a runtime, within bounded time, and check for leftovers."""
+
+    async def limited() -> None:
+        async with RingKernelRuntime() as runtime:
+            try:
+                await asyncio.wait_for(main(runtime), SECONDS)
+            finally:
+                for ring in [*life._rings]:
+                    ring._words[GATE] = 1
+
+    asyncio.run(limited())
+    end = time.monotonic() + SECONDS
+    while any(thread.name.startswith("tikgen-ring-") for thread in threading.enumerate()):
+        assert time.monotonic() < end, "a kernel runs on"
+        time.sleep(0.01)
+
+
+def twice(engine: str, **settings: Any) -> dict[str, Any]:
+    """Return the settings of an actor that answers y = 2*x + 1."""
+    made: dict[str, Any] = {"engine": engine, "input_type": In, "output_type": Out}
+    if engine == "persistent":
+        made |= {"handler": TWICE, "state": {"count": 0}, "arch": ARCH, "capacity": 64}
+    else:
+        made |= {"body": tikgen.build("map", expr="y = 2*x + 1", dtype="i32")}
+    return made | settings
+
+
+async def begin(
+    runtime: RingKernelRuntime, kernel_id: str, function: Any = None, **settings: Any
+) -> Any:
+    actor = await runtime.launch(kernel_id, function, **settings)
+    await runtime.activate(kernel_id)
+    return actor
+
+
+def let_go(actor: Any) -> None:
+    """Release the kernel that was sent ``HELD``."""
+    actor.engine.ring._words[GATE] = 1
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.001)
+
+
+async def answers(runtime: RingKernelRuntime, kernel_id: str, count: int) -> list[Any]:
+    """Return the next replies: numbers, or errors in their place."""
+    found: list[Any] = []
+    while len(found) < count:
+        replies = await runtime.receive_many(kernel_id)
+        if isinstance(replies, dict):
+            found += replies["y"].tolist()
+        else:
+            found += [r if isinstance(r, Exception) else r.y for r in replies]
+    return found
+
+
+# Replies.
 
 
 @both
@@ -116,7 +210,7 @@ def test_single_replies_can_be_received_from_columns(ti_arch: str, engine: str) 
         await begin(runtime, "a", **twice(engine))
         x = np.arange(7, dtype=np.int32)
         await runtime.send_many("a", {"x": x})
-        x += 100  # The actor has its own.
+        x += 100  # The actor has a copy.
         assert (await runtime.receive("a")).y == 1
         rest = await answers(runtime, "a", 6)
         assert rest == [3, 5, 7, 9, 11, 13]
@@ -126,7 +220,9 @@ def test_single_replies_can_be_received_from_columns(ti_arch: str, engine: str) 
 
 
 @both
-def test_what_does_not_fit_gets_an_error_in_its_place(ti_arch: str, engine: str) -> None:
+def test_messages_that_do_not_fit_get_an_error_in_place_of_a_reply(
+    ti_arch: str, engine: str
+) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice(engine))
         await runtime.deactivate("a")
@@ -156,7 +252,7 @@ def test_what_does_not_fit_gets_an_error_in_its_place(ti_arch: str, engine: str)
 
 
 @both
-def test_types_and_columns_of_no_use_are_refused(ti_arch: str, engine: str) -> None:
+def test_invalid_types_and_columns_are_refused(ti_arch: str, engine: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         await begin(runtime, "a", **twice(engine))
         for wrong in (Out(y=1), In(x=1.5), Text(text="a"), 3, None):  # type: ignore[arg-type]
@@ -182,7 +278,7 @@ def test_types_and_columns_of_no_use_are_refused(ti_arch: str, engine: str) -> N
 
 
 @both
-def test_priorities_go_first(ti_arch: str, engine: str) -> None:
+def test_high_priorities_go_first(ti_arch: str, engine: str) -> None:
     one_by_one = {"max_batch": 1} if engine == "batch" else {"capacity": 1}
 
     async def main(runtime: RingKernelRuntime) -> None:
@@ -196,8 +292,8 @@ def test_priorities_go_first(ti_arch: str, engine: str) -> None:
     run(main)
 
 
-def test_kernels_are_connected_to_others_and_to_the_host(ti_arch: str, rng: Any) -> None:
-    # On cuda no batch is launched while a kernel of the same process stays.
+def test_kernels_are_connected_to_other_actors(ti_arch: str, rng: Any) -> None:
+    # On cuda no batch is launched while a persistent kernel runs in this process.
     engines = ["batch", "persistent" if ARCH == "cpu" else "batch"]
     x = rng.integers(-1000, 1000, 1009).astype(np.int32)
 
@@ -222,11 +318,11 @@ def test_kernels_are_connected_to_others_and_to_the_host(ti_arch: str, rng: Any)
     run(main)
 
 
-# How they are led.
+# Lifecycle.
 
 
 @both
-def test_a_pause_keeps_what_comes(ti_arch: str, engine: str) -> None:
+def test_a_pause_keeps_messages(ti_arch: str, engine: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice(engine))
         assert (await runtime.send_and_receive("a", In(x=1))).y == 3
@@ -246,7 +342,7 @@ def test_a_pause_keeps_what_comes(ti_arch: str, engine: str) -> None:
 
 @both
 @pytest.mark.parametrize("drain", [True, False])
-def test_a_termination_handles_what_is_queued_or_tells_what_was_not(
+def test_terminate_handles_queued_messages_or_reports_them(
     ti_arch: str, engine: str, drain: bool
 ) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
@@ -306,10 +402,201 @@ def test_states_and_a_closed_runtime(ti_arch: str, engine: str) -> None:
     run(main)
 
 
+# Supervision.
+
+
+@pytest.mark.parametrize("policy", ["restart", "stop"])
+def test_a_function_that_raises_is_supervised(policy: str) -> None:
+    def half(columns: Any) -> Any:
+        if 13 in columns["x"]:
+            raise RuntimeError("the device has vanished")
+        return {"y": columns["x"] // 2}
+
+    async def main(runtime: RingKernelRuntime) -> None:
+        settings = {"input_type": In, "output_type": Out, "supervision": policy, "max_delay": 0}
+        actor = await begin(runtime, "half", half, engine="batch", **settings)
+        with pytest.raises(KernelFailed, match="RuntimeError: the device has vanished") as caught:
+            await runtime.send_and_receive("half", In(x=13))
+        assert isinstance(caught.value.__cause__, RuntimeError)
+        if policy == "stop":
+            with pytest.raises(KernelFailed, match="vanished"):
+                await runtime.send_and_receive("half", In(x=2))
+            return
+        await runtime.send_many("half", {"x": [1, 13]})
+        found = await runtime.receive_many("half")
+        assert len(found) == 1 and isinstance(found[0], KernelFailed)
+        assert (await runtime.send_and_receive("half", In(x=6))).y == 3
+        told = actor.telemetry
+        assert (told.restarts, told.error_count, told.messages_processed) == (2, 2, 1)
+        assert told.dropped == {"failed": 3}
+
+    run(main)
+
+
+@stays
+@pytest.mark.parametrize("how", ["watchdog", "device"])
+def test_a_kernel_that_has_ended_is_restarted(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(runtime: RingKernelRuntime) -> None:
+        with monkeypatch.context() as patch:
+            if how == "watchdog":
+                patch.setattr(heartbeat.Heartbeat, "beat", lambda self: None)
+            actor = await begin(runtime, "a", **twice("persistent", watchdog=SECONDS))
+            first = actor.engine.ring
+            assert (await runtime.send_and_receive("a", In(x=0))).y == 1
+            if how == "watchdog":
+                first._words[words.LIMIT] = 2  # The watchdog ends after so many polls.
+            else:
+                first._words[words.COMMAND] = words.END
+            await until(lambda: not first.is_alive)
+        problem = "no heartbeat" if how == "watchdog" else "was stopped"
+        with pytest.raises(KernelFailed, match=problem):
+            await runtime.send_and_receive("a", In(x=1))
+        assert (await runtime.send_and_receive("a", In(x=2))).y == 5
+        await runtime.send_many("a", {"x": [1, 2]})
+        assert await answers(runtime, "a", 2) == [3, 5]
+        assert actor.telemetry.restarts == 1
+        assert actor.engine.ring is not first and not first._launch.close.alive
+
+    run(main)
+
+
+@stays
+def test_replies_of_a_failed_body_are_discarded() -> None:
+    async def main(runtime: RingKernelRuntime) -> None:
+        async def ignore(ctx: Any, reply: Out) -> None:
+            pass
+
+        actor = await begin(runtime, "a", **twice("persistent"))
+        await begin(runtime, "b", ignore, input_type=Out)
+        runtime.connect("a", "b")
+        await runtime.deactivate("b")
+        await runtime.terminate("b")
+        push = actor.engine.ring.push
+
+        def one_by_one(x: int) -> None:
+            number = push(x)
+            while x != HELD and actor.engine.ring.done <= number:
+                time.sleep(0)
+
+        actor.engine.ring.push = one_by_one  # So that the kernel takes them in two batches.
+        await runtime.send("a", In(x=1))  # Its reply fails, which ends the body
+        await runtime.send("a", In(x=HELD))  # while the kernel handles this one.
+        await until(lambda: actor.telemetry.restarts == 1)
+        runtime.connect("a", None)
+        let_go(actor)
+        asked = [runtime.send_and_receive("a", In(x=x)) for x in (5, 6)]
+        assert [reply.y for reply in await asyncio.gather(*asked)] == [11, 13]
+        assert (await runtime.send_and_receive("a", In(x=7))).y == 15
+        with pytest.raises(QueueTimeoutError):
+            await runtime.receive("a", timeout=0.01)
+        assert actor.engine.ring.state == {"count": 5}
+
+    run(main)
+
+
+# Time-outs, and kernels that are busy.
+
+
+def test_a_late_reply_of_a_batch_is_discarded(ti_arch: str) -> None:
+    async def main(runtime: RingKernelRuntime) -> None:
+        actor = await begin(runtime, "a", **twice("batch", max_delay=0.2))
+        with pytest.raises(QueueTimeoutError):
+            await runtime.send_and_receive("a", In(x=1), timeout=0.01)
+        given_up = asyncio.ensure_future(runtime.send_and_receive("a", In(x=2)))
+        await asyncio.sleep(0.01)
+        given_up.cancel()
+        assert (await runtime.send_and_receive("a", In(x=3))).y == 7
+        assert actor.telemetry.late_replies == 2
+        await runtime.deactivate("a")
+        with pytest.raises(DeadlineExceeded):
+            await runtime.send_and_receive("a", In(x=4), deadline=0.01)
+        await runtime.reactivate("a")
+        assert (await runtime.send_and_receive("a", In(x=5))).y == 11
+        assert actor.telemetry.messages_expired == 1
+
+    run(main)
+
+
+@stays
+def test_a_busy_kernel_blocks_no_other_actor_and_its_late_replies_are_discarded() -> None:
+    async def main(runtime: RingKernelRuntime) -> None:
+        actor = await begin(runtime, "a", **twice("persistent"))
+        with pytest.raises(QueueTimeoutError):
+            await runtime.send_and_receive("a", In(x=HELD), timeout=0.01)
+        given_up = asyncio.ensure_future(runtime.send_and_receive("a", In(x=HELD)))
+        await asyncio.sleep(0.01)
+        await runtime.deactivate("a")
+        assert actor.engine.ring.done == 0  # It is still busy, and was not waited for.
+        await runtime.reactivate("a")
+        given_up.cancel()
+        last = asyncio.ensure_future(runtime.send_and_receive("a", In(x=3)))
+        await asyncio.sleep(0.01)
+        assert not last.done()
+        let_go(actor)
+        assert (await last).y == 7
+        told = actor.telemetry
+        assert told.late_replies == 1 + (not told.dropped.get("given up"))
+        assert told.messages_received == told.messages_processed + told.messages_dropped
+
+    run(main)
+
+
+@stays
+def test_terminate_does_not_wait_for_a_busy_kernel() -> None:
+    async def main(runtime: RingKernelRuntime) -> None:
+        actor = await begin(runtime, "a", **twice("persistent"))
+        straight = asyncio.ensure_future(runtime.send_and_receive("a", In(x=HELD)))
+        await asyncio.sleep(0)
+        queued = asyncio.ensure_future(runtime.send_and_receive("a", In(x=1)))
+        await asyncio.sleep(0.01)
+        ended = await runtime.terminate("a", timeout=0.02)
+        assert "not done within 0.02 s" in ended.reason
+        for asked in (straight, queued):
+            with pytest.raises(KernelTerminated, match="ended without an answer"):
+                await asked
+        assert not ended.stopped  # Its body has ended, and its kernel is still busy.
+        let_go(actor)
+
+    run(main)
+
+
+@stays
+def test_a_cancelled_launch_leaves_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    load = life.load_ring
+
+    def slowly(*args: Any) -> Any:
+        begun.set()
+        assert go_on.wait(SECONDS)
+        return load(*args)
+
+    rings: list[PersistentRing] = []
+    launched = PersistentRing._launched
+
+    def note(self: PersistentRing, runtime: Any) -> Any:
+        rings.append(self)
+        return launched(self, runtime)
+
+    monkeypatch.setattr(life, "load_ring", slowly)
+    monkeypatch.setattr(PersistentRing, "_launched", note)
+
+    async def main(runtime: RingKernelRuntime) -> None:
+        task = asyncio.ensure_future(runtime.launch("a", **twice("persistent")))
+        await until(begun.is_set)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert runtime.kernel_ids == []
+        go_on.set()
+        await until(lambda: bool(rings) and rings[0].status == "stopped")
+
+    run(main)
+
+
 # Batches.
 
 
-def test_what_is_queued_goes_into_batches_of_max_batch(ti_arch: str) -> None:
+def test_queued_messages_go_into_batches_of_max_batch(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("batch", max_batch=4))
         await runtime.deactivate("a")
@@ -325,7 +612,7 @@ def test_what_is_queued_goes_into_batches_of_max_batch(ti_arch: str) -> None:
     run(main)
 
 
-def test_the_first_message_waits_for_others(ti_arch: str) -> None:
+def test_the_first_message_waits_for_max_delay(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("batch", max_batch=3, max_delay=SECONDS))
         asked = [asyncio.ensure_future(runtime.send_and_receive("a", In(x=x))) for x in (1, 2)]
@@ -334,7 +621,7 @@ def test_the_first_message_waits_for_others(ti_arch: str) -> None:
         assert (await runtime.send_and_receive("a", In(x=3))).y == 7
         assert [(await task).y for task in asked] == [3, 5]
         assert (actor.telemetry.batch_sizes.count, actor.telemetry.batch_sizes.max) == (1, 3)
-        # Nobody waits beyond a deadline, nor when the actor is to end.
+        # A batch does not wait beyond a deadline, or when the actor ends.
         early = await runtime.send_and_receive("a", In(x=5), deadline=0.5)
         assert early.y == 11
         last = asyncio.ensure_future(runtime.send_and_receive("a", In(x=4)))
@@ -345,7 +632,7 @@ def test_the_first_message_waits_for_others(ti_arch: str) -> None:
     run(main)
 
 
-def test_what_waits_for_others_is_paused_with_them(ti_arch: str) -> None:
+def test_a_batch_that_waits_is_paused_too(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         actor = await begin(runtime, "a", **twice("batch", max_delay=0.5))
         asked = asyncio.ensure_future(runtime.send_and_receive("a", In(x=1)))
@@ -359,7 +646,7 @@ def test_what_waits_for_others_is_paused_with_them(ti_arch: str) -> None:
     run(main)
 
 
-def test_constants_and_templates_by_name(ti_arch: str) -> None:
+def test_constants_and_template_names_are_taken(ti_arch: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         body: dict[str, Any] = {
             "body": "map",
@@ -405,7 +692,119 @@ def test_batches_and_states_are_in_the_trace(ti_arch: str) -> None:
     assert [tally.messages for tally in batches] == [3]
 
 
-def test_persistent_settings_of_no_use() -> None:
+# Unsupported places.
+
+
+CHILD = """
+import asyncio, signal
+from tikgen.ring import RingBody, RingKernelRuntime, message
+from tikgen.ring.persistent import launch, making
+
+making.PROOFS = 2
+launch._LAST_SECONDS = 0.2
+signal.signal(signal.SIGINT, signal.default_int_handler)  # The shell may ignore it.
+
+@message
+class In:
+    x: int
+
+@message
+class Out:
+    y: int
+
+async def main():
+    async with RingKernelRuntime() as runtime:
+        actor = await runtime.launch(
+            "a", engine="persistent", handler=RingBody({text!r}, params={params!r}),
+            state={{"count": 0}}, input_type=In, output_type=Out, arch={arch!r}, capacity=64,
+        )
+        await runtime.activate("a")
+        assert (await runtime.send_and_receive("a", In(x=1))).y == 3
+        asked = asyncio.ensure_future(runtime.send_and_receive("a", In(x={held})))
+        while not actor.engine.ring.pending:
+            await asyncio.sleep(0)
+        print("busy", flush=True)
+        if {is_interrupted}:
+            await asked
+        else:
+            print(await runtime.terminate("a", timeout=0.01), flush=True)
+            print(type(asked.exception()).__name__, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@stays
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_a_process_ends_while_its_kernel_is_busy(is_interrupted: bool) -> None:
+    if ARCH != "cpu" and not is_interrupted:
+        pytest.skip("the driver waits for what runs on a GPU")
+    params = TWICE.params | ({} if ARCH == "cpu" else {"gate": words.COMMAND})
+    text = CHILD.format(
+        text=TWICE.text, params=params, arch=ARCH, held=HELD, is_interrupted=is_interrupted
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        while "busy" not in (line := child.stdout.readline()):
+            assert line, "it ended by itself"
+        if is_interrupted:
+            child.send_signal(signal.SIGINT)
+        out, errors = child.communicate(timeout=SECONDS)
+    finally:
+        child.kill()
+    if is_interrupted:
+        assert child.returncode != 0 and "KeyboardInterrupt" in errors, errors
+    else:
+        assert child.returncode == 0 and "not done within 0.01 s" in out, errors
+        assert out.endswith("KernelTerminated\n")
+
+
+def test_a_batch_without_ti_init_raises() -> None:
+    text = """
+import asyncio
+import taichi as ti
+from tikgen.ring import RingKernelRuntime, message
+
+@message
+class In:
+    x: int
+
+@message
+class Out:
+    y: int
+
+@ti.kernel
+def twice(x: ti.types.ndarray(dtype=ti.i32, ndim=1), y: ti.types.ndarray(dtype=ti.i32, ndim=1)):
+    for i in x:
+        y[i] = 2 * x[i]
+
+async def main():
+    async with RingKernelRuntime() as runtime:
+        await runtime.launch("a", engine="batch", body=twice, input_type=In, output_type=Out)
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert "TaichiNotInitialised" in done.stderr and "ti.init" in done.stderr
+
+
+@pytest.mark.parametrize("arch", ["vulkan", "metal"])
+def test_on_vulkan_the_error_recommends_the_batch_engine(arch: str) -> None:
+    async def main(runtime: RingKernelRuntime) -> None:
+        with pytest.raises(UnsupportedOnArch, match="engine='batch'"):
+            await runtime.launch("a", **twice("persistent", arch=arch))
+        assert runtime.kernel_ids == []
+
+    run(main)
+
+
+def test_invalid_persistent_settings_are_refused() -> None:
     async def main(runtime: RingKernelRuntime) -> None:
         for wrong, error, problem in (
             ({"capacity": 1000}, InvalidConfigurationError, "power of two"),
@@ -421,7 +820,7 @@ def test_persistent_settings_of_no_use() -> None:
     run(main)
 
 
-def test_a_straight_reply_has_the_types_of_its_fields() -> None:
+def test_a_direct_reply_has_the_types_of_its_fields() -> None:
     config = RingKernelConfig("a", engine="persistent", options={"handler": "flag = x > 1; y = x"})
     engine = PersistentEngine(Definition(config, None, In, Flagged))
     reply = engine._reply((1, 5), In(x=1))
@@ -429,8 +828,7 @@ def test_a_straight_reply_has_the_types_of_its_fields() -> None:
 
 
 def test_blocks_of_columns_are_sliced_and_indexed(rng: Any) -> None:
-    from tikgen.ring.messages.blocks import own_columns
-    from tikgen.ring.messages.columns import columns_of
+    from tikgen.ring.messages.columns import columns_of, own_columns
 
     x = rng.integers(0, 100, 7)
     block = own_columns({"x": x}, columns_of(In), In, "a")

@@ -1,4 +1,4 @@
-"""Every script in examples/ring/ runs on the arch of this process, and its own checks hold."""
+"""Every script in examples/ring runs on the arch of this process, and its checks hold."""
 
 from __future__ import annotations
 
@@ -24,29 +24,22 @@ def ran(script: Path, folder: Path, *arguments: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    # What asyncio says at the end of things that nobody awaited, or that were lost.
+    # Messages of asyncio about tasks that were never awaited, or lost errors.
     assert "never retrieved" not in done.stderr
     assert "was never awaited" not in done.stderr
     return done.stdout
 
 
-def test_there_are_the_examples_of_pydotcompute() -> None:
+def test_the_examples_of_pydotcompute_exist() -> None:
     names = {path.stem for path in EXAMPLES}
     assert {"quickstart", "vector_add", "pagerank_actor", "streaming_pipeline"} <= names
-    assert {"lifecycle", "unified_buffer"} <= names  # The blocks of its README.
+    assert {"lifecycle", "unified_buffer"} <= names  # The examples of its README.
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(path, marks=[pytest.mark.once] if path.stem != "vector_add" else [])
-        for path in EXAMPLES
-    ],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(script: Path, ti_arch: str, tmp_path: Path) -> None:
     takes_arch = "sys.argv" in script.read_text(encoding="utf-8")
     printed = ran(script, tmp_path, *([ARCH] if takes_arch else []))
-    assert "error" in printed  # Each tells how far from the truth it is.
+    assert "error" in printed  # Each prints its error.
     assert all(float(error) < 1e-4 for error in re.findall(r"error (\S+)", printed))
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]

@@ -1,4 +1,4 @@
-"""How the kernel of a persistent actor is made: without hypothesis, and not in silence."""
+"""Making the kernel of a persistent actor: without hypothesis, and with an explanation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ with PersistentRing("a", {"x": "f32"}, {"y": "f32"}, handler, state={"total": 0.
 
 @stays
 @pytest.mark.skipif(ARCH != "cpu", reason="the program is for cpu")
-def test_it_needs_no_hypothesis_and_says_why_it_takes_a_while(tmp_path: Path) -> None:
-    # A package of that name that cannot be imported stands before the one that is installed.
+def test_making_a_kernel_needs_no_hypothesis_and_explains_the_delay(tmp_path: Path) -> None:
+    # A package that cannot be imported shadows the installed one.
     (tmp_path / "path" / "hypothesis").mkdir(parents=True)
     absent = "raise ImportError('hypothesis is not installed')"
     (tmp_path / "path" / "hypothesis" / "__init__.py").write_text(absent, encoding="utf-8")
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
-    said = []
+    printed = []
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "program.py"],
@@ -55,10 +55,10 @@ def test_it_needs_no_hypothesis_and_says_why_it_takes_a_while(tmp_path: Path) ->
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == "[1.0, 5.0]"
-        said.append(done.stderr)
-    assert said[0].count("proves it against NumPy") == 1
-    assert "compile" in said[0] and "prove" in said[0]
-    assert "tikgen" not in said[1]
+        printed.append(done.stderr)
+    assert printed[0].count("proves it against NumPy") == 1
+    assert "compile" in printed[0] and "prove" in printed[0]
+    assert "tikgen" not in printed[1]
     (bundle,) = (tmp_path / "store" / "ring").glob("*/bundle")
     (kernel,) = json.loads((bundle / "manifest.json").read_text())["kernels"].values()
     (build,) = kernel["builds"].values()
@@ -66,7 +66,7 @@ def test_it_needs_no_hypothesis_and_says_why_it_takes_a_while(tmp_path: Path) ->
     assert build["proof"]["examples"] == making.PROOFS
 
 
-def test_it_says_so_once_a_process_and_only_where_somebody_looks(
+def test_the_delay_is_explained_once_and_only_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
@@ -76,16 +76,16 @@ def test_it_says_so_once_a_process_and_only_where_somebody_looks(
         monkeypatch.setattr(
             rich.console.Console, "is_terminal", property(lambda self, is_so=is_terminal: is_so)
         )
-        making._tell.cache_clear()
+        making._announce.cache_clear()
         caplog.clear()
         for _ in range(3):
-            making._tell()
+            making._announce()
         assert len(caplog.records) == 1
-        assert capsys.readouterr().err.count("takes some") == is_terminal
+        assert capsys.readouterr().err.count("compiles") == is_terminal
 
 
 @stays
-def test_a_handler_that_its_reference_contradicts_is_refused(
+def test_a_handler_that_contradicts_its_reference_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def off_by_one(variant: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Programs written for PyDotCompute: its quick start, its names, its exceptions, its habits."""
+"""Programs for PyDotCompute: its quick start, its names, its exceptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tikgen.ring import RingKernelMessage, errors, message, ring_kernel
 from tikgen.ring.elsewhere import _BY_NAME
 from tikgen.ring.errors import InvalidConfigurationError
 
-# The program of its page "Quick Start", less comments and decoration.
+# The program of its page "Quick Start", without comments.
 QUICK_START = """\
 import asyncio
 from dataclasses import dataclass, field
@@ -79,7 +79,7 @@ if __name__ == "__main__":
     asyncio.run(main())
 """
 
-# What it exports, from its modules of version 0.2.0.
+# The exports of the modules of version 0.2.0.
 NAMES = {
     "": "Accelerator UnifiedBuffer BufferState MemoryPool ComputeOrchestrator RingKernelRuntime "
     "RingKernelMessage kernel gpu_kernel ring_kernel message",
@@ -112,7 +112,7 @@ EXCEPTIONS = """
 """
 
 
-def test_the_program_of_the_quick_start_prints_what_it_says(tmp_path: Path) -> None:
+def test_the_quick_start_of_pydotcompute_prints_its_output(tmp_path: Path) -> None:
     program = QUICK_START.replace("from pydotcompute import", "from tikgen.ring import")
     (tmp_path / "hello_actor.py").write_text(program, encoding="utf-8")
     done = subprocess.run(
@@ -135,7 +135,7 @@ def test_the_program_of_the_quick_start_prints_what_it_says(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("module", NAMES)
-def test_each_name_is_here_or_its_import_says_what_takes_its_place(module: str) -> None:
+def test_each_name_exists_or_its_import_names_the_replacement(module: str) -> None:
     for name in NAMES[module].split():
         if name in tikgen.ring.__all__:
             continue
@@ -145,18 +145,18 @@ def test_each_name_is_here_or_its_import_says_what_takes_its_place(module: str) 
         assert caught.value.__suppress_context__
 
 
-def test_what_is_said_to_be_elsewhere_is_not_here() -> None:
+def test_replaced_names_do_not_exist() -> None:
     assert not set(_BY_NAME) & set(tikgen.ring.__all__)
-    for name in _BY_NAME:  # A module of that name could not be imported from the package.
+    for name in _BY_NAME:  # A module of that name would hide the replacement.
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module(f"tikgen.ring.{name}")
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         exec("from tikgen.ring import nothing")
     assert not hasattr(tikgen.ring, "nothing")
-    exec("from tikgen.ring import errors, runtime, life")
+    exec("from tikgen.ring import errors, runtime, routing")
 
 
-def test_its_exceptions_are_errors_of_ours() -> None:
+def test_the_exceptions_of_pydotcompute_are_errors_of_tikgen() -> None:
     for name in EXCEPTIONS.split():
         assert issubclass(getattr(errors, name), TikgenError), name
     assert issubclass(errors.BackendNotAvailableError, errors.BackendError)
@@ -166,7 +166,7 @@ def test_its_exceptions_are_errors_of_ours() -> None:
     assert issubclass(KernelCompileError, errors.CompilationError)
 
 
-def test_a_dataclass_that_derives_from_a_message_says_what_to_write() -> None:
+def test_dataclass_on_a_message_raises_with_advice() -> None:
     @message
     class Made:
         n: int = 0

@@ -1,4 +1,4 @@
-"""The queues of actors, and those who wait at them, against models that hypothesis drives."""
+"""The queues of actors and their waiters, against models driven by hypothesis."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ring_samples import Note, error_of, started, swallow, turns, until
 from tikgen.ring import RingKernelRuntime
-from tikgen.ring.actors.envelope import Envelope
-from tikgen.ring.actors.queues import Inbox, Outbox
+from tikgen.ring.actors.queues import Envelope, Inbox, Outbox
 from tikgen.ring.actors.waiting import Line, Waiters
 
 MOVES = st.lists(
@@ -61,11 +60,11 @@ QUEUED = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(QUEUED, st.sampled_from([None, 1e-9, 1e-8, 1e-7]))
-def test_a_mailbox_agrees_with_a_model_of_ageing(
+def test_an_inbox_agrees_with_a_model_of_ageing(
     moves: list[tuple[str, int, int]], ageing: float | None
 ) -> None:
     inbox = Inbox(1000, ageing)
-    model: list[tuple[int, int, int]] = []  # When it was sent, its priority, its number.
+    model: list[tuple[int, int, int]] = []  # Time of sending, priority, number.
     number = 0
 
     def rank(entry: tuple[int, int, int]) -> float:
@@ -137,7 +136,7 @@ counted: Counter[str] = Counter()
 
 
 class CountedFuture(asyncio.Future[Any]):
-    """Counts how often somebody looks for it among others."""
+    """Counts its comparisons."""
 
     def __hash__(self) -> int:
         counted["looks"] += 1
@@ -157,7 +156,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
 
 def looks_of(waiting: int, how: str) -> int:
-    """Return how often futures were looked at while so many senders waited, and went on."""
+    """Return the number of comparisons while so many senders waited and continued."""
 
     async def main() -> int:
         async with RingKernelRuntime() as runtime:
@@ -192,15 +191,15 @@ def looks_of(waiting: int, how: str) -> int:
 
 
 @pytest.mark.parametrize("how", ["are let in", "give up", "the actor ends"])
-def test_senders_that_wait_cost_what_their_number_says(how: str) -> None:
+def test_the_cost_of_waiting_senders_is_linear(how: str) -> None:
     few, many = (looks_of(count, how) / count for count in (200, 1600))
     assert many < 1.5 * few + 1, f"each of 1,600 costs {many:g} looks, each of 200 costs {few:g}"
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("ewwcr")), max_size=60))
-def test_a_line_wakes_by_number_also_those_who_come_back(moves: list[tuple[int, str]]) -> None:
-    """Enter, wake the first, cancel, come back: a model has the numbers of those who wait."""
+def test_a_line_wakes_waiters_by_number(moves: list[tuple[int, str]]) -> None:
+    """Enter, wake the first, cancel, come back; the model holds the numbers of the waiters."""
 
     async def main() -> None:
         line, tasks, woken = Line(), dict[int, asyncio.Task[None]](), list[int]()

@@ -1,4 +1,4 @@
-"""The life of actors and of their runtime: states, contexts, requests, deadlines, and bad input."""
+"""The lifecycle of actors and runtimes: states, contexts, requests, invalid input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tikgen.ring.errors import (
     WrongLoop,
 )
 
-# What each state allows; everything else raises KernelStateError and changes nothing.
+# The operations of each state; all others raise KernelStateError and change nothing.
 ALLOWED = {
     "LAUNCHED": {"activate"},
     "ACTIVE": {"deactivate", "send", "receive", "ask"},
@@ -44,7 +44,7 @@ ALLOWED = {
 
 @pytest.mark.parametrize("state", ALLOWED)
 @pytest.mark.parametrize("operation", ["activate", "deactivate", "reactivate", "send", "ask"])
-def test_each_state_refuses_what_it_does_not_allow(state: str, operation: str) -> None:
+def test_each_state_refuses_other_operations(state: str, operation: str) -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
@@ -106,7 +106,7 @@ def test_a_name_is_taken_until_its_actor_ended() -> None:
     play(main)
 
 
-def test_what_is_unknown_is_refused_with_the_names_that_are_near() -> None:
+def test_unknown_names_are_refused_with_suggestions() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             await started(runtime, "worker", echo)
@@ -162,7 +162,7 @@ def test_a_closed_runtime_refuses_everything(when: str) -> None:
     play(main)
 
 
-def test_another_loop_or_thread_is_refused_and_shown_the_way() -> None:
+def test_another_loop_or_thread_is_refused_with_advice() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", echo)
@@ -220,7 +220,7 @@ async def _in_a_body(runtime: RingKernelRuntime, call: Any) -> None:
 
     async with runtime.kernel_scope("body", body):
         try:
-            await runtime.send_and_receive("body", Note(), timeout=60)
+            await runtime.send_and_receive("body", Note(), timeout=5)
         except KernelFailed as failure:
             assert failure.__cause__ is not None
             raise failure.__cause__ from None
@@ -291,7 +291,7 @@ BAD_CALLS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", BAD_CALLS)
-def test_bad_input_gets_an_error_of_ours_and_changes_nothing(what: str) -> None:
+def test_invalid_input_raises_an_error_of_tikgen_and_changes_nothing(what: str) -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", echo)
@@ -299,21 +299,21 @@ def test_bad_input_gets_an_error_of_ours_and_changes_nothing(what: str) -> None:
             async def call() -> Any:
                 return await BAD_CALLS[what](runtime)
 
-            error = await error_of(asyncio.wait_for(call(), 60))
+            error = await error_of(asyncio.wait_for(call(), 15))
             assert isinstance(error, RingError), repr(error)
             assert len(str(error)) > 20
             assert actor.state is KernelState.ACTIVE and runtime.kernel_ids == ["a"]
-            assert (await runtime.send_and_receive("a", Note(1), timeout=60)).n == 1
+            assert (await runtime.send_and_receive("a", Note(1), timeout=5)).n == 1
 
     play(main)
 
 
-def test_a_request_may_wait_for_ever_for_a_deadline_without_end() -> None:
+def test_infinite_deadlines_and_time_outs_are_taken() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             await started(runtime, "a", echo)
             reply = runtime.send_and_receive("a", Note(1), deadline=math.inf, timeout=math.inf)
-            found = await error_of(asyncio.wait_for(reply, 60))
+            found = await error_of(asyncio.wait_for(reply, 15))
             assert found is None or isinstance(found, RingError)
 
     play(main)
@@ -321,14 +321,14 @@ def test_a_request_may_wait_for_ever_for_a_deadline_without_end() -> None:
 
 @dataclass
 class Foreign:
-    """A message of somebody else, whose fields have names that mean something here."""
+    """A foreign message with fields that have a meaning in tikgen."""
 
     message_id: Any = "abc"
     priority: Any = "high"
 
 
 @pytest.mark.parametrize("ask", [False, True])
-def test_foreign_objects_are_messages_or_refused_but_harm_nobody(ask: bool) -> None:
+def test_foreign_objects_are_taken_or_refused(ask: bool) -> None:
     async def mirror(ctx: KernelContext, found: Any) -> Any:
         return found
 
@@ -337,19 +337,19 @@ def test_foreign_objects_are_messages_or_refused_but_harm_nobody(ask: bool) -> N
             actor = await started(runtime, "a", mirror)
             for made in (Foreign(), {"n": 1}, 5, "text", (1, 2), object()):
                 if ask:
-                    error = await error_of(runtime.send_and_receive("a", made, timeout=60))
+                    error = await error_of(runtime.send_and_receive("a", made, timeout=2))
                     assert error is None or type(error).__name__ == "TypeValidationError"
                 else:
                     error = await error_of(runtime.send("a", made))
                     assert error is None or type(error).__name__ == "TypeValidationError"
-            assert (await runtime.send_and_receive("a", Note(1), timeout=60)).n == 1
+            assert (await runtime.send_and_receive("a", Note(1), timeout=2)).n == 1
             assert actor.telemetry.error_count == 0
             check_sums(actor)
 
     play(main)
 
 
-def test_the_quick_start_of_the_peer_runs_and_ends_at_once() -> None:
+def test_the_quick_start_of_pydotcompute_ends_at_once() -> None:
     @ring_kernel(kernel_id="quick start", input_type=Note, output_type=Note)
     async def compute(ctx: KernelContext) -> None:
         while not ctx.should_terminate:
@@ -384,7 +384,7 @@ def test_a_scope_ends_its_actor_also_when_its_block_raises() -> None:
     play(main)
 
 
-def test_a_context_waits_times_out_and_is_begun_anew_quietly() -> None:
+def test_a_body_is_restarted_after_a_time_out_without_an_error() -> None:
     runs: list[str] = []
 
     async def body(ctx: KernelContext) -> None:
@@ -407,18 +407,18 @@ def test_a_context_waits_times_out_and_is_begun_anew_quietly() -> None:
             actor = await started(runtime, "a", body)
             await until(lambda: len(runs) > 2)
             assert set(runs) == {"began"}
-            assert (await runtime.send_and_receive("a", Note(4), timeout=60)).n == 4
+            assert (await runtime.send_and_receive("a", Note(4), timeout=5)).n == 4
             assert (actor.telemetry.error_count, actor.telemetry.restarts) == (0, 0)
             await started(runtime, "watching", watching)
             await until(lambda: "watching" in runs)
-            assert (await runtime.send_and_receive("watching", Note(4), timeout=60)).n == 4
+            assert (await runtime.send_and_receive("watching", Note(4), timeout=5)).n == 4
 
     play(main)
 
 
 def test_actors_ask_and_tell_each_other() -> None:
     async def adder(ctx: KernelContext, note: Note) -> Note:
-        found = await ctx.ask("double", Note(note.n), timeout=60)
+        found = await ctx.ask("double", Note(note.n), timeout=5)
         assert await ctx.tell("log", Note(found.n))
         return note.reply(n=found.n + 1)
 

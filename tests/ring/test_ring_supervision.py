@@ -1,8 +1,12 @@
-"""Actors that raise, are cancelled, or will not end: everybody is told, and everything counted."""
+"""Actors that raise, are cancelled, or do not end: waiters get errors, and all is counted."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -23,12 +27,14 @@ from tikgen.ring.actors.supervision import Restarts
 from tikgen.ring.errors import (
     InvalidConfigurationError,
     KernelFailed,
+    KernelStateError,
     KernelTerminated,
     MessageDropped,
+    RuntimeClosed,
 )
 
 
-def test_a_restart_keeps_what_is_queued_and_counts() -> None:
+def test_a_restart_keeps_the_queue_and_is_counted() -> None:
     async def odd(ctx: KernelContext, note: Note) -> Note:
         if note.n % 2:
             raise ValueError(str(note.n))
@@ -52,7 +58,7 @@ def test_a_restart_keeps_what_is_queued_and_counts() -> None:
     play(main)
 
 
-def test_too_many_restarts_end_it_and_everybody_gets_the_cause() -> None:
+def test_too_many_restarts_end_an_actor_and_all_waiters_get_the_cause() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             policy = Supervision("restart", max_restarts=2, backoff=0.0)
@@ -91,7 +97,7 @@ def test_escalation_ends_the_runtime_which_raises() -> None:
     assert error.kernel_id == "a" and other[0].state is KernelState.TERMINATED
 
 
-def test_the_users_own_error_goes_before_an_escalation_and_names_it() -> None:
+def test_an_error_of_the_block_takes_precedence_over_an_escalation() -> None:
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             await started(runtime, "a", fail, supervision="escalate")
@@ -102,7 +108,7 @@ def test_the_users_own_error_goes_before_an_escalation_and_names_it() -> None:
     assert isinstance(error, KernelFailed) and isinstance(error.__cause__, KeyError)
 
 
-def test_back_off_doubles_up_to_its_limit_and_forgets_what_is_long_ago(
+def test_backoff_doubles_up_to_its_limit_and_ignores_old_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tikgen.ring.actors import supervision
@@ -130,27 +136,30 @@ def test_back_off_doubles_up_to_its_limit_and_forgets_what_is_long_ago(
         {"max_backoff": True},
     ],
 )
-def test_settings_of_no_use_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_supervision_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfigurationError):
         Supervision(**settings)
 
 
+CANCELLED = asyncio.CancelledError
+
+
 class Unspeakable(Exception):
-    """An error that cannot even be printed."""
+    """An error that cannot be printed."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
 @pytest.mark.parametrize("policy", ["restart", "stop"])
-def test_an_error_that_cannot_be_printed_is_told_all_the_same(policy: str) -> None:
+def test_an_error_that_cannot_be_printed_is_reported(policy: str) -> None:
     async def body(ctx: KernelContext, note: Note) -> None:
         raise Unspeakable
 
     async def main() -> None:
         async with RingKernelRuntime() as runtime:
             actor = await started(runtime, "a", body, supervision=policy)
-            error = await error_of(runtime.send_and_receive("a", Note(), timeout=60))
+            error = await error_of(runtime.send_and_receive("a", Note(), timeout=5))
             assert isinstance(error, KernelFailed) and isinstance(error.__cause__, Unspeakable)
             assert actor.telemetry.error_count == 1
             check_sums(actor)
@@ -158,7 +167,7 @@ def test_an_error_that_cannot_be_printed_is_told_all_the_same(policy: str) -> No
     play(main)
 
 
-def test_a_body_that_will_not_end_holds_nobody_up() -> None:
+def test_a_body_that_does_not_end_blocks_no_shutdown() -> None:
     release = asyncio.Event()
 
     async def stubborn(ctx: KernelContext) -> None:
@@ -179,7 +188,7 @@ def test_a_body_that_will_not_end_holds_nobody_up() -> None:
             await turns()
             end = await runtime.terminate("a", 0.01)
             assert not end.stopped and "0.01" in end.reason
-            errors = [await error_of(asyncio.wait_for(t, 60)) for t in (*asked, waiting)]
+            errors = [await error_of(asyncio.wait_for(t, 5)) for t in (*asked, waiting)]
             assert [type(error) for error in errors] == [
                 KernelTerminated,
                 MessageDropped,
@@ -200,7 +209,7 @@ def test_a_body_that_will_not_end_holds_nobody_up() -> None:
     play(released)
 
 
-def test_a_body_that_swallows_everything_does_not_stop_the_event_loop() -> None:
+def test_a_body_that_catches_everything_does_not_block_the_event_loop() -> None:
     is_over = False
 
     async def body(ctx: KernelContext) -> None:
@@ -224,7 +233,7 @@ def test_a_body_that_swallows_everything_does_not_stop_the_event_loop() -> None:
     play(main)
 
 
-def test_the_end_does_not_wait_for_a_back_off_and_drains_after_it() -> None:
+def test_terminate_skips_the_backoff_and_drains() -> None:
     done: list[int] = []
 
     async def body(ctx: KernelContext, note: Note) -> None:
@@ -244,6 +253,269 @@ def test_the_end_does_not_wait_for_a_back_off_and_drains_after_it() -> None:
             check_sums(actor)
 
     play(main)
+
+
+def test_the_message_in_hand_of_a_cancelled_body_is_reported() -> None:
+    async def body(ctx: KernelContext) -> None:
+        await ctx.receive()
+        await asyncio.sleep(1000)
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", body)
+            await runtime.send("a", Note(7))
+            await turns()
+            end = await runtime.terminate("a", 0.01)
+            assert [note.n for note in end.dropped] == [7]
+            check_sums(actor)
+
+    play(main)
+
+
+@pytest.mark.parametrize("how", ["terminate", "shutdown", "launch"])
+def test_unreceived_replies_of_an_ended_actor_are_reported(how: str) -> None:
+    async def body(ctx: KernelContext) -> None:
+        await ctx.send_many([Note(n) for n in range(3)])
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", body)
+            await until(lambda: actor.termination)
+            assert (await runtime.receive("a")).n == 0
+            if how == "terminate":
+                end = await runtime.terminate("a")
+                assert [note.n for note in end.unreceived] == [1, 2]
+            elif how == "launch":
+                await runtime.launch("a", echo)
+        told = [[note.n for note in end.unreceived] for end in runtime.terminations]
+        assert told == ([[1, 2], []] if how == "launch" else [[1, 2]])
+        assert actor.termination is runtime.terminations[0]
+
+    play(main)
+
+
+def test_a_reply_that_waits_for_room_at_the_end_is_reported() -> None:
+    async def stuck(ctx: KernelContext, note: Note) -> None:
+        await asyncio.sleep(1000)
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            await started(runtime, "a", echo)
+            await started(runtime, "b", stuck, input_queue_size=1)
+            runtime.connect("a", "b")
+            for n in range(4):  # One in hand of the next actor, one in its queue.
+                await runtime.send("a", Note(n))
+            await turns()
+            end = await runtime.terminate("a", 0.01)
+            assert [note.n for note in end.unreceived] == [2]
+            assert [note.n for note in end.dropped] == [3]
+            await runtime.terminate("b", 0, drain=False)
+
+    play(main)
+
+
+@pytest.mark.parametrize("how", ["raises", "waits in vain"])
+def test_tasks_left_by_a_body_take_no_messages_of_the_next_run(how: str) -> None:
+    runs = 0
+    late: list[Any] = []
+
+    async def body(ctx: KernelContext) -> None:
+        nonlocal runs
+        runs += 1
+        if runs > 1:
+            while not ctx.should_terminate:
+                await ctx.send(await ctx.receive())
+
+        async def steal() -> None:
+            while True:
+                late.append(await ctx.receive())
+
+        late.extend(asyncio.ensure_future(steal()) for _ in range(2))
+        await asyncio.sleep(0)
+        late.append(ctx)
+        if how == "raises":
+            raise ValueError("no")
+        await ctx.receive(timeout=0.001)
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", body)
+            await until(lambda: runs == 2)
+            found = [await runtime.send_and_receive("a", Note(n), timeout=5) for n in range(5)]
+            assert [note.n for note in found] == list(range(5)) and len(late) == 3
+            ctx = late.pop()
+            assert ctx.should_terminate and not ctx.is_active
+            for call in (ctx.receive(), ctx.receive(timeout=5), ctx.receive_many()):
+                assert isinstance(await error_of(asyncio.ensure_future(call)), CANCELLED)
+            await asyncio.wait(late, timeout=5)
+            assert all(task.cancelled() for task in late)
+            check_sums(actor)
+
+    play(main)
+
+
+def test_an_actor_cannot_terminate_itself_or_its_runtime() -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+
+            async def body(ctx: KernelContext, note: Note) -> Note:
+                ending = runtime.terminate("a") if note.n else runtime.shutdown()
+                assert isinstance(await error_of(ending), KernelStateError)
+                return note
+
+            await started(runtime, "a", body)
+            for n in range(2):
+                assert (await runtime.send_and_receive("a", Note(n), timeout=5)).n == n
+            assert runtime.is_active
+
+    play(main)
+
+
+def test_a_cancelled_shutdown_can_be_repeated() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def body(ctx: KernelContext) -> None:
+            await ctx.receive()
+            await gate.wait()
+
+        runtime = RingKernelRuntime()
+        await runtime.start()
+        actor = await started(runtime, "a", body)
+        asked = asyncio.ensure_future(runtime.send_and_receive("a", Note()))
+        await turns()
+        first = await error_of(asyncio.wait_for(runtime.shutdown(0.1), 0.02))
+        assert isinstance(first, asyncio.TimeoutError)
+        await runtime.shutdown(0.1)
+        assert actor.state is KernelState.TERMINATED
+        assert isinstance(await error_of(asyncio.wait_for(asked, 5)), KernelTerminated)
+        assert isinstance(await error_of(runtime.send("a", Note())), RuntimeClosed)
+
+    play(main)
+
+
+@pytest.mark.parametrize("steps", range(0, 16, 3))
+def test_a_cancelled_terminate_can_be_repeated(steps: int) -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+
+            async def body(ctx: KernelContext, note: Note) -> Note:
+                await asyncio.sleep(0)
+                return note
+
+            actor = await started(runtime, "a", body)
+            asked = [
+                asyncio.ensure_future(runtime.send_and_receive("a", Note(n))) for n in range(5)
+            ]
+            await turns(2)
+            ending = asyncio.ensure_future(runtime.terminate("a"))
+            await turns(steps)
+            ending.cancel()
+            await error_of(ending)
+            if "a" in runtime.kernel_ids:
+                await runtime.terminate("a")
+            for n, task in enumerate(asked):
+                error = await error_of(asyncio.wait_for(task, 5))
+                if error is None:
+                    assert task.result().n == n
+                else:  # A cancelled body ends at once.
+                    assert isinstance(error, (KernelTerminated, MessageDropped))
+            assert actor.state is KernelState.TERMINATED
+            check_sums(actor)
+
+    play(main)
+
+
+def test_callers_get_an_error_when_a_task_of_the_body_is_cancelled() -> None:
+    async def body(ctx: KernelContext, note: Note) -> Note:
+        task = asyncio.ensure_future(asyncio.sleep(1000))
+        if not note.n:
+            task.cancel()
+            await task
+        task.cancel()
+        return note
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", body)
+            error = await error_of(runtime.send_and_receive("a", Note(), timeout=5))
+            if sys.version_info < (3, 11):  # It counts as an end of the actor.
+                assert isinstance(error, KernelTerminated)
+            else:
+                assert isinstance(error, KernelFailed)
+                assert isinstance(error.__cause__, CANCELLED)
+                assert (await runtime.send_and_receive("a", Note(1), timeout=5)).n == 1
+                assert actor.telemetry.restarts == 1
+            check_sums(actor)
+
+    play(main)
+
+
+SCRIPT = """
+import asyncio, sys
+from tikgen.ring import RingKernelRuntime, Supervision, message
+
+@message
+class Note:
+    n: int = 0
+
+async def slow(ctx, note):
+    if note.n == 1:
+        raise ValueError("ordered")
+    await asyncio.sleep(1000)
+
+async def main():
+    runtime = RingKernelRuntime()
+    async def inner():
+        backing_off = Supervision(backoff=1000.0, max_backoff=1000.0)
+        for name in ("a", "b", "c"):
+            await runtime.launch(name, slow, supervision=backing_off)
+            await runtime.activate(name)
+        for _ in range(3):
+            await runtime.send("a", Note(0))
+        await runtime.send("b", Note(1))
+        await asyncio.sleep(0.05)
+        print("ready", flush=True)
+        if sys.argv[1] == "leave":
+            return
+        await runtime.send_and_receive("a", Note(0))
+    if sys.argv[1] == "leave":
+        await runtime.start()
+        await inner()
+    else:
+        async with runtime:
+            try:
+                await inner()
+            finally:
+                print("seen", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a child")
+@pytest.mark.parametrize("how", ["interrupt", "leave"])
+def test_nothing_hangs_after_ctrl_c_or_when_a_runtime_is_left_running(how: str) -> None:
+    script = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{SCRIPT}"
+    running = subprocess.Popen(
+        [sys.executable, "-u", "-c", script, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        if how == "interrupt":
+            running.send_signal(signal.SIGINT)
+        out, told = running.communicate(timeout=240)
+    finally:
+        running.kill()
+    assert "never retrieved" not in told and "pending" not in told, told
+    if how == "interrupt":
+        assert out == "seen\n" and "KeyboardInterrupt" in told and running.returncode != 0
+    else:
+        assert running.returncode == 0, told
 
 
 def test_a_thousand_actors_start_and_end() -> None:

@@ -1,40 +1,186 @@
-"""The devices of this machine on which kernels work, and which of them Taichi uses."""
+"""The devices of this machine on which kernels run, and the one that Taichi uses."""
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
 import dataclasses
+import enum
 import functools
-import importlib
+import os
 import sys
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
-from tikgen.buffers.devices import (
-    DeviceProperties,
-    DeviceType,
-    found_devices,
-    free_cuda_memory,
-    memory_of_processor,
-)
-from tikgen.buffers.errors import BackendNotAvailableError, InvalidConfigurationError
+from tikgen.buffers.errors import BackendNotAvailableError
+from tikgen.machine import drivers
+from tikgen.machine.devices import UNKNOWN, arch_named, cpu_name, problem_with
+
+_MOST_DEVICES = 16
+
+
+class DeviceType(enum.Enum):
+    """A kind of device; its value is the name of the arch in ``ti.init``."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    VULKAN = "vulkan"
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """The properties of a device; unknown ones are None.
+
+    Attributes:
+        device_id: its index in :attr:`Accelerator.devices`.
+        device_type: its kind.
+        name: from its driver.
+        number: its number among the devices of its kind; Taichi uses number 0.
+        total_memory: in bytes.
+        compute_capability: of CUDA.
+        multiprocessor_count: processors of a CUDA device, threads of a CPU.
+    """
+
+    device_id: int
+    device_type: DeviceType
+    name: str
+    number: int = 0
+    total_memory: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    multiprocessor_count: int | None = None
+
+    @property
+    def arch(self) -> str:
+        """Return the name of its arch in ``ti.init``."""
+        return self.device_type.value
+
+
+def found_devices() -> tuple[list[DeviceProperties], dict[str, str]]:
+    """Return the devices by CUDA, cpu, Vulkan, and the reasons why an arch has none."""
+    devices: list[DeviceProperties] = []
+    problems: dict[str, str] = {}
+    makers = {DeviceType.CUDA: _cuda_device, DeviceType.CPU: _cpu, DeviceType.VULKAN: _vulkan}
+    for kind, make in makers.items():
+        for number in range(_MOST_DEVICES):
+            if problem := problem_with(arch_named(kind.value), number):
+                if number == 0:
+                    problems[kind.value] = problem
+                break
+            devices.append(make(len(devices), number))
+    return devices, problems
+
+
+def memory_of_processor() -> dict[str, int]:
+    """Return ``MemTotal`` and ``MemAvailable`` of this machine in bytes, if the system has them."""
+    facts = {}
+    info = Path("/proc/meminfo")
+    for line in info.read_text().splitlines() if info.exists() else ():
+        name, _, value = line.partition(":")
+        if name in ("MemTotal", "MemAvailable"):
+            facts[name] = int(value.split()[0]) * 1024
+    return facts
+
+
+def _cpu(device_id: int, number: int) -> DeviceProperties:
+    return DeviceProperties(
+        device_id,
+        DeviceType.CPU,
+        cpu_name(),
+        number,
+        total_memory=memory_of_processor().get("MemTotal"),
+        multiprocessor_count=os.cpu_count(),
+    )
+
+
+# CUdevice_attribute.
+_MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76
+
+
+def _cuda_device(device_id: int, number: int) -> DeviceProperties:
+    driver = drivers.cuda()
+    device, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    driver.cuDeviceGet(ctypes.byref(device), number)
+    has_name = driver.cuDeviceGetName(name, len(name), device) == 0
+    has_memory = driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device) == 0
+
+    def attribute(key: int) -> int | None:
+        value = ctypes.c_int()
+        failed = driver.cuDeviceGetAttribute(ctypes.byref(value), key, device)
+        return None if failed else value.value
+
+    major, minor = attribute(_MAJOR), attribute(_MINOR)
+    return DeviceProperties(
+        device_id,
+        DeviceType.CUDA,
+        name.value.decode(errors="replace") if has_name else UNKNOWN,
+        number,
+        total_memory=memory.value if has_memory else None,
+        compute_capability=None if major is None or minor is None else (major, minor),
+        multiprocessor_count=attribute(_MULTIPROCESSORS),
+    )
+
+
+def free_cuda_memory() -> int | None:
+    """Return the free bytes of the CUDA device of this thread, None if it has none."""
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    try:
+        failed = drivers.cuda().cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+    except (OSError, AttributeError):
+        return None
+    return None if failed else free.value
+
+
+class _VulkanHeap(ctypes.Structure):
+    """The struct VkMemoryHeap."""
+
+    _fields_ = (("size", ctypes.c_uint64), ("flags", ctypes.c_uint32))
+
+
+class _VulkanMemory(ctypes.Structure):
+    """The struct VkPhysicalDeviceMemoryProperties."""
+
+    _fields_ = (
+        ("type_count", ctypes.c_uint32),
+        ("types", ctypes.c_uint32 * 2 * 32),
+        ("heap_count", ctypes.c_uint32),
+        ("heaps", _VulkanHeap * 16),
+    )
+
+
+_DEVICE_LOCAL = 1
+
+
+def _vulkan(device_id: int, number: int) -> DeviceProperties:
+    memory = _VulkanMemory()
+    with drivers.vulkan_devices() as (driver, handles):
+        properties = drivers.vulkan_properties(driver, handles[number])
+        driver.vkGetPhysicalDeviceMemoryProperties(handles[number], ctypes.byref(memory))
+    heaps = memory.heaps[: memory.heap_count]
+    return DeviceProperties(
+        device_id,
+        DeviceType.VULKAN,
+        properties.name.decode(errors="replace"),
+        number,
+        total_memory=sum(heap.size for heap in heaps if heap.flags & _DEVICE_LOCAL),
+    )
 
 
 class Accelerator:
-    """Lists the devices on which kernels can run; neither needs nor starts Taichi.
+    """Lists the devices on which kernels can run, without Taichi.
 
     Args:
-        verify: runs a kernel on each arch, in a process of its own, and lists those alone where
-            it was right. That takes seconds. Else the word of the drivers counts.
+        verify: whether to run a kernel on each arch, in a child process, and list only those where
+            its result was right. This takes seconds. Otherwise the drivers are trusted.
+
+    Attributes:
+        devices: those of CUDA, the processor, those of Vulkan.
+        problems: by arch, why it does not work here.
     """
 
     def __init__(self, *, verify: bool = False) -> None:
-        devices, self._problems = found_devices()
+        devices, self.problems = found_devices()
         if verify:
             devices = self._verified(devices)
-        self._devices = [
-            dataclasses.replace(device, device_id=i) for i, device in enumerate(devices)
-        ]
-        self._chosen = 0
+        self.devices = [dataclasses.replace(d, device_id=i) for i, d in enumerate(devices)]
 
     def _verified(self, devices: list[DeviceProperties]) -> list[DeviceProperties]:
         from tikgen.machine.doctor import examine
@@ -42,135 +188,66 @@ class Accelerator:
         archs = tuple(dict.fromkeys(device.arch for device in devices))
         for report in examine(archs).archs:
             if not report.works:
-                self._problems[report.name] = report.message
-        return [device for device in devices if device.arch not in self._problems]
-
-    @property
-    def devices(self) -> list[DeviceProperties]:
-        """Return the devices: those of CUDA, the processor, those of Vulkan."""
-        return self._devices.copy()
+                self.problems[report.name] = report.message
+        return [device for device in devices if device.arch not in self.problems]
 
     @property
     def archs(self) -> tuple[str, ...]:
-        """Return the archs that work here, as ``ti.init`` takes them."""
-        return tuple(dict.fromkeys(device.arch for device in self._devices))
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """Return by arch why it does not work here."""
-        return dict(self._problems)
-
-    @property
-    def device_count(self) -> int:
-        """Return the number of devices."""
-        return len(self._devices)
+        """Return the archs that work here, by the names of ``ti.init``."""
+        return tuple(dict.fromkeys(device.arch for device in self.devices))
 
     @property
     def cuda_available(self) -> bool:
-        """Tell whether there is a device of CUDA."""
+        """Return whether there is a CUDA device."""
         return "cuda" in self.archs
 
     @property
-    def vulkan_available(self) -> bool:
-        """Tell whether there is a device of Vulkan."""
-        return "vulkan" in self.archs
-
-    @property
     def current_device(self) -> DeviceProperties:
-        """Return the device that Taichi uses or, before ``ti.init``, the one that was set.
+        """Return the device that Taichi uses; before ``ti.init``, the first one.
 
         Raises:
-            BackendNotAvailableError: if Taichi runs on an arch that is not listed, or none is.
+            BackendNotAvailableError: if it is not listed.
         """
         arch = _current_arch()
-        for device in self._devices[self._chosen :] + self._devices:
+        for device in self.devices:
             if arch in (None, device.arch):
                 return device
-        reason = self._problems.get(arch or "", "its devices are not known to tikgen")
+        reason = self.problems.get(arch or "", "its devices are not known to tikgen")
         raise BackendNotAvailableError(arch or "a device", reason)
 
-    def get_device(self, device_id: int) -> DeviceProperties:
-        """Return a device by its place in the list.
-
-        Raises:
-            InvalidConfigurationError: if there is no such device.
-        """
-        if type(device_id) is not int or not 0 <= device_id < len(self._devices):
-            problem = f"devices have the numbers 0 to {len(self._devices) - 1}"
-            raise InvalidConfigurationError("device_id", device_id, problem)
-        return self._devices[device_id]
-
-    def set_device(self, device_id: int) -> None:
-        """Name the device to use; pass ``current_device.arch`` to ``ti.init``.
-
-        Raises:
-            InvalidConfigurationError: if there is no such device, Taichi runs on another one
-                already, or Taichi never uses it, because it takes the first of each arch.
-        """
-        device, arch = self.get_device(device_id), _current_arch()
-        if device.number:
-            problem = f"Taichi uses the first {device.arch} device; hide those before it"
-            if device.device_type is DeviceType.CUDA:
-                problem += f", with CUDA_VISIBLE_DEVICES={device.number}"
-            raise InvalidConfigurationError("device_id", device_id, problem)
-        if arch not in (None, device.arch):
-            problem = f"Taichi runs on {arch}; call ti.init(arch=ti.{device.arch}) first"
-            raise InvalidConfigurationError("device_id", device_id, problem)
-        self._chosen = device_id
-
     def synchronize(self) -> None:
-        """Wait until the device has done what it was told."""
+        """Wait until the device has finished."""
         if _current_arch() is not None:
             from tikgen.taichi import runtime
 
             runtime.sync()
 
     def get_memory_info(self) -> dict[str, int | None]:
-        """Return the bytes of the current device: total, free and used; None where unknown."""
+        """Return ``total``, ``free`` and ``used`` bytes of the current device; None if unknown."""
         device = self.current_device
         total, free = device.total_memory, None
         if device.device_type is DeviceType.CPU:
             free = memory_of_processor().get("MemAvailable")
         elif device.device_type is DeviceType.CUDA:
-            free = free_cuda_memory() or _free_by_nvml(device.name)
+            free = free_cuda_memory()
         used = None if free is None or total is None else total - free
         return {"total": total, "free": free, "used": used}
 
     def __repr__(self) -> str:
-        listed = ", ".join(f"{device.arch}: {device.name}" for device in self._devices)
+        listed = ", ".join(f"{device.arch}: {device.name}" for device in self.devices)
         return f"Accelerator({listed})"
 
 
 @functools.cache
 def get_accelerator() -> Accelerator:
-    """Return an accelerator that is shared by all who ask."""
+    """Return the shared accelerator."""
     return Accelerator()
 
 
-def cuda_available() -> bool:
-    """Tell whether there is a device of CUDA."""
-    return get_accelerator().cuda_available
-
-
 def _current_arch() -> str | None:
-    """Return the arch of ``ti.init``, None where it was not called; does not import Taichi."""
+    """Return the arch of ``ti.init``, None before it, without importing Taichi."""
     if "taichi" not in sys.modules:
         return None
     from tikgen.taichi import runtime
 
     return runtime.current_arch()
-
-
-def _free_by_nvml(name: str) -> int | None:
-    """Return the free memory of the only GPU of that name, where nvidia-ml-py is installed."""
-    with contextlib.suppress(Exception):  # It is optional, and raises errors of its own.
-        pynvml: Any = importlib.import_module("pynvml")
-        pynvml.nvmlInit()
-        try:
-            handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-            named = [h for h in handles if pynvml.nvmlDeviceGetName(h) in (name, name.encode())]
-            if len(named) == 1:
-                return int(pynvml.nvmlDeviceGetMemoryInfo(named[0]).free)
-        finally:
-            pynvml.nvmlShutdown()
-    return None

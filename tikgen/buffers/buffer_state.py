@@ -1,4 +1,4 @@
-"""Which side of a buffer holds its content, and how often it was copied."""
+"""The states of a buffer, and its transfer counts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 
 class BufferState(enum.Enum):
-    """Which side of a buffer holds its content.
+    """Which side of a buffer holds its data.
 
     Attributes:
-        UNINITIALIZED: neither: the buffer is not allocated, or was freed.
+        UNINITIALIZED: neither; the buffer is not allocated, or was freed.
         HOST_ONLY: the host; there is no device side yet.
         DEVICE_ONLY: the device; there is no host side yet.
         SYNCHRONIZED: both.
-        HOST_DIRTY: the host; the device is to be brought up to date.
-        DEVICE_DIRTY: the device; the host is to be brought up to date.
+        HOST_DIRTY: the host; the device side is out of date.
+        DEVICE_DIRTY: the device; the host side is out of date.
     """
 
     UNINITIALIZED = enum.auto()
@@ -28,7 +28,7 @@ class BufferState(enum.Enum):
 
 @dataclass
 class Transfers:
-    """How often a buffer was copied between host and device, and how many bytes in all."""
+    """The number of copies between host and device, and of their bytes."""
 
     to_device: int = 0
     to_host: int = 0

@@ -1,4 +1,4 @@
-"""The decorator ``kernel``: a Python function whose body is Taichi code, launched over buffers."""
+"""The decorator ``kernel``: a function of Taichi code that takes buffers."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ import numpy as np
 
 from tikgen.buffers.errors import BackendNotAvailableError, InvalidConfigurationError
 from tikgen.buffers.unified_buffer import UnifiedBuffer
-from tikgen.buffers.written_names import written_names
 from tikgen.errors import ArgumentError, TaichiNotInitialised, WrongThread
 
 if TYPE_CHECKING:
     from tikgen.pipeline.kernel import Kernel
+import ast
+import textwrap
+from collections.abc import Collection
+
+from tikgen.dtypes import DType
 
 DEVICES = ("auto", "cpu", "cuda", "vulkan")
 
 
 class ComputeKernel:
-    """A kernel over buffers, made by :func:`kernel`; each function has one of its own.
+    """A kernel over buffers, made by :func:`kernel`.
 
-    Call it with :class:`UnifiedBuffer`, NumPy arrays, ``ti.ndarray``, torch tensors and numbers. A
-    buffer is brought to the device and, if the kernel may write to it, marked as written there.
+    It takes :class:`UnifiedBuffer`, NumPy arrays, ``ti.ndarray``, torch tensors and numbers. A
+    buffer is copied to the device if needed, and marked as written if the kernel may write to it.
 
     Attributes:
-        function: what it was made from.
+        function: the function.
         name: for messages and records.
-        device: the arch that it is for, or ``"auto"``.
+        device: its arch, or ``"auto"``.
     """
 
     def __init__(
@@ -39,14 +43,13 @@ class ComputeKernel:
         function: Callable[..., Any],
         name: str,
         device: str,
-        fastmath: bool | None,
-        cache: bool | None,
+        wanted: Mapping[str, bool | None],
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.name = name
         self.device = device
-        self._wanted = {"fast_math": fastmath, "offline_cache": cache}
+        self._wanted = wanted
         self._epoch: Any = None
 
     @functools.cached_property
@@ -65,7 +68,7 @@ class ComputeKernel:
 
     @functools.cached_property
     def compiled(self) -> Any:
-        """Return the ``ti.kernel``, or the kernel of ``tikgen.build``, that is launched."""
+        """Return the ``ti.kernel`` or the kernel of ``tikgen.build``."""
         if self._built is not None or self._is_taichi:
             return self.function
         import taichi as ti
@@ -96,7 +99,7 @@ class ComputeKernel:
         return {p.name: p.default for p in parameters if p.default is not p.empty}
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch the kernel, and return what it returns, mostly None.
+        """Launch the kernel, and return its result, usually None.
 
         Raises:
             ArgumentError: if an argument does not fit.
@@ -180,20 +183,20 @@ def kernel(
     fastmath: bool | None = None,
     cache: bool | None = None,
 ) -> Any:
-    """Make a kernel of a function whose body is Taichi code; a decorator, with options or without.
+    """Make a kernel of a function of Taichi code; a decorator, with or without options.
 
-    A parameter without annotation takes an array. A kernel of ``ti.kernel`` or ``tikgen.build`` is
-    taken as well.
+    A parameter without annotation takes an array. It also takes a ``ti.kernel`` or a kernel of
+    ``tikgen.build``.
 
     Args:
-        function: the function. What it captures is read when it is compiled, at its first call.
-        name: for messages and records; the function's own by default.
-        device: the arch that it is for; ``"auto"`` takes whatever ``ti.init`` chose.
-        fastmath: what ``ti.init`` must have chosen as ``fast_math``; None takes both.
-        cache: likewise for ``offline_cache``.
+        function: the function. Captured variables are read when it is compiled, at its first call.
+        name: for messages and records, by default of the function.
+        device: its arch; ``"auto"`` for the arch of ``ti.init``.
+        fastmath: the required ``fast_math`` of ``ti.init``; None for any.
+        cache: the required ``offline_cache`` of ``ti.init``; None for any.
 
     Raises:
-        InvalidConfigurationError: if an option is of no use, or this is no function.
+        InvalidConfigurationError: if an option is invalid, or this is no function.
     """
     if device not in DEVICES:
         raise InvalidConfigurationError("device", device, f"takes one of {', '.join(DEVICES)}")
@@ -206,20 +209,21 @@ def kernel(
             inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
         )
         if not (is_function or is_built(function) or is_taichi_kernel(function)):
-            problem = "takes a function whose body is Taichi code, or a kernel"
+            problem = "takes a function of Taichi code, or a kernel"
             raise InvalidConfigurationError("kernel", function, problem)
-        return ComputeKernel(function, own, device, fastmath, cache)
+        wanted = {"fast_math": fastmath, "offline_cache": cache}
+        return ComputeKernel(function, own, device, wanted)
 
     return decorate if function is None else decorate(function)
 
 
 def is_built(value: object) -> bool:
-    """Tell whether ``value`` is a kernel of ``tikgen.build``; does not import Taichi."""
+    """Return whether ``value`` is a kernel of ``tikgen.build``, without importing Taichi."""
     return _is_a(value, "tikgen.pipeline.kernel", "Kernel")
 
 
 def is_kernel(value: object) -> bool:
-    """Tell whether calling ``value`` launches a kernel; does not import Taichi."""
+    """Return whether calling ``value`` launches a kernel, without importing Taichi."""
     return (
         isinstance(value, ComputeKernel)
         or is_built(value)
@@ -229,7 +233,7 @@ def is_kernel(value: object) -> bool:
 
 
 def name_of(value: object) -> str:
-    """Return what to call a kernel or a function in messages and records."""
+    """Return the name of a kernel or function for messages and records."""
     while isinstance(value, functools.partial):
         value = value.func
     kernel = getattr(value, "kernel", value)  # Of a bound kernel.
@@ -238,16 +242,12 @@ def name_of(value: object) -> str:
 
 
 def is_taichi_kernel(value: object) -> bool:
-    """Tell whether ``value`` is a function decorated with ``ti.kernel``; does not import Taichi."""
+    """Return whether ``value`` is a ``ti.kernel``, without importing Taichi."""
     return bool(getattr(value, "_is_wrapped_kernel", False))
 
 
 def launch_built(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Launch a kernel of ``tikgen.build`` over buffers and whatever else it takes.
-
-    Raises:
-        ArgumentError: if an argument does not fit.
-    """
+    """Launch a kernel of ``tikgen.build``, also over buffers; raises as the kernel."""
     named = kernel.signature.named(args, kwargs)
     written = _written_by(kernel)
     with contextlib.ExitStack() as blocks:
@@ -268,7 +268,7 @@ def _is_a(value: object, module: str, name: str) -> bool:
 
 
 def _annotated(function: Callable[..., Any], name: str, array: Any) -> Callable[..., Any]:
-    """Return a copy of a function, each parameter of which says what Taichi is to take."""
+    """Return a copy of a function with an annotation for each parameter."""
     assert isinstance(function, types.FunctionType)
     try:
         known = inspect.get_annotations(function, eval_str=True)
@@ -294,7 +294,7 @@ def _annotated(function: Callable[..., Any], name: str, array: Any) -> Callable[
 
 
 def _problem_with(value: Any, kind: str) -> str:
-    """Return why Taichi cannot take a value for an argument of this kind, or nothing."""
+    """Return why Taichi cannot take a value for an argument of a kind, or an empty text."""
     from tikgen.taichi import arrays as taichi_arrays
 
     if isinstance(value, taichi_arrays.TaichiArray) and taichi_arrays.is_stale(value):
@@ -305,10 +305,84 @@ def _problem_with(value: Any, kind: str) -> str:
         value, "data_ptr"
     )
     if kind == "array" and not is_array:
-        return (
-            f"takes an array; got {type(value).__name__} {value!r:.40}. "
-            "Annotate the parameter if it is to take a number, such as `n: int`"
-        )
+        got = f"{type(value).__name__} {value!r:.40}"
+        return f"takes an array; got {got}. Annotate the parameter to take a number: `n: int`"
     if isinstance(value, np.ndarray) and 0 in value.shape:
         return f"is empty (shape {value.shape}), which Taichi cannot take"
     return ""
+
+
+# Any other function may write to an element, as ti.atomic_add does.
+_PURE = frozenset(
+    {"abs", "acos", "asin", "atan2", "cast", "ceil", "cos", "exp", "floor", "log", "max", "min"}
+    | {"pow", "rsqrt", "round", "select", "sin", "sqrt", "tan", "tanh"}
+    | {"bool", "float", "int", "ndrange", "range", "static"}
+    | {dtype.value for dtype in DType}
+)
+
+
+def written_names(function: Callable[..., Any], names: Collection[str]) -> frozenset[str]:
+    """Return those of ``names`` that the function may write to; all if it has no source."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return frozenset(names)
+    finder = _Finder(frozenset(names))
+    for node in ast.walk(tree):
+        finder.look_at(node)
+    return finder.names - finder.reads_only()
+
+
+class _Finder:
+    """Counts the uses of each name, and those that only read."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+        self._uses = dict.fromkeys(names, 0)
+        self._reads = dict.fromkeys(names, 0)
+
+    def reads_only(self) -> frozenset[str]:
+        return frozenset(n for n in self.names if self._uses[n] == self._reads[n])
+
+    def look_at(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name) and node.id in self.names:
+            self._uses[node.id] += 1
+        elif isinstance(node, ast.Attribute) and node.attr == "shape":
+            self._count(node.value)
+        elif isinstance(node, ast.For):
+            self._count(node.iter)
+        for value in _values_read_by(node):
+            if isinstance(value, ast.Subscript) and isinstance(value.ctx, ast.Load):
+                self._count(value.value)
+
+    def _count(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name) and node.id in self.names:
+            self._reads[node.id] += 1
+
+
+def _values_read_by(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.UnaryOp):
+        return [node.operand]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.BoolOp):
+        return list(node.values)
+    if isinstance(node, ast.IfExp):
+        return [node.test, node.body, node.orelse]
+    if isinstance(node, ast.If | ast.While):
+        return [node.test]
+    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return):
+        return [node.value] if node.value is not None else []
+    if isinstance(node, ast.Subscript):
+        return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if isinstance(node, ast.Call) and _called(node.func) in _PURE:
+        return list(node.args)
+    return []
+
+
+def _called(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""

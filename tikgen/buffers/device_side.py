@@ -1,4 +1,4 @@
-"""The device side of a buffer: a ``ti.ndarray`` from a pool, and the copies to it and from it."""
+"""The device side of a buffer: a ``ti.ndarray`` of a pool, and copies to and from it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,7 @@ _WHO = "UnifiedBuffer"
 
 
 class DeviceSide:
-    """An array that a buffer has on the device, given back to its pool in the end.
-
-    Args:
-        owner: the buffer; when it is garbage, the array goes back as well.
-        shape: how many elements along each axis.
-        dtype: the element type.
-        pool: where the array is from; None takes the pool of all who name none.
-        zeroed: whether it must hold zeros at first.
-    """
+    """The device array of a buffer, returned to its pool at the end."""
 
     def __init__(
         self,
@@ -48,7 +40,7 @@ class DeviceSide:
 
     @property
     def is_stale(self) -> bool:
-        """Tell whether the array went with an earlier ``ti.init``."""
+        """Return whether the array belongs to an earlier ``ti.init``."""
         return arrays.is_stale(self.array)
 
     def write(self, host: NDArray[Any]) -> None:
@@ -64,7 +56,7 @@ class DeviceSide:
         _transfer("device to host", read)
 
     def give_back(self) -> None:
-        """Return the array to its pool; this object is of no use afterwards."""
+        """Return the array to its pool; the object is unusable afterwards."""
         array, self.array = self.array, None
         if self._finalizer.detach() is not None:
             self._pool.release(array)
@@ -73,7 +65,7 @@ class DeviceSide:
 def _transfer(direction: str, copy: Callable[[], None]) -> None:
     _check_thread()
     try:
-        with runtime.compiling:  # Each first copy of a kind has Taichi compile a kernel.
+        with runtime.compiling:  # The first copy of a kind compiles a kernel.
             copy()
     except TikgenError:
         raise
@@ -82,15 +74,15 @@ def _transfer(direction: str, copy: Callable[[], None]) -> None:
 
 
 def _start_taichi() -> None:
-    """Start Taichi on cpu where nobody did, so that a buffer needs nothing but to be used."""
-    # Taichi belongs to the thread that starts it; a worker is gone before the program is.
+    """Start Taichi on cpu if it is not started."""
+    # Taichi belongs to the thread that starts it, which must last as long as the program.
     if runtime.is_initialised() or threading.current_thread() is not threading.main_thread():
         return
     import taichi as ti
 
     ti.init(arch=ti.cpu)
     logging.getLogger("tikgen.ring").info(
-        "a buffer started Taichi on cpu; call ti.init before for another arch"
+        "a buffer started Taichi on cpu; call ti.init earlier for another arch"
     )
 
 

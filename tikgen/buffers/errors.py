@@ -1,7 +1,4 @@
-"""What goes wrong with buffers, devices and tasks: one class each, one message each.
-
-The names are those of PyDotCompute, and so are the attributes.
-"""
+"""Errors of buffers, devices and tasks, with the names and attributes of PyDotCompute."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from tikgen.errors import TikgenError
 
 
 class RingError(TikgenError):
-    """Is the base of every error of :mod:`tikgen.ring`."""
+    """The base of every error of :mod:`tikgen.ring`."""
 
     @staticmethod
     def _actor(kernel_id: str, state: str = "") -> str:
-        """Return what a message about an actor begins with."""
+        """Return the beginning of a message about an actor."""
         return f"Actor {kernel_id!r}{f' ({state})' if state else ''}: "
 
 
@@ -29,11 +26,11 @@ class RuntimeClosed(RingError):
 
 
 class ValidationError(RingError):
-    """A setting or a message is not what it should be."""
+    """A setting or a message is invalid."""
 
 
 class InvalidConfigurationError(ValidationError):
-    """A setting is of no use."""
+    """A setting is invalid."""
 
     def __init__(self, parameter: str, value: object, reason: str) -> None:
         self.parameter = parameter
@@ -55,7 +52,7 @@ class BufferNotAllocatedError(BufferError):
 
 
 class BufferSyncError(BufferError):
-    """Host and device cannot be brought together."""
+    """Host and device cannot be synchronized."""
 
     def __init__(self, direction: str, cause: Exception | str) -> None:
         self.direction = direction
@@ -64,12 +61,12 @@ class BufferSyncError(BufferError):
 
 
 class PoolExhausted(BufferError):
-    """A pool cannot give memory without passing its limit."""
+    """An array would exceed the limit of a pool."""
 
     def __init__(self, wanted: int, used: int, limit: int) -> None:
         self.wanted, self.used, self.limit = wanted, used, limit
         super().__init__(
-            f"MemoryPool: {wanted} bytes more than the {used} in use would pass the limit of "
+            f"MemoryPool: {wanted} bytes beside the {used} in use would exceed the limit of "
             f"{limit} bytes; free buffers, or raise the limit"
         )
 
@@ -79,7 +76,7 @@ class BackendError(RingError):
 
 
 class BackendNotAvailableError(BackendError):
-    """A device or an arch is not there, does not work, or vanished."""
+    """A device or an arch is missing, or does not work."""
 
     def __init__(self, backend_name: str, reason: str) -> None:
         self.backend_name = backend_name
@@ -88,7 +85,7 @@ class BackendNotAvailableError(BackendError):
 
 
 class TaskFailed(RingError):
-    """A task of an orchestrator failed, or was not run because another one had failed."""
+    """Tasks of an orchestrator failed, or were skipped because others failed."""
 
     def __init__(self, problems: Mapping[str, Any]) -> None:
         self.problems = dict(problems)

@@ -1,4 +1,4 @@
-"""Which shapes and dtypes the arrays of buffers may have, and how their sizes are rounded up."""
+"""The shapes, dtypes and sizes that arrays of buffers may have."""
 
 from __future__ import annotations
 
@@ -13,19 +13,11 @@ from tikgen.dtypes import DType
 
 # Taichi indexes with 32 bits.
 MOST_ELEMENTS = 2**31 - 1
-_LEAST_CLASS = 64
 MIB = 1024 * 1024
 
 
 def sound_shape(shape: Any) -> tuple[int, ...]:
-    """Return a shape as a tuple.
-
-    Args:
-        shape: an integer, or one for each axis.
-
-    Raises:
-        InvalidConfigurationError: if it is no shape, empty, or too large for Taichi.
-    """
+    """Return a shape as a tuple."""
     try:
         axes = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
     except TypeError:
@@ -40,11 +32,7 @@ def sound_shape(shape: Any) -> tuple[int, ...]:
 
 
 def sound_dtype(dtype: Any) -> DType:
-    """Return the dtype that NumPy, Taichi or tikgen calls ``dtype``.
-
-    Raises:
-        InvalidConfigurationError: if kernels have no such dtype.
-    """
+    """Return a dtype by its name in NumPy, Taichi or tikgen."""
     try:
         return DType.parse(dtype)
     except ValueError as error:
@@ -56,7 +44,7 @@ def sound_dtype(dtype: Any) -> DType:
 
 
 def holds_number(dtype: DType, value: Any) -> bool:
-    """Tell whether a value is a number that an element can hold, however rounded."""
+    """Return whether an element can hold a value, possibly rounded."""
     if not isinstance(value, int | float | np.integer | np.floating):
         return False
     try:
@@ -69,7 +57,7 @@ def holds_number(dtype: DType, value: Any) -> bool:
 
 
 def holds_all(dtype: DType, array: np.ndarray[Any, Any]) -> bool:
-    """Tell whether elements can hold what is in an array; no integer is wrapped around."""
+    """Return whether elements can hold the values of an array without overflow."""
     if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
         return False
     if dtype.is_float or not array.size or np.can_cast(array.dtype, dtype.numpy):
@@ -77,24 +65,8 @@ def holds_all(dtype: DType, array: np.ndarray[Any, Any]) -> bool:
     return bool(dtype.lowest <= array.min() and array.max() <= dtype.highest)
 
 
-def size_class(count: int) -> int:
-    """Return ``count`` rounded up to a quarter, a half, three quarters or all of a power of two."""
-    if count <= _LEAST_CLASS:
-        return _LEAST_CLASS
-    step = 1 << max((count - 1).bit_length() - 3, 0)
-    return min(-(-count // step) * step, MOST_ELEMENTS)
-
-
 def bytes_in(name: str, size_mb: object) -> int:
-    """Return the bytes of a setting in MiB.
-
-    Args:
-        name: of the setting, for messages.
-        size_mb: a number, 0 or more.
-
-    Raises:
-        InvalidConfigurationError: if it is none.
-    """
+    """Return a setting in MiB as bytes."""
     if not isinstance(size_mb, int | float) or isinstance(size_mb, bool):
         raise InvalidConfigurationError(name, size_mb, "takes a number of MiB")
     if not 0 <= size_mb < math.inf:

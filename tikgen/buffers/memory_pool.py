@@ -1,4 +1,4 @@
-"""Keeps device arrays that were given back, and lends them again to whoever needs such a one."""
+"""A pool of device arrays, which are reused when they come back."""
 
 from __future__ import annotations
 
@@ -12,52 +12,88 @@ from dataclasses import dataclass
 from typing import Any
 
 from tikgen.buffers.errors import BufferError, InvalidConfigurationError, PoolExhausted
-from tikgen.buffers.extents import MIB, bytes_in, size_class, sound_dtype, sound_shape
-from tikgen.buffers.pool_statistics import PoolStatistics
+from tikgen.buffers.extents import bytes_in, sound_dtype, sound_shape
 from tikgen.dtypes import DType
 from tikgen.errors import TaichiNotInitialised, WrongThread
 from tikgen.taichi import arrays, runtime
 
 _RESERVE_BLOCKS = 16
-# Whoever asks holds one reference, the block the other: nobody else has the array.
+# References of the pool itself: one of the block, one of the argument.
 _UNSHARED = 2
 
 
 @dataclass(eq=False)
 class _Block:
-    """An array of the pool; ``kind`` is what it can be lent for again."""
+    """A free array of the pool; ``kind`` is its dtype and shape."""
 
     array: Any
     kind: tuple[DType, tuple[int, ...]]
     nbytes: int
-    number: int = 0  # Grows with each return, so that the oldest is known.
+    number: int = 0  # Grows with each return: the lowest is the oldest.
 
 
 @dataclass
 class _Loan:
-    """What is known of an array that is lent, which does not keep it alive."""
+    """An array in use, which it does not keep alive."""
 
     ref: weakref.ref[Any]
     kind: tuple[DType, tuple[int, ...]]
     nbytes: int
-    asked: int
+
+
+@dataclass(frozen=True)
+class PoolStatistics:
+    """The statistics of a pool.
+
+    Attributes:
+        used_bytes: bytes of arrays in use.
+        total_bytes: bytes of all arrays: in use, free or reserved.
+        n_free_blocks: number of free and reserved arrays.
+        largest_free_bytes: bytes of the largest of those.
+        limit_bytes: the limit, None without one.
+        hits: how often an array was reused.
+        misses: how often a new one was made.
+        evictions: how often a free one was dropped to make room.
+    """
+
+    used_bytes: int
+    total_bytes: int
+    n_free_blocks: int
+    largest_free_bytes: int = 0
+    limit_bytes: int | None = None
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+
+    @property
+    def free_bytes(self) -> int:
+        """Return the bytes of free and reserved arrays."""
+        return self.total_bytes - self.used_bytes
+
+    @property
+    def utilization(self) -> float:
+        """Return the share of the pool that is in use, from 0 to 1."""
+        return self.used_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def fragmentation(self) -> float:
+        """Return the share of free bytes outside the largest free array, from 0 to 1."""
+        return 1 - self.largest_free_bytes / self.free_bytes if self.free_bytes else 0.0
 
 
 class MemoryPool:
-    """Lends ``ti.ndarray`` of the current ``ti.init``, and keeps them when they come back.
+    """Lends arrays ``ti.ndarray``, and keeps them for reuse.
 
-    Taichi cannot show memory under another shape. So an array is lent again for the very same
-    dtype and shape or, for those who ask with ``exact=False``, for the same class of sizes. An
-    array that somebody still refers to is never lent to a second one. One that is dropped without
-    being given back is Taichi's to free. After another ``ti.init`` the pool begins anew.
+    An array is reused for the same dtype and shape only, since Taichi cannot reshape one, and
+    never while it is still referenced. An array that is dropped without being released is freed
+    by Taichi. After another ``ti.init`` the pool is empty.
 
     Args:
-        initial_size_mb: MiB that the pool takes with its first array and holds until its arrays
-            need them.
-        max_size_mb: MiB that all its arrays together never exceed; None sets no limit.
+        initial_size_mb: MiB that the pool reserves with its first array.
+        max_size_mb: limit of all its arrays in MiB; None for no limit.
 
     Raises:
-        InvalidConfigurationError: if a size is no number, negative, or the first exceeds the other.
+        InvalidConfigurationError: if a size is invalid, or the first exceeds the second.
     """
 
     def __init__(self, initial_size_mb: float = 0, max_size_mb: float | None = None) -> None:
@@ -68,7 +104,7 @@ class MemoryPool:
             raise InvalidConfigurationError("initial_size_mb", initial_size_mb, problem)
         self._enabled = True
         self._lock = threading.RLock()
-        # Appended to while garbage is collected, at any moment and in any thread: read by _settle.
+        # Appended to by garbage collection, in any thread; read by _settle.
         self._came_back: collections.deque[Any] = collections.deque()
         self._dropped: collections.deque[int] = collections.deque()
         self._begin()
@@ -84,17 +120,13 @@ class MemoryPool:
 
     # Lending.
 
-    def acquire(
-        self, shape: int | tuple[int, ...], dtype: Any, *, exact: bool = True, zeroed: bool = False
-    ) -> Any:
-        """Return a ``ti.ndarray``, one that was given back where there is such a one.
+    def acquire(self, shape: int | tuple[int, ...], dtype: Any, *, zeroed: bool = False) -> Any:
+        """Return a ``ti.ndarray``, a released one if possible.
 
         Args:
-            shape: how many elements along each axis.
+            shape: number of elements along each axis.
             dtype: the element type, as NumPy or Taichi names it.
-            exact: False takes an array of one axis that may be longer, as long as its class of
-                sizes says: a quarter at most beyond 64 elements.
-            zeroed: whether it must hold zeros; else it may hold what was left in it.
+            zeroed: whether it must hold zeros; else its content is undefined.
 
         Raises:
             PoolExhausted: if the limit does not allow it.
@@ -102,14 +134,7 @@ class MemoryPool:
             TaichiNotInitialised: if ``ti.init`` was not called.
             WrongThread: if only the thread that called ``ti.init`` can make arrays.
         """
-        element, wanted = sound_dtype(dtype), sound_shape(shape)
-        asked = _size(element, wanted)
-        if not exact:
-            if len(wanted) != 1:
-                problem = "arrays of one axis alone come in classes of sizes; leave exact=True"
-                raise InvalidConfigurationError("shape", shape, problem)
-            wanted = (size_class(wanted[0]),)
-        kind = (element, wanted)
+        kind = (sound_dtype(dtype), sound_shape(shape))
         if not runtime.is_initialised():
             raise TaichiNotInitialised("MemoryPool")
         with self._lock:
@@ -122,14 +147,14 @@ class MemoryPool:
             else:
                 array = self._make(kind)
                 self._misses += 1
-            self._lend(array, kind, asked)
+            self._lend(array, kind)
             return array
 
     def release(self, array: Any) -> None:
-        """Give an array back, to be lent again once nobody refers to it.
+        """Return an array to the pool, for reuse once it is not referenced any more.
 
         Raises:
-            BufferError: if it is not lent by this pool, or was given back already.
+            BufferError: if it is not in use from this pool.
         """
         with self._lock:
             self._settle()
@@ -140,24 +165,24 @@ class MemoryPool:
                 )
 
     def give_back_when_dead(self, owner: object, array: Any) -> weakref.finalize[Any, Any]:
-        """Have an array given back when its owner is garbage; ``detach()`` of the result undoes it.
+        """Release an array when its owner is garbage collected, unless the result is detached.
 
         Args:
-            owner: any object that can be referred to weakly.
-            array: what :meth:`acquire` returned; it stays alive as long as the owner does.
+            owner: any object that can be weakly referenced.
+            array: the array, which lives as long as the owner.
         """
         finalizer = weakref.finalize(owner, self._came_back.append, array)
         finalizer.atexit = False
         return finalizer
 
-    def _lend(self, array: Any, kind: Any, asked: int) -> None:
+    def _lend(self, array: Any, kind: Any) -> None:
         key, dropped = id(array), self._dropped
-        self._forget(key)  # What had this address before is dead, or it would still have it.
+        self._end_loan(key)  # An earlier array of this address is dead.
         ref = weakref.ref(array, lambda _: dropped.append(key))
-        self._loans[key] = _Loan(ref, kind, _size(*kind), asked)
+        self._loans[key] = _Loan(ref, kind, _size(*kind))
         self._used += _size(*kind)
 
-    def _forget(self, key: int) -> _Loan | None:
+    def _end_loan(self, key: int) -> _Loan | None:
         loan = self._loans.pop(key, None)
         if loan is not None:
             self._used -= loan.nbytes
@@ -167,7 +192,7 @@ class MemoryPool:
         loan = self._loans.get(id(array))
         if loan is None or loan.ref() is not array:
             return False
-        self._forget(id(array))
+        self._end_loan(id(array))
         if self._enabled:
             self._number += 1
             block = _Block(array, loan.kind, loan.nbytes, self._number)
@@ -209,7 +234,7 @@ class MemoryPool:
     def _make_room(self, wanted: int) -> None:
         limit = self._limit
         if limit is not None and self._used + wanted > limit:
-            gc.collect()  # Taichi keeps what kernels saw in cycles, and buffers with it.
+            gc.collect()  # Taichi keeps arguments of kernels, and their buffers, in cycles.
             self._settle()
         if limit is not None and self._used + wanted > limit:
             raise PoolExhausted(wanted, self._used, limit)
@@ -220,7 +245,7 @@ class MemoryPool:
         while limit is not None and self._total() + wanted > limit:
             gone.append(self._remove(next(oldest)))
             self._evictions += 1
-        self._let_go(gone)
+        self._drop(gone)
 
     def _blocks(self) -> list[_Block]:
         return [block for blocks in self._free.values() for block in blocks]
@@ -230,15 +255,15 @@ class MemoryPool:
         self._kept -= block.nbytes
         return block
 
-    def _let_go(self, blocks: list[_Block]) -> None:
-        """Drop arrays; on vulkan their memory only goes where nothing waits to run."""
+    def _drop(self, blocks: list[_Block]) -> None:
+        """Drop arrays; on vulkan their memory is freed only while the device is idle."""
         if blocks:
             runtime.sync()
             blocks.clear()
             runtime.sync()
 
     def _settle(self) -> None:
-        """Take account of what came back, was dropped, or went with an earlier ``ti.init``."""
+        """Account for arrays that came back, were dropped, or belong to an earlier ``ti.init``."""
         if self._epoch is not runtime.epoch():
             self._begin()
         while self._came_back:
@@ -246,55 +271,34 @@ class MemoryPool:
         while self._dropped:
             key = self._dropped.popleft()
             if key in self._loans and self._loans[key].ref() is None:
-                self._forget(key)
+                self._end_loan(key)
 
-    # What is known, what is set.
+    # Settings and statistics.
 
     @property
     def enabled(self) -> bool:
-        """Tell whether arrays that come back are kept."""
+        """Return whether released arrays are kept."""
         return self._enabled
 
     def enable(self) -> None:
-        """Keep arrays that come back, as a new pool does."""
+        """Keep released arrays, the default."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Keep no array that comes back, and let go of those that are kept."""
+        """Keep no released arrays, and drop those that are kept."""
         self._enabled = False
         self.free_all_blocks()
 
-    def set_limit(self, size_mb: float | None) -> None:
-        """Set how many MiB all arrays together may take; what is kept beyond is let go at once.
-
-        Raises:
-            InvalidConfigurationError: if it is no number, negative, or less than is lent.
-        """
-        limit = None if size_mb is None else bytes_in("size_mb", size_mb)
-        with self._lock:
-            self._settle()
-            if limit is not None and self._used > limit:
-                problem = f"{self._used} bytes are in use; free buffers first"
-                raise InvalidConfigurationError("size_mb", size_mb, problem)
-            self._limit = limit
-            if limit is not None:
-                self._initial = min(self._initial, limit)
-            self._make_room(0)
-
     def free_all_blocks(self) -> None:
-        """Let go of every array that is not lent, and of the reserve."""
+        """Drop every array that is not in use, and the reserve."""
         with self._lock:
             self._settle()
             gone = [*self._blocks(), *self._reserve]
             self._free, self._reserve, self._kept = {}, [], 0
-            self._let_go(gone)
-
-    def free_all_free(self) -> None:
-        """Do as :meth:`free_all_blocks` does."""
-        self.free_all_blocks()
+            self._drop(gone)
 
     def get_stats(self) -> PoolStatistics:
-        """Return what the pool holds now."""
+        """Return the current statistics."""
         with self._lock:
             self._settle()
             free = [*self._blocks(), *self._reserve]
@@ -303,7 +307,6 @@ class MemoryPool:
                 total_bytes=self._total(),
                 n_free_blocks=len(free),
                 largest_free_bytes=max((block.nbytes for block in free), default=0),
-                wasted_bytes=sum(loan.nbytes - loan.asked for loan in self._loans.values()),
                 limit_bytes=self._limit,
                 hits=self._hits,
                 misses=self._misses,
@@ -312,9 +315,9 @@ class MemoryPool:
 
     def __repr__(self) -> str:
         stats = self.get_stats()
-        limit = "none" if self._limit is None else f"{self._limit / MIB:.2f} MiB"
+        limit = "none" if self._limit is None else f"{self._limit} bytes"
         return (
-            f"MemoryPool(used={stats.used_mb:.2f} MiB, total={stats.total_mb:.2f} MiB, "
+            f"MemoryPool(used={stats.used_bytes} bytes, total={stats.total_bytes} bytes, "
             f"limit={limit}, enabled={self._enabled})"
         )
 
@@ -323,21 +326,19 @@ _default = MemoryPool()
 
 
 def get_memory_pool() -> MemoryPool:
-    """Return the pool of all who name none."""
+    """Return the default pool."""
     return _default
 
 
 def configure_memory_pool(
     initial_size_mb: float = 0, max_size_mb: float | None = None, enable: bool = True
 ) -> MemoryPool:
-    """Put a new pool in the place of the one of all who name none, and return it.
-
-    Buffers give their arrays back to the pool that they are from.
+    """Replace the default pool, and return the new one.
 
     Args:
-        initial_size_mb: as :class:`MemoryPool` takes it.
-        max_size_mb: likewise.
-        enable: whether arrays that come back are kept.
+        initial_size_mb: see :class:`MemoryPool`.
+        max_size_mb: see :class:`MemoryPool`.
+        enable: whether released arrays are kept.
     """
     global _default
     _default = MemoryPool(initial_size_mb, max_size_mb)

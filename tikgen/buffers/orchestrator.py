@@ -1,38 +1,42 @@
-"""Runs kernels and functions, and graphs of them: in order, overlapping where they may."""
+"""Runs kernels, functions, and graphs of them, concurrently where possible."""
 
 from __future__ import annotations
 
 import asyncio
 import collections
 import concurrent.futures
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tikgen.buffers.calls import called, over_grid, taking_buffers, wants_thread, within
 from tikgen.buffers.compute_kernel import name_of
 from tikgen.buffers.errors import InvalidConfigurationError, RuntimeClosed, TaskFailed
-from tikgen.buffers.executions import KernelExecution, KernelLaunchConfig, check_timeout
+from tikgen.buffers.launches import (
+    KernelExecution,
+    KernelLaunchConfig,
+    called,
+    check_timeout,
+    taking_buffers,
+    wants_thread,
+    within,
+)
 from tikgen.buffers.task_graph import GraphTask, TaskGraph, tasks_in
 from tikgen.errors import near
-
-if TYPE_CHECKING:
-    from tikgen.buffers.accelerator import Accelerator
-    from tikgen.buffers.memory_pool import MemoryPool
 
 _HISTORY = 1000
 
 
 class ComputeOrchestrator:
-    """Launches kernels one by one, and runs graphs of kernels and functions.
+    """Launches kernels, and runs graphs of kernels and functions.
 
     Kernels run in the thread of the event loop, which must be the one that called ``ti.init``.
-    Plain functions run in threads and coroutine functions in the event loop, so that they overlap.
+    Plain functions run in threads, and coroutine functions on the event loop.
 
     Args:
-        max_threads: how many plain functions may run at once; by default one for each processor,
-            and two at least.
+        max_threads: number of threads for plain functions; by default one for each processor, and
+            two at least.
 
     Raises:
         InvalidConfigurationError: if that is no positive integer.
@@ -50,7 +54,7 @@ class ComputeOrchestrator:
         self._ended: set[asyncio.Task[Any]] = set()
         self._was_closed = False
 
-    # Its life.
+    # Start and end.
 
     async def __aenter__(self) -> ComputeOrchestrator:
         await self.initialize()
@@ -60,16 +64,16 @@ class ComputeOrchestrator:
         await self.shutdown()
 
     async def initialize(self) -> None:
-        """Begin; once begun, nothing more happens."""
+        """Start it; a second call has no effect."""
         if self._threads is None:
             self._threads = concurrent.futures.ThreadPoolExecutor(
                 self._max_threads, thread_name_prefix="tikgen-orchestrator"
             )
 
     async def shutdown(self) -> None:
-        """End: cancel what runs, and wait until the device is idle.
+        """Cancel everything that runs, and wait until the device is idle.
 
-        A function in a thread cannot be interrupted; its result is dropped.
+        A function in a thread cannot be interrupted; its result is discarded.
         """
         if self._threads is None:
             return
@@ -83,34 +87,22 @@ class ComputeOrchestrator:
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it was begun and not ended."""
+        """Return whether it was started and not shut down."""
         return self._threads is not None
 
-    @property
-    def accelerator(self) -> Accelerator:
-        """Return the devices of this machine."""
+    def synchronize(self) -> None:
+        """Wait until the device has finished."""
         from tikgen.buffers.accelerator import get_accelerator
 
-        return get_accelerator()
+        get_accelerator().synchronize()
 
-    @property
-    def memory_pool(self) -> MemoryPool:
-        """Return the pool that buffers are from where they name none."""
-        from tikgen.buffers.memory_pool import get_memory_pool
-
-        return get_memory_pool()
-
-    def synchronize(self) -> None:
-        """Wait until the device has done what it was told."""
-        self.accelerator.synchronize()
-
-    # Kernels by name, and one at a time.
+    # Single kernels.
 
     def register_kernel(self, name: str, kernel_func: Callable[..., Any]) -> None:
-        """Give a kernel or a function a name.
+        """Register a kernel or a function by name.
 
         Raises:
-            InvalidConfigurationError: if the name is taken by another, or this cannot be called.
+            InvalidConfigurationError: if the name is taken, or this cannot be called.
         """
         if self._kernels.get(name, kernel_func) is not kernel_func:
             raise InvalidConfigurationError("name", name, "there is a kernel of this name")
@@ -118,25 +110,21 @@ class ComputeOrchestrator:
             raise InvalidConfigurationError("kernel_func", kernel_func, "cannot be called")
         self._kernels[name] = kernel_func
 
-    def get_kernel(self, name: str) -> Callable[..., Any] | None:
-        """Return the kernel of a name, None where there is none."""
-        return self._kernels.get(name)
-
     async def launch_kernel(
         self, kernel: Callable[..., Any] | str, /, *args: Any, **kwargs: Any
     ) -> KernelExecution:
         """Launch a kernel, or call a function, and return the record with its result.
 
         Args:
-            kernel: itself, or its name.
-            args: its arguments, after a :class:`KernelLaunchConfig` where one is wanted.
-            kwargs: its arguments by name; ``config`` is one of the former.
+            kernel: a kernel, a function, or a registered name.
+            args: its arguments, optionally after a :class:`KernelLaunchConfig`.
+            kwargs: its arguments by name; ``config`` may be a :class:`KernelLaunchConfig`.
 
         Raises:
-            InvalidConfigurationError: if there is no such kernel, or it cannot be launched so.
-            RuntimeClosed: if the orchestrator was not begun, or has ended.
-            TimeoutError: if it took longer than it may.
-            Exception: what the kernel raises; the record, with it, is in the history.
+            InvalidConfigurationError: if there is no such kernel, or a setting does not suit it.
+            RuntimeClosed: if the orchestrator was not started, or has ended.
+            TimeoutError: if it exceeded its time limit.
+            Exception: any error of the kernel; its record is in the history.
         """
         config = KernelLaunchConfig()
         if args and isinstance(args[0], KernelLaunchConfig):
@@ -144,7 +132,6 @@ class ComputeOrchestrator:
         elif isinstance(kwargs.get("config"), KernelLaunchConfig):
             config = kwargs.pop("config")
         name, function = self._resolved(kernel)
-        function = over_grid(name, function, config)
         in_thread = _in_thread(name, function, config.in_thread)
         execution = KernelExecution(name, config)
         self._check_active("launch a kernel")
@@ -181,13 +168,12 @@ class ComputeOrchestrator:
 
         Args:
             name: of the task.
-            function: a kernel, its name, a function, or a coroutine function.
-            args: its arguments; a task in them, or in a list, tuple or dict in them, stands for its
-                result and is waited for.
-            after: further tasks, or their names, to wait for.
-            timeout: seconds that it may take. What runs in the thread of the event loop cannot be
-                interrupted; what runs in a thread is no longer waited for.
-            in_thread: whether it runs in a thread: plain functions do, unless this is False.
+            function: a kernel, its registered name, a function, or a coroutine function.
+            args: its arguments; tasks in them stand for their results.
+            after: further tasks, or their names, on which it depends.
+            timeout: time limit in seconds. Code in the thread of the event loop cannot be
+                interrupted.
+            in_thread: whether it runs in a thread, by default for plain functions.
             kwargs: its arguments by name.
 
         Raises:
@@ -205,7 +191,7 @@ class ComputeOrchestrator:
         return self._graph.add(GraphTask(name, resolved, args, kwargs, names, timeout, threaded))
 
     def clear(self) -> None:
-        """Forget all tasks of the graph."""
+        """Remove all tasks of the graph."""
         self._graph = TaskGraph()
 
     async def run(
@@ -216,20 +202,19 @@ class ComputeOrchestrator:
     ) -> dict[str, Any]:
         """Run the graph and return the results by name; it can be run again.
 
-        When a task fails, those that wait for it are not run, and the others are.
+        When a task fails, those that depend on it are skipped, and the others run.
 
         Args:
-            targets: tasks, or their names, that are wanted with all that they wait for; none
-                wants all.
-            timeout: seconds that all may take together; then what runs is cancelled.
-            return_exceptions: puts errors in the places of results, rather than to raise.
+            targets: wanted tasks, or their names, with all their dependencies; empty for all.
+            timeout: time limit of the whole run in seconds.
+            return_exceptions: whether to return errors in place of results, rather than raise.
 
         Raises:
-            InvalidConfigurationError: if a task is unknown, or tasks wait for one another.
-            RuntimeClosed: if the orchestrator was not begun, or has ended.
-            TaskFailed: if tasks failed; its ``problems`` tell by name what each raised, and which
-                were not run. What the first one raised is its cause.
-            TimeoutError: if it took longer than ``timeout``.
+            InvalidConfigurationError: if a task is unknown, or tasks depend on each other.
+            RuntimeClosed: if the orchestrator was not started, or has ended.
+            TaskFailed: if tasks failed; its ``problems`` are texts by name, and its cause is the
+                first error.
+            TimeoutError: if it exceeded the time limit.
         """
         self._check_active("run a graph")
         check_timeout(timeout)
@@ -237,7 +222,7 @@ class ComputeOrchestrator:
         results = await self._tracked(within(timeout, self._run(names)))
         failed = {name: r for name, r in results.items() if isinstance(r, _Failure)}
         if failed and not return_exceptions:
-            problems = {name: failure.told for name, failure in failed.items()}
+            problems = {name: failure.text for name, failure in failed.items()}
             first = next(f.error for f in failed.values() if not isinstance(f.error, TaskFailed))
             raise TaskFailed(problems) from first
         return {n: r.error if isinstance(r, _Failure) else r for n, r in results.items()}
@@ -249,7 +234,7 @@ class ComputeOrchestrator:
         running: dict[asyncio.Task[Any], str] = {}
         try:
             while sorter.is_active():
-                # Threads begin before kernels, which hold the loop, so that they overlap.
+                # Threads start before kernels, which block the loop.
                 ready = sorted(sorter.get_ready(), key=lambda n: not graph.tasks[n].in_thread)
                 for name in ready:
                     task = graph.tasks[name]
@@ -273,7 +258,7 @@ class ComputeOrchestrator:
 
     async def _run_task(self, task: GraphTask, results: dict[str, Any]) -> Any:
         if not task.in_thread:
-            await asyncio.sleep(0)  # Lets the threads of the others begin.
+            await asyncio.sleep(0)  # The threads of others start first.
         args, kwargs = task.arguments(results)
         execution = KernelExecution(task.name, KernelLaunchConfig(timeout=task.timeout))
         await self._execute(execution, task.function, task.in_thread, args, kwargs, task.timeout)
@@ -300,10 +285,10 @@ class ComputeOrchestrator:
             raise
         finally:
             execution.end_time = time.perf_counter()
-            self._history.append(execution.without_result())
+            self._history.append(dataclasses.replace(execution, result=None))
 
     async def _tracked(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Await what :meth:`shutdown` cancels."""
+        """Await a call that :meth:`shutdown` may cancel."""
         task = asyncio.ensure_future(call)
         self._running.add(task)
         try:
@@ -320,7 +305,7 @@ class ComputeOrchestrator:
         if self._threads is None:
             raise RuntimeClosed(operation, self._was_closed)
 
-    # What it did.
+    # History.
 
     def get_execution_history(
         self, limit: int | None = None, kernel_name: str | None = None
@@ -328,15 +313,11 @@ class ComputeOrchestrator:
         """Return records of the last 1,000 launches and tasks, oldest first, without results.
 
         Args:
-            limit: how many at most, the latest.
-            kernel_name: of which kernel or task; None takes all.
+            limit: greatest number of records, the latest ones.
+            kernel_name: of one kernel or task; None for all.
         """
         found = [e for e in self._history if kernel_name in (None, e.kernel_name)]
         return found if limit is None else found[max(len(found) - limit, 0) :]
-
-    def clear_execution_history(self) -> None:
-        """Forget what was run."""
-        self._history.clear()
 
     def __repr__(self) -> str:
         return (
@@ -354,16 +335,16 @@ def _in_thread(name: str, function: Callable[..., Any], wanted: bool | None) -> 
 
 
 class _Failure:
-    """Stands where a result would."""
+    """Takes the place of a result."""
 
-    def __init__(self, error: BaseException, told: str) -> None:
+    def __init__(self, error: BaseException, text: str) -> None:
         self.error = error
-        self.told = told
+        self.text = text
 
     @classmethod
     def not_run(cls, name: str, culprit: str) -> _Failure:
-        told = f"was not run, because {culprit!r} failed or was not run"
-        return cls(TaskFailed({name: told}), told)
+        text = f"was not run, because {culprit!r} failed or was not run"
+        return cls(TaskFailed({name: text}), text)
 
 
 def _outcome(finished: asyncio.Task[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Tasks that wait for one another: who waits for whom, and in which order they may run."""
+"""Graphs of tasks: dependencies, and the order in which they may run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tikgen.errors import near
 
 @dataclass(frozen=True, eq=False)
 class GraphTask:
-    """A call that an orchestrator is to make.
+    """A call in a graph.
 
     Attributes:
-        name: of which there is one in a graph.
+        name: unique in a graph.
         function: a function, a coroutine function or a kernel.
-        args: its arguments; tasks stand for their results, within lists, tuples and dicts too.
+        args: its arguments; tasks stand for their results, also in lists, tuples and dicts.
         kwargs: its arguments by name.
-        after: names of the tasks that it waits for.
-        timeout: seconds that it may take, None for any time.
-        in_thread: whether it runs in a thread of its own, beside the event loop.
+        after: names of the tasks on which it depends.
+        timeout: time limit in seconds, None for none.
+        in_thread: whether it runs in a thread.
     """
 
     name: str
@@ -34,7 +34,7 @@ class GraphTask:
     in_thread: bool
 
     def arguments(self, results: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments, with the results of tasks in their places."""
+        """Return the arguments, with results in place of tasks."""
         args = [_filled(value, results) for value in self.args]
         return args, {name: _filled(value, results) for name, value in self.kwargs.items()}
 
@@ -43,7 +43,7 @@ class GraphTask:
 
 
 def tasks_in(value: Any) -> Iterator[GraphTask]:
-    """Give the tasks that an argument is, or holds in lists, tuples and dicts."""
+    """Yield the tasks in an argument, also in lists, tuples and dicts."""
     if isinstance(value, GraphTask):
         yield value
     elif type(value) in (list, tuple):
@@ -64,28 +64,20 @@ def _filled(value: Any, results: Mapping[str, Any]) -> Any:
 
 
 class TaskGraph:
-    """The tasks by name."""
+    """Tasks by name."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, GraphTask] = {}
 
     def add(self, task: GraphTask) -> GraphTask:
-        """Add a task, and return it.
-
-        Raises:
-            InvalidConfigurationError: if its name is taken.
-        """
+        """Add a task, and return it."""
         if task.name in self.tasks:
             raise InvalidConfigurationError("name", task.name, "there is a task of this name")
         self.tasks[task.name] = task
         return task
 
     def name_of(self, task: GraphTask | str) -> str:
-        """Return the name of a task of this graph; names are returned as they are.
-
-        Raises:
-            InvalidConfigurationError: if it is a task of another graph, or no task.
-        """
+        """Return the name of a task of this graph; a name is returned unchanged."""
         if isinstance(task, str):
             return task
         if not isinstance(task, GraphTask):
@@ -96,14 +88,7 @@ class TaskGraph:
         return task.name
 
     def order(self, targets: Iterable[str]) -> tuple[graphlib.TopologicalSorter[str], list[str]]:
-        """Return what tells which tasks are ready, and the names of those that are needed.
-
-        Args:
-            targets: names of the tasks that are wanted; none wants all.
-
-        Raises:
-            InvalidConfigurationError: if a name is unknown, or tasks wait for one another.
-        """
+        """Return a sorter of the tasks, and the names of those that are needed."""
         needed: dict[str, tuple[str, ...]] = {}
         wanted = list(targets) or list(self.tasks)
         self._check_known("run", wanted)
@@ -113,7 +98,7 @@ class TaskGraph:
                 needed[name] = self.tasks[name].after
                 self._check_known(f"task {name!r}, after", needed[name])
                 wanted += needed[name]
-        # In the order in which they were added, so that equal graphs run alike.
+        # In the order of addition, so that equal graphs run in the same order.
         sorter = graphlib.TopologicalSorter(
             {name: needed[name] for name in self.tasks if name in needed}
         )
@@ -121,7 +106,7 @@ class TaskGraph:
             sorter.prepare()
         except graphlib.CycleError as error:
             circle = " -> ".join(reversed(error.args[1]))
-            problem = f"tasks wait for one another: {circle}"
+            problem = f"tasks depend on each other: {circle}"
             raise InvalidConfigurationError("after", error.args[1][0], problem) from None
         return sorter, [name for name in self.tasks if name in needed]
 

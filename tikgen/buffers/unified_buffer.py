@@ -1,4 +1,4 @@
-"""A buffer with a host side and a device side, of which each is made and copied when needed."""
+"""A buffer with a host side and a device side, allocated and copied when needed."""
 
 from __future__ import annotations
 
@@ -36,17 +36,20 @@ _OTHER: dict[_Side, _Side] = {"host": "device", "device": "host"}
 
 
 class UnifiedBuffer(Generic[T]):
-    """A NumPy array and a ``ti.ndarray`` that hold the same.
+    """A NumPy array and a ``ti.ndarray`` with the same content.
 
-    Whoever writes to a side says so: with :meth:`mark_host_dirty` or :meth:`mark_device_dirty`, or
-    by writing within :meth:`on_host` or :meth:`on_device`. A copy is made only where one side is
-    asked for what the other one holds. Threads may share a buffer; blocks keep them apart.
+    Code that writes to a side marks it, with :meth:`mark_host_dirty` or :meth:`mark_device_dirty`,
+    or writes within :meth:`on_host` or :meth:`on_device`. A copy is made only when the other side
+    is read. Threads may share a buffer if they use these blocks.
 
     Args:
-        shape: how many elements along each axis.
+        shape: number of elements along each axis.
         dtype: the element type, as NumPy or Taichi names it.
-        pinned: must be False: Taichi knows no page-locked memory.
-        pool: where the device array is from; None takes the pool of all who name none.
+        pinned: must be False: Taichi has no page-locked memory.
+        pool: the pool of the device array; None for the default pool.
+
+    Attributes:
+        transfers: the number of copies.
 
     Raises:
         InvalidConfigurationError: if Taichi has no array of this shape or dtype.
@@ -63,25 +66,25 @@ class UnifiedBuffer(Generic[T]):
         self._shape = sound_shape(shape)
         self._element = sound_dtype(dtype)
         if pinned:
-            problem = "Taichi knows no page-locked memory; leave it out"
+            problem = "Taichi has no page-locked memory; leave it out"
             raise InvalidConfigurationError("pinned", pinned, problem)
         self._pool = pool
         self._state = BufferState.UNINITIALIZED
         self._was_freed = False
-        # A side that holds the content and was not made yet holds zeros.
+        # A side that is not allocated yet holds zeros.
         self._host: NDArray[T] | None = None
         self._device: DeviceSide | None = None
-        # Blocks that read or write a side now.
+        # Numbers of blocks that read or write a side.
         self._readers: dict[_Side, int] = {"host": 0, "device": 0}
         self._writers: dict[_Side, int] = {"host": 0, "device": 0}
         self._lock = threading.RLock()
         self.transfers = Transfers()
 
-    # What it is.
+    # Properties.
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return how many elements there are along each axis."""
+        """Return the number of elements along each axis."""
         return self._shape
 
     @property
@@ -103,31 +106,30 @@ class UnifiedBuffer(Generic[T]):
     def state(self) -> BufferState:
         """Return which side holds the content."""
         with self._lock:
-            self._forget_stale()
+            self._discard_stale()
             return self._state
 
     @property
     def is_allocated(self) -> bool:
-        """Tell whether it can be used."""
+        """Return whether it is allocated."""
         return self._state is not BufferState.UNINITIALIZED
 
     def __repr__(self) -> str:
         return f"UnifiedBuffer(shape={self._shape}, dtype={self.dtype}, state={self.state.name})"
 
-    # Its life.
+    # Allocation.
 
     def allocate(self, *, host: bool = True, device: bool = True) -> UnifiedBuffer[T]:
-        """Make the buffer usable and full of zeros, and return it; memory is taken at first use.
+        """Make the buffer usable, with zeros, and return it; memory is allocated at first use.
 
-        A buffer that is allocated stays as it is. One that was freed begins anew.
+        An allocated buffer is not changed.
 
         Args:
             host: whether the content begins on the host, and not on the device.
-            device: whether it may begin on the device, if not on the host; each side is there once
-                it is used, whatever is said here.
+            device: whether it may begin on the device, if not on the host.
 
         Raises:
-            InvalidConfigurationError: if it may begin nowhere.
+            InvalidConfigurationError: if both are False.
         """
         if not host and not device:
             raise InvalidConfigurationError("device", device, "host or device must be True")
@@ -137,10 +139,10 @@ class UnifiedBuffer(Generic[T]):
         return self
 
     def free(self) -> None:
-        """Give the memory back; to free twice does nothing more.
+        """Free the memory; a second call has no effect.
 
         Raises:
-            BufferSyncError: if a block uses the buffer now.
+            BufferSyncError: if a block uses the buffer.
         """
         with self._lock:
             if any((*self._readers.values(), *self._writers.values())):
@@ -157,7 +159,7 @@ class UnifiedBuffer(Generic[T]):
     def __exit__(self, *_: object) -> None:
         self.free()
 
-    # Its sides.
+    # Sides.
 
     @property
     def host(self) -> NDArray[T]:
@@ -165,7 +167,7 @@ class UnifiedBuffer(Generic[T]):
 
         Raises:
             BufferNotAllocatedError: if the buffer is not allocated, or was freed.
-            BufferSyncError: if a block writes to the device side now, or what it held is gone.
+            BufferSyncError: if a block writes to the device side, or its content is lost.
         """
         with self._lock:
             self._usable("host")
@@ -173,13 +175,12 @@ class UnifiedBuffer(Generic[T]):
 
     @property
     def device(self) -> Any:
-        """Return the device array, a ``ti.ndarray``, up to date; starts Taichi on cpu if none did.
+        """Return the device array, a ``ti.ndarray``, up to date; starts Taichi on cpu if needed.
 
         Raises:
             BufferNotAllocatedError: if the buffer is not allocated, or was freed.
-            BufferSyncError: if a block writes to the host side now, or what the device held is
-                gone.
-            PoolExhausted: if the pool cannot give an array.
+            BufferSyncError: if a block writes to the host side, or the content is lost.
+            PoolExhausted: if the array would exceed the limit of the pool.
             TaichiNotInitialised: if ``ti.init`` was not called, and this is not the main thread.
             WrongThread: if this thread cannot use the device.
         """
@@ -189,10 +190,10 @@ class UnifiedBuffer(Generic[T]):
 
     @contextlib.contextmanager
     def on_host(self, *, read_only: bool = False) -> Iterator[NDArray[T]]:
-        """Give the host array to a block that writes to it, however the block ends.
+        """Yield the host array to a block that writes to it.
 
         Args:
-            read_only: gives a view that cannot be written to, and marks nothing.
+            read_only: whether to yield a read-only view, and mark nothing.
 
         Raises:
             BufferSyncError: if a block uses the device side, and one of them writes.
@@ -206,10 +207,10 @@ class UnifiedBuffer(Generic[T]):
 
     @contextlib.contextmanager
     def on_device(self, *, read_only: bool = False) -> Iterator[Any]:
-        """Give the device array to a block that writes to it, however the block ends.
+        """Yield the device array to a block that writes to it.
 
         Args:
-            read_only: marks nothing; the block must not write.
+            read_only: whether the block does not write.
 
         Raises:
             BufferSyncError: if a block uses the host side, and one of them writes.
@@ -222,7 +223,7 @@ class UnifiedBuffer(Generic[T]):
         counts = self._readers if read_only else self._writers
         with self._lock:
             self._usable(side) if read_only else self._writable(side)
-            # Before the block counts: what cannot be brought here is marked by nobody.
+            # Before the block is counted: an error must mark nothing.
             _ = self._brought_to_host() if side == "host" else self._brought_to_device()
             counts[side] += 1
         try:
@@ -234,22 +235,20 @@ class UnifiedBuffer(Generic[T]):
                     self._state = _DIRTY[side]
 
     def mark_host_dirty(self) -> None:
-        """Say that the host side was written to.
+        """Mark the host side as written.
 
         Raises:
             BufferNotAllocatedError: if the buffer is not allocated, or was freed.
-            BufferSyncError: if the device alone holds the content: what was written to the host
-                would be lost, or what was computed.
+            BufferSyncError: if only the device holds the content, which would be lost.
         """
         self._mark("host", _ON_DEVICE_ALONE)
 
     def mark_device_dirty(self) -> None:
-        """Say that the device side was written to.
+        """Mark the device side as written.
 
         Raises:
             BufferNotAllocatedError: if the buffer is not allocated, or was freed.
-            BufferSyncError: if the host alone holds the content: what was computed would be lost,
-                or what was written to the host.
+            BufferSyncError: if only the host holds the content, which would be lost.
         """
         self._mark("device", _ON_HOST_ALONE)
 
@@ -259,26 +258,26 @@ class UnifiedBuffer(Generic[T]):
             if self.state in refused:
                 raise BufferSyncError(
                     f"mark the {side} side as written",
-                    f"the {_OTHER[side]} side alone holds the content ({self._state.name}); "
-                    f"use buffer.{side} first, which brings it there",
+                    f"only the {_OTHER[side]} side holds the content ({self._state.name}); "
+                    f"use buffer.{side} first, which copies it",
                 )
             if side == "host":
                 self._brought_to_host()
             self._state = _DIRTY[side]
 
     def synchronize(self) -> None:
-        """Bring the side that is not up to date there, if one is."""
+        """Bring both sides up to date."""
         if self._usable().state is BufferState.HOST_DIRTY:
             _ = self.device
         elif self._state is BufferState.DEVICE_DIRTY:
             _ = self.host
 
     async def ensure_on_device(self) -> None:
-        """Bring the content to the device; raises as :attr:`device` does."""
+        """Bring the device side up to date; raises as :attr:`device`."""
         _ = self.device
 
     async def ensure_on_host(self) -> None:
-        """Bring the content to the host; raises as :attr:`host` does."""
+        """Bring the host side up to date; raises as :attr:`host`."""
         _ = self.host
 
     def _usable(self, side: _Side | None = None) -> UnifiedBuffer[T]:
@@ -295,7 +294,7 @@ class UnifiedBuffer(Generic[T]):
             raise BufferSyncError(f"write on the {side}", problem)
 
     def _brought_to_host(self) -> NDArray[T]:
-        self._forget_stale()
+        self._discard_stale()
         host = self._host
         if host is None:
             host = np.zeros(self._shape, self._element.numpy)
@@ -312,7 +311,7 @@ class UnifiedBuffer(Generic[T]):
     def _brought_to_device(self) -> Any:
         from tikgen.buffers.device_side import DeviceSide
 
-        self._forget_stale()
+        self._discard_stale()
         self._check_not_lost("host to device")
         is_behind = self._state is BufferState.HOST_DIRTY
         if self._device is None:
@@ -328,8 +327,8 @@ class UnifiedBuffer(Generic[T]):
             self._state = BufferState.SYNCHRONIZED
         return self._device.array
 
-    def _forget_stale(self) -> None:
-        """Forget a device array of an earlier ``ti.init`` where the host holds the content."""
+    def _discard_stale(self) -> None:
+        """Discard a device array of an earlier ``ti.init`` if the host holds the content."""
         is_in_use = self._readers["device"] or self._writers["device"]
         if self._device is None or is_in_use or self._state in _ON_DEVICE_ALONE:
             return
@@ -340,7 +339,7 @@ class UnifiedBuffer(Generic[T]):
 
     def _check_not_lost(self, direction: str) -> None:
         if self._device is not None and self._device.is_stale:
-            problem = "what the device held went with an earlier ti.init; fill it, or free() it"
+            problem = "the content was lost with an earlier ti.init; fill() or free() the buffer"
             raise BufferSyncError(direction, problem)
 
     def _drop_device(self) -> None:
@@ -348,16 +347,16 @@ class UnifiedBuffer(Generic[T]):
             device, self._device = self._device, None
             device.give_back()
 
-    # Its content.
+    # Content.
 
     def copy_from(self, data: Any) -> None:
-        """Replace the content; what the device holds is not fetched before.
+        """Replace the content.
 
         Args:
             data: an array of the buffer's shape, or another buffer.
 
         Raises:
-            ArgumentError: if the shape is another one, or the dtype cannot hold what is in it.
+            ArgumentError: if the shape differs, or the dtype cannot hold the values.
         """
         if problem := hidden_problem("data", data):
             raise ArgumentError("UnifiedBuffer", problem)
@@ -368,15 +367,6 @@ class UnifiedBuffer(Generic[T]):
             raise ArgumentError("UnifiedBuffer", problem)
         with self._lock:
             self._replaced()[...] = source
-
-    def copy_to(self, data: NDArray[Any]) -> None:
-        """Copy the content into an array of the buffer's shape.
-
-        Raises:
-            ArgumentError: if it is no array, or the shape is another one.
-        """
-        self._check_shape("copy_to", data)
-        np.copyto(data, self.host)
 
     def fill(self, value: Any) -> UnifiedBuffer[T]:
         """Set every element to ``value`` and return the buffer.
@@ -402,7 +392,7 @@ class UnifiedBuffer(Generic[T]):
             raise ArgumentError("UnifiedBuffer", problem)
 
     def _replaced(self) -> NDArray[T]:
-        """Return the host array to somebody who writes to all of it."""
+        """Return the host array for replacing all of its content."""
         if not self._was_freed:
             self.allocate()
         self._writable("host")
@@ -428,7 +418,7 @@ class UnifiedBuffer(Generic[T]):
             self._state = BufferState.HOST_DIRTY
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the host array, as ``np.asarray(buffer)`` asks for it."""
+        """Return the host array, for ``np.asarray(buffer)``."""
         host = self.host
         wanted = host.dtype if dtype is None else np.dtype(dtype)
         return host.astype(wanted) if copy or wanted != host.dtype else host

@@ -1,4 +1,4 @@
-"""Ring kernels: actors fed by message queues, on the host, in batches, or staying on the device."""
+"""Actors with message queues: on the host, in batches, or persistent on the device."""
 
 import lazy_loader
 

@@ -4,7 +4,6 @@ from .actors.context import KernelContext as KernelContext
 from .actors.status import KernelState as KernelState
 from .actors.status import Termination as Termination
 from .actors.supervision import Supervision as Supervision
-from .barriers import Barrier as Barrier
 from .buffers import Accelerator as Accelerator
 from .buffers import BufferState as BufferState
 from .buffers import ComputeOrchestrator as ComputeOrchestrator
@@ -41,6 +40,7 @@ from .messages.columns import u64 as u64
 from .messages.columns import vector as vector
 from .persistent.handler import RingBody as RingBody
 from .persistent.ring import PersistentRing as PersistentRing
+from .routing import Barrier as Barrier
 from .runtime import RingKernelRuntime as RingKernelRuntime
 from .telemetry.gpu_monitor import GPUMonitor as GPUMonitor
 from .telemetry.kernel_telemetry import RingKernelTelemetry as RingKernelTelemetry

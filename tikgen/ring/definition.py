@@ -1,4 +1,4 @@
-"""What an actor is: its body, its messages, its settings; and the register of those known."""
+"""Definitions of actors: body, message types, settings; and the register of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, TypeVar, overload
 from tikgen.errors import near
 from tikgen.ring.actors.queues import AGEING
 from tikgen.ring.actors.supervision import Supervision
-from tikgen.ring.errors import InvalidConfigurationError
+from tikgen.ring.errors import InvalidConfigurationError, KernelNotFoundError
 
 BACKPRESSURE = ("block", "reject", "drop_oldest", "drop_newest")
-# What each engine can be told beside what all of them take.
+# The settings of each engine beside those of all actors.
 ENGINE_OPTIONS: Mapping[str, frozenset[str]] = {
     "host": frozenset(),
     "batch": frozenset({"body", "params", "constants", "max_batch", "max_delay"}),
@@ -22,11 +22,11 @@ ENGINE_OPTIONS: Mapping[str, frozenset[str]] = {
     ),
 }
 
-# Settings of PyDotCompute's that are none of an actor here.
+# Settings of actors in PyDotCompute, and what replaces them.
 _ELSEWHERE = dict.fromkeys(
     ("grid_size", "block_size"),
-    "is no setting of an actor: how many threads run is decided by the schedule of the kernel that "
-    "is its body, as in body=tikgen.build(..., schedule={...})",
+    "is no setting of an actor: the schedule of the kernel that is its body decides it, as in "
+    "body=tikgen.build(..., schedule={...})",
 )
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -39,13 +39,13 @@ class RingKernelConfig:
     Attributes:
         kernel_id: its name.
         engine: ``"host"``, ``"batch"`` or ``"persistent"``.
-        input_queue_size: messages that wait for it at most.
-        output_queue_size: replies that wait to be received at most; it waits where there are more.
-        backpressure: what a full input queue does: ``"block"`` has senders wait, ``"reject"``
+        input_queue_size: greatest number of queued messages.
+        output_queue_size: greatest number of replies to receive; then the actor waits.
+        backpressure: the policy of a full input queue: ``"block"`` has senders wait, ``"reject"``
             raises, ``"drop_oldest"`` and ``"drop_newest"`` drop and count.
-        supervision: what is done when it raises.
-        ageing: seconds of waiting that count as one level of priority; None for strict priorities.
-        deduplicate: of so many last messages the ids are remembered, and repeated ones not handled.
+        supervision: what follows when the body raises: a :class:`Supervision`, or its policy.
+        ageing: seconds of waiting that raise the priority by one; None for strict priorities.
+        deduplicate: how many last ids are kept, to ignore repeated messages; 0 for none.
         options: settings of its engine.
     """
 
@@ -84,17 +84,13 @@ class RingKernelConfig:
                 raise InvalidConfigurationError(name, value, _ELSEWHERE[name])
             if name not in known:
                 common = {*self.__dataclass_fields__, "queue_size"} - {"options"}
-                takes = ", ".join(sorted(known | common))
-                raise InvalidConfigurationError(
-                    name,
-                    value,
-                    f"is no setting of engine={self.engine!r}, which takes {takes}."
-                    f"{near(name, known | common)}",
-                )
+                takes = ", ".join(sorted(known | common)) + "." + near(name, known | common)
+                problem = f"is no setting of engine={self.engine!r}, which takes {takes}"
+                raise InvalidConfigurationError(name, value, problem)
 
 
 def _is_generator(function: Any) -> bool:
-    """Tell whether calling a body makes a generator, which nobody would run."""
+    """Return whether calling a body makes a generator, and runs nothing."""
     called = getattr(type(function), "__call__", None)  # noqa: B004
     return any(
         inspect.isasyncgenfunction(found) or inspect.isgeneratorfunction(found)
@@ -115,7 +111,7 @@ class Definition:
     Attributes:
         config: its settings.
         function: its body on the host; of a batch engine a function of columns, or None.
-        input_type: class of the messages that it takes; None for any.
+        input_type: class of its messages; None for any.
         output_type: class of its replies; None for any.
     """
 
@@ -132,12 +128,11 @@ class Definition:
         if self.function is not None and not callable(self.function):
             raise InvalidConfigurationError("kernel_func", self.function, "takes a function")
         if _is_generator(self.function):
-            raise InvalidConfigurationError(
-                "kernel_func",
-                self.function,
-                "has a `yield` in it, so that calling it runs nothing; give a reply with "
-                "`await ctx.send(...)`, or by `return` from a function of (ctx, message)",
+            problem = (
+                "contains `yield`, so calling it runs nothing; reply with `await ctx.send(...)`, "
+                "or with `return` from a function of (ctx, message)"
             )
+            raise InvalidConfigurationError("kernel_func", self.function, problem)
         engine = self.config.engine
         if engine == "host" and self.function is None:
             raise InvalidConfigurationError("kernel_func", None, "engine='host' takes a function")
@@ -147,10 +142,10 @@ class Definition:
             )
 
     def message_types(self) -> tuple[type, type]:
-        """Return the classes of messages and replies, which engines of kernels cannot do without.
+        """Return the classes of messages and replies, which kernels require.
 
         Raises:
-            InvalidConfigurationError: if one is not given.
+            InvalidConfigurationError: if one is missing.
         """
         for name in ("input_type", "output_type"):
             if getattr(self, name) is None:
@@ -167,7 +162,7 @@ class Definition:
         output_type: type | None = None,
         **settings: Any,
     ) -> Definition:
-        """Return the same actor with other settings."""
+        """Return a copy with other settings."""
         return replace(
             self,
             config=merged(config or self.config, settings),
@@ -177,7 +172,7 @@ class Definition:
 
 
 def merged(config: RingKernelConfig, settings: Mapping[str, Any]) -> RingKernelConfig:
-    """Return a config with further settings, those of its engine among them."""
+    """Return a config with further settings, including those of its engine."""
     own = {name: value for name, value in settings.items() if name in config.__dataclass_fields__}
     options = {name: value for name, value in settings.items() if name not in own}
     options = {**own.pop("options", {}), **options}
@@ -193,14 +188,39 @@ _registered: dict[str, Definition] = {}
 
 
 def register(definition: Definition) -> Definition:
-    """Make an actor known, to be launched by its name alone; a later one replaces it."""
+    """Register an actor, to be launched by name; a later one replaces it."""
     _registered[definition.config.kernel_id] = definition
     return definition
 
 
-def registered() -> Mapping[str, Definition]:
-    """Return every actor that is known, by its name."""
-    return _registered
+# The setting with the body of an engine of kernels.
+_BODY = {"batch": "body", "persistent": "handler"}
+
+
+def definition_of(
+    kernel_id: str,
+    given: Callable[..., Any] | Definition | None,
+    config: RingKernelConfig | None,
+    settings: Mapping[str, Any],
+) -> Definition:
+    """Return the definition of a body, or the registered one; without further settings."""
+    if config is not None and not isinstance(config, RingKernelConfig):
+        raise InvalidConfigurationError("config", config, "takes a RingKernelConfig")
+    if isinstance(given, Definition):
+        return given
+    made = getattr(given, "ring_kernel", None)
+    if isinstance(made, Definition):
+        return made
+    engine = settings.get("engine", config.engine if config else "host")
+    if given is None and not {"body", "handler"} & settings.keys():
+        if kernel_id in _registered:
+            return _registered[kernel_id]
+        if engine in _BODY:
+            problem = f"engine={engine!r} needs it, or a registered actor"
+            raise InvalidConfigurationError(_BODY[engine], None, problem)
+        raise KernelNotFoundError(kernel_id, _registered, "defined")
+    base = merged(config or RingKernelConfig(kernel_id, engine=engine), settings)
+    return Definition(base, given)
 
 
 @overload
@@ -220,24 +240,23 @@ def ring_kernel(
 ) -> Any:
     """Define an actor.
 
-    On the host its body is a function of a context, usually ``async``, that receives and sends for
-    as long as ``ctx.should_terminate`` is false; or a function of a context and a message, which is
-    called for each message and whose value is the reply. For ``engine="batch"`` the function gets
-    a dict of columns and returns one; without a function ``body=`` is a kernel. For
-    ``engine="persistent"`` ``handler=`` says what is done with a message. Where there is no
-    function to decorate, call it with ``body`` or ``handler``: it returns the definition.
+    On the host, the body is a function of a context, usually ``async``, that receives and sends
+    until ``ctx.should_terminate``; or a function of a context and a message, whose return value is
+    the reply. With ``engine="batch"``, it is a function of a dict of columns that returns one, or
+    a kernel, ``body=``. With ``engine="persistent"``, it is ``handler=``. With ``body`` or
+    ``handler`` and no function, the definition is returned.
 
     Args:
         func: the function.
-        kernel_id: name of the actor; the function's name without it.
-        input_type: class of the messages that it takes; None for any.
+        kernel_id: name of the actor, by default of the function.
+        input_type: class of its messages; None for any.
         output_type: class of its replies; None for any.
-        auto_register: whether ``runtime.launch(kernel_id)`` shall find it.
-        settings: ``queue_size`` for both queues, and what :class:`RingKernelConfig` and its engine
-            take.
+        auto_register: whether to register it for ``runtime.launch(kernel_id)``.
+        settings: ``queue_size`` for both queues, and the settings of :class:`RingKernelConfig` and
+            of the engine.
 
     Raises:
-        InvalidConfigurationError: if a setting is unknown, or of no use.
+        InvalidConfigurationError: if a setting is unknown or invalid.
     """
 
     def define(function: Callable[..., Any] | None, name: str) -> Definition:

@@ -1,18 +1,16 @@
-"""Names of PyDotCompute that are not here, and what takes the place of each."""
+"""Names of PyDotCompute that tikgen lacks, and the replacement of each."""
 
 from __future__ import annotations
 
 _ERRORS = "the exceptions are in tikgen.ring.errors, under the same names"
-_PERSISTENT = "engine='persistent', or PersistentRing without an event loop, is a kernel that stays"
-_QUEUES = (
-    "every actor has its queues: queue_size=, backpressure=, ageing= and priority say what they do"
-)
-_LOOP = "the runtime takes any event loop: uvloop.run(main()), or asyncio.run(main())"
-_BUFFERS = "messages are handed over with the arrays in them, which are not copied"
-_BACKENDS = "ti.init(arch=...) chooses where kernels run; Accelerator lists what is there"
-_COMPILER = "tikgen.build and tikgen.from_string make kernels, which are kept in a store"
-_CHECKS = "settings and messages are checked wherever they are given; errors say what is right"
-_REGISTRY = "ring_kernel registers an actor, runtime.launch(name) finds it, or takes a function"
+_PERSISTENT = "use engine='persistent', or PersistentRing without an event loop"
+_QUEUES = "every actor has queues; see queue_size=, backpressure=, ageing= and priority"
+_LOOP = "the runtime works on any event loop: uvloop.run(main()), or asyncio.run(main())"
+_BUFFERS = "messages carry arrays without copying them"
+_BACKENDS = "ti.init(arch=...) chooses where kernels run; Accelerator lists the devices"
+_COMPILER = "tikgen.build and tikgen.from_string make kernels, and cache them in a store"
+_CHECKS = "settings and messages are always checked"
+_REGISTRY = "ring_kernel registers an actor for runtime.launch(name), which also takes a function"
 
 _INSTEAD = {
     _ERRORS: (
@@ -57,15 +55,15 @@ _INSTEAD = {
         "get_message_type"
     ),
     "runtime.collector has the telemetry of all actors": "TelemetryCollector GPUInfo",
-    "everything is in tikgen.ring itself": ("core ring_kernels decorators backends compilation"),
+    "everything is in tikgen.ring itself": "core ring_kernels decorators backends compilation",
 }
 _BY_NAME = {name: text for text, names in _INSTEAD.items() for name in names.split()}
 
 
 def check_elsewhere(name: str) -> None:
-    """Raise ImportError, with what takes its place, if a name is one of PyDotCompute.
+    """Raise ImportError with the replacement of a name of PyDotCompute.
 
-    It is no AttributeError, the message of which ``from tikgen.ring import name`` would not show.
+    The message of an AttributeError would not show in ``from tikgen.ring import name``.
     """
     if name in _BY_NAME:
         raise ImportError(f"tikgen.ring has no {name}: {_BY_NAME[name]}", name=name) from None

@@ -1,7 +1,4 @@
-"""What goes wrong with actors and their messages: one class each, one message each.
-
-The names are those of PyDotCompute, and so are the attributes.
-"""
+"""Errors of actors and their messages, with the names and attributes of PyDotCompute."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from tikgen.errors import KernelCompileError, TikgenError, near
 
 
 class KernelError(RingError):
-    """Concerns one actor: ``kernel_id``, and ``state``, in which it was."""
+    """Concerns one actor: its ``kernel_id``, and its ``state`` at that time."""
 
     def __init__(self, kernel_id: str, problem: str, state: str = "") -> None:
         self.kernel_id = kernel_id
@@ -31,7 +28,7 @@ class KernelError(RingError):
 
 
 class KernelNotFoundError(KernelError):
-    """An actor was asked for that was not launched, or defined."""
+    """An actor was not launched, or not defined."""
 
     def __init__(
         self, kernel_id: str, available: Iterable[str] = (), verb: str = "launched"
@@ -50,7 +47,7 @@ class KernelAlreadyExistsError(KernelError):
 
 
 class KernelStateError(KernelError):
-    """Something was asked of an actor that its state does not allow."""
+    """The state of an actor does not allow an operation."""
 
     def __init__(self, kernel_id: str, current_state: str, operation: str, hint: str = "") -> None:
         self.current_state = current_state
@@ -76,8 +73,8 @@ class WrongLoop(RingError):
         begin = f"{self._actor(kernel_id)}cannot" if kernel_id else "Cannot"
         super().__init__(
             f"{begin} {operation} from another event loop or thread than that of the runtime; use "
-            "asyncio.run_coroutine_threadsafe(..., runtime.loop), or for what is no coroutine "
-            "runtime.loop.call_soon_threadsafe(...)"
+            "asyncio.run_coroutine_threadsafe(..., runtime.loop), or "
+            "runtime.loop.call_soon_threadsafe(...) for a plain method"
         )
 
 
@@ -127,9 +124,14 @@ class ColumnError(MessageError):
 
     def __init__(self, column: str, problem: str, kernel_id: str = "") -> None:
         self.column = column
+        self.problem = problem
         self.kernel_id = kernel_id
         actor = self._actor(kernel_id) if kernel_id else ""
         super().__init__(f"{actor}column {column!r} {problem}")
+
+    def of(self, kernel_id: str) -> ColumnError:
+        """Return the same error, about an actor."""
+        return ColumnError(self.column, self.problem, kernel_id)
 
 
 class QueueError(RingError):
@@ -137,7 +139,7 @@ class QueueError(RingError):
 
 
 class QueueFullError(QueueError):
-    """A queue is full, and its policy is to reject; or its own actor would wait for room in it."""
+    """A queue is full, and its policy is ``reject``, or its own actor would wait for room."""
 
     def __init__(
         self, kernel_id: str, queue_size: int, state: str = "", *, by_itself: bool = False
@@ -145,32 +147,29 @@ class QueueFullError(QueueError):
         self.kernel_id = kernel_id
         self.queue_size = queue_size
         self.state = state
-        why = "; it sends to itself, and would wait for ever" if by_itself else ""
-        super().__init__(
-            f"{self._actor(kernel_id, state)}its input queue is full with {queue_size} messages"
-            f"{why}"
-        )
+        why = "; it sends to itself, and would wait forever" if by_itself else ""
+        full = f"its input queue is full with {queue_size} messages"
+        super().__init__(f"{self._actor(kernel_id, state)}{full}{why}")
 
 
 class QueueTimeoutError(QueueError, TimeoutError):
-    """Waiting for a queue, or for a reply, took longer than was allowed."""
+    """A queue or a reply took longer than the time-out."""
 
     def __init__(self, kernel_id: str, timeout: float, operation: str, state: str = "") -> None:
         self.kernel_id = kernel_id
         self.timeout = timeout
         self.operation = operation
         self.state = state
-        super().__init__(
-            f"{self._actor(kernel_id, state)}{operation} took longer than {timeout:g} s"
-        )
+        actor = self._actor(kernel_id, state)
+        super().__init__(f"{actor}{operation} took longer than {timeout:g} s")
 
 
 class DeadlineExceeded(QueueTimeoutError):
-    """A message was not taken before its deadline, and was never handed to the actor."""
+    """A message was not handled before its deadline."""
 
 
 class MessageDropped(QueueError):
-    """A request was dropped by the policy of a full queue, or when its actor ended."""
+    """A request was dropped by a full queue, or when its actor ended."""
 
     def __init__(self, kernel_id: str, reason: str) -> None:
         self.kernel_id = kernel_id
@@ -179,14 +178,14 @@ class MessageDropped(QueueError):
 
 
 class BarrierBroken(RingError):
-    """A barrier will not be reached: somebody gave up, timed out or ended."""
+    """A barrier is broken: an actor stopped waiting, timed out or ended."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         super().__init__(f"Barrier {name!r} is broken: {reason}")
 
 
-# Names of PyDotCompute for what is one error here.
+# Names of PyDotCompute for one error of tikgen.
 PyDotComputeError = TikgenError
 CUDAError = MetalError = BackendError
 CompilationError = KernelCompilationError = MSLCompilationError = KernelCompileError

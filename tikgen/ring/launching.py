@@ -1,4 +1,4 @@
-"""The life of a runtime and of its actors: start, launch, pause, end."""
+"""The lifecycle of a runtime and its actors: start, launch, pause, end."""
 
 from __future__ import annotations
 
@@ -7,54 +7,47 @@ import contextlib
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from tikgen.ring.actors.actor import RingKernel
-from tikgen.ring.actors.envelope import raised
-from tikgen.ring.actors.status import KernelState, Termination
+from tikgen.ring.actors.engine import Engine, HostEngine
+from tikgen.ring.actors.queues import raised
+from tikgen.ring.actors.status import KernelState, System, Termination
 from tikgen.ring.actors.waiting import Clock, clock, left_of
-from tikgen.ring.choosing import definition_of, engine_of
-from tikgen.ring.definition import Definition, RingKernelConfig
+from tikgen.ring.definition import Definition, RingKernelConfig, definition_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
     KernelAlreadyExistsError,
     KernelFailed,
-    KernelNotFoundError,
     KernelStateError,
     RuntimeClosed,
     WrongLoop,
 )
-from tikgen.ring.observing import Observing
-from tikgen.ring.routing import in_order
+from tikgen.ring.routing import Routing, in_order
+from tikgen.ring.telemetry.kernel_telemetry import TelemetryCollector
 
-if TYPE_CHECKING:
-    from tikgen.ring.actors.system import System
-
-_Runtime = TypeVar("_Runtime", bound="Life")
+_Runtime = TypeVar("_Runtime", bound="Lifecycle")
 
 
-class Life(Observing):
-    """The part of a runtime that starts and ends.
+class Lifecycle(Routing):
+    """The part of a runtime that starts and ends, itself and its actors.
 
     Attributes:
-        loop: the event loop; None before it is started.
-        failure: what an actor raised whose supervision is to escalate; ``async with`` raises it.
+        collector: the telemetry of every actor.
+        failure: the failure of an actor whose policy is ``escalate``; ``async with`` raises it.
         terminations: how the last actors ended, the latest at the end.
     """
 
-    def __init__(self, *, enable_telemetry: bool = True) -> None:
-        super().__init__(enable_telemetry)
-        self.loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self.collector = TelemetryCollector()
         self.failure: KernelFailed | None = None
         self.terminations: list[Termination] = []
-        self._is_over = False
         self._collapse: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
-        # The task inside of `async with`, and whether its wait was cut short.
+        # The task inside `async with`, and whether it was cancelled because of a failure.
         self._user: asyncio.Task[Any] | None = None
         self._is_cut_short = False
-
-    # Its life.
 
     async def __aenter__(self: _Runtime) -> _Runtime:
         await self.start()
@@ -68,11 +61,11 @@ class Life(Observing):
         traceback: TracebackType | None,
     ) -> None:
         user, self._user = self._user, None
-        # What goes wrong shall show at once: then nothing more is handled.
+        # After an error nothing more is handled.
         is_good = error is None and self.failure is None
         await self.shutdown(10.0 if is_good else 1.0, drain=is_good)
         if self._is_cut_short:
-            # Python 3.10 does not count; another one who cancelled it comes first.
+            # Any other cancellation takes precedence; Python 3.10 does not count them.
             is_ours = not getattr(user, "uncancel", lambda: 0)()
             if is_ours and isinstance(error, asyncio.CancelledError):
                 error = None
@@ -80,7 +73,7 @@ class Life(Observing):
             raise raised(self.failure) from (error or self.failure.__cause__)
 
     async def start(self) -> None:
-        """Start it on the event loop that runs.
+        """Start it on the running event loop.
 
         Raises:
             RuntimeClosed: if it was shut down.
@@ -94,11 +87,11 @@ class Life(Observing):
         self.loop = loop
 
     async def shutdown(self, timeout: float = 10.0, *, drain: bool = True) -> None:
-        """End every actor, all at once, and the runtime with them.
+        """End the runtime and all its actors.
 
         Args:
-            timeout: seconds for all of them to handle what is queued.
-            drain: whether they are to handle it.
+            timeout: seconds for all of them to handle their queued messages.
+            drain: whether to handle queued messages; else they are dropped.
         """
         time_left = clock(timeout)
         if self.loop is None:
@@ -117,19 +110,18 @@ class Life(Observing):
                     )
             self._is_over = True
             self._closing = self.loop.create_task(self._close(left_of(time_left), drain))
-        # It goes on, within its time, also where this wait is cancelled.
+        # It continues when this wait is cancelled.
         await asyncio.shield(self._closing)
 
     async def _close(self, timeout: float | None, drain: bool) -> None:
         for barrier in self._barriers.values():
             barrier.abort("the runtime was shut down")
         actors = list(self._actors.values())
-        limit = 1e9 if timeout is None else timeout
-        time_left = Clock(limit)
+        time_left = Clock(1e9 if timeout is None else timeout)
         try:
             for actor in actors:
                 if drain and actor.state is KernelState.DEACTIVATED:
-                    await actor.reactivate()  # Others may wait for room in its queue.
+                    await actor.reactivate()  # Senders may wait for room in its queue.
             for group in in_order(actors) if drain else [actors]:
                 left = time_left.left()
                 await asyncio.gather(*(a.terminate(left, drain=drain) for a in group))
@@ -138,7 +130,7 @@ class Life(Observing):
                 self._actors.pop(actor.kernel_id, None)
 
     def escalate(self, failure: KernelFailed) -> None:
-        """End everything because of an actor that failed; for engines and supervision."""
+        """End every actor because of one that failed; for actors."""
         if self.failure is None and not self._is_over:
             self.failure = failure
             self._collapse = asyncio.ensure_future(self._end_all())
@@ -146,7 +138,7 @@ class Life(Observing):
     async def _end_all(self) -> None:
         actors = [actor for actor in self._actors.values() if actor.termination is None]
         await asyncio.gather(*(a.terminate(1.0, drain=False) for a in actors))
-        # Whoever waits for an actor was told. What else the `async with` waits for ends now.
+        # All waiters of actors are woken. Anything else that `async with` awaits is cancelled.
         if self._user is not None and not self._is_over:
             self._is_cut_short = True
             self._user.cancel()
@@ -164,16 +156,6 @@ class Life(Observing):
 
     # Its actors.
 
-    @property
-    def is_active(self) -> bool:
-        """Tell whether it was started and not shut down."""
-        return self.loop is not None and not self._is_over
-
-    @property
-    def kernel_ids(self) -> list[str]:
-        """Return the names of its actors."""
-        return list(self._actors)
-
     async def launch(
         self,
         kernel_id: str,
@@ -184,21 +166,20 @@ class Life(Observing):
         output_type: type | None = None,
         **settings: Any,
     ) -> RingKernel:
-        """Launch an actor: get what it needs. It handles messages once it is activated.
+        """Launch an actor: allocate what it needs. It handles messages after :meth:`activate`.
 
         Args:
             kernel_id: its name.
-            kernel_func: its body, or what ``ring_kernel`` made of it; None for the actor that
-                ``ring_kernel`` has registered under that name.
+            kernel_func: its body, or a definition; None for a registered actor.
             config: all settings at once.
             input_type: class of its messages.
             output_type: class of its replies.
-            settings: single settings, as ``ring_kernel`` takes them.
+            settings: single settings, as of ``ring_kernel``.
 
         Raises:
             KernelAlreadyExistsError: if the name is taken.
             KernelNotFoundError: if no actor of that name is registered.
-            InvalidConfigurationError: if a setting is unknown, or of no use.
+            InvalidConfigurationError: if a setting is unknown or invalid.
             RuntimeClosed: if the runtime is not active.
         """
         self._check_active(kernel_id, "launch it")
@@ -211,8 +192,8 @@ class Life(Observing):
         definition = definition.changed(config, input_type, output_type, **settings)
         if definition.config.kernel_id != kernel_id:
             definition = definition.changed(kernel_id=kernel_id)
-        engine = engine_of(definition)
-        if before is not None:  # It ended by itself.
+        engine = _engine_of(definition)
+        if before is not None:  # It has ended.
             before.discard_replies()
             self.collector.unregister_kernel(kernel_id)
         actor = RingKernel(definition, engine, cast("System", self))
@@ -228,26 +209,26 @@ class Life(Observing):
         return actor
 
     async def activate(self, kernel_id: str) -> None:
-        """Have a launched actor handle messages; raises :class:`KernelStateError` otherwise."""
+        """Have a launched actor handle messages."""
         await self._actor(kernel_id, "activate it").activate()
 
     async def deactivate(self, kernel_id: str) -> None:
-        """Pause an active actor: it takes messages and handles none."""
+        """Pause an active actor: messages are queued, and none is handled."""
         await self._actor(kernel_id, "deactivate it").deactivate()
 
     async def reactivate(self, kernel_id: str) -> None:
-        """Have a paused actor go on."""
+        """Resume a paused actor."""
         await self._actor(kernel_id, "reactivate it").reactivate()
 
     async def terminate(
         self, kernel_id: str, timeout: float = 5.0, *, drain: bool = True
     ) -> Termination:
-        """End an actor and forget it.
+        """End an actor and remove it.
 
         Args:
             kernel_id: its name.
-            timeout: seconds to handle what is queued, when its body is cancelled.
-            drain: whether to handle what is queued; else it is dropped.
+            timeout: seconds to handle queued messages; then its body is cancelled.
+            drain: whether to handle queued messages; else they are dropped.
 
         Returns:
             How it ended, with the messages that it did not handle.
@@ -264,7 +245,7 @@ class Life(Observing):
     async def kernel_scope(
         self, kernel_id: str, kernel_func: Callable[..., Any] | None = None, **settings: Any
     ) -> AsyncIterator[RingKernel]:
-        """Launch and activate an actor for a block of code; takes what :meth:`launch` takes."""
+        """Launch and activate an actor for a block; takes the arguments of :meth:`launch`."""
         actor = await self.launch(kernel_id, kernel_func, **settings)
         try:
             await self.activate(kernel_id)
@@ -274,30 +255,20 @@ class Life(Observing):
                 await self.terminate(kernel_id)
 
     def get_kernel_state(self, kernel_id: str) -> KernelState:
-        """Return the state of an actor; one that ended by itself is TERMINATED."""
+        """Return the state of an actor; one that has ended by itself is TERMINATED."""
         return self._known(kernel_id).state
 
-    def _actor(self, kernel_id: str, operation: str) -> RingKernel:
-        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
-        if actor is None or get_running_loop() is not self.loop:
-            self._refuse(kernel_id, operation)
-        return actor
 
-    def _check_active(self, kernel_id: str, operation: str) -> None:
-        if self.loop is None or self._is_over:
-            raise RuntimeClosed(operation, self._is_over)
-        self._check_loop(kernel_id, operation)
+def _engine_of(definition: Definition) -> Engine:
+    """Return the engine of an actor; those of kernels are imported when needed."""
+    config = definition.config
+    if config.engine == "batch":
+        from tikgen.ring.batch.engine import BatchEngine
 
-    def _check_loop(self, kernel_id: str, operation: str) -> None:
-        if self._is_over and not self._actors:
-            raise RuntimeClosed(operation, True)
-        try:
-            running = get_running_loop()
-        except RuntimeError:  # None runs in this thread.
-            running = None
-        if running is not self.loop:
-            raise WrongLoop(kernel_id, operation) if self.loop else RuntimeClosed(operation, False)
+        return BatchEngine(definition)
+    if config.engine == "persistent":
+        from tikgen.ring.persistent.engine import PersistentEngine
 
-    def _refuse(self, kernel_id: str, operation: str) -> NoReturn:
-        self._check_active(kernel_id, operation)
-        raise KernelNotFoundError(kernel_id, self._actors)
+        return PersistentEngine(definition)
+    assert definition.function is not None
+    return HostEngine(config.kernel_id, definition.function)

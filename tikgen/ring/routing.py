@@ -1,139 +1,99 @@
-"""How messages find actors that are not named: broadcast, topics, connections, barriers."""
+"""The actors of a runtime by name, and what connects them: topics, connections, barriers."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Iterable
-from typing import Any
+from asyncio import get_running_loop
+from collections.abc import Iterable
+from typing import NoReturn
 
 from tikgen.ring.actors.actor import RingKernel
-from tikgen.ring.barriers import Barrier
-from tikgen.ring.errors import InvalidConfigurationError, KernelNotFoundError
+from tikgen.ring.actors.waiting import Waiters, clock, left_of
+from tikgen.ring.errors import (
+    BarrierBroken,
+    InvalidConfigurationError,
+    KernelNotFoundError,
+    RuntimeClosed,
+    WrongLoop,
+)
 
 
 class Routing:
-    """The part of a runtime that knows which actor gets what."""
+    """The part of a runtime that finds actors.
+
+    Attributes:
+        loop: the event loop; None before the start.
+    """
 
     def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._is_over = False
         self._actors: dict[str, RingKernel] = {}
         self._topics = Topics()
         self._barriers: dict[str, Barrier] = {}
 
     @property
     def is_active(self) -> bool:
-        """Tell whether the runtime was started and not shut down."""
-        raise NotImplementedError
+        """Return whether the runtime was started and not shut down."""
+        return self.loop is not None and not self._is_over
 
-    def _check_active(self, kernel_id: str, operation: str) -> None:
-        """Raise unless the runtime is active, and of the event loop that runs."""
-        raise NotImplementedError
-
-    def _check_loop(self, kernel_id: str, operation: str) -> None:
-        """Raise unless the runtime is of the event loop that runs, and has not ended."""
-        raise NotImplementedError
-
-    async def send(self, kernel_id: str, message: Any) -> bool:
-        """Put a message into an actor's queue."""
-        raise NotImplementedError
-
-    async def broadcast(self, message: Any, kernel_ids: Iterable[str] | None = None) -> int:
-        """Send a message to several actors; return how many took it.
-
-        Args:
-            message: of the input type of each.
-            kernel_ids: which; None for all that take messages.
-
-        Raises:
-            RingError: what :meth:`send` raises for the first actor that does not take it, once all
-                were tried; ``taken`` says how many took it.
-        """
-        self._check_loop("", "broadcast a message")
-        if isinstance(kernel_ids, str) or not isinstance(kernel_ids, Iterable | None):
-            raise InvalidConfigurationError("kernel_ids", kernel_ids, "takes several names")
-        if kernel_ids is None:
-            kernel_ids = [name for name, actor in self._actors.items() if actor.status.is_taking]
-        names = list(kernel_ids)
-        # An actor that sends to itself does so in its own task, where it is seen that it does.
-        own = [name for name in names if self._is_current(name)]
-        others = [name for name in names if name not in own]
-        results = [await _result_of(self.send(name, message)) for name in own]
-        sending = (self.send(name, message) for name in others)
-        results += await asyncio.gather(*sending, return_exceptions=True)
-        taken = sum(result for result in results if isinstance(result, bool))
-        for result in results:
-            if isinstance(result, BaseException):
-                result.taken = taken  # type: ignore[attr-defined]
-                raise result
-        return taken
+    @property
+    def kernel_ids(self) -> list[str]:
+        """Return the names of its actors."""
+        return list(self._actors)
 
     def connect(self, source: str, target: str | None) -> None:
-        """Have every reply of an actor that answers no request go on to another one.
+        """Send every reply of an actor that answers no request to another actor.
 
         Args:
             source: the actor whose replies they are.
-            target: the actor that gets them; None for the queue of replies again.
+            target: the actor that gets them; None for the output queue.
 
         Raises:
             KernelNotFoundError: if there is no such actor.
-            InvalidConfigurationError: if they would go round in a circle.
+            InvalidConfigurationError: if the connections would form a circle.
         """
         self._check_loop(source, "connect it")
-        actor, at = self._known(source), target
+        mailbox, at = self._known(source).mailbox, target
         while at is not None:
             if at == source:
                 raise InvalidConfigurationError("target", target, "replies would go in a circle")
             at = self._known(at).mailbox.outlet
-        actor.mailbox.outlet = target
-        actor.mailbox.outbox.senders.wake_all()
+        mailbox.outlet = target
+        mailbox.outbox.senders.wake_all()
 
     def subscribe(self, pattern: str, kernel_id: str) -> None:
-        """Have an actor get the messages of topics: ``"sensors.*.wind"``, ``"log.**"``."""
+        """Subscribe an actor to topics: ``"sensors.*.wind"``, ``"log.**"``."""
         self._check_loop(kernel_id, "subscribe it")
         self._known(kernel_id)
         self._topics.subscribe(pattern, kernel_id)
 
     def unsubscribe(self, pattern: str, kernel_id: str) -> None:
-        """Undo a subscription."""
+        """Remove a subscription."""
         self._check_loop(kernel_id, "unsubscribe it")
         if not isinstance(pattern, str):
-            raise InvalidConfigurationError("pattern", pattern, "takes what was subscribed to")
+            raise InvalidConfigurationError("pattern", pattern, "takes a pattern of a subscription")
         self._topics.unsubscribe(pattern, kernel_id)
 
-    async def publish(self, topic: str, message: Any) -> int:
-        """Send a message to every subscriber that takes messages; return how many took it.
-
-        Raises what :meth:`broadcast` raises.
-        """
-        self._check_loop("", f"publish under {topic!r}")
-        subscribers = self._topics.subscribers(topic)
-        return await self.broadcast(
-            message, [n for n in subscribers if self._known(n).status.is_taking]
-        )
-
     def barrier(self, name: str, parties: int) -> Barrier:
-        """Return the barrier of a name, made if there is none.
+        """Return the barrier of a name, which is made at the first call.
 
         Raises:
-            InvalidConfigurationError: if it waits for another number.
+            InvalidConfigurationError: if it was made for another number of parties.
         """
         self._check_active("", f"wait at the barrier {name!r}")
         found = self._barriers.get(name)
         if found is None:
             found = self._barriers[name] = Barrier(name, parties)
         elif found.parties != parties:
-            raise InvalidConfigurationError(
-                "parties", parties, f"the barrier {name!r} waits for {found.parties}"
-            )
+            problem = f"the barrier {name!r} waits for {found.parties}"
+            raise InvalidConfigurationError("parties", parties, problem)
         return found
 
     async def wait_at(self, name: str, parties: int, timeout: float | None, member: str) -> int:
         """Wait at a barrier, which breaks when the member ends; for actors."""
         return await self.barrier(name, parties).wait(timeout, member)
-
-    def _is_current(self, kernel_id: str) -> bool:
-        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
-        return actor is not None and actor.status.is_current()
 
     def _known(self, kernel_id: str) -> RingKernel:
         actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
@@ -141,36 +101,56 @@ class Routing:
             raise KernelNotFoundError(kernel_id, self._actors)
         return actor
 
+    def _actor(self, kernel_id: str, operation: str) -> RingKernel:
+        actor = self._actors.get(kernel_id) if isinstance(kernel_id, str) else None
+        if actor is None or get_running_loop() is not self.loop:
+            self._refuse(kernel_id, operation)
+        return actor
 
-async def _result_of(sending: Awaitable[bool]) -> bool | BaseException:
-    try:
-        return await sending
-    except Exception as error:
-        return error
+    def _refuse(self, kernel_id: str, operation: str) -> NoReturn:
+        self._check_active(kernel_id, operation)
+        raise KernelNotFoundError(kernel_id, self._actors)
+
+    def _check_active(self, kernel_id: str, operation: str) -> None:
+        """Raise unless the runtime is active, on the running event loop."""
+        if not self.is_active:
+            raise RuntimeClosed(operation, self._is_over)
+        self._check_loop(kernel_id, operation)
+
+    def _check_loop(self, kernel_id: str, operation: str) -> None:
+        """Raise unless the runtime is on the running event loop, and has not ended."""
+        if self._is_over and not self._actors:
+            raise RuntimeClosed(operation, True)
+        try:
+            running = get_running_loop()
+        except RuntimeError:  # None in this thread.
+            running = None
+        if running is not self.loop:
+            raise WrongLoop(kernel_id, operation) if self.loop else RuntimeClosed(operation, False)
 
 
 def in_order(actors: Iterable[RingKernel]) -> list[list[RingKernel]]:
-    """Return actors in groups, each actor behind all that send something to it.
+    """Return actors in groups, in which each actor comes after all that send to it.
 
-    Those that send to each other in a circle are one group, with all that are behind them.
+    Actors that send to each other in a circle form the last group, with all that come after them.
     """
     left = list(actors)
     groups = []
     while left:
-        targets: set[str] = set().union(*(a.mailbox.targets for a in left if a.termination is None))
-        behind = [actor for actor in left if actor.kernel_id in targets]
-        if len(behind) == len(left):
-            behind = []
-        groups.append([a for a in left if not behind or a.kernel_id not in targets])
-        left = behind
+        targets: set[str] = set().union(*(a.mailbox.targets for a in left if not a.termination))
+        later = [actor for actor in left if actor.kernel_id in targets]
+        if len(later) == len(left):
+            later = []
+        groups.append([a for a in left if not later or a.kernel_id not in targets])
+        left = later
     return groups
 
 
 class Topics:
-    """Who subscribed to what.
+    """The subscriptions of actors.
 
-    A topic is words with dots between them, such as ``sensors.roof.wind``. In a pattern ``*``
-    stands for one word, and ``**`` for any number of them, none included.
+    A topic is a list of words separated by dots, such as ``sensors.roof.wind``. In a pattern ``*``
+    matches one word, and ``**`` any number of words, including none.
     """
 
     def __init__(self) -> None:
@@ -178,13 +158,13 @@ class Topics:
         self._found: dict[str, tuple[str, ...]] = {}
 
     def subscribe(self, pattern: str, kernel_id: str) -> None:
-        """Have messages of all topics that match go to an actor, each of them once."""
-        _check(pattern, "pattern")
+        """Subscribe an actor to all topics that match a pattern."""
+        _check_topic(pattern, "pattern")
         self._subscribers.setdefault(pattern, {})[kernel_id] = None
         self._found.clear()
 
     def unsubscribe(self, pattern: str | None, kernel_id: str) -> None:
-        """Undo a subscription, or, without a pattern, all of an actor."""
+        """Remove a subscription or, without a pattern, all subscriptions of an actor."""
         for name in [pattern] if pattern is not None else list(self._subscribers):
             subscribers = self._subscribers.get(name, {})
             subscribers.pop(kernel_id, None)
@@ -193,27 +173,20 @@ class Topics:
         self._found.clear()
 
     def subscribers(self, topic: str) -> tuple[str, ...]:
-        """Return the actors that get a message of a topic, in the order of subscription."""
+        """Return the subscribers of a topic, in the order of subscription."""
         found = self._found.get(topic) if isinstance(topic, str) else None
         if found is None:
-            _check(topic, "topic")
+            _check_topic(topic, "topic")
             words = tuple(topic.split("."))
-            matching = [
-                subscribers
-                for pattern, subscribers in self._subscribers.items()
-                if _matches(tuple(pattern.split(".")), words)
-            ]
-            found = tuple(dict.fromkeys(name for names in matching for name in names))
-            if len(self._found) < 10_000:  # Topics may be made up without end.
+            patterns = (p for p in self._subscribers if _matches(tuple(p.split(".")), words))
+            found = tuple(dict.fromkeys(name for p in patterns for name in self._subscribers[p]))
+            if len(self._found) < 10_000:  # There may be any number of topics.
                 self._found[topic] = found
         return found
 
 
 def _matches(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    """Tell whether words match a pattern.
-
-    Each word is compared with each place of the pattern once at most, however many ``**`` it has.
-    """
+    """Return whether words match a pattern, in quadratic time at most."""
 
     @functools.cache
     def rest(place: int, word: int) -> bool:
@@ -227,12 +200,107 @@ def _matches(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
     return rest(0, 0)
 
 
-def _check(name: str, kind: str) -> None:
-    is_text = isinstance(name, str)
-    words = name.split(".") if is_text else []
+def _check_topic(name: str, kind: str) -> None:
+    words = name.split(".") if isinstance(name, str) else []
     allowed = ("*", "**") if kind == "pattern" else ()
     if not words or not all(w in allowed or (w and "*" not in w) for w in words) or len(words) > 64:
-        wild = "; a word may be * for any one, ** for any number" if kind == "pattern" else ""
-        raise InvalidConfigurationError(
-            kind, name, f"takes at most 64 words with dots between them, as in 'a.b'{wild}"
-        )
+        wild = "; in a pattern * matches one word, ** any number" if kind == "pattern" else ""
+        problem = f"takes at most 64 words separated by dots, as in 'a.b'{wild}"
+        raise InvalidConfigurationError(kind, name, problem)
+
+
+class Barrier:
+    """Releases ``parties`` actors when all of them have arrived, and starts the next round.
+
+    It breaks when one of them stops waiting, or a member ends; then all waiters and later arrivals
+    get :class:`BarrierBroken`, until :meth:`reset`. It belongs to the event loop of its first use.
+    """
+
+    def __init__(self, name: str, parties: int) -> None:
+        if isinstance(parties, bool) or not isinstance(parties, int) or parties < 1:
+            raise InvalidConfigurationError("parties", parties, "takes a whole number from 1")
+        self.name = name
+        self.parties = parties
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiters = Waiters()
+        self._arrived = self._round = 0
+        self._broken = ""
+        self._aborted = -1  # The last round that broke.
+        self._members: set[str] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of waiters."""
+        return self._arrived
+
+    @property
+    def is_broken(self) -> bool:
+        """Return whether it is broken."""
+        return bool(self._broken)
+
+    async def wait(self, timeout: float | None = None, member: str = "") -> int:
+        """Wait for the others; return how many had arrived before.
+
+        Args:
+            timeout: seconds; None for no limit.
+            member: an actor whose end breaks the barrier.
+
+        Raises:
+            BarrierBroken: if it is broken, or breaks.
+            WrongLoop: if it belongs to another event loop.
+        """
+        time_left = clock(timeout)
+        self._check_loop("wait at")
+        if self._broken:
+            raise BarrierBroken(self.name, self._broken)
+        if member:
+            self._members.add(member)
+        arrived, this_round = self._arrived, self._round
+        self._arrived += 1
+        if self._arrived == self.parties:
+            self._round += 1
+            self._arrived = 0
+            self._waiters.wake_all()
+            return arrived
+        try:
+            is_woken = await self._waiters.wait(left_of(time_left))
+        except BaseException:
+            if self._round == this_round:
+                self.abort("one gave up")
+            raise
+        if self._round == this_round and not is_woken:
+            self.abort(f"one waited {timeout:g} s in vain")
+        if self._round == this_round or this_round == self._aborted:
+            raise BarrierBroken(self.name, self._broken or "it was reset")
+        return arrived
+
+    def abort(self, reason: str) -> None:
+        """Break it: all waiters get :class:`BarrierBroken`."""
+        self._check_loop("break")
+        self._broken = reason
+        self._arrived = 0
+        self._aborted = self._round
+        self._waiters.wake_all()
+
+    def reset(self) -> None:
+        """Make it usable again; current waiters get :class:`BarrierBroken`."""
+        self._check_loop("reset")
+        if self._arrived:
+            self.abort("it was reset")
+        self._round += 1
+        self._broken = ""
+        self._members.clear()
+
+    def leave(self, member: str) -> None:
+        """Break it if a member ends."""
+        if member in self._members and not self._broken:
+            self.abort(f"actor {member!r} ended")
+
+    def _check_loop(self, operation: str) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:  # None in this thread.
+            running = None
+        self._loop = self._loop or running
+        if self._loop is not running:
+            raise WrongLoop("", f"{operation} the barrier {self.name!r}")

@@ -11,11 +11,10 @@ from typing import Any
 
 from tikgen.ring.actors.context import KernelContext
 from tikgen.ring.actors.engine import NOT_NOW, Engine
-from tikgen.ring.actors.envelope import Envelope, Failure
 from tikgen.ring.actors.mailbox import Mailbox, expiry
-from tikgen.ring.actors.status import REPLYING, KernelState, Status, Termination
+from tikgen.ring.actors.queues import Envelope, Failure
+from tikgen.ring.actors.status import REPLYING, KernelState, Status, System, Termination
 from tikgen.ring.actors.supervision import Restarts
-from tikgen.ring.actors.system import System
 from tikgen.ring.actors.waiting import Waiters, clock, left_of
 from tikgen.ring.definition import Definition
 from tikgen.ring.errors import (
@@ -211,12 +210,7 @@ class RingKernel:
     # Messages that its engine takes in a form of its own.
 
     def answer_now(self, message: Any) -> Any:
-        """Return the reply to a request without queueing it, or a future of it, or ``NOT_NOW``.
-
-        Raises:
-            ColumnError: if the message does not fit the engine.
-            TypeValidationError: if the message is of another type than the actor takes.
-        """
+        """Return the reply to a request without queueing it, or a future of it, or ``NOT_NOW``."""
         is_quiet = self.state is KernelState.ACTIVE and not self.mailbox.inbox.size
         if not is_quiet or self.mailbox.duplicates is not None:
             return NOT_NOW

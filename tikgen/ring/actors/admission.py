@@ -19,11 +19,6 @@ from tikgen.ring.messages.checks import checker
 class TypeRule:
     """Checks that messages are of a type or of a subclass, and that their fields fit.
 
-    Args:
-        message_type: the class; None for any message, whose fields are checked if it has types.
-        status: of the actor, for error messages.
-        where: what takes the messages.
-
     Attributes:
         checkers: by the type of a message, a function that returns its problem or None.
     """
@@ -90,11 +85,7 @@ def _problem_of_foreign(message: object) -> str | None:
 
 
 class Duplicates:
-    """The ids of the last messages, and the replies to the requests among them.
-
-    Args:
-        window: how many ids are kept.
-    """
+    """The ids of the last messages, and the replies to the requests among them."""
 
     def __init__(self, window: int) -> None:
         self._window = window

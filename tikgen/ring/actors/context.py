@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from tikgen.ring.actors.envelope import Envelope, Failure, settle
 from tikgen.ring.actors.mailbox import Mailbox
 from tikgen.ring.actors.open_requests import OpenRequests, key_of
-from tikgen.ring.actors.queues import ClosedInbox, Inbox
+from tikgen.ring.actors.queues import ClosedInbox, Envelope, Failure, Inbox, settle
 from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
 from tikgen.ring.errors import (
     InvalidConfigurationError,
@@ -270,7 +269,7 @@ class KernelContext:
         block = list(messages)
         if block:
             self._mailbox.check_replies(block)
-            await self._mailbox.put_out_block(block, len(block))
+            await self._mailbox.put_out(block, len(block))
 
     def decline(self, message: Any) -> None:
         """Leave a request without a reply; its caller gets :class:`ReplyError`."""
@@ -367,7 +366,7 @@ class KernelContext:
 
     async def put_out_block(self, block: Any, count: int) -> None:
         """Put replies into the output queue, or send them to the connected actor."""
-        await self._mailbox.put_out_block(block, count)
+        await self._mailbox.put_out(block, count)
 
     # Its end.
 

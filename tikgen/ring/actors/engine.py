@@ -8,7 +8,7 @@ from typing import Any
 
 from tikgen.ring.actors.context import KernelContext
 from tikgen.ring.errors import InvalidConfigurationError, TypeValidationError
-from tikgen.ring.messages.blocks import Columns
+from tikgen.ring.messages.columns import Columns
 
 # Returned in place of a reply: the message has to go through the queue.
 NOT_NOW = object()
@@ -64,12 +64,7 @@ class Engine:
 
 
 class HostEngine(Engine):
-    """Runs a Python function on the event loop of the runtime.
-
-    Args:
-        function: takes a context, and runs until the actor ends; or takes a context and a message,
-            and returns the reply.
-    """
+    """Runs a Python function on the event loop of the runtime."""
 
     name = "host"
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import time
 from typing import Any
 
 from tikgen.ring.actors.admission import Duplicates, TypeRule
-from tikgen.ring.actors.envelope import EXPIRED, Envelope, Failure, raised, settle
-from tikgen.ring.actors.queues import Inbox, Outbox
-from tikgen.ring.actors.status import Status
-from tikgen.ring.actors.system import System
+from tikgen.ring.actors.queues import EXPIRED, Envelope, Failure, Inbox, Outbox, raised, settle
+from tikgen.ring.actors.status import Status, System
 from tikgen.ring.actors.waiting import ActorStop, Clock, clock, left_of
 from tikgen.ring.definition import Definition
 from tikgen.ring.errors import (
@@ -70,13 +69,7 @@ class Mailbox:
         reply: asyncio.Future[Any] | None = None,
         deadline: float | None = None,
     ) -> Envelope:
-        """Return the envelope of a message, checked.
-
-        Raises:
-            KernelStateError: if the actor takes no messages in its state.
-            KernelTerminated: if it has ended.
-            TypeValidationError: if the message is of another type than it takes.
-        """
+        """Return the envelope of a message, checked."""
         self.status.check_taking()
         self.check_message(message)
         now = time.perf_counter_ns()
@@ -84,13 +77,7 @@ class Mailbox:
         return Envelope(message, priority, now, reply, expiry(deadline, now))
 
     async def put(self, envelope: Envelope, timeout: float | None = None) -> bool:
-        """Put an envelope into the inbox, as the policy says; return whether it was put.
-
-        Raises:
-            QueueFullError: if there is no room, and the policy is to reject; or it is to block, and
-                the actor itself would wait.
-            QueueTimeoutError: if there was no room in time.
-        """
+        """Put an envelope into the inbox, as the policy says; return whether it was put."""
         inbox, policy, telemetry = self.inbox, self._policy, self.telemetry
         telemetry.messages_received += 1
         if inbox.try_put(envelope):
@@ -113,13 +100,7 @@ class Mailbox:
         return True
 
     async def put_block(self, envelope: Envelope, timeout: float | None = None) -> int:
-        """Put a block into the inbox, as the policy says; return how many messages were put.
-
-        Raises:
-            QueueFullError: if there is no room for all, and the policy is to reject; or it is to
-                block, and the actor itself would wait. ``taken`` is the number that was put.
-            QueueTimeoutError: if there was no room in time; ``taken`` likewise.
-        """
+        """Put a block into the inbox, as the policy says; return how many messages were put."""
         inbox, policy = self.inbox, self._policy
         taken = 0
         time_left = clock(timeout)
@@ -210,30 +191,20 @@ class Mailbox:
 
     # Replies.
 
-    async def put_out(self, message: Any) -> None:
-        """Put a reply into the outbox, or send it to the connected actor."""
+    async def put_out(self, reply: Any, count: int = 0) -> None:
+        """Put a reply, or a block of ``count``, into the outbox, or send it on."""
+        keep = functools.partial(self.outbox.put_block, count=count) if count else self.outbox.put
         try:
             await self._wait_for_room_out()
-            if self.outlet is not None:
-                await self.system.send(self.outlet, message)
+            if self.outlet is None:
+                keep(reply)  # A block may be larger than the queue.
+            elif count:
+                await self.system.send_many(self.outlet, reply)
             else:
-                self.outbox.put(message)
+                await self.system.send(self.outlet, reply)
         except asyncio.CancelledError as stop:
             if self.status.is_ending and not isinstance(stop, ActorStop):
-                self.outbox.put(message)  # It is reported as not received.
-            raise
-
-    async def put_out_block(self, block: Any, count: int) -> None:
-        """Put a block of replies into the outbox, or send it to the connected actor."""
-        try:
-            await self._wait_for_room_out()
-            if self.outlet is not None:
-                await self.system.send_many(self.outlet, block)
-            else:
-                self.outbox.put_block(block, count)  # It may be larger than the queue.
-        except asyncio.CancelledError as stop:
-            if self.status.is_ending and not isinstance(stop, ActorStop):
-                self.outbox.put_block(block, count)
+                keep(reply)  # It is reported as not received.
             raise
 
     async def _wait_for_room_out(self) -> None:
@@ -249,13 +220,7 @@ class Mailbox:
             await outbox.senders.wait_at(number)
 
     async def next_reply(self, timeout: float | None) -> Any:
-        """Take the next reply out of the outbox.
-
-        Raises:
-            KernelFailed: in place of a reply, if the actor raised over its message.
-            KernelTerminated: if the actor has ended and no reply is left.
-            QueueTimeoutError: if there was none in time.
-        """
+        """Take the next reply out of the outbox."""
         await self._wait_for_reply(timeout)
         return opened(self.outbox.take())
 

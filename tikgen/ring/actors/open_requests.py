@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from tikgen.ring.actors.admission import id_of
-from tikgen.ring.actors.envelope import EXPIRED, Envelope, settle
 from tikgen.ring.actors.mailbox import Mailbox
+from tikgen.ring.actors.queues import EXPIRED, Envelope, settle
 from tikgen.ring.errors import ReplyError, RingError
 
 _now = time.perf_counter_ns
@@ -59,11 +59,7 @@ class OpenRequests:
         self._most_open = max(1024, 2 * len(self.by_key))
 
     def match(self, message: Any, to: Any, in_hand: Envelope | None) -> Envelope | None:
-        """Remove and return the request that a reply answers; None if it answers none.
-
-        Raises:
-            ReplyError: if it may answer several, and names none of them.
-        """
+        """Remove and return the request that a reply answers; None if it answers none."""
         key = _key_named(message, to)
         if key is not None:
             return self.pop(key)

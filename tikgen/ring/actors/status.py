@@ -1,14 +1,15 @@
-"""The states of an actor, how it ended, and what its parts share of both."""
+"""What the parts of an actor share: its state, its end, and the runtime."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
-from tikgen.ring.actors.envelope import raised
+from tikgen.ring.actors.queues import raised
 from tikgen.ring.errors import KernelFailed, KernelStateError, KernelTerminated
+from tikgen.ring.telemetry.kernel_telemetry import TelemetryCollector
 
 
 class KernelState(enum.Enum):
@@ -102,3 +103,41 @@ class Status:
             raise KernelTerminated(self.kernel_id, problem, "TERMINATED")
         hint = "activate it first" if self.state is KernelState.LAUNCHED else ""
         raise KernelStateError(self.kernel_id, self.state.name, operation, hint)
+
+
+class System(Protocol):
+    """A runtime, as its actors see it.
+
+    Attributes:
+        collector: the telemetry of every actor.
+    """
+
+    collector: TelemetryCollector
+
+    async def send(self, kernel_id: str, message: Any, **options: Any) -> bool:
+        """Put a message into an actor's queue."""
+        ...
+
+    async def send_many(self, kernel_id: str, messages: Any, **options: Any) -> int:
+        """Put messages into an actor's queue."""
+        ...
+
+    async def send_and_receive(self, kernel_id: str, message: Any, **options: Any) -> Any:
+        """Return the reply of an actor."""
+        ...
+
+    async def publish(self, topic: str, message: Any) -> int:
+        """Send a message to every subscriber of a topic."""
+        ...
+
+    async def wait_at(self, name: str, parties: int, timeout: float | None, member: str) -> int:
+        """Wait at a barrier, which breaks when the member ends."""
+        ...
+
+    def escalate(self, failure: KernelFailed) -> None:
+        """End every actor because of one that failed."""
+        ...
+
+    def ended(self, end: Termination, before: Termination | None = None) -> None:
+        """Record the end of an actor, or replace the record ``before``."""
+        ...

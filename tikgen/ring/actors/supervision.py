@@ -1,4 +1,4 @@
-"""What becomes of an actor that raises."""
+"""Supervision: what follows when an actor raises."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from tikgen.ring.errors import InvalidConfigurationError
 
 POLICIES = ("restart", "escalate", "stop")
-# Beyond this, twice as long is longer than any machine runs.
+# More doublings exceed any useful pause.
 _MOST_DOUBLINGS = 60
 
 
 @dataclass(frozen=True)
 class Supervision:
-    """What is done when an actor raises; the message in hand is lost to it, and its sender told.
+    """What follows when an actor raises; its message in hand is lost, and the caller gets an error.
 
     Attributes:
-        policy: ``"restart"`` begins its body anew, with the messages that are queued;
-            ``"stop"`` ends it; ``"escalate"`` ends the runtime, whose ``async with`` raises.
-        max_restarts: so many restarts ``within`` so many seconds; one more, and it is ended.
+        policy: ``"restart"`` restarts its body, with the queued messages; ``"stop"`` ends it;
+            ``"escalate"`` ends the runtime, whose ``async with`` raises.
+        max_restarts: greatest number of restarts ``within`` so many seconds.
         within: seconds.
-        backoff: seconds before the first restart; each further one waits twice as long.
-        max_backoff: seconds that a restart waits at most.
+        backoff: seconds before the first restart; the pause doubles each time.
+        max_backoff: greatest pause in seconds.
     """
 
     policy: str = "restart"
@@ -34,9 +34,8 @@ class Supervision:
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
-            raise InvalidConfigurationError(
-                "supervision", self.policy, f"takes one of {', '.join(POLICIES)}"
-            )
+            problem = f"takes one of {', '.join(POLICIES)}"
+            raise InvalidConfigurationError("supervision", self.policy, problem)
         for name in ("max_restarts", "within", "backoff", "max_backoff"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
@@ -51,12 +50,12 @@ class Restarts:
         self._times: deque[float] = deque()
 
     def next_delay(self) -> float | None:
-        """Return how long the next restart waits, in seconds; None if there were too many."""
-        told, now = self._supervision, time.monotonic()
-        while self._times and now - self._times[0] > told.within:
+        """Return the pause before the next restart in seconds; None if it is not restarted."""
+        policy, now = self._supervision, time.monotonic()
+        while self._times and now - self._times[0] > policy.within:
             self._times.popleft()
-        if told.policy != "restart" or len(self._times) >= told.max_restarts:
+        if policy.policy != "restart" or len(self._times) >= policy.max_restarts:
             return None
         doublings = min(len(self._times), _MOST_DOUBLINGS)
         self._times.append(now)
-        return min(told.backoff * 2.0**doublings, told.max_backoff)
+        return min(policy.backoff * 2.0**doublings, policy.max_backoff)

@@ -1,1 +1,1 @@
-"""Actors whose body is a kernel that takes many messages in one launch."""
+"""Actors whose body is a kernel that handles many messages in one launch."""

@@ -1,8 +1,9 @@
-"""The engine of actors whose body is a kernel: what is queued goes into one launch."""
+"""The engine of actors whose body is a kernel that handles queued messages in one launch."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,24 +12,24 @@ import numpy as np
 
 from tikgen.ring.actors.context import KernelContext
 from tikgen.ring.actors.engine import Engine
-from tikgen.ring.actors.envelope import Envelope, Failure
+from tikgen.ring.actors.queues import Envelope, Failure
 from tikgen.ring.actors.waiting import ActorStop
 from tikgen.ring.batch.runner import BatchRunner
 from tikgen.ring.definition import Definition
 from tikgen.ring.errors import InvalidConfigurationError, KernelFailed, QueueTimeoutError
-from tikgen.ring.messages.blocks import Columns, own_columns
+from tikgen.ring.messages.columns import Columns, own_columns
 from tikgen.ring.telemetry import spans
 from tikgen.ring.telemetry.kernel_telemetry import text_of
 
 MAX_BATCH = 4096
-# Seconds that the first message of a batch waits for others.
+# Seconds that the first message of a batch waits for more.
 MAX_DELAY = 0.001
 
 
 class BatchEngine(Engine):
-    """Gathers messages, up to ``max_batch`` of them or for ``max_delay`` seconds, and launches.
+    """Gathers up to ``max_batch`` messages, or for ``max_delay`` seconds, and launches.
 
-    Columns that are sent are a batch of their own, however many messages they hold.
+    A block of columns is one batch, however many messages it holds.
     """
 
     name = "batch"
@@ -54,9 +55,9 @@ class BatchEngine(Engine):
         )
 
     async def prepare(self) -> None:
-        """Have the kernel compiled, so that what is wrong with it shows before messages come."""
+        """Compile the kernel, to report its errors before messages come."""
         if self._is_function or any(np.ndim(value) for value in self._constants.values()):
-            return  # It may keep what it gets, and these would be numbers that nobody sent.
+            return  # It may keep state, which zeros would change.
         columns = self._runner.input_columns
         self._runner.run_columns({c.name: np.zeros(c.shape(1), c.dtype.numpy) for c in columns})
         self._runner.device_seconds = 0.0
@@ -70,7 +71,7 @@ class BatchEngine(Engine):
         return made, made.count
 
     async def run(self, ctx: KernelContext) -> None:
-        """Gather and launch until it is over."""
+        """Gather and launch until the actor ends."""
         most = self._runner.max_batch
         while True:
             await self._gather(ctx, most)
@@ -81,10 +82,10 @@ class BatchEngine(Engine):
                     await self._answer_columns(ctx, first)
                 else:
                     await self._answer_messages(ctx)
-            await asyncio.sleep(0)  # Launches keep the loop busy; others have their turn.
+            await asyncio.sleep(0)  # Other tasks run between launches.
 
     async def _gather(self, ctx: KernelContext, most: int) -> None:
-        """Take what is there, and wait for more as long as those that are taken may wait."""
+        """Take queued messages, and wait for more while their deadlines allow it."""
         found = await ctx.hold(most)
         if not self._max_delay:
             return
@@ -112,32 +113,21 @@ class BatchEngine(Engine):
         await ctx.put_out_block(block, envelope.count)
 
     async def _answer_messages(self, ctx: KernelContext) -> None:
-        """Answer the messages before the first columns."""
-        taken: list[Envelope] = []
-        for envelope in ctx.held:
-            if isinstance(envelope.block, Columns):
-                break
-            taken.append(envelope)
-        if all(e.block is None for e in taken):
-            messages = [e.message for e in taken]
-        else:
-            messages = [m for e in taken for m in e.left()]
+        """Answer the held messages before the first columns."""
+        taken = list(itertools.takewhile(lambda e: not isinstance(e.block, Columns), ctx.held))
+        messages = [m for e in taken for m in ((e.message,) if e.block is None else e.left())]
         replies = self._timed(len(messages), ctx, lambda: self._runner.run(messages))
         answers = iter(replies)
         out: list[Any] = []
         for envelope in taken:
-            if envelope.reply is None:
-                for _ in range(envelope.count):
-                    answer = next(answers)
-                    out.append(
-                        self._failure(ctx, answer) if isinstance(answer, Exception) else answer
-                    )
-                continue
-            answer = next(answers)
-            if isinstance(answer, Exception):
-                ctx.requests.fail(envelope, answer)
-            else:
-                ctx.answer_held(envelope, answer)
+            for answer in itertools.islice(answers, envelope.count):
+                is_error = isinstance(answer, Exception)
+                if envelope.reply is None:
+                    out.append(self._failure(ctx, answer) if is_error else answer)
+                elif is_error:
+                    ctx.requests.fail(envelope, answer)
+                else:
+                    ctx.answer_held(envelope, answer)
         ctx.release(len(taken))
         if out:
             await ctx.put_out_block(out, len(out))
@@ -150,23 +140,23 @@ class BatchEngine(Engine):
 
     def _timed(self, count: int, ctx: KernelContext, launch: Any) -> Any:
         start, before = time.perf_counter(), self._runner.device_seconds
-        told: dict[str, Any] = {"messages": count}
+        details: dict[str, Any] = {"messages": count}
         try:
             result = launch()
-            told["device_seconds"] = self._runner.device_seconds - before
-            ctx.telemetry.record_batch(count, told["device_seconds"])
+            details["device_seconds"] = self._runner.device_seconds - before
+            ctx.telemetry.record_batch(count, details["device_seconds"])
             return result
         except Exception as error:
-            told["error"] = f"{type(error).__name__}: {text_of(error)}"
+            details["error"] = f"{type(error).__name__}: {text_of(error)}"
             raise
         finally:
             if spans.is_on():
                 seconds = time.perf_counter() - start
-                spans.note(self._kernel_id, "batch", start, seconds, **told)
+                spans.note(self._kernel_id, "batch", start, seconds, **details)
 
 
 def _body(definition: Definition) -> Any:
-    """Return the kernel, or the function, that is the body of an actor."""
+    """Return the kernel or function that is the body of an actor."""
     options = definition.config.options
     body, params = options.get("body"), options.get("params")
     if definition.function is not None:

@@ -1,4 +1,4 @@
-"""Matches the arguments of a kernel with the fields of messages, once, before any launch."""
+"""Matches the arguments of a kernel with the fields of messages, before any launch."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_ext
 
 @dataclass(frozen=True)
 class Plan:
-    """Which columns a kernel takes and gives.
+    """The columns that a kernel reads and writes.
 
     Attributes:
-        arguments: what the kernel takes, in order; empty for a function.
+        arguments: of the kernel, in order; empty for a function.
         inputs: the columns of the input type.
         outputs: the columns of the output type.
         is_function: whether the kernel is a Python function of columns.
-        is_plain: whether it is a ``ti.kernel``, whose arguments nobody checks.
+        is_plain: whether it is a ``ti.kernel``, which does not check its arguments.
     """
 
     arguments: tuple[Argument, ...]
@@ -39,60 +39,38 @@ class Plan:
 
     @property
     def only_written(self) -> tuple[Column, ...]:
-        """Return the columns of the output that are not columns of the input."""
+        """Return the columns of the output that are no columns of the input."""
         if self.is_function:
             return ()
         taken = {column.name for column in self.inputs}
         return tuple(column for column in self.outputs if column.name not in taken)
 
     def is_written(self, name: str) -> bool:
-        """Tell whether the kernel may write to a column."""
+        """Return whether the kernel may write to a column."""
         array = self._array(name)
         return self.is_function or array is None or array.written
 
     def is_covered(self, name: str) -> bool:
-        """Tell whether the kernel writes every element of a column, and reads none before."""
+        """Return whether the kernel writes every element of a column before it reads it."""
         array = self._array(name)
         return array is not None and array.role == "out" and array.covered
 
     def _array(self, name: str) -> Array | None:
-        for argument in self.arguments:
-            if argument.name == name and isinstance(argument, Array):
-                return argument
-        return None
+        arrays = (a for a in self.arguments if isinstance(a, Array))
+        return next((a for a in arrays if a.name == name), None)
 
     def launch(self, kernel: Any, columns: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
-        """Launch the kernel on columns and constants.
-
-        Raises:
-            TaichiNotInitialised: if ``ti.init`` was not called.
-        """
+        """Launch the kernel on columns and constants."""
         if self.is_plain and not runtime.is_initialised():
             raise TaichiNotInitialised(getattr(kernel, "__name__", "kernel"))
-        kernel(*(_either(argument.name, columns, constants) for argument in self.arguments))
-
-
-def _either(name: str, columns: Mapping[str, Any], constants: Mapping[str, Any]) -> Any:
-    return columns[name] if name in columns else constants[name]
+        values = {**constants, **columns}
+        kernel(*(values[argument.name] for argument in self.arguments))
 
 
 def plan_of(
-    kernel: Any,
-    input_type: type[Any],
-    output_type: type[Any],
-    constants: Mapping[str, Any],
+    kernel: Any, input_type: type[Any], output_type: type[Any], constants: Mapping[str, Any]
 ) -> Plan:
-    """Return how a kernel, two message types and constants go together.
-
-    Args:
-        kernel: a :class:`tikgen.Kernel`, a ``ti.kernel`` or a function.
-        input_type: the type of the requests.
-        output_type: the type of the replies.
-        constants: what is no field, by name.
-
-    Raises:
-        InvalidConfigurationError: if they do not; it lists what each of them has.
-    """
+    """Match a kernel with two message types and constants."""
     inputs = _columns("input_type", input_type)
     outputs = _columns("output_type", output_type)
     is_plain = not isinstance(kernel, Kernel) and kernels.is_kernel(kernel)
@@ -113,12 +91,14 @@ def plan_of(
         *_problems_of_sizes(plan),
     ]
     if problems:
-        raise InvalidConfigurationError("kernel", _Named(kernel), "; ".join(problems) + _all(plan))
+        raise InvalidConfigurationError(
+            "kernel", _Named(kernel), "; ".join(problems) + _names(plan)
+        )
     return plan
 
 
 class _Named:
-    """Shows a kernel by its name only."""
+    """The name of a kernel, as its ``repr``."""
 
     def __init__(self, kernel: Any) -> None:
         self.name = getattr(kernel, "name", None) or getattr(kernel, "__name__", "kernel")
@@ -158,7 +138,7 @@ def _arguments_of_plain(kernel: Any, columns: Mapping[str, Column]) -> tuple[Arg
 
 
 def _problems_of_scalars(plan: Plan, kernel: Any) -> list[str]:
-    """Return what is wrong with fields that are scalars of the kernel, and what to write."""
+    """Return the problem of fields that are scalars of the kernel."""
     scalars = [argument.name for argument in plan.arguments if isinstance(argument, Scalar)]
     fields = [column.name for column in (*plan.inputs, *plan.outputs)]
     both = [repr(name) for name in scalars if name in fields]
@@ -174,7 +154,7 @@ def _problems_of_scalars(plan: Plan, kernel: Any) -> list[str]:
 
 
 def _problems(plan: Plan, constants: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with single names."""
+    """Return the problems of single names."""
     inputs = {column.name: column for column in plan.inputs}
     outputs = {column.name: column for column in plan.outputs}
     arguments = {argument.name: argument for argument in plan.arguments}
@@ -195,7 +175,7 @@ def _problems(plan: Plan, constants: Mapping[str, Any]) -> list[str]:
         if isinstance(argument, Array) and column is not None:
             problems += _problems_of_column(argument, column, name in inputs, name in outputs)
         elif column is not None and isinstance(argument, Scalar):
-            continue  # Told by itself.
+            continue  # See _problems_of_scalars.
         elif name not in constants:
             what = "scalar" if isinstance(argument, Scalar) else "array"
             problems.append(f"{what} {name!r} is neither a field nor one of the constants")
@@ -210,15 +190,11 @@ def _problems_of_column(array: Array, column: Column, is_input: bool, is_output:
     if array.storage == "field":
         problems.append(f"array {name!r} is a ti.field; build the kernel with storage='ndarray'")
     if array.dtype is not column.dtype:
-        problems.append(
-            f"field {name!r} is {column.dtype} and the array is {array.dtype}; annotate the field "
-            f"with {array.dtype}"
-        )
+        problem = f"field {name!r} is {column.dtype} and the array is {array.dtype}"
+        problems.append(f"{problem}; annotate the field with {array.dtype}")
     if array.ndim != len(column.shape(1)):
-        problems.append(
-            f"field {name!r} is {'a vector' if column.length else 'a number'} and the array has "
-            f"{array.ndim} axes"
-        )
+        kind = "a vector" if column.length else "a number"
+        problems.append(f"field {name!r} is {kind} and the array has {array.ndim} axes")
     if is_output and not array.written:
         problems.append(f"output field {name!r} is an array that the kernel only reads")
     if is_input and array.role == "out":
@@ -244,7 +220,7 @@ def _problems_of_constant(argument: Argument, value: Any) -> list[str]:
 
 
 def _problems_of_sizes(plan: Plan) -> list[str]:
-    """Return what is wrong with the extents of the arrays that are columns, taken together."""
+    """Return the problems of the extents of the arrays that are columns."""
     columns = {column.name: column for column in (*plan.outputs, *plan.inputs)}
     problems: list[str] = []
     lengths: dict[str, tuple[str, int]] = {}
@@ -257,13 +233,12 @@ def _problems_of_sizes(plan: Plan) -> list[str]:
             continue
         symbol, more = split_extent(argument.shape[0])
         if symbol is None or more:
+            extent = argument.shape[0]
             problems.append(
-                f"array {argument.name!r} has {argument.shape[0]} on its first axis, which has to "
-                "be one place a message"
+                f"array {argument.name!r} has {extent} on its first axis, which has to be one row "
+                "a message"
             )
-        elif not argument.covered and symbol == f"{argument.name}_0":
-            pass  # A kernel that does not declare its sizes.
-        else:
+        elif argument.covered or symbol != f"{argument.name}_0":  # Else its size is not declared.
             firsts[argument.name] = symbol
         if not column.length:
             continue
@@ -284,10 +259,8 @@ def _problems_of_sizes(plan: Plan) -> list[str]:
     return problems
 
 
-def _all(plan: Plan) -> str:
-    listed = (
-        ("The kernel takes", plan.arguments),
-        ("the input has", plan.inputs),
-        ("the output has", plan.outputs),
+def _names(plan: Plan) -> str:
+    takes, has, gives = (
+        ", ".join(map(str, items)) for items in (plan.arguments, plan.inputs, plan.outputs)
     )
-    return ". " + "; ".join(f"{what} {', '.join(map(str, items))}" for what, items in listed)
+    return f". The kernel takes {takes}; the input has {has}; the output has {gives}"

@@ -1,4 +1,4 @@
-"""Runs a kernel over many messages at once: columns in, one launch, columns out."""
+"""Runs a kernel over many messages in one launch, as columns."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ class BatchRunner:
     """Answers batches of messages by launches of one kernel.
 
     Args:
-        kernel_id: the actor's name, for messages of errors.
-        kernel: a :class:`tikgen.Kernel` or a ``ti.kernel``, whose arrays have a place for each
-            message on the first axis, or a function that takes a dict of columns (and the
-            constants by name) and returns one.
-        input_type: the message type whose fields go to the arrays of the same names.
-        output_type: the message type whose fields come from arrays of the same names.
-        max_batch: most messages in one launch.
+        kernel_id: the actor, for errors.
+        kernel: a :class:`tikgen.Kernel` or a ``ti.kernel``, whose arrays have one row a message, or
+            a function that takes a dict of columns (and the constants by name) and returns one.
+        input_type: the type of messages, whose fields are arrays of the kernel.
+        output_type: the type of replies, likewise.
+        max_batch: greatest number of messages in one launch.
         constants: scalars and arrays of the kernel that are no fields, by name.
 
     Attributes:
-        device_seconds: time in launches so far, with the copies that they make.
+        device_seconds: total time of launches, including copies.
 
     Raises:
         InvalidConfigurationError: if the kernel, the types and the constants do not match.
@@ -64,54 +63,41 @@ class BatchRunner:
 
     @property
     def input_columns(self) -> tuple[Column, ...]:
-        """Return the columns that :meth:`run_columns` takes."""
+        """Return the columns of messages."""
         return self._plan.inputs
 
     @property
     def output_columns(self) -> tuple[Column, ...]:
-        """Return the columns that :meth:`run_columns` returns."""
+        """Return the columns of replies."""
         return self._plan.outputs
 
     def run(self, messages: Sequence[Any]) -> list[Any]:
-        """Return a reply to each message, in order, or the error that speaks against the message.
-
-        Args:
-            messages: of the input type, any number; each launch takes up to ``max_batch``.
-
-        Returns:
-            Messages of the output type, each with the ``correlation_id`` of what it answers, and
-            ColumnError and TypeValidationError in the places of messages that do not fit.
-
-        Raises:
-            Exception: whatever the kernel raises; then no message of this call has a reply.
-        """
+        """Return a reply to each message, in order."""
         replies: list[Any] = []
-        with self._lock:  # The columns are this runner's, and used again for each batch.
+        with self._lock:  # The columns are reused for each batch.
             for start in range(0, len(messages), self.max_batch):
                 replies += self._run_batch(messages[start : start + self.max_batch])
         return replies
 
     def _run_batch(self, messages: Sequence[Any]) -> list[Any]:
-        problems: dict[int, Exception] = {}
-        if set(map(type, messages)) != {self.input_type}:
-            problems = {
-                place: self._wrong_type(one)
-                for place, one in enumerate(messages)
-                if not isinstance(one, self.input_type)
-            }
-        fitting = [one for place, one in enumerate(messages) if place not in problems]
-        try:
-            pack(fitting, self._plan.inputs, self._columns)
-        except ColumnError:
-            places = [place for place in range(len(messages)) if place not in problems]
-            problems |= self._misfits(messages, places)
-            fitting = [one for place, one in enumerate(messages) if place not in problems]
-            pack(fitting, self._plan.inputs, self._columns)
-        replies = self._answered(fitting)
-        if not problems:
-            return replies
-        rest = iter(replies)
-        return [problems[k] if k in problems else next(rest) for k in range(len(messages))]
+        if set(map(type, messages)) == {self.input_type}:
+            try:
+                pack(messages, self._plan.inputs, self._columns)
+            except ColumnError:
+                pass
+            else:
+                return self._answered(messages)
+        places = range(len(messages))
+        problems: dict[int, Exception] = {
+            k: self._wrong_type(messages[k])
+            for k in places
+            if not isinstance(messages[k], self.input_type)
+        }
+        problems |= self._misfits(messages, [k for k in places if k not in problems])
+        fitting = [messages[k] for k in places if k not in problems]
+        pack(fitting, self._plan.inputs, self._columns)
+        rest = iter(self._answered(fitting))
+        return [problems[k] if k in problems else next(rest) for k in places]
 
     def _wrong_type(self, value: object) -> TypeValidationError:
         return TypeValidationError(
@@ -122,13 +108,12 @@ class BatchRunner:
         )
 
     def _misfits(self, messages: Sequence[Any], places: list[int]) -> dict[int, Exception]:
-        """Return what is wrong with which messages; halves that fit are not searched further."""
+        """Return the errors of messages that do not fit, found by bisection."""
         try:
             pack([messages[place] for place in places], self._plan.inputs, self._columns)
         except ColumnError as error:
             if len(places) == 1:
-                error = ColumnError(error.column, _problem(error), self.kernel_id)
-                return {places[0]: error}
+                return {places[0]: error.of(self.kernel_id)}
             half = len(places) // 2
             first = self._misfits(messages, places[:half])
             return first | self._misfits(messages, places[half:])
@@ -141,25 +126,13 @@ class BatchRunner:
         columns = {name: array[:count] for name, array in self._columns.items()}
         for column in self._plan.only_written:
             if not self._plan.is_covered(column.name):
-                columns[column.name][...] = 0  # Else a reply could show another's old numbers.
+                columns[column.name][...] = 0  # Else it holds numbers of earlier messages.
         results = self._launched(columns, count)
         asked = [one.message_id for one in messages]
         return unpack(results, self._plan.outputs, self.output_type, 0, count, correlations=asked)
 
     def run_columns(self, columns: Mapping[str, Any]) -> Arrays:
-        """Return the columns of the replies to messages that are columns already.
-
-        Args:
-            columns: one array for each field of the input type, all of one length. They are not
-                changed. They go to the kernel in one launch, whatever ``max_batch`` is.
-
-        Returns:
-            One new array for each field of the output type.
-
-        Raises:
-            ColumnError: if a column is missing, unknown, or does not fit.
-            Exception: whatever the kernel raises.
-        """
+        """Return the replies to columns as columns, by one launch."""
         given, count = check_columns(columns, self._plan.inputs)
         for column in self._plan.inputs:
             if self._plan.is_written(column.name):
@@ -184,15 +157,8 @@ class BatchRunner:
         try:
             results, length = check_columns(returned, self._plan.outputs)
         except ColumnError as error:
-            raise ColumnError(error.column, _problem(error), self.kernel_id) from None
+            raise error.of(self.kernel_id) from None
         if length != count:
-            raise ColumnError(
-                self._plan.outputs[0].name,
-                f"has {length} messages after the function; {count} went in",
-                self.kernel_id,
-            )
+            problem = f"has {length} messages after the function; {count} went in"
+            raise ColumnError(self._plan.outputs[0].name, problem, self.kernel_id)
         return results
-
-
-def _problem(error: ColumnError) -> str:
-    return str(error).partition(f"column {error.column!r} ")[2]

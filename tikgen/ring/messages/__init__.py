@@ -1,1 +1,1 @@
-"""Messages: typed, checked, written as MessagePack, and laid out as columns."""
+"""Messages: typed, checked, serialized as MessagePack, converted to columns."""

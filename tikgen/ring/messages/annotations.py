@@ -1,4 +1,4 @@
-"""Resolves the annotations of message types, also those that are strings and name local classes."""
+"""Resolves annotations of message types, including strings that name local classes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ _OWN_MODULES = __name__.rpartition(".")[0]
 
 
 def resolve_annotations(cls: type[Any], frame: FrameType | None) -> None:
-    """Replace the annotations that are strings by what they name where the class is defined.
+    """Replace the annotations that are strings by the types that they name.
 
-    What is not defined yet stays a string: it is looked up in the module at the first use.
-
-    Args:
-        cls: the class; it may name itself.
-        frame: the innermost one of where it is being defined.
+    A name that is not defined yet stays a string, until its first use.
     """
     own = cls.__annotations__
     if any(isinstance(annotation, str) for annotation in own.values()):
@@ -28,13 +24,7 @@ def resolve_annotations(cls: type[Any], frame: FrameType | None) -> None:
 
 
 def evaluated(annotation: Any, owner: type[Any], names: dict[str, Any] | None = None) -> Any:
-    """Return what an annotation names; the annotation itself if that is not known (yet).
-
-    Args:
-        annotation: a type, or a string.
-        owner: the class in whose module a string is looked up.
-        names: what is looked up first.
-    """
+    """Return the type that an annotation names; the annotation itself if it is unknown (yet)."""
     if not isinstance(annotation, str):
         return annotation
     module = dict(getattr(sys.modules.get(owner.__module__), "__dict__", {}))
@@ -45,7 +35,7 @@ def evaluated(annotation: Any, owner: type[Any], names: dict[str, Any] | None = 
 
 
 def unaliased(annotation: Any) -> Any:
-    """Return what a ``type X = ...`` stands for; NumPy's ``NDArray`` may be one."""
+    """Return the type of an alias ``type X = ...``; NumPy's ``NDArray`` may be one."""
     origin = get_origin(annotation) or annotation
     if not hasattr(origin, "__value__") or isinstance(origin, type):
         return annotation
@@ -55,7 +45,7 @@ def unaliased(annotation: Any) -> Any:
 
 
 def _local_names(frame: FrameType | None) -> dict[str, Any]:
-    """Return the names of the function, and of the classes in it, in which a class is defined."""
+    """Return the local names of the function and the classes in which a class is defined."""
     while frame and str(frame.f_globals.get("__name__")).startswith(_OWN_MODULES):
         frame = frame.f_back
     places: list[dict[str, Any]] = []
@@ -68,7 +58,7 @@ def _local_names(frame: FrameType | None) -> dict[str, Any]:
 
 
 def array_dtype(annotation: Any) -> np.dtype[Any] | None:
-    """Return the dtype that ``npt.NDArray[...]`` asks for; None if any will do."""
+    """Return the dtype of ``npt.NDArray[...]``; None for any."""
     arguments = get_args(annotation)
     wanted = get_args(arguments[-1]) if arguments else ()
     is_number = wanted and isinstance(wanted[0], type) and issubclass(wanted[0], np.generic)

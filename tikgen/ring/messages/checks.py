@@ -1,4 +1,4 @@
-"""Checks the fields of messages by one function a type, generated from the annotations."""
+"""Checks the fields of messages, by a function that is generated for each type."""
 
 from __future__ import annotations
 
@@ -13,42 +13,26 @@ Check = Callable[[object], "str | None"]
 
 
 def checker(message_type: type[Any]) -> Check:
-    """Return the function that tells what is wrong with the fields of a message.
+    """Return a function that returns the problem of a message of a type, or None.
 
-    It takes a message of the type, or of one derived from it, and returns None if all is right.
-    Numbers of NumPy are right where nothing is lost, an integer is right for a float, a bool is
-    not right for an integer. The items of containers are all looked at.
-
-    Args:
-        message_type: a message type, whose annotations can be resolved by now.
-
-    Raises:
-        TypeError: if an annotation names what does not exist.
+    A field takes numbers of NumPy that fit without loss; a float takes an integer, an integer no
+    bool. All items of containers are checked.
     """
     found = message_type.__dict__.get("_ring_checker")
     if found is None:
         found = _made(message_type)
-        # Kept on the type itself, so that both go together.
         type.__setattr__(message_type, "_ring_checker", found)
     return cast(Check, found)
 
 
 def rules_of(message_type: type[Any]) -> dict[str, Rule]:
-    """Return what each field of a message type takes.
-
-    Raises:
-        TypeError: if an annotation names what does not exist.
-    """
+    """Return the rule of each field of a message type; raises as :func:`checker`."""
     annotations = resolved_annotations(message_type)
     return {name: rule(annotations[name]) for name in message_type.__struct_fields__}
 
 
 def resolved_annotations(message_type: type[Any]) -> dict[str, Any]:
-    """Return the annotations of a message type's fields, with no string left.
-
-    Raises:
-        TypeError: if one names what does not exist.
-    """
+    """Return the resolved annotations of a message type; raises as :func:`checker`."""
     try:
         fields = msgspec.structs.fields(message_type)
     except NameError as error:
@@ -83,7 +67,7 @@ def _made(message_type: type[Any]) -> Check:
 
 
 def _suspicion(number: int, its_rule: Rule) -> str:
-    """Return code for what is cheap to ask, and no for nearly every message."""
+    """Return code for a cheap test that is False for nearly every valid message."""
     kinds = [f"value.__class__ is not exact_{number}_{k}" for k in range(len(its_rule.exact))]
     if not kinds:
         return ""

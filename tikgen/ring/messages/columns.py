@@ -1,4 +1,4 @@
-"""Turns messages into columns of numbers, one array a field, and columns into messages."""
+"""Converts messages to columns of numbers, one array a field, and back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Column:
     Attributes:
         name: the field's name.
         dtype: the type of the numbers.
-        length: 0 for a number a message, n for a vector of n numbers a message.
+        length: 0 for one number a message, n for a vector of n numbers.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Column:
     length: int = 0
 
     def shape(self, count: int) -> tuple[int, ...]:
-        """Return the shape of the column of so many messages."""
+        """Return the shape of the column of ``count`` messages."""
         return (count, self.length) if self.length else (count,)
 
     def __str__(self) -> str:
@@ -60,13 +60,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Vector:
-    """Says, in an annotation, that a field holds a vector of so many numbers."""
+    """An annotation of fields that hold a vector."""
 
     dtype: DType
     length: int
 
     def ring_rule(self) -> Rule:
-        """Return what the field takes: an array with one axis, a list or a tuple."""
+        """Return the rule of the field: it takes an array with one axis, a list or a tuple."""
         is_number = is_real if self.dtype.is_float else is_integer
 
         def test(value: Any) -> bool:
@@ -83,11 +83,11 @@ def vector(dtype: Any, length: int) -> Any:
     """Return the annotation of a field that holds a vector.
 
     Args:
-        dtype: :data:`f32` and the like, or what ``DType.parse`` takes.
-        length: the number of its elements, from 1.
+        dtype: :data:`f32` and the like, or an argument of ``DType.parse``.
+        length: the number of elements, from 1.
 
     Raises:
-        ValueError: if there is no such dtype, or the length is not 1 or more.
+        ValueError: if there is no such dtype, or the length is below 1.
     """
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise ValueError(f"vector: length takes an integer from 1; got {length!r}")
@@ -108,13 +108,10 @@ def _dtype(annotation: Any) -> DType:
 def columns_of(message_type: type[Any]) -> tuple[Column, ...]:
     """Return the columns of a message type, one for each of its own fields, in order.
 
-    A plain ``float`` is f32, a plain ``int`` i32, ``bool`` u8.
-
-    Args:
-        message_type: a message type.
+    A plain ``float`` is f32, a plain ``int`` is i32, ``bool`` is u8.
 
     Raises:
-        ColumnError: if a field does not hold a number or a vector of a known length.
+        ColumnError: if a field holds neither a number nor a vector of known length.
         TypeError: if it is no message type.
     """
     if not (isinstance(message_type, type) and issubclass(message_type, msgspec.Struct)):
@@ -150,31 +147,18 @@ def pack(
     messages: Sequence[Any],
     columns: Iterable[Column],
     arrays: MutableMapping[str, np.ndarray[Any, Any]],
-    start: int = 0,
 ) -> None:
-    """Write the fields of messages into arrays, each message into one place.
-
-    Args:
-        messages: messages with the fields that the columns name.
-        columns: which fields.
-        arrays: by name, what to write to: of the column's dtype, with ``start + len(messages)``
-            places or more on the first axis.
-        start: the place of the first message.
-
-    Raises:
-        ColumnError: if a field does not fit its column. The arrays may be written in part.
-    """
-    count = len(messages)
-    if not count:
+    """Write the fields of messages into the first rows of arrays."""
+    if not messages:
         return
     for column in columns:
         values = list(map(attrgetter(column.name), messages))
         numbers = _vectors(column, values) if column.length else _numbers(column, values)
-        arrays[column.name][start : start + count] = _fitting(column, numbers)
+        arrays[column.name][: len(messages)] = _fitting(column, numbers)
 
 
 def _numbers(column: Column, values: list[Any]) -> np.ndarray[Any, Any]:
-    """Return numbers as an array that is wide enough for any of the column's dtype."""
+    """Return numbers in a dtype that holds every number of the column's dtype."""
     kinds = set(map(type, values))
     is_float = column.dtype.is_float
     if not (kinds <= {float, int} if is_float else kinds == {int}):
@@ -197,7 +181,7 @@ def _number(column: Column, value: Any) -> Any:
 
 
 def _vectors(column: Column, values: list[Any]) -> np.ndarray[Any, Any]:
-    """Return vectors, each a row, as an array that is wide enough for any of the column's dtype."""
+    """Return vectors as rows; see :func:`_numbers`."""
     for value in values:
         if not isinstance(value, (np.ndarray, list, tuple)):
             raise ColumnError(column.name, f"takes a vector; got {value!r:.60}")
@@ -219,7 +203,7 @@ def _vectors(column: Column, values: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _fitting(column: Column, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return numbers in the column's dtype, after a look at whether they fit."""
+    """Return numbers in the column's dtype, if they fit."""
     dtype = column.dtype
     if not dtype.is_float:
         if numbers.dtype != dtype.numpy and numbers.size:
@@ -254,16 +238,7 @@ def unpack(
     *,
     correlations: Iterable[UUID | None] | None = None,
 ) -> list[Any]:
-    """Return messages whose fields are read from arrays.
-
-    Args:
-        arrays: by name, at least ``start + count`` places on the first axis.
-        columns: which fields; the others keep their defaults. Vectors become arrays of their own.
-        message_type: the type of the messages.
-        start: the place of the first message.
-        count: how many.
-        correlations: the ``correlation_id`` of each.
-    """
+    """Return messages with fields from arrays."""
     annotations = resolved_annotations(message_type)
     fields = [
         _field_values(column, arrays[column.name][start : start + count], annotations[column.name])
@@ -272,14 +247,11 @@ def unpack(
     names = tuple(column.name for column in columns)
     rows: Iterable[tuple[Any, ...]] = zip(*fields, strict=True) if fields else [()] * count
     ids = [None] * count if correlations is None else list(correlations)
+    pairs = zip(rows, ids, strict=True)
     if names == message_type.__match_args__[: len(names)]:
-        return [
-            message_type(*row, correlation_id=answered)
-            for row, answered in zip(rows, ids, strict=True)
-        ]
+        return [message_type(*row, correlation_id=key) for row, key in pairs]
     return [
-        message_type(**dict(zip(names, row, strict=True)), correlation_id=answered)
-        for row, answered in zip(rows, ids, strict=True)
+        message_type(**dict(zip(names, row, strict=True)), correlation_id=key) for row, key in pairs
     ]
 
 
@@ -293,20 +265,10 @@ def _field_values(column: Column, array: np.ndarray[Any, Any], annotation: Any) 
 def check_columns(
     columns: Mapping[str, Any], expected: Sequence[Column]
 ) -> tuple[dict[str, np.ndarray[Any, Any]], int]:
-    """Return columns that a caller brings, as contiguous arrays of the right dtypes.
+    """Return the columns of a caller as contiguous arrays of the right dtypes.
 
-    What is so already is not copied. Integers may become floats and wide numbers narrow ones where
+    Arrays that fit are not copied. Integers may become floats, and wide numbers narrow ones, where
     each one fits; floats never become integers.
-
-    Args:
-        columns: arrays, or what NumPy makes arrays of, by name.
-        expected: the columns that there have to be, and no others.
-
-    Returns:
-        The arrays by name, and the number of messages.
-
-    Raises:
-        ColumnError: if a column is missing or unknown, or has another length, shape or dtype.
     """
     names = [column.name for column in expected]
     if not isinstance(columns, Mapping):
@@ -321,10 +283,8 @@ def check_columns(
             raise ColumnError(column.name, "is missing")
         array = _own_array(column, columns[column.name])
         if count >= 0 and len(array) != count:
-            raise ColumnError(
-                column.name,
-                f"has {len(array)} messages, and column {names[0]!r} has {count}",
-            )
+            problem = f"has {len(array)} messages, and column {names[0]!r} has {count}"
+            raise ColumnError(column.name, problem)
         count = len(array)
         found[column.name] = array
     return found, max(count, 0)
@@ -350,3 +310,74 @@ def _own_array(column: Column, given: Any) -> np.ndarray[Any, Any]:
     if array.dtype != column.dtype.numpy:
         array = _fitting(column, array)
     return np.require(array, column.dtype.numpy, ["C", "A"])
+
+
+Array = np.ndarray[Any, Any]
+
+
+class Columns(dict[str, Array]):
+    """Messages as a dict of arrays; a slice is another block, an index a message.
+
+    Attributes:
+        message_type: the class of the messages.
+        count: number of messages.
+    """
+
+    __slots__ = ("columns", "count", "message_type")
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Array],
+        columns: tuple[Column, ...],
+        message_type: type[Any],
+        count: int,
+    ) -> None:
+        super().__init__(arrays)
+        self.columns = columns
+        self.message_type = message_type
+        self.count = count
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return super().__getitem__(key)
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self.count)
+            if step != 1:
+                raise IndexError("a part of a block of messages has step 1")
+            return self.part(start, max(start, stop))
+        place = key + self.count if key < 0 else key
+        if not 0 <= place < self.count:
+            raise IndexError(f"place {key} of a block of {self.count} messages")
+        return self.messages(place, 1)[0]
+
+    def part(self, start: int, stop: int) -> Columns:
+        """Return a range of the messages, without copying them."""
+        arrays = {name: array[start:stop] for name, array in self.items()}
+        return Columns(arrays, self.columns, self.message_type, stop - start)
+
+    def messages(self, start: int = 0, count: int | None = None) -> list[Any]:
+        """Return messages as objects."""
+        left = self.count - start if count is None else count
+        return unpack(self, self.columns, self.message_type, start, left)
+
+    def __repr__(self) -> str:
+        return f"<{self.count} {self.message_type.__name__} as columns {', '.join(self)}>"
+
+
+def own_columns(
+    given: Mapping[str, Any],
+    columns: tuple[Column, ...],
+    message_type: type[Any],
+    kernel_id: str,
+) -> Columns:
+    """Return the columns of a caller as a block, checked, and copied unless they are one."""
+    try:
+        arrays, count = check_columns(given, columns)
+    except ColumnError as error:
+        raise error.of(kernel_id) from None
+    if not isinstance(given, Columns):
+        arrays = {
+            name: array.copy() if np.may_share_memory(array, given[name]) else array
+            for name, array in arrays.items()
+        }
+    return Columns(arrays, columns, message_type, count)

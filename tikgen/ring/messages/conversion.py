@@ -1,4 +1,4 @@
-"""Makes message types of plain classes, dataclasses and Structs: what the decorator does."""
+"""Makes message types of classes, dataclasses and Structs, for the decorator ``message``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EMPTY_AND_COPIED = (list, dict, set, bytearray)  # By msgspec, for each message
 
 @dataclasses.dataclass(frozen=True)
 class _Field:
-    """A field of the class: a default of ``NODEFAULT`` means that it has to be passed."""
+    """A field of the class, required if its default is ``NODEFAULT``."""
 
     name: str
     annotation: Any
@@ -43,22 +43,14 @@ class _Field:
 
 
 def message_type(cls: type[Any], base: type[Any]) -> type[Any]:
-    """Return a message type with the fields, defaults, methods and attributes of a class.
-
-    Args:
-        cls: a plain class, a dataclass or a Struct that is no message.
-        base: :class:`RingKernelMessage`.
-
-    Raises:
-        TypeError: if the class cannot be a message.
-    """
-    found = [_as_base_has_it(field, base) for field in _fields(cls) if not _repeats(field)]
+    """Return a message type with the fields, defaults, methods and attributes of a class."""
+    found = [_with_type_of_base(field, base) for field in _fields(cls) if not _repeats(field)]
     for field in found:
         _check(cls, field, base)
     namespace = _namespace(cls, {field.name for field in found}, base)
     options = _options(cls)
     by_name = [field for field in found if field.kw_only or field.name in base.__struct_fields__]
-    if by_name:  # Of one Struct, either all fields are passed by name only or none.
+    if by_name:  # In one Struct, either all fields are keyword-only or none.
         base = msgspec.defstruct(
             cls.__name__,
             [field.definition for field in by_name],
@@ -156,15 +148,15 @@ def _refuse_init_var(cls: type[Any], name: str, annotation: Any) -> None:
         raise TypeError(f"{cls.__qualname__}.{name}: a message cannot have an InitVar")
 
 
-def _as_base_has_it(field: _Field, base: type[Any]) -> _Field:
-    """Return the field; what the base has too may have another default, and no other type."""
+def _with_type_of_base(field: _Field, base: type[Any]) -> _Field:
+    """Return the field; a field of the base may get another default, but no other type."""
     if field.name not in base.__struct_fields__:
         return field
     return dataclasses.replace(field, annotation=evaluated(base.__annotations__[field.name], base))
 
 
 def _repeats(field: _Field) -> bool:
-    """Tell whether a field says what every message has; PyDotCompute's examples write it out."""
+    """Return whether a field repeats one of every message, as in PyDotCompute's examples."""
     default = field.default
     return (
         (field.name == "message_id" and (field.factory is uuid4 or default is msgspec.NODEFAULT))
@@ -187,7 +179,7 @@ def _check(cls: type[Any], field: _Field, base: type[Any]) -> None:
 
 
 def _namespace(cls: type[Any], fields: set[str], base: type[Any]) -> dict[str, Any]:
-    """Return the class's own methods and attributes."""
+    """Return the methods and attributes of the class itself."""
     kept = _kept(cls, fields | set(base.__struct_fields__))
     if "__init__" in kept:
         raise TypeError(
@@ -207,7 +199,7 @@ def _namespace(cls: type[Any], fields: set[str], base: type[Any]) -> dict[str, A
 
 
 def _kept(owner: type[Any], fields: set[str]) -> dict[str, Any]:
-    """Return the namespace of a class, less its fields and what its decorator made."""
+    """Return the namespace of a class without its fields and generated methods."""
     return {
         name: value
         for name, value in owner.__dict__.items()
@@ -218,7 +210,7 @@ def _kept(owner: type[Any], fields: set[str]) -> dict[str, Any]:
 
 
 def _is_generated(owner: type[Any], name: str, value: Any) -> bool:
-    if isinstance(value, MemberDescriptorType):  # Of the class's slots; the message has its own.
+    if isinstance(value, MemberDescriptorType):  # A slot; the message has its own.
         return True
     if name not in _GENERATED or not dataclasses.is_dataclass(owner):
         return False
@@ -229,22 +221,18 @@ def _is_generated(owner: type[Any], name: str, value: Any) -> bool:
 
 
 def _options(cls: type[Any]) -> dict[str, Any]:
-    if issubclass(cls, msgspec.Struct):
-        config = cls.__struct_config__
-        return {"frozen": config.frozen, "order": config.order, "eq": config.eq}
-    parameters = getattr(cls, "__dataclass_params__", None)
-    if parameters is None:
-        return {}
-    return {"frozen": parameters.frozen, "order": parameters.order, "eq": parameters.eq}
+    is_struct = issubclass(cls, msgspec.Struct)
+    found = getattr(cls, "__struct_config__" if is_struct else "__dataclass_params__", None)
+    return {n: getattr(found, n) for n in ("frozen", "order", "eq")} if found is not None else {}
 
 
 def _bases(cls: type[Any], base: type[Any], fields: set[str]) -> tuple[type[Any], ...]:
-    """Return the bases; a parent with fields cannot be one, but a class with its methods can."""
+    """Return the bases; a parent with fields is replaced by a class with its methods."""
     bases: list[type[Any]] = []
     for parent in cls.__mro__[1:-1]:
         if parent in msgspec.Struct.__mro__:
             continue
-        if _has_fields(parent):
+        if dataclasses.is_dataclass(parent) or issubclass(parent, msgspec.Struct.__mro__[-2]):
             namespace = _kept(parent, fields) | {"__slots__": ()}
             bases.append(type(parent.__name__, (), namespace))
         elif parent in cls.__bases__:
@@ -252,13 +240,8 @@ def _bases(cls: type[Any], base: type[Any], fields: set[str]) -> tuple[type[Any]
     return (*bases, base)
 
 
-def _has_fields(cls: type[Any]) -> bool:
-    """Tell whether a class is a dataclass or a Struct, or what all Structs derive from."""
-    return dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct.__mro__[-2])
-
-
 def _point_at(made: type[Any], cls: type[Any], namespace: dict[str, Any]) -> None:
-    """Let ``super()`` and ``__class__`` in the class's methods mean the new class."""
+    """Have ``super()`` and ``__class__`` in the methods refer to the new class."""
     for value in namespace.values():
         inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
         functions = [inner] if isinstance(inner, FunctionType) else []

@@ -1,4 +1,4 @@
-"""What values an annotation takes: the tests that the checks of messages are made of."""
+"""The rules of annotations: which values a field takes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Test = Callable[[Any], bool]
 
 @dataclass(frozen=True)
 class Rule:
-    """What a field takes.
+    """The values that a field takes.
 
     Attributes:
-        text: how a person names it.
-        exact: the types whose instances are right without a further look.
-        test: the further look; None if anything goes.
-        bounds: the least and greatest value, if the field is an integer of some width.
+        text: for error messages.
+        exact: the types whose instances are valid without a test.
+        test: returns whether a value is valid; None if every value is.
+        bounds: the least and greatest value of an integer of some width.
         dtype: the dtype that arrays must have.
     """
 
@@ -36,7 +36,7 @@ class Rule:
     dtype: np.dtype[Any] | None = None
 
     def takes(self, value: Any) -> bool:
-        """Tell whether a value is right."""
+        """Return whether a value is valid."""
         if self.test is None:
             return True
         if type(value) in self.exact and self.bounds is None and self.dtype is None:
@@ -45,7 +45,7 @@ class Rule:
 
 
 def is_real(value: Any) -> bool:
-    """Tell whether a float can hold a value: a real number, no bool, nothing lost."""
+    """Return whether a value is a real number that a float holds without loss, and no bool."""
     if isinstance(value, float):
         return True
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.number)):
@@ -59,7 +59,7 @@ def is_real(value: Any) -> bool:
 
 
 def is_integer(value: Any) -> bool:
-    """Tell whether a value is an integer, and no bool."""
+    """Return whether a value is an integer, and no bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
@@ -74,11 +74,7 @@ _LEAVES: dict[Any, Rule] = {
 
 
 def rule(annotation: Any) -> Rule:
-    """Return what a field with an annotation takes.
-
-    Args:
-        annotation: a type, with no string left in it.
-    """
+    """Return the rule of a resolved annotation."""
     annotation = unaliased(annotation)
     if annotation in (Any, object) or isinstance(annotation, (TypeVar, str)):
         return Rule("anything")
@@ -105,7 +101,7 @@ def rule(annotation: Any) -> Rule:
     if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return Rule("anything")
     if issubclass(kind, dict) and not arguments and hasattr(kind, "__total__"):  # A TypedDict.
-        return _whatever_msgspec_takes(annotation)
+        return _of_msgspec(annotation)
     return _container(annotation, kind, arguments) if arguments else _instance(kind)
 
 
@@ -141,7 +137,7 @@ def _annotated(annotation: Any, extras: tuple[Any, ...]) -> Rule:
     inner = rule(annotation)
     for extra in extras:
         if isinstance(extra, msgspec.Meta):
-            return _whatever_msgspec_takes(Annotated[annotation, extra], inner)
+            return _of_msgspec(Annotated[annotation, extra], inner)
         if hasattr(extra, "ring_rule"):
             found: Rule = extra.ring_rule()
             return found
@@ -159,7 +155,7 @@ def _bounded(lowest: int, highest: int) -> Rule:
     )
 
 
-def _whatever_msgspec_takes(annotation: Any, inner: Rule | None = None) -> Rule:
+def _of_msgspec(annotation: Any, inner: Rule | None = None) -> Rule:
     def test(value: Any) -> bool:
         if inner is not None and not inner.takes(value):
             return False
@@ -203,14 +199,14 @@ def _container(annotation: Any, kind: type[Any], arguments: tuple[Any, ...]) -> 
     if issubclass(kind, collections.abc.Collection):
         of_items = rule(arguments[0])
 
-        # Four times faster for long lists than a look at the set of the types.
+        # Four times faster for long lists than the set of the types.
         is_fast = annotation in (list[float], list[int], list[str], list[bool])
 
         def test_items(value: Any) -> bool:
             if is_fast and type(value) is list:
                 try:
                     return msgspec.convert(value, annotation) is not None
-                except msgspec.ValidationError:  # Numbers of NumPy may still be right.
+                except msgspec.ValidationError:  # NumPy numbers may be valid.
                     return _all(of_items, value)
             is_text = isinstance(value, (str, bytes)) and kind not in (str, bytes)
             return is_kind(value) and not is_text and _all(of_items, value)
@@ -220,7 +216,7 @@ def _container(annotation: Any, kind: type[Any], arguments: tuple[Any, ...]) -> 
 
 
 def _all(of_items: Rule, values: Iterable[Any]) -> bool:
-    """Tell whether all items are right; where their types say so, no item is looked at alone."""
+    """Return whether all items are valid; their types are checked first, which is faster."""
     if of_items.test is None:
         return True
     exact = set(of_items.exact) if of_items.bounds is None and of_items.dtype is None else set()

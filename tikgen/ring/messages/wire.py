@@ -1,4 +1,4 @@
-"""Writes messages as MessagePack and reads them back, each by its own type."""
+"""Writes messages as MessagePack, and reads each as its own type."""
 
 from __future__ import annotations
 
@@ -17,33 +17,29 @@ from tikgen.ring.messages.annotations import array_dtype, unaliased
 TAG_FIELD = "__type__"
 _TYPES = (*(member.numpy for member in DType), np.dtype(bool))
 _CODE_OF = {dtype: code for code, dtype in enumerate(_TYPES, 1)}
-_SHAPED = 64  # Added to the code of an array that is not 1-D, whose data follow its shape.
+_SHAPED = 64  # Added to the code of an array that is not 1-D: its shape precedes its data.
 
 _known: weakref.WeakValueDictionary[str, type[Any]] = weakref.WeakValueDictionary()
 _naming = threading.local()
 
 
 def remember(message_type: type[Any]) -> None:
-    """Keep in mind the type that is being made: messages with its tag are read as it from now on.
+    """Register a type that is being made, for messages with its tag.
 
-    A later type with the same module and qualified name (a notebook's cell, run again) replaces it.
+    A later type with the same module and qualified name replaces it, as a notebook cell does.
     """
     _naming.tag = f"{message_type.__module__}:{message_type.__qualname__}"
     _known[_naming.tag] = message_type
 
 
 def tag_of_type_in_the_making(name: str) -> str:
-    """Return what tells messages of the type that was remembered last: msgspec gives its name only.
-
-    Args:
-        name: the type's name, which msgspec passes.
-    """
+    """Return the tag of the type registered last; msgspec passes only its name."""
     tag = str(vars(_naming).pop("tag", name))
     return tag if tag.endswith(name) else name
 
 
 def _numbers(value: object) -> Any:
-    """Return arrays and NumPy's numbers as what MessagePack can hold; msgspec's ``enc_hook``."""
+    """Convert arrays and NumPy numbers for MessagePack; the ``enc_hook`` of msgspec."""
     if isinstance(value, np.ndarray):
         return _extension(value)
     if isinstance(value, np.generic) and value.dtype.newbyteorder("=") in _CODE_OF:
@@ -64,7 +60,7 @@ def _extension(array: np.ndarray[Any, Any]) -> msgspec.msgpack.Ext:
 
 
 def _array(code: int, data: memoryview) -> np.ndarray[Any, Any]:
-    """Return a read-only view of an array in received bytes; msgspec's ``ext_hook``."""
+    """Return a read-only view of an array in received bytes; the ``ext_hook`` of msgspec."""
     is_shaped = code > _SHAPED
     code -= _SHAPED * is_shaped
     if not 1 <= code <= len(_TYPES):
@@ -85,7 +81,7 @@ def _array(code: int, data: memoryview) -> np.ndarray[Any, Any]:
 
 
 def _own(annotation: Any, value: object) -> object:
-    """Check an array's dtype; msgspec's ``dec_hook``, called for types that it does not know."""
+    """Check the dtype of an array; the ``dec_hook`` of msgspec, for types it does not know."""
     annotation = unaliased(annotation)
     wanted = array_dtype(annotation)
     if (get_origin(annotation) or annotation) is not np.ndarray:
@@ -109,7 +105,7 @@ def _has_own_rule(annotation: Any) -> bool:
 
 
 class Reader:
-    """Reads the messages of one type, all of whose fields have to be there."""
+    """Reads messages of one type, with all fields required."""
 
     def __init__(self, message_type: type[Any]) -> None:
         config = message_type.__struct_config__
@@ -117,7 +113,7 @@ class Reader:
             raise TypeError(f"{message_type.__name__}: messages are not written with array_like")
         self.fields = {TAG_FIELD, *message_type.__struct_encode_fields__}
         self.may_lack_fields = config.omit_defaults
-        # Every message of this type, and none of another type or of fewer fields, begins so.
+        # The first bytes of every message of this type, and of no other.
         count = msgspec.msgpack.encode(dict.fromkeys(map(str, range(len(self.fields)))))
         header = count[: 1 if len(self.fields) < 16 else 3]
         parts = (TAG_FIELD, config.tag)
@@ -128,7 +124,7 @@ class Reader:
             self._message_type = message_type
 
     def _read_checked(self, data: Any) -> Any:
-        """Read a message some of whose annotations, such as vectors, msgspec does not know."""
+        """Read a message with annotations that msgspec does not know, such as vectors."""
         from tikgen.ring.messages.checks import checker
 
         found = self._read_unchecked(data)
@@ -138,29 +134,23 @@ class Reader:
         return found
 
     def missing(self, fields: dict[str, msgspec.Raw]) -> list[str]:
-        """Return the names of the fields that are not there."""
+        """Return the names of missing fields."""
         return [] if self.may_lack_fields else sorted(self.fields - set(fields))
 
 
 def reader(message_type: type[Any]) -> Reader:
-    """Return the reader of a type, made once."""
+    """Return the reader of a type."""
     found = message_type.__dict__.get("_ring_reader")
     if found is None:
         found = Reader(message_type)
-        # Kept on the type itself, so that both go together.
         type.__setattr__(message_type, "_ring_reader", found)
     return cast(Reader, found)
 
 
 def decode(data: Any, expected: type[Any]) -> Any:
-    """Return the message that ``data`` hold: of the expected type, or of one derived from it.
+    """Return a message of the expected type, or of a subclass, from bytes or a buffer.
 
-    Args:
-        data: bytes, or a buffer; arrays in the message are views of it.
-        expected: a message type.
-
-    Raises:
-        MessageDeserializationError: if ``data`` hold no such message.
+    Arrays in the message are views of ``data``.
     """
     try:
         own = reader(expected)
@@ -170,7 +160,7 @@ def decode(data: Any, expected: type[Any]) -> Any:
         return _decode_other(data, expected, own)
     except MessageDeserializationError:
         raise
-    except Exception as error:  # Whatever bytes and annotations can cause.
+    except Exception as error:  # Any error of invalid bytes and annotations.
         raise MessageDeserializationError(expected, error) from error
 
 

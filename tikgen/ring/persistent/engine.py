@@ -15,7 +15,7 @@ import numpy as np
 
 from tikgen.ring.actors.context import KernelContext
 from tikgen.ring.actors.engine import NOT_NOW, Engine
-from tikgen.ring.actors.envelope import Envelope, Failure
+from tikgen.ring.actors.queues import Envelope, Failure
 from tikgen.ring.definition import Definition
 from tikgen.ring.errors import (
     BackendNotAvailableError,
@@ -27,27 +27,26 @@ from tikgen.ring.errors import (
     QueueTimeoutError,
     RingError,
 )
-from tikgen.ring.messages.blocks import Columns, own_columns
 from tikgen.ring.messages.checks import resolved_annotations
-from tikgen.ring.messages.columns import columns_of, pack
+from tikgen.ring.messages.columns import Columns, columns_of, own_columns, pack
 from tikgen.ring.persistent.flights import Flight, Flights
 from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.ring.telemetry.kernel_telemetry import text_of
 
-# Waiting for replies: so often the event loop is only left to others, then for longer and longer.
+# Waiting for replies: the first polls only yield to the event loop, later ones sleep longer.
 _QUICK_LOOKS = 50
 _STEP, _MOST_SECONDS = 2e-5, 0.002
-# So long the event loop waits for a kernel that is told to pause, which may be busy with a message.
+# Seconds for which the event loop waits for a kernel to pause, which may be busy.
 _PAUSE_SECONDS = 0.001
-# A kernel that is busy for longer ends when it is done, and nobody waits for that.
+# A kernel that is busy for longer ends by itself later.
 _CLOSE_SECONDS = 0.5
 
 
 class PersistentEngine(Engine):
-    """Feeds a ring with what is queued, and hands out what comes back.
+    """Moves queued messages into a ring, and distributes the replies.
 
-    A request that finds nothing before it does not travel through the queue: it is put into the
-    ring at once, and its reply is mostly there before another task had its turn.
+    A request that finds the ring empty bypasses the queue: its reply is usually there before
+    another task runs.
     """
 
     name = "persistent"
@@ -81,31 +80,31 @@ class PersistentEngine(Engine):
         self._value_of = attrgetter(*(column.name for column in self._inputs))
         self._packed = {c.name: np.zeros(self._ring.capacity, c.dtype.numpy) for c in self._inputs}
         self._flights = Flights(self._outputs, self._output_type)
-        # What the context holds and is not in the ring yet: an envelope, and how much of it is.
+        # Envelopes that are held and not in the ring yet, and how many of their messages are.
         self._todo: deque[tuple[Envelope, int]] = deque()
         self._ctx: KernelContext | None = None
         self._is_closed = False
 
     @property
     def ring(self) -> PersistentRing:
-        """Return the ring, whose state can be asked."""
+        """Return the ring, for its state."""
         return self._ring
 
     @property
     def is_stopped(self) -> bool:
-        """Tell whether the kernel has ended, which may be busy for long."""
+        """Return whether the kernel has ended."""
         return self._ring.is_over
 
     def _new_ring(self) -> PersistentRing:
         return PersistentRing(self._kernel_id, self._inputs, self._outputs, **self._options)
 
     async def prepare(self) -> None:
-        """Have the kernel made and started; that it is compiled and proved takes a while once."""
+        """Compile, prove and start the kernel, which takes a while the first time."""
         await asyncio.to_thread(self._start, self._ring)
 
     def _start(self, ring: PersistentRing) -> None:
         ring.start()
-        if self._is_closed:  # Nobody waited for it.
+        if self._is_closed:  # Closed meanwhile.
             _stop(ring)
 
     def block(self, messages: Any) -> tuple[Any, int]:
@@ -116,12 +115,12 @@ class PersistentEngine(Engine):
         return made, made.count
 
     def pause(self) -> None:
-        """Have the kernel take no further message, once it is done with those that it has taken."""
-        with contextlib.suppress(RingError):  # It is busy; or it has ended, as the body will see.
+        """Have the kernel take no further message."""
+        with contextlib.suppress(RingError):  # It is busy, or has ended.
             self._ring.pause(_PAUSE_SECONDS)
 
     def resume(self) -> None:
-        """Have the kernel go on."""
+        """Have the kernel take messages again."""
         with contextlib.suppress(RingError):
             self._ring.resume(_PAUSE_SECONDS)
 
@@ -131,20 +130,20 @@ class PersistentEngine(Engine):
         await asyncio.to_thread(_stop, self._ring)
 
     def answer_now(self, message: Any) -> Any:
-        """Return the reply to a message, or a future of it; ``NOT_NOW`` if it has to queue."""
+        """Return the reply to a message, or a future of it; ``NOT_NOW`` if it has to be queued."""
         ctx = self._ctx
         if self._flights or ctx is None or ctx.held:
             return NOT_NOW
         try:
             found = self._ring.try_call(*self._values(message))
         except (KernelTerminated, BackendNotAvailableError):
-            return NOT_NOW  # Supervision takes note of it when the body puts this into the ring.
+            return NOT_NOW  # The body will raise it, for supervision.
         if found is None:
             return NOT_NOW
         is_there, values = found
         if is_there:
             return self._reply(values, message)
-        # The handler takes longer: its reply is collected with those of others.
+        # The handler takes longer: the reply is collected later.
         reply = asyncio.get_running_loop().create_future()
         envelope = Envelope(message, 128, time.perf_counter_ns(), reply)
         self._flights.add(Flight(envelope, 1, [message], ctx=ctx, is_direct=True))
@@ -166,7 +165,7 @@ class PersistentEngine(Engine):
         return self._output_type(*values, correlation_id=message.message_id)
 
     async def run(self, ctx: KernelContext) -> None:
-        """Feed the ring and hand out replies until it is over."""
+        """Feed the ring and distribute replies until the actor ends."""
         await self._begin()
         self._ctx = ctx
         looks = 0
@@ -186,23 +185,21 @@ class PersistentEngine(Engine):
                     is_quick = looks < _QUICK_LOOKS
                     await asyncio.sleep(0 if is_quick else min(looks * _STEP, _MOST_SECONDS))
         except BaseException as error:
-            self._flights.abandon(self._told(error))
+            self._flights.abandon(self._failure(error))
             raise
         finally:
             self._ctx = None
 
-    def _told(self, error: BaseException) -> KernelError:
-        """Return what a request gets that came straight, and whose reply does not come any more."""
-        if isinstance(error, Exception):
-            what = f"raised {type(error).__name__}: {text_of(error)}"
-            made: KernelError = KernelFailed(self._kernel_id, what)
-            made.__cause__ = error
-        else:
-            made = KernelTerminated(self._kernel_id, "ended without an answer", "TERMINATING")
+    def _failure(self, error: BaseException) -> KernelError:
+        """Return the error of requests in the ring that bypassed the queue."""
+        if not isinstance(error, Exception):
+            return KernelTerminated(self._kernel_id, "ended without an answer", "TERMINATING")
+        made = KernelFailed(self._kernel_id, f"raised {type(error).__name__}: {text_of(error)}")
+        made.__cause__ = error
         return made
 
     async def _begin(self) -> None:
-        """Forget what was before; start another kernel if the one before has ended by itself."""
+        """Discard what an earlier run has left; start another kernel if its kernel has ended."""
         self._todo.clear()
         if not self._ring.is_alive:
             self._flights.clear()
@@ -211,7 +208,7 @@ class PersistentEngine(Engine):
             await self.prepare()
 
     def _push(self, ctx: KernelContext) -> None:
-        """Put what is held into the ring, as far as there is room."""
+        """Put held messages into the ring while there is room."""
         ring = self._ring
         while self._todo and (room := ring.free):
             envelope, done = self._todo.popleft()
@@ -229,7 +226,7 @@ class PersistentEngine(Engine):
                         pack(messages, self._inputs, self._packed)
                         ring.push_columns({name: a[:count] for name, a in self._packed.items()})
                 except ColumnError as error:
-                    self._set_apart(envelope, done, error, ctx)
+                    self._split(envelope, done, error, ctx)
                     continue
             is_last = done + count == envelope.count
             self._flights.add(Flight(envelope, count, messages, is_last, ctx))
@@ -242,22 +239,19 @@ class PersistentEngine(Engine):
             return [envelope.message]
         return list(envelope.block[start : start + count])
 
-    def _set_apart(
-        self, envelope: Envelope, done: int, error: ColumnError, ctx: KernelContext
-    ) -> None:
-        """Deal with messages of which one does not fit its column."""
+    def _split(self, envelope: Envelope, done: int, error: ColumnError, ctx: KernelContext) -> None:
+        """Push messages one by one, of which one does not fit its column; fail that one."""
         if envelope.count == 1:
-            error = ColumnError(error.column, str(error).partition("' ")[2], self._kernel_id)
+            error = error.of(self._kernel_id)
             ctx.telemetry.record_error(error)
             if envelope.reply is not None:
                 ctx.requests.fail(envelope, error)
-            else:
-                failure = KernelFailed(self._kernel_id, f"could not take a message: {error}")
-                failure.__cause__ = error
-                # Its turn is after the replies to those before it.
-                self._flights.add(Flight(envelope, 0, None, ctx=ctx, failure=Failure(failure)))
+                ctx.let_go(envelope)
                 return
-            ctx.let_go(envelope)
+            failure = KernelFailed(self._kernel_id, f"could not take a message: {error}")
+            failure.__cause__ = error
+            # In order: after the replies to earlier messages.
+            self._flights.add(Flight(envelope, 0, None, ctx=ctx, failure=Failure(failure)))
             return
         left = envelope.block[envelope.start + done : envelope.start + envelope.count]
         parts = [Envelope(m, envelope.priority, envelope.sent) for m in left]
@@ -266,14 +260,14 @@ class PersistentEngine(Engine):
         self._todo.extendleft((part, 0) for part in reversed(parts))
 
     async def _collect(self, ctx: KernelContext) -> bool:
-        """Hand out the replies that are there; tell whether there were any."""
+        """Distribute available replies; return whether there were any."""
         count = self._ring.ready
         columns = {}
         if count:
             columns = self._ring.take(count)
             ctx.telemetry.batch_sizes.record(count)
         elif not self._ring.is_alive:
-            self._ring.take()  # Raises what says why.
+            self._ring.take()  # Raises the reason.
         elif not self._flights.has_failure_first:
             return False
         for block, size in self._flights.land(columns, count):
@@ -282,7 +276,7 @@ class PersistentEngine(Engine):
 
 
 def _stop(ring: PersistentRing) -> None:
-    """End a kernel, or have it end once it is done with the message that it has taken."""
+    """End a kernel; one that is busy ends later, in a thread."""
     try:
         ring.stop(_CLOSE_SECONDS)
     except QueueTimeoutError:

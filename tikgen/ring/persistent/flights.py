@@ -1,4 +1,4 @@
-"""Which messages are in a ring, and what becomes of the replies that come back."""
+"""The messages in a ring, and the distribution of their replies."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tikgen.ring.actors.context import KernelContext
-from tikgen.ring.actors.envelope import Envelope, Failure, settle
-from tikgen.ring.messages.blocks import Array, Columns
-from tikgen.ring.messages.columns import Column, unpack
+from tikgen.ring.actors.queues import Envelope, Failure, settle
+from tikgen.ring.messages.columns import Array, Column, Columns, unpack
 
 
 @dataclass
@@ -18,14 +17,13 @@ class Flight:
     """Messages of one envelope that are in the ring.
 
     Attributes:
-        envelope: where they came from.
-        count: how many of them have no reply yet.
+        envelope: the envelope.
+        count: number of messages without a reply so far.
         messages: the messages, if they are objects; None for columns.
-        is_last: whether none of the envelope comes after them.
-        ctx: whose messages they are; None for those of a body that has failed: nobody gets
-            their replies any more.
-        is_direct: whether it is a request that did not travel through the queue.
-        failure: comes in the place of a reply; its message is not in the ring.
+        is_last: whether they are the last ones of the envelope.
+        ctx: the run of the body; None after it has failed: their replies are discarded.
+        is_direct: whether it is a request that bypassed the queue.
+        failure: takes the place of a reply; its message is not in the ring.
     """
 
     envelope: Envelope
@@ -54,16 +52,16 @@ class Flights:
         return bool(self._flying)
 
     def add(self, flight: Flight) -> None:
-        """Note messages that were put into the ring."""
+        """Record messages that were put into the ring."""
         self._flying.append(flight)
 
     @property
     def has_failure_first(self) -> bool:
-        """Tell whether what comes next has no reply in the ring."""
+        """Return whether a failure comes before the next reply."""
         return bool(self._flying) and self._flying[0].failure is not None
 
     def abandon(self, error: Exception) -> None:
-        """Let no reply reach anybody; requests that came straight get an error."""
+        """Discard all replies to come; requests that bypassed the queue get an error."""
         self._flying = deque(flight for flight in self._flying if flight.failure is None)
         for flight in self._flying:
             if flight.is_direct and flight.ctx is not None and flight.envelope.reply is not None:
@@ -71,11 +69,11 @@ class Flights:
             flight.ctx = None
 
     def clear(self) -> None:
-        """Forget everything: the ring is gone."""
+        """Remove everything: the ring is gone."""
         self._flying.clear()
 
     def land(self, columns: Mapping[str, Array], count: int) -> list[tuple[Any, int]]:
-        """Hand replies to whoever waits for them; return the others as blocks for the queue."""
+        """Give replies to their callers; return the others as blocks for the output queue."""
         blocks: list[tuple[Any, int]] = []
         place = 0
         while self._flying and (place < count or self.has_failure_first):
@@ -118,7 +116,7 @@ class Flights:
 
 
 def _append(blocks: list[tuple[Any, int]], block: Any, count: int) -> None:
-    """Append a block; messages go to the messages before them."""
+    """Append a block, or extend the last one by messages."""
     if isinstance(block, list) and blocks and isinstance(blocks[-1][0], list):
         before, size = blocks[-1]
         before.extend(block)

@@ -1,4 +1,4 @@
-"""What a persistent kernel does with a message: assignments, or a body of Taichi statements."""
+"""The handler of a persistent kernel: assignments, or a body of Taichi statements."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ NAME = "ring"
 class RingBody:
     """A message handler as a Jinja2 text of Taichi statements.
 
-    It reads the names of the inputs and of the state, and assigns those of the outputs and of the
-    state; every one is a plain local variable. It may hold loops, conditions and whatever else a
-    kernel may.
+    It reads the inputs and the state, and assigns the outputs and the state, all of them local
+    variables. It may contain loops and conditions.
 
     Args:
         text: the statements.
-        reference: the same in NumPy, to prove the kernel against: takes the inputs of one message
-            and the state by name, and returns a dict of the outputs and of the state. Without it
-            the kernel is compared with what Taichi compiles in Python.
+        reference: the same in NumPy, to prove the kernel: a function of the inputs of one message
+            and the state by name that returns a dict of the outputs and the state. Without it the
+            artefact is compared with the kernel that Taichi compiles in Python.
         params: values for names in the text: numbers, dtypes, identifiers, or tuples of these.
 
     Raises:
-        InvalidConfigurationError: if the text is empty, or the reference no function.
+        InvalidConfigurationError: if the text is empty, or the reference is no function.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class RingBody:
 
     @property
     def key(self) -> str:
-        """Return one text for equal bodies."""
+        """Return a text that is equal for equal bodies."""
         from tikgen.template.parameters import canonical, plain
 
         return repr((self.text, canonical(plain(self.params)), _text_of(self.reference)))
@@ -68,34 +67,22 @@ class RingBody:
 
 
 def key_of(handler: object, layout: Layout, arch: str, taichi: str) -> str:
-    """Return what tells kernels apart: a hexadecimal digest.
-
-    Args:
-        handler: a text of assignments, a ``Program``, or a :class:`RingBody`.
-        layout: what the kernel takes.
-        arch: where it runs.
-        taichi: version of Taichi.
-    """
-    told = handler.key if isinstance(handler, RingBody) else str(handler)
-    said = (type(handler).__name__, told, layout.key, arch, taichi, __version__, _fingerprint())
-    return hashlib.sha256(repr(said).encode()).hexdigest()
+    """Return a digest that identifies a kernel; ``taichi`` is the version of Taichi."""
+    text = handler.key if isinstance(handler, RingBody) else str(handler)
+    parts = (type(handler).__name__, text, layout.key, arch, taichi, __version__, _fingerprint())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def kernel_of(handler: object, layout: Layout, arch: str) -> Kernel:
-    """Return the kernel that handles messages so.
-
-    Raises:
-        ParameterError: if names or dtypes do not go together, or the handler is malformed.
-        UnsupportedOnArch: if no kernel can stay on the arch.
-    """
-    from tikgen.pipeline import builder, one_off  # What makes kernels takes a while to import.
+    """Return the kernel of a handler."""
+    from tikgen.pipeline import builder, one_off  # Slow to import.
 
     params: dict[str, Any] = {"inputs": dict(layout.inputs), "outputs": dict(layout.outputs)}
     params |= {"state": tuple(layout.state), "dtype": layout.dtype}
     if not isinstance(handler, RingBody):
-        # Taichi may run on another arch in this process, where the kernel could not be.
+        # Not built: Taichi may run on another arch in this process.
         return builder.kernel_of(builder.render(NAME, arch=arch, handler=handler, **params))
-    # A template's kernel of the same columns shows that their names and dtypes are right.
+    # A variant of the template with the same columns checks their names and dtypes.
     first = next(iter(layout.inputs))
     other = "; ".join(f"{name} = {first}" for name in layout.outputs if name not in layout.inputs)
     like = builder.resolve(NAME, arch=arch, handler=other or f"{first} = {first}", **params)
@@ -103,7 +90,7 @@ def kernel_of(handler: object, layout: Layout, arch: str) -> Kernel:
 
 
 def _fingerprint() -> str:
-    """Return the digest of the template's files; without all that else is said of templates."""
+    """Return the digest of the template's files."""
     package = Path(__file__).parents[2]
     folders = (package / "templates", package.parent / "templates")
     folder = next((f / NAME for f in folders if (f / NAME).is_dir()), folders[0] / NAME)
@@ -112,7 +99,7 @@ def _fingerprint() -> str:
 
 
 def _text_with(body: str, like: Variant) -> str:
-    """Return a Jinja2 text of the kernel that has a body, and all else from a variant."""
+    """Return a Jinja2 text of the kernel with a body, and the arguments of a variant."""
     problem: Any = like.problem
     schedule = like.schedule
     pairs = [
@@ -134,7 +121,7 @@ def _text_with(body: str, like: Variant) -> str:
 
 
 def _text_of(reference: Callable[..., Any] | None) -> str:
-    """Return what a reference does, as far as its text tells."""
+    """Return the source of a reference, or its code."""
     if reference is None:
         return ""
     try:

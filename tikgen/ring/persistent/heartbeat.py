@@ -1,4 +1,4 @@
-"""The heart of the host: one thread that shows all persistent kernels that somebody is there."""
+"""Heartbeats: one thread that shows all persistent kernels that their process is alive."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from tikgen.ring.persistent.words import BEAT, LIMIT, MASK, POLLS, POLLS_A_LOOK
 
 BEAT_SECONDS = 0.05
 _MOST_LOOKS = 2**31 - 1
-# No kernel polls more often; one that polls less is measured, as long as that can be believed.
+# Upper bounds of the polling rate; lower measured rates are used down to a share of these.
 _MOST_POLLS_A_SECOND = {"cpu": 2e8, "cuda": 4e6}
 _LEAST_SHARE = 1 / 8
 
 
-class Heart:
-    """Beats for one kernel, and tells it how long to wait for the next beat.
-
-    Args:
-        words: the control words, unsigned.
-        arch: where the kernel runs.
-        seconds: how long it waits; 0 for ever.
-    """
+class Heartbeat:
+    """The heartbeat of one kernel, with the number of polls that it waits for the next one."""
 
     def __init__(self, words: memoryview[int], arch: str, seconds: float) -> None:
         self._words = words
@@ -34,7 +28,7 @@ class Heart:
         self._set_limit()
 
     def beat(self) -> None:
-        """Change the heartbeat, and measure how often the kernel polls meanwhile."""
+        """Increment the heartbeat, and measure the polling rate of the kernel."""
         words, now = self._words, time.perf_counter()
         words[BEAT] = (words[BEAT] + 1) & MASK
         polls = words[POLLS]
@@ -43,7 +37,7 @@ class Heart:
             rate = looks / (now - self._at)
             self._measured = max(self._measured, rate)
             self._at, self._polls = now, polls
-            # Under load it polls less often than it may at once, when nothing comes any more.
+            # Under load it polls less often than when it is idle.
             self._rate = max(self._measured, self._least)
             self._set_limit()
 
@@ -52,47 +46,47 @@ class Heart:
         self._words[LIMIT] = max(int(looks), 2) if self._seconds else 0
 
 
-_hearts: set[Heart] = set()
-# Garbage collection may end a kernel in the middle of what holds the lock.
+_heartbeats: set[Heartbeat] = set()
+# Reentrant: garbage collection may end a kernel while the lock is held.
 _lock = threading.RLock()
 _thread: threading.Thread | None = None
 
 
-def add(heart: Heart) -> None:
-    """Beat for a kernel from now on."""
+def add(heartbeat: Heartbeat) -> None:
+    """Start the heartbeat of a kernel."""
     global _thread
     with _lock:
-        _hearts.add(heart)
+        _heartbeats.add(heartbeat)
         if _thread is None:
             _thread = threading.Thread(target=_beat_for_all, name="tikgen-heartbeat", daemon=True)
             _thread.start()
 
 
-def remove(heart: Heart) -> None:
-    """Beat for a kernel no more."""
+def remove(heartbeat: Heartbeat) -> None:
+    """Stop the heartbeat of a kernel."""
     with _lock:
-        _hearts.discard(heart)
+        _heartbeats.discard(heartbeat)
 
 
 def _beat_for_all() -> None:
-    """Beat until there is no kernel any more."""
+    """Beat until no kernel is left."""
     global _thread
     while True:
         with _lock:
-            if not _hearts:
+            if not _heartbeats:
                 _thread = None
                 return
-            for heart in [*_hearts]:
-                heart.beat()
+            for heartbeat in [*_heartbeats]:
+                heartbeat.beat()
         time.sleep(BEAT_SECONDS)
 
 
-def _leave_all_to_parent() -> None:
+def _discard_in_child() -> None:
     global _thread, _lock
     _lock = threading.RLock()
     _thread = None
-    _hearts.clear()
+    _heartbeats.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_all_to_parent)
+    os.register_at_fork(after_in_child=_discard_in_child)

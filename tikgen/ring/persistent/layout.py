@@ -1,4 +1,4 @@
-"""What a persistent kernel takes and gives: columns, state, and the dtype in which it computes."""
+"""The layout of a persistent kernel: columns, state, and the dtype of its computation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Layout:
     """The columns of a persistent kernel.
 
     Attributes:
-        inputs: dtype of each column of a message, by name, in the order of a call's values.
-        outputs: dtype of each column of a reply, by name, in the order of a call's results.
-        state: what each state variable begins with.
-        dtype: in which the handler computes, and of the state.
+        inputs: dtypes of the columns of a message by name, in the order of the values of a call.
+        outputs: dtypes of the columns of a reply by name, in the order of its values.
+        state: initial values of the state variables.
+        dtype: of the computation, and of the state.
     """
 
     inputs: Mapping[str, DType]
@@ -30,7 +30,7 @@ class Layout:
 
     @property
     def key(self) -> str:
-        """Return one text for layouts that take the same kernel."""
+        """Return a text that is equal for layouts of the same kernel."""
         columns = [sorted((n, d.value) for n, d in c.items()) for c in (self.inputs, self.outputs)]
         return repr((columns, sorted(self.state), self.dtype.value))
 
@@ -38,19 +38,7 @@ class Layout:
 def layout_of(
     kernel_id: str, inputs: Any, outputs: Any, state: Mapping[str, int | float], dtype: object
 ) -> Layout:
-    """Return the layout of a kernel.
-
-    Args:
-        kernel_id: what errors name.
-        inputs: columns of a message: a dict of dtypes by name, or a sequence of ``Column``.
-        outputs: columns of a reply, likewise.
-        state: what each state variable begins with, by name.
-        dtype: in which to compute; None for what holds every column.
-
-    Raises:
-        ColumnError: if a column cannot be one of a persistent kernel.
-        InvalidConfigurationError: if the state is no dict of numbers, or nothing holds it all.
-    """
+    """Return the layout of a kernel."""
     known = _columns(kernel_id, "inputs", inputs), _columns(kernel_id, "outputs", outputs)
     if not known[0]:
         raise InvalidConfigurationError("inputs", inputs, "takes a column or more")
@@ -85,7 +73,7 @@ def _columns(kernel_id: str, what: str, given: Any) -> dict[str, DType]:
             problem = f"is a vector of {length}; a persistent kernel takes numbers, a column each"
             raise ColumnError(str(name), problem, kernel_id)
         if name in found:
-            raise ColumnError(str(name), f"is there twice in {what}", kernel_id)
+            raise ColumnError(str(name), f"is twice in {what}", kernel_id)
         try:
             found[name] = DType.parse(dtype)
         except ValueError as error:
@@ -94,7 +82,7 @@ def _columns(kernel_id: str, what: str, given: Any) -> dict[str, DType]:
 
 
 def _dtype_for(dtypes: Sequence[DType], given: object) -> DType:
-    """Return in what to compute: what was given, else what holds every column."""
+    """Return the given dtype, or one that holds every column."""
     if given is not None:
         try:
             return DType.parse(given)
@@ -103,19 +91,17 @@ def _dtype_for(dtypes: Sequence[DType], given: object) -> DType:
     if len(set(dtypes)) == 1:
         return dtypes[0]
     if len({dtype.is_float for dtype in dtypes}) == 2:
-        wide = any(
-            dtype.bits == 64 or (dtype.bits == 32 and not dtype.is_float) for dtype in dtypes
-        )
+        wide = any(d.bits == 64 or (d.bits == 32 and not d.is_float) for d in dtypes)
         return DType.f64 if wide else DType.f32
     common = np.result_type(*(dtype.numpy for dtype in dtypes))
     if common.kind == "f" and not dtypes[0].is_float:
         listed = ", ".join(sorted({dtype.value for dtype in dtypes}))
         raise InvalidConfigurationError(
-            "dtype", given, f"no dtype holds all of {listed}; say in which to compute"
+            "dtype", given, f"no dtype holds all of {listed}; pass the dtype of the computation"
         )
     return DType.parse(common)
 
 
 def _is_held(value: int | float, dtype: DType) -> bool:
-    # In this order: NaN and infinity have no int.
+    # The range first: NaN and infinity have no int.
     return dtype.lowest <= value <= dtype.highest and value == int(value)

@@ -1,7 +1,8 @@
-"""The life of a persistent kernel: its start, pauses and end, and why it ended."""
+"""The lifecycle of a persistent kernel: start, pauses, end, and the reason of its end."""
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import threading
@@ -22,12 +23,11 @@ from tikgen.ring.errors import (
     KernelTerminated,
     QueueTimeoutError,
 )
-from tikgen.ring.persistent.heartbeat import Heart
+from tikgen.ring.persistent.heartbeat import Heartbeat
 from tikgen.ring.persistent.launch import Launch, wait_for
 from tikgen.ring.persistent.layout import layout_of
 from tikgen.ring.persistent.making import load_ring
-from tikgen.ring.persistent.shared_memory import SharedMemory
-from tikgen.ring.persistent.slots import Slots
+from tikgen.ring.persistent.slots import SharedMemory, Slots
 from tikgen.ring.persistent.words import (
     ABANDONED,
     COMMAND,
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 _MOST_SLOTS = 1 << 24
 _MOST_WATCHDOG = 3600
 _START_SECONDS = 60.0
-# Where the counters of messages begin.
+# The first value of the counters of messages.
 _FIRST = 0
 
 
-class RingLife:
-    """A kernel that stays on the device, from its start to its end."""
+class RingLifecycle:
+    """A kernel that stays on the device, without its messages."""
 
     def __init__(
         self,
@@ -95,20 +95,20 @@ class RingLife:
         self._lock = threading.Lock()
         self._launch: Launch | None = None
         self._words = _words_of(np.zeros(WORDS, np.uint32))
-        # Whether a call may go straight on, and whether an end was asked for.
+        # Whether a call needs no preparation, and whether the end was requested.
         self._is_open = self._is_ending = False
-        # Messages pushed, finished when last looked, and replies taken: beyond what a word holds.
+        # Messages pushed, messages handled, replies taken: unbounded, unlike the words.
         self._first = self._tail = self._done = self._taken = _FIRST
         _rings.add(self)
 
     def start(self) -> None:
-        """Start the kernel; the first time it is compiled and proved.
+        """Start the kernel; the first time, it is compiled and proved.
 
         Raises:
             BackendNotAvailableError: if the machine lacks the arch, or its memory.
             ExportError: if the kernel fails its proof.
             KernelStateError: if it was started before.
-            ParameterError: if handler and columns do not go together.
+            ParameterError: if handler and columns do not match.
             UnsupportedOnArch: if no kernel can stay on the arch.
         """
         with self._lock:
@@ -128,18 +128,14 @@ class RingLife:
             self._refuse("start")
 
     def _check_alone(self) -> None:
-        """Raise if another kernel of this process stays on the GPU: starting would never return.
-
-        CUDA lets whatever begins in a process wait for what runs there.
-        """
+        """Raise if another kernel of this process stays on the GPU: CUDA would wait for its end."""
         for ring in list(_rings):
             if self.arch == ring.arch == "cuda" and ring is not self and ring.is_alive:
-                raise BackendNotAvailableError(
-                    "cuda",
-                    f"the kernel of {ring.kernel_id!r} stays there, and nothing else of this "
-                    "process can begin meanwhile; stop it first, give this one a process of its "
-                    "own, or use engine='batch' for both",
+                problem = (
+                    f"the kernel of {ring.kernel_id!r} stays there and blocks this process; stop "
+                    "it first, use another process, or use engine='batch' for both"
                 )
+                raise BackendNotAvailableError("cuda", problem)
 
     def _launched(self, runtime: Runtime) -> Launch:
         layout = self._layout
@@ -161,28 +157,28 @@ class RingLife:
         self._words = words = _words_of(control)
         words[TAIL] = words[DONE] = self._tail & MASK
         start = runtime.kernels["ring"].bind(*handles)
-        heart = Heart(words, self.arch, self._watchdog)
-        return Launch(runtime, start, words, heart, f"tikgen-ring-{self.kernel_id}")
+        heartbeat = Heartbeat(words, self.arch, self._watchdog)
+        return Launch(runtime, start, words, heartbeat, f"tikgen-ring-{self.kernel_id}")
 
     def pause(self, timeout: float | None = 5.0) -> None:
-        """Let the kernel take no further message; returns once it does not.
+        """Pause the kernel, and wait until it takes no further message.
 
         Raises:
             KernelStateError: if it was not started.
             KernelTerminated: if it has ended.
-            QueueTimeoutError: if it takes longer, because the kernel is busy with a message.
+            QueueTimeoutError: if the kernel was busy for longer.
         """
         self._command(PAUSE, PAUSED, "pause", timeout)
 
     def resume(self, timeout: float | None = 5.0) -> None:
-        """Let the kernel take messages again; raises what :meth:`pause` raises."""
+        """Resume the kernel; raises as :meth:`pause`."""
         self._command(RUN, RUNNING, "resume", timeout)
 
     def stop(self, timeout: float | None = 5.0) -> tuple[int, int]:
-        """End the kernel once it is done with the messages that it has taken.
+        """End the kernel after the messages that it has taken.
 
         Returns:
-            How many messages were handled, and how many of those queued were not.
+            The number of messages handled, and of those queued and not handled.
 
         Raises:
             QueueTimeoutError: if it takes longer.
@@ -190,56 +186,47 @@ class RingLife:
         return self._end(END, "stop", timeout)
 
     def drain(self, timeout: float | None = None) -> tuple[int, int]:
-        """End the kernel once everything queued is handled; replies can still be taken.
+        """End the kernel after all queued messages; returns and raises as :meth:`stop`.
 
-        Returns:
-            How many messages were handled, and how many were not, since the kernel had ended.
-
-        Raises:
-            QueueTimeoutError: if it takes longer.
+        Replies can still be taken.
         """
         return self._end(DRAIN, "drain", timeout)
 
     @property
     def status(self) -> str:
-        """Return in a word or two how the kernel is: ``"running"``, ``"paused"`` and so on."""
+        """Return the state of the kernel as text: ``"running"``, ``"paused"`` and so on."""
         return STATE_NAMES[self._words[STATE]]
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether the kernel is there, running or paused."""
+        """Return whether the kernel is running or paused."""
         return self._words[STATE] in (RUNNING, PAUSED)
 
     @property
     def is_over(self) -> bool:
-        """Tell whether no kernel of it runs, be it that none was started."""
+        """Return whether the kernel has ended, or was never started."""
         return self._launch is None or self._launch.is_over
 
     @property
     def state(self) -> dict[str, int | float]:
-        """Return the state variables, as they were after some batch; exact while it is paused."""
+        """Return the state variables after some recent message; exact while it is paused."""
         if self._launch is None:
             return dict(self._layout.state)
         return {name: array[0].item() for name, array in self._state.items()}
 
     @property
     def error(self) -> BaseException | None:
-        """Return what ended the kernel, None while it is there or if it was stopped."""
-        if self._words[STATE] < ABANDONED:
-            return None
-        return self._end_error()
+        """Return the error that ended the kernel; None while it is alive, or if it was stopped."""
+        return self._end_error() if self._words[STATE] >= ABANDONED else None
 
     def _command(self, command: int, awaited: int, operation: str, timeout: float | None) -> None:
-        """Give a command, and wait until the kernel says that it obeys."""
+        """Give a command, and wait until the kernel confirms it."""
         timeout = seconds_of(timeout)
         self._require(operation)
         words = self._words
         self._is_open = False
         words[COMMAND] = command
-
-        def check() -> None:
-            self._require(operation)
-
+        check = functools.partial(self._require, operation)
         if not wait_for(lambda: words[STATE] == awaited, timeout, check):
             raise QueueTimeoutError(self.kernel_id, timeout or 0, operation, self.status)
 
@@ -267,7 +254,7 @@ class RingLife:
             self._lock.release()
 
     def _keep_all(self) -> None:
-        """Keep what arrays and words hold when the runtime and its memory are gone."""
+        """Keep the content of arrays and words when the runtime frees its memory."""
         own = self._memory.own
         self._outputs.move_to([own(array) for array in self._outputs.arrays])
         self._inputs.move_to([own(array) for array in self._inputs.arrays])
@@ -275,17 +262,17 @@ class RingLife:
         self._words = _words_of(np.array(self._words))
 
     def _look(self) -> int:
-        """Return how many messages were handled, from the first counter on."""
+        """Return the number of messages handled, from the first value of the counter."""
         self._done += (self._words[DONE] - self._done) & MASK
         return self._done
 
     def _require(self, operation: str) -> None:
-        """Raise unless the kernel is there, and no end was asked for."""
+        """Raise unless the kernel is alive, and no end was requested."""
         if self._words[STATE] not in (RUNNING, PAUSED) or self._is_ending:
             self._refuse(operation)
 
     def _refuse(self, operation: str) -> NoReturn:
-        """Raise what says why the kernel is not there."""
+        """Raise the reason why the kernel is not alive."""
         if self._words[STATE] == NOT_BEGUN:
             raise KernelStateError(self.kernel_id, self.status, operation, "start() it first")
         raise self._end_error()
@@ -298,8 +285,8 @@ class RingLife:
         problem = {
             RUNNING: "is being stopped",
             PAUSED: "is being stopped",
-            ABANDONED: f"saw no sign of life of this process for {self._watchdog:g} s",
-            FAILED: f"failed: {cause}" if cause else "ended and did not say why",
+            ABANDONED: f"saw no heartbeat of this process for {self._watchdog:g} s",
+            FAILED: f"failed: {cause}" if cause else "ended for an unknown reason",
             OF_PARENT: "belongs to the process from which this one was forked; make another ring",
         }.get(state, "was stopped")
         error = KernelTerminated(self.kernel_id, problem, self.status)
@@ -307,11 +294,11 @@ class RingLife:
         return error
 
     def _leave_to_parent(self) -> None:
-        """Use it no more in this process, a fork, to which the kernel did not come."""
+        """Leave the kernel to the parent of this forked process."""
         self._lock = threading.Lock()
         if self._launch is not None:
-            self._launch.leave_to_parent()
-            # Not the memory itself: that of a GPU is not there in a fork.
+            self._launch.detach()
+            # Not the memory itself: a fork has none of the GPU.
             self._words = _words_of(np.zeros(WORDS, np.uint32))
             self._words[STATE] = OF_PARENT
             self._words[DONE] = self._tail & MASK
@@ -339,7 +326,7 @@ class RingLife:
 
 
 def _words_of(control: Any) -> memoryview[int]:
-    """Return control words as unsigned numbers, quicker to read than through NumPy."""
+    """Return control words as a view of unsigned numbers, faster than NumPy."""
     found: memoryview[int] = memoryview(control.view(np.uint32))
     return found
 
@@ -355,13 +342,13 @@ def _check_capacity(capacity: int) -> None:
     )
 
 
-_rings: weakref.WeakSet[RingLife] = weakref.WeakSet()
+_rings: weakref.WeakSet[RingLifecycle] = weakref.WeakSet()
 
 
-def _leave_all_to_parent() -> None:
+def _discard_in_child() -> None:
     for ring in [*_rings]:
         ring._leave_to_parent()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_all_to_parent)
+    os.register_at_fork(after_in_child=_discard_in_child)

@@ -1,7 +1,8 @@
-"""Persistent kernels as proved bundles in the store: made once, taken from there ever after."""
+"""Persistent kernels as proved bundles in the store, made once and loaded from then on."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import importlib.metadata
@@ -26,27 +27,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tikgen.ring")
 FOLDER = "ring"
-# With how many launches a kernel is proved.
+# Number of launches that prove a kernel.
 PROOFS = 16
 _LOCK_SECONDS = 600
 
 
 def load_ring(handler: object, layout: Layout, arch: str, device: int) -> Runtime:
-    """Return a runtime that has the persistent kernel of a handler, under the name ``ring``.
+    """Return a runtime with the persistent kernel of a handler, under the name ``ring``.
 
-    The first time it is compiled and proved, which takes some seconds, and is told.
-
-    Args:
-        handler: a text of assignments, a ``Program``, or a ``RingBody``.
-        layout: what the kernel takes.
-        arch: ``"cpu"`` or ``"cuda"``.
-        device: number of the device.
-
-    Raises:
-        BackendNotAvailableError: if the machine lacks the arch.
-        ExportError: if the kernel fails its proof.
-        ParameterError: if handler and columns do not go together.
-        UnsupportedOnArch: if no kernel can stay on the arch.
+    The first time, it is compiled and proved, which takes some seconds.
     """
     from tikgen import aot
     from tikgen.machine.devices import arch_named, problem_with
@@ -67,13 +56,13 @@ def load_ring(handler: object, layout: Layout, arch: str, device: int) -> Runtim
         with contextlib.suppress(BundleError):
             return aot.load(path, arch, device=device)
         shutil.rmtree(folder, ignore_errors=True)
-        _tell()
+        _announce()
         make(handler, layout, arch, path)
         return aot.load(path, arch, device=device)
 
 
 def make(handler: object, layout: Layout, arch: str, path: Path) -> None:
-    """Compile and prove the kernel of a handler; raises what :func:`load_ring` raises."""
+    """Compile and prove the kernel of a handler; raises as :func:`load_ring`."""
     from tikgen.aot.exporting.export_plan import Plan
     from tikgen.aot.exporting.template_kernels import plan_kernel
     from tikgen.aot.exporting.writing import write
@@ -87,7 +76,7 @@ def make(handler: object, layout: Layout, arch: str, path: Path) -> None:
         examples = examples_of(layout, PROOFS)
         module.add_kernel(kernel, name=NAME, reference=reference, examples=examples)
         plan = module.plan()
-    else:  # The template has a reference: the proof of the artefact says more than a verification.
+    else:  # The template has a reference, which proves the artefact itself.
         made = plan_kernel(kernel, module.archs, {}, False, 0, needs_evidence=False)
         entry = msgspec.structs.replace(made.entry, name=NAME)
         plan = Plan({NAME: replace(made, entry=entry)}, {}, module.archs, ())
@@ -95,13 +84,13 @@ def make(handler: object, layout: Layout, arch: str, path: Path) -> None:
 
 
 @functools.cache
-def _tell() -> None:
-    """Say once, where somebody looks on, what it is that takes a while."""
+def _announce() -> None:
+    """Explain the delay, once, in a terminal or notebook."""
     from rich.console import Console
 
     why = (
-        "tikgen.ring compiles a kernel that stays, and proves it against NumPy. That takes some "
-        "seconds, once for each handler; from then on the kernel is taken from the store."
+        "tikgen.ring compiles a persistent kernel and proves it against NumPy. This takes some "
+        "seconds, once for each handler; later the kernel is loaded from the store."
     )
     log.info(why)
     console = Console(stderr=True)
@@ -110,7 +99,7 @@ def _tell() -> None:
 
 
 def _root() -> Path:
-    """Return the folder of all of them; one for this process where the store cannot be used."""
+    """Return the folder of all bundles; a temporary one if the store cannot be used."""
     folder = default_store().folder / FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,17 +110,14 @@ def _root() -> Path:
 
 @functools.cache
 def _temporary() -> Path:
-    held = tempfile.TemporaryDirectory(prefix="tikgen-ring-")
-    _held.append(held)  # Until the process ends, which deletes it.
-    return Path(held.name)
-
-
-_held: list[tempfile.TemporaryDirectory[str]] = []
+    folder = tempfile.mkdtemp(prefix="tikgen-ring-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process alone make a bundle; others wait and find it."""
+    """Have one process make a bundle; others wait and find it."""
     import filelock
 
     lock = filelock.FileLock(folder.with_suffix(".lock"), timeout=_LOCK_SECONDS)

@@ -1,4 +1,4 @@
-"""Queues that prove a persistent kernel of a user's own body, and what it makes of them."""
+"""Example queues that prove a persistent kernel against a user's reference."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SLOTS = 16
 
 
 def examples_of(layout: Layout, count: int) -> list[tuple[Any, ...]]:
-    """Return arguments for launches that end by themselves: queues of many lengths and places."""
+    """Return arguments for launches that end by themselves: queues of various lengths."""
     rng = np.random.default_rng()
     found = []
     for number in range(count):
         control = np.zeros(WORDS, np.uint32)
-        # The second goes across the end of the ring, and of the counters.
+        # The second wraps around the end of the ring, and of the counters.
         done = int(rng.integers(MODULO)) if number != 1 else MODULO - 3
         queued = (_SLOTS, 7, 1, 0)[number] if number < 4 else int(rng.integers(_SLOTS + 1))
         control[[COMMAND, TAIL, DONE]] = (DRAIN, (done + queued) & MASK, done)
@@ -53,7 +53,7 @@ def examples_of(layout: Layout, count: int) -> list[tuple[Any, ...]]:
 def reference_of(
     reference: Callable[..., Mapping[str, Any]], layout: Layout
 ) -> Callable[..., Mapping[str, Any]]:
-    """Return what the arrays of a launch hold afterwards, by a reference for one message."""
+    """Return a function of the arrays of a launch, made of a reference for one message."""
     inputs, outputs = sorted(layout.inputs), sorted(layout.outputs)
 
     def after(control: Any, *arrays: Any) -> dict[str, Any]:

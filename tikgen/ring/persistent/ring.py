@@ -1,4 +1,4 @@
-"""A synchronous client of one kernel that stays on the device and polls a ring in memory."""
+"""A synchronous client of a kernel that stays on the device and polls a ring in memory."""
 
 from __future__ import annotations
 
@@ -13,54 +13,51 @@ from tikgen.ring.errors import (
     QueueTimeoutError,
 )
 from tikgen.ring.persistent.launch import wait_for
-from tikgen.ring.persistent.lifetime import RingLife
+from tikgen.ring.persistent.lifetime import RingLifecycle
 from tikgen.ring.persistent.words import DONE, MASK, NOT_BEGUN, PAUSED, RUNNING, STATE, TAIL
 
-# About 100 us, after which somebody else may want the processor.
+# About 100 us; then other threads may need the processor.
 _SPINS = range(2000)
 
 
-class PersistentRing(RingLife):
-    """A kernel that stays on the device and answers messages as long as it is not stopped.
+class PersistentRing(RingLifecycle):
+    """A kernel that stays on the device and answers messages until it is stopped.
 
-    On cpu it keeps one core busy, whether messages come or not. Any thread may use it, one at a
-    time: each method takes the ring's lock, :meth:`call` until its reply is there. A process that
-    was forked makes a ring of its own.
+    On cpu it keeps one core busy, also while it is idle. Threads may share it: each method takes
+    its lock, :meth:`call` until the reply is there. A forked process needs a ring of its own.
 
     Args:
         kernel_id: its name.
-        inputs: columns of a message, numbers all: a sequence of ``Column``, or a dict of dtypes.
+        inputs: columns of a message, numbers only: a sequence of ``Column``, or a dict of dtypes.
         outputs: columns of a reply, likewise; without any there are no replies.
-        handler: what to do with a message: assignments such as ``"y = 2*x; total = total + x"``,
-            a ``Program``, or a :class:`RingBody`.
-        state: what each variable that lasts from message to message begins with.
+        handler: assignments such as ``"y = 2*x; total = total + x"``, a ``Program``, or a
+            :class:`RingBody`.
+        state: initial values of variables that last from message to message.
         capacity: slots of the ring, a power of two.
         arch: ``"cpu"`` or ``"cuda"``.
         device: number of the device.
-        watchdog: seconds without a sign of life from this process after which the kernel ends by
-            itself, 0 for never. Whatever holds the interpreter so long, such as a kernel launched
-            by Taichi on cpu, looks like death.
-        dtype: in which the handler computes, and of the state; None for what holds every column.
+        watchdog: seconds without a heartbeat of this process after which the kernel ends, 0 for
+            never. The heartbeat stops while other code holds the interpreter lock, such as a
+            Taichi kernel on cpu.
+        dtype: of the computation and the state; None for one that holds every column.
 
     Raises:
-        ColumnError: if a column cannot be one of a persistent kernel.
-        InvalidConfigurationError: if a setting is of no use.
+        ColumnError: if a column does not suit a persistent kernel.
+        InvalidConfigurationError: if a setting is invalid.
     """
 
     def call(self, *values: Any) -> Any:
-        """Send a message, wait for the reply and return it, in a few microseconds.
-
-        While the kernel is paused it waits. Replies of what was pushed are taken first.
+        """Send a message and return its reply, within a few microseconds.
 
         Args:
             values: one number for each input, in order.
 
         Returns:
-            The value of the output; a tuple where there are several, None where there is none.
+            The value of the output; a tuple for several outputs, None for none.
 
         Raises:
             ColumnError: if a value does not fit its column.
-            KernelStateError: if the kernel is paused or not started, or replies are to be taken.
+            KernelStateError: if the kernel is paused or not started, or there are replies to take.
             KernelTerminated: if the kernel has ended, or ends meanwhile.
         """
         with self._lock:
@@ -85,7 +82,7 @@ class PersistentRing(RingLife):
                         break
                 else:
                     self._wait_for_all("call", None)
-            except BaseException:  # Nobody takes the reply any more, which may still come.
+            except BaseException:  # The reply may still come, and is discarded.
                 self._is_open = False
                 raise
             finally:
@@ -93,15 +90,14 @@ class PersistentRing(RingLife):
             return self._outputs.read(slot) if self._reply is None else self._reply[slot]
 
     def try_call(self, *values: Any) -> tuple[bool, Any] | None:
-        """Send a message if the ring is empty, and look for its reply for about 100 us.
+        """Send a message if the ring is empty, and wait about 100 us for its reply.
 
         Args:
             values: one number for each input, in order.
 
         Returns:
-            True and the reply, as :meth:`call` returns it; False and None where it is not there
-            yet, and is for :meth:`take`; None where the message was not sent, because the kernel
-            is paused or there are others.
+            True and the reply, as of :meth:`call`; False and None if it is not there yet, and is
+            for :meth:`take`; None if nothing was sent: the kernel is paused, or not idle.
 
         Raises:
             ColumnError: if a value does not fit its column.
@@ -122,13 +118,13 @@ class PersistentRing(RingLife):
                     if words[DONE] == awaited:
                         self._taken = tail + 1
                         return True, self._outputs.read(slot)
-            except BaseException:  # Nobody takes the reply any more, which may still come.
+            except BaseException:  # The reply may still come, and is discarded.
                 self._taken = tail + 1
                 raise
             return False, None
 
     def push(self, *values: Any) -> int:
-        """Queue a message and return its number, counted from 0; its reply is for :meth:`take`.
+        """Queue a message and return its number, from 0; its reply is for :meth:`take`.
 
         Args:
             values: one number for each input, in order.
@@ -136,7 +132,7 @@ class PersistentRing(RingLife):
         Raises:
             ColumnError: if a value does not fit its column.
             KernelTerminated: if the kernel has ended.
-            QueueFullError: if no slot is free: take replies first.
+            QueueFullError: if no slot is free until replies are taken.
         """
         with self._lock:
             self._require("push")
@@ -149,7 +145,7 @@ class PersistentRing(RingLife):
             return tail - self._first
 
     def push_columns(self, columns: Mapping[str, Any]) -> int:
-        """Queue as many messages as there is room for, and return how many; never wait.
+        """Queue as many messages as there is room for, without waiting; return how many.
 
         Args:
             columns: for each input an array of one number a message.
@@ -169,13 +165,13 @@ class PersistentRing(RingLife):
             return count
 
     def take(self, most: int | None = None) -> dict[str, Any]:
-        """Return replies that are there, in the order of their messages, and free their slots.
+        """Return available replies, in the order of their messages, and free their slots.
 
         Args:
-            most: how many at most; None for all.
+            most: greatest number of replies; None for all.
 
         Returns:
-            For each output a new array of one number a reply; of none where none is there.
+            For each output a new array of one number a reply, which may be empty.
 
         Raises:
             KernelTerminated: if the kernel has ended and every reply was taken.
@@ -194,10 +190,10 @@ class PersistentRing(RingLife):
             return found
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until every message that was queued is handled.
+        """Wait until every queued message is handled.
 
         Raises:
-            KernelTerminated: if the kernel has ended before.
+            KernelTerminated: if the kernel ends before.
             QueueTimeoutError: if that takes longer.
         """
         timeout = seconds_of(timeout)
@@ -208,25 +204,25 @@ class PersistentRing(RingLife):
 
     @property
     def done(self) -> int:
-        """Return how many messages were handled."""
+        """Return the number of messages handled."""
         with self._lock:
             return self._look() - self._first
 
     @property
     def pending(self) -> int:
-        """Return how many queued messages are not handled yet."""
+        """Return the number of queued messages that are not handled yet."""
         with self._lock:
             return self._tail - self._look()
 
     @property
     def ready(self) -> int:
-        """Return how many replies can be taken."""
+        """Return the number of replies to take."""
         with self._lock:
             return self._ready()
 
     @property
     def free(self) -> int:
-        """Return how many messages can be queued."""
+        """Return the number of messages that can be queued."""
         with self._lock:
             return self._free()
 
@@ -240,12 +236,12 @@ class PersistentRing(RingLife):
         return max(done - self._taken, 0)
 
     def _free(self) -> int:
-        # The slots of a call that was interrupted are taken, and may not be handled yet.
+        # The slot of an interrupted call counts as taken, and may not be handled yet.
         self._ready()
         return self.capacity - (self._tail - min(self._taken, self._done))
 
     def _prepare_call(self) -> None:
-        """Raise where a call cannot be; wait for what a call that was interrupted has left."""
+        """Raise if a call is not possible; wait for the message of an interrupted call."""
         self._require("call")
         if self._words[STATE] == PAUSED:
             raise KernelStateError(self.kernel_id, self.status, "call", "resume() it first")

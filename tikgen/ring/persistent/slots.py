@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tikgen.dtypes import DType
-from tikgen.ring.errors import ColumnError
-from tikgen.template.argument_checks import hidden_problem
+from tikgen.errors import LibraryError
+from tikgen.ring.errors import BackendNotAvailableError, ColumnError
+from tikgen.ring.messages.columns import Column, check_columns
+
+if TYPE_CHECKING:
+    from tikgen.aot import Runtime
 
 
 class Slots:
-    """Columns of as many slots, a power of two, in memory that a kernel shares.
+    """Columns with a slot for each message, a power of two, in memory shared with a kernel.
 
     Attributes:
-        names: the names of the columns, in order.
-        dtypes: their dtypes.
-        limits: the greatest numbers that go in unseen.
+        columns: names and dtypes of the columns, in order.
+        limits: the greatest finite numbers of the columns.
         arrays: the columns.
-        views: the same, quicker to write and read one number at a time.
+        views: the same, faster for single numbers.
     """
 
     def __init__(self, kernel_id: str, dtypes: Mapping[str, DType], arrays: Sequence[Any]) -> None:
-        self.names = tuple(dtypes)
-        self.dtypes = tuple(dtypes.values())
-        # Beyond these, floats would become infinite in silence.
+        self.columns = tuple(Column(name, dtype) for name, dtype in dtypes.items())
+        # Beyond these, floats would silently become infinite.
         self.limits = tuple(
             float(np.finfo(d.numpy).max) if d.is_float and d.bits < 64 else float("inf")
-            for d in self.dtypes
+            for d in dtypes.values()
         )
         self._kernel_id = kernel_id
         self.move_to(arrays)
 
     @property
     def only(self) -> Any:
-        """Return the view of the only column; None if there are others, or it gives no numbers."""
+        """Return the view of the only column; None for several, or where it needs conversion."""
         is_one = len(self.views) == 1 and type(self.views[0]) is memoryview
         return self.views[0] if is_one else None
 
@@ -49,13 +51,11 @@ class Slots:
         )
 
     def write(self, slot: int, values: Sequence[Any]) -> None:
-        """Put the values of one message into a slot.
-
-        Raises:
-            ColumnError: if a value does not fit its column, or there are too many or too few.
-        """
+        """Write the values of one message into a slot."""
         if len(values) != len(self.views):
-            self._refuse_count(len(values))
+            names = ", ".join(column.name for column in self.columns)
+            problem = f"is one of {len(self.columns)} ({names}); got {len(values)} values"
+            raise ColumnError(self.columns[0].name, problem, self._kernel_id)
         for place, view in enumerate(self.views):
             value, limit = values[place], self.limits[place]
             try:
@@ -66,69 +66,30 @@ class Slots:
                 self._write_other(place, slot, value)
 
     def _write_other(self, place: int, slot: int, value: Any) -> None:
-        """Put what is no number of Python's into a column, or say what is wrong with it."""
-        array, dtype = self.arrays[place], self.dtypes[place]
-        found = np.asarray(value)
-        fits = found.ndim == 0 and (found.dtype.kind in "iub" or found.dtype.kind == "f")
+        """Write what is no number of Python, or raise."""
+        dtype, found = self.columns[place].dtype, np.asarray(value)
+        fits = found.ndim == 0 and found.dtype.kind in ("iubf" if dtype.is_float else "iub")
         if fits and not dtype.is_float:
-            fits = found.dtype.kind != "f" and dtype.lowest <= int(found) <= dtype.highest
+            fits = dtype.lowest <= int(found) <= dtype.highest
+        if fits:
+            with np.errstate(over="ignore"):
+                written = found.astype(dtype.numpy)
+            fits = not (dtype.is_float and np.isinf(written) and not np.isinf(found))
         if not fits:
             problem = f"takes a number that {dtype} holds; got {value!r:.60}"
-            raise ColumnError(self.names[place], problem, self._kernel_id)
-        with np.errstate(over="ignore"):
-            array[slot] = found
-        if dtype.is_float and np.isinf(array[slot]) and not np.isinf(found):
-            problem = f"takes a number that {dtype} holds; got {value!r:.60}"
-            raise ColumnError(self.names[place], problem, self._kernel_id)
-
-    def _refuse_count(self, count: int) -> None:
-        listed = ", ".join(self.names)
-        problem = f"is one of {len(self.names)} ({listed}); got {count} values"
-        raise ColumnError(self.names[0], problem, self._kernel_id)
+            raise ColumnError(self.columns[place].name, problem, self._kernel_id)
+        self.arrays[place][slot] = written
 
     def checked(self, columns: Mapping[str, Any]) -> tuple[list[Any], int]:
-        """Return the columns of many messages in order, and how many messages they are.
-
-        Raises:
-            ColumnError: if a column is missing, unknown, of another length or of no fitting dtype.
-        """
-        if not isinstance(columns, Mapping):
-            problem = f"takes part in a dict of columns; got {type(columns).__name__}"
-            raise ColumnError(self.names[0], problem, self._kernel_id)
-        if unknown := [name for name in columns if name not in self.names]:
-            problem = f"is unknown; there are {', '.join(self.names)}"
-            raise ColumnError(str(unknown[0]), problem, self._kernel_id)
-        found: list[Any] = []
-        for name, dtype in zip(self.names, self.dtypes, strict=True):
-            if name not in columns:
-                raise ColumnError(name, "is missing", self._kernel_id)
-            if problem := hidden_problem(name, columns[name]):
-                raise ColumnError(name, problem, self._kernel_id)
-            array = np.asarray(columns[name])
-            if array.dtype != dtype.numpy:
-                array = self._converted(name, dtype, array)
-            if array.ndim != 1 or (found and array.shape != found[0].shape):
-                wanted = f"{found[0].size} numbers" if found else "one axis"
-                problem = f"takes {wanted}; got the shape {array.shape}"
-                raise ColumnError(name, problem, self._kernel_id)
-            found.append(array)
-        return found, found[0].size
-
-    def _converted(self, name: str, dtype: DType, array: Any) -> Any:
-        is_number = array.dtype.kind in ("iubf" if dtype.is_float else "iub")
-        if not is_number or array.dtype == np.longdouble:
-            problem = f"takes numbers of {dtype}; got {array.dtype}"
-            raise ColumnError(name, problem, self._kernel_id)
-        if not dtype.is_float and array.size:
-            low, high = int(array.min()), int(array.max())
-            if low < dtype.lowest or high > dtype.highest:
-                problem = f"takes numbers of {dtype}; got {low if low < dtype.lowest else high}"
-                raise ColumnError(name, problem, self._kernel_id)
-        with np.errstate(over="ignore"):
-            return array.astype(dtype.numpy)
+        """Return the columns of many messages in order, and the number of messages."""
+        try:
+            found, count = check_columns(columns, self.columns)
+        except ColumnError as error:
+            raise error.of(self._kernel_id) from None
+        return list(found.values()), count
 
     def write_many(self, start: int, columns: Sequence[Any], count: int) -> None:
-        """Put the first messages of checked columns into the slots from ``start`` on."""
+        """Write the first messages of checked columns into the slots from ``start``."""
         for array, column in zip(self.arrays, columns, strict=True):
             first = min(count, array.size - start)
             array[start : start + first] = column[:first]
@@ -136,7 +97,7 @@ class Slots:
                 array[: count - first] = column[first:count]
 
     def read(self, slot: int) -> Any:
-        """Return the value of a slot; a tuple where there are several columns, or None."""
+        """Return the value of a slot; a tuple for several columns, None for none."""
         views = self.views
         if len(views) == 1:
             value = views[0][slot]
@@ -148,13 +109,39 @@ class Slots:
         )
 
     def read_many(self, start: int, count: int) -> dict[str, Any]:
-        """Return copies of the columns from a slot on."""
+        """Return copies of the columns from a slot."""
         found = {}
-        for name, array in zip(self.names, self.arrays, strict=True):
+        for column, array in zip(self.columns, self.arrays, strict=True):
             first = min(count, array.size - start)
-            copy = np.empty(count, array.dtype)
-            copy[:first] = array[start : start + first]
-            if first < count:
-                copy[first:] = array[: count - first]
-            found[name] = copy
+            found[column.name] = np.concatenate(
+                (array[start : start + first], array[: count - first])
+            )
         return found
+
+
+_LINE = 64
+
+
+class SharedMemory:
+    """Allocates arrays that this process and a running kernel of a runtime share."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._is_mapped = runtime.arch == "cuda"
+
+    def allocate(self, dtype: DType, count: int) -> tuple[Any, Any]:
+        """Return an array of zeros, and the argument that the kernel takes for it."""
+        if self._is_mapped:
+            try:
+                return self._runtime.mapped(count, dtype)
+            except LibraryError as error:
+                raise BackendNotAvailableError("cuda", str(error)) from None
+        size = count * dtype.numpy.itemsize
+        buffer = np.zeros(size + _LINE, np.uint8)
+        start = -buffer.ctypes.data % _LINE
+        array = buffer[start : start + size].view(dtype.numpy)
+        return array, array
+
+    def own(self, array: Any) -> Any:
+        """Return the array, or a copy of it if its memory belongs to the runtime."""
+        return array.copy() if self._is_mapped else array

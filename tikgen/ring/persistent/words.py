@@ -1,15 +1,15 @@
-"""The words through which a persistent kernel and its host talk; `_shared/ring.j2` has them too."""
+"""The control words shared by a persistent kernel and its host; also in `_shared/ring.j2`."""
 
 from __future__ import annotations
 
-# Where each word stands: on a cache line of its own. Behind STATE is the state before it.
+# The index of each word, on a cache line of its own. The previous state follows STATE.
 WORDS = 128
 COMMAND, TAIL, DONE, STATE, BEAT, LIMIT, POLLS = range(0, WORDS - 16, 16)
 
-# What the host commands.
+# Commands of the host.
 RUN, PAUSE, DRAIN, END = range(4)
 
-# What the kernel says of itself; the last two are written by the host alone.
+# States of the kernel; the last two are written by the host only.
 NOT_BEGUN, RUNNING, PAUSED, STOPPED, DRAINED, ABANDONED, FAILED, OF_PARENT = range(8)
 STATE_NAMES = (
     "not started",
@@ -22,7 +22,7 @@ STATE_NAMES = (
     "of the parent process",
 )
 
-# How often a kernel polls before it looks at its heartbeat.
+# Polls between two checks of the heartbeat.
 POLLS_A_LOOK = 1024
 
 # Counters of messages wrap around.

@@ -1,1 +1,1 @@
-"""What is measured of actors, and the ways to look at it."""
+"""The telemetry of actors, and its views."""

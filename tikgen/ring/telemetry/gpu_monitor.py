@@ -1,4 +1,4 @@
-"""Load, memory, heat and power of NVIDIA's GPUs, asked of NVML."""
+"""Load, memory, temperature and power of NVIDIA GPUs, read from NVML."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tikgen.units import counted
 
 @dataclass(frozen=True)
 class GPUInfo:
-    """What one GPU was doing at a moment; a figure that it does not tell is None.
+    """The state of one GPU; a figure that it does not report is None.
 
     Attributes:
         index: its number.
-        name: what it is called.
-        uuid: what tells it from all others.
-        memory_total: bytes that it has.
-        memory_used: bytes in use, by whatever process.
+        name: its name.
+        uuid: its unique id.
+        memory_total: bytes in all.
+        memory_used: bytes in use, by any process.
         memory_free: bytes left.
-        utilization_gpu: share of the last while in which a kernel ran, from 0 to 1.
-        utilization_memory: share in which its memory was read or written, from 0 to 1.
+        utilization_gpu: share of recent time in which a kernel ran, from 0 to 1.
+        utilization_memory: share of recent time in which its memory was used, from 0 to 1.
         temperature: in degrees Celsius.
         power_usage: in watts.
         power_limit: in watts.
@@ -43,20 +43,15 @@ class GPUInfo:
     power_usage: float | None = None
     power_limit: float | None = None
 
-    @property
-    def memory_utilization(self) -> float:
-        """Return the share of the memory that is in use."""
-        return self.memory_used / self.memory_total if self.memory_total else 0.0
-
 
 class GPUMonitor:
-    """Asks NVML for what GPUs are doing, where there is NVML.
+    """Reads the state of GPUs from NVML.
 
-    Without the package ``nvidia-ml-py``, a driver or a GPU nothing is raised: ``is_available`` is
-    False, and ``problem`` says what is missing.
+    Without the package ``nvidia-ml-py``, a driver or a GPU, nothing is raised: ``is_available`` is
+    False, and ``problem`` names what is missing.
 
     Attributes:
-        problem: why no GPU can be asked, or what went wrong last; empty if nothing did.
+        problem: why no GPU can be read, or the last error; empty if there was none.
     """
 
     def __init__(self) -> None:
@@ -70,7 +65,7 @@ class GPUMonitor:
             return
         try:
             nvml.nvmlInit()
-        except Exception as error:  # Whatever NVML says, the actors go on.
+        except Exception as error:  # An error of NVML must not stop the actors.
             self.problem = f"NVML cannot be used: {error}"
             return
         self._nvml = nvml
@@ -85,16 +80,16 @@ class GPUMonitor:
 
     @property
     def is_available(self) -> bool:
-        """Tell whether there is a GPU that can be asked."""
+        """Return whether a GPU can be read."""
         return bool(self._handles)
 
     @property
     def device_count(self) -> int:
-        """Return how many GPUs can be asked."""
+        """Return the number of GPUs that can be read."""
         return len(self._handles)
 
     def get_gpu_info(self, device_index: int = 0) -> GPUInfo:
-        """Return what a GPU is doing; without any GPU, an empty record.
+        """Return the state of a GPU; without any GPU, an empty record.
 
         Raises:
             BackendNotAvailableError: if there are GPUs, but not this one.
@@ -107,16 +102,16 @@ class GPUMonitor:
             )
         nvml, handle = self._nvml, self._handles[device_index]
         assert nvml is not None
-        memory = self._asked(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-        load = self._asked(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+        memory = self._read(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        load = self._read(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
         heat = nvml.NVML_TEMPERATURE_GPU
-        milliwatts = self._asked(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
-        most_milliwatts = self._asked(lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle))
-        degrees = self._asked(lambda: nvml.nvmlDeviceGetTemperature(handle, heat))
+        milliwatts = self._read(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+        most_milliwatts = self._read(lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle))
+        degrees = self._read(lambda: nvml.nvmlDeviceGetTemperature(handle, heat))
         return GPUInfo(
             index=device_index,
-            name=_text(self._asked(lambda: nvml.nvmlDeviceGetName(handle))) or "N/A",
-            uuid=_text(self._asked(lambda: nvml.nvmlDeviceGetUUID(handle))),
+            name=_text(self._read(lambda: nvml.nvmlDeviceGetName(handle))) or "N/A",
+            uuid=_text(self._read(lambda: nvml.nvmlDeviceGetUUID(handle))),
             memory_total=int(memory.total) if memory else 0,
             memory_used=int(memory.used) if memory else 0,
             memory_free=int(memory.free) if memory else 0,
@@ -128,36 +123,24 @@ class GPUMonitor:
         )
 
     def get_all_gpu_info(self) -> list[GPUInfo]:
-        """Return what each GPU is doing."""
+        """Return the state of each GPU."""
         return [self.get_gpu_info(index) for index in range(self.device_count)]
 
-    def get_utilization(self, device_index: int = 0) -> float:
-        """Return the share of the last while in which a kernel ran, from 0 to 1; 0 if not told.
-
-        Raises:
-            BackendNotAvailableError: if there are GPUs, but not this one.
-        """
-        return self.get_gpu_info(device_index).utilization_gpu or 0.0
-
     def get_memory_info(self, device_index: int = 0) -> dict[str, int]:
-        """Return the bytes ``used``, ``free`` and ``total`` of a GPU.
-
-        Raises:
-            BackendNotAvailableError: if there are GPUs, but not this one.
-        """
+        """Return the bytes ``used``, ``free`` and ``total`` of a GPU; see :meth:`get_gpu_info`."""
         info = self.get_gpu_info(device_index)
         return {"used": info.memory_used, "free": info.memory_free, "total": info.memory_total}
 
     def shutdown(self) -> None:
-        """Let go of NVML; no GPU can be asked after that."""
+        """Close NVML; no GPU can be read after that."""
         nvml, self._nvml, self._handles = self._nvml, None, []
         if nvml is not None:
             with contextlib.suppress(Exception):
                 nvml.nvmlShutdown()
             self.problem = self.problem or "the monitor was shut down"
 
-    def _asked(self, question: Callable[[], Any]) -> Any:
-        """Return the answer, None where a GPU does not tell: many lack one figure or another."""
+    def _read(self, question: Callable[[], Any]) -> Any:
+        """Return the answer, None for a figure that the GPU does not report."""
         try:
             return question()
         except Exception as error:

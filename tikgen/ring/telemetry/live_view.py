@@ -1,4 +1,4 @@
-"""The dashboard: a table of all actors that goes along with them in a terminal."""
+"""The dashboard: a live table of all actors in a terminal."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _RATE_SECONDS = 2.0
 _LEAST_NAME, _MOST_NAME = 12, 48
 _BETWEEN = 2
 _MOST_ERRORS = 3
-# Lines of the screen that are no actors: heading, totals, errors, and the prompt below.
+# Lines of the screen besides the actors: heading, totals, errors, prompt.
 _OTHER_LINES = 9
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of the table; where the room is short, those of the highest rank go first."""
+    """A column of the table; in a narrow terminal those of the highest rank are left out first."""
 
     title: str
     rank: int
@@ -50,7 +50,7 @@ class _Column:
 def _columns(rates: Mapping[str, float]) -> list[_Column]:
     return [
         _Column("engine", 7, lambda r: _clean(r.engine), justify="left"),
-        _Column("state", 1, lambda r: _clean(r.state).lower(), _state_style, justify="left"),
+        _Column("state", 1, lambda r: _clean(r.state).lower(), _style_of_state, justify="left"),
         _Column("queue", 2, lambda r: number(r.queue_depth)),
         _Column("received", 9, lambda r: number(r.messages_received)),
         _Column("done", 3, lambda r: number(r.messages_processed)),
@@ -66,7 +66,7 @@ def _columns(rates: Mapping[str, float]) -> list[_Column]:
 
 
 class _View:
-    """Draws a snapshot as wide as there is room."""
+    """Draws a snapshot in the width of the console."""
 
     def __init__(self, snapshot: Snapshot, earlier: Snapshot | None, fits_screen: bool) -> None:
         self._snapshot = snapshot
@@ -77,7 +77,7 @@ class _View:
         rows = list(self._snapshot.kernels)
         others = _OTHER_LINES + len(self._snapshot.gpus)
         most = max(1, console.size.height - others) if self._fits_screen else len(rows)
-        if len(rows) > most:  # Those that matter most, in their order.
+        if len(rows) > most:  # The most important ones, in their order.
             kept = sorted(range(len(rows)), key=lambda i: self._weight(rows[i]), reverse=True)
             rows = [rows[number] for number in sorted(kept[:most])]
         hidden = len(self._snapshot.kernels) - len(rows)
@@ -116,15 +116,7 @@ class _View:
 def renderable(
     snapshot: Snapshot, earlier: Snapshot | None = None, *, fits_screen: bool = False
 ) -> RenderableType:
-    """Return a table of the actors with totals and GPUs below, for a console of rich.
-
-    Where the console is narrow, columns are left out: the least telling first.
-
-    Args:
-        snapshot: the actors now.
-        earlier: the actors before, from which rates are told; without it, over all the time.
-        fits_screen: whether only so many actors are shown as the screen has lines for.
-    """
+    """Return a table of the actors, with totals and GPUs below, for a rich console."""
     return _View(snapshot, earlier, fits_screen)
 
 
@@ -134,18 +126,9 @@ async def show(
     until: Callable[[], bool] = lambda: False,
     console: Console | None = None,
 ) -> None:
-    """Show the actors until ``until`` says so; the last view stays in the terminal.
+    """Show the actors until ``until`` returns True; the last view stays in the terminal.
 
-    Where the output is no terminal, a line is printed for each actor with which something happened.
-
-    Args:
-        snapshot: returns what the actors are doing.
-        refresh: seconds from one view to the next.
-        until: tells whether to stop; asked after each view.
-        console: where to, standard output without it.
-
-    Raises:
-        InvalidConfigurationError: if ``refresh`` is no positive number.
+    If the output is no terminal, a line is printed for each actor that changed.
     """
     if not (isinstance(refresh, int | float) and 0 < refresh < math.inf):
         raise InvalidConfigurationError("refresh", refresh, "takes a positive number of seconds")
@@ -158,7 +141,7 @@ async def show(
         while True:
             now = snapshot()
             if history and not now.kernels and until():
-                return  # All actors ended meanwhile: what they did stays in sight.
+                return  # All actors have ended: the last view stays.
             earlier = history[0] if history else None
             live.update(renderable(now, earlier, fits_screen=True), refresh=True)
             history.append(now)
@@ -176,7 +159,7 @@ async def _print_lines(
         now = snapshot()
         rates = now.rates_since(earlier)
         for row in now.kernels:
-            if _happenings(row) != _happenings(known.get(row.kernel_id)):
+            if _changes(row) != _changes(known.get(row.kernel_id)):
                 text = line(row, rates[row.kernel_id], now.seconds)
                 console.print(text, markup=False, highlight=False, soft_wrap=True)
         known = {row.kernel_id: row for row in now.kernels}
@@ -187,13 +170,7 @@ async def _print_lines(
 
 
 def line(row: KernelRow, rate: float, seconds: float) -> str:
-    """Return what an actor does as one line of plain text.
-
-    Args:
-        row: the actor.
-        rate: messages that it processes a second.
-        seconds: how long the runtime has run.
-    """
+    """Return the state of an actor as one line of plain text."""
     parts = [
         f"{seconds:9.1f} s  {_clean(row.kernel_id)}",
         _clean(row.state).lower(),
@@ -211,18 +188,12 @@ def line(row: KernelRow, rate: float, seconds: float) -> str:
     return "  ".join(filter(None, parts))
 
 
-def _happenings(row: KernelRow | None) -> tuple[object, ...]:
-    """Return what is worth a new line when it changes."""
+def _changes(row: KernelRow | None) -> tuple[object, ...]:
+    """Return the figures whose change is worth a new line."""
     if row is None:
         return ()
-    return (
-        row.state,
-        row.queue_depth,
-        row.messages_processed,
-        row.messages_dropped,
-        row.error_count,
-        row.restarts,
-    )
+    counts = (row.messages_processed, row.messages_dropped, row.error_count, row.restarts)
+    return row.state, row.queue_depth, *counts
 
 
 def _footer(snapshot: Snapshot, rates: Mapping[str, float]) -> RenderResult:
@@ -248,7 +219,7 @@ def _footer(snapshot: Snapshot, rates: Mapping[str, float]) -> RenderResult:
 
 
 def gpu_line(gpu: GPUInfo) -> str:
-    """Return what a GPU is doing in one line; what it does not tell is left out."""
+    """Return the state of a GPU in one line, without figures that it does not report."""
     parts = [f"GPU {gpu.index}"]
     if gpu.utilization_gpu is not None:
         parts.append(f"load {gpu.utilization_gpu:.0%}")
@@ -282,17 +253,12 @@ def _uptime(seconds: float) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return a text on one line, without what would command the terminal."""
-    return "".join(map(_shown, text))
+    """Return a text on one line, without control characters of the terminal."""
+    spaced = "".join(" " if c.isspace() else c for c in text)
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in spaced)
 
 
-def _shown(character: str) -> str:
-    if character.isprintable():
-        return character
-    return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
-
-
-def _state_style(row: KernelRow) -> str:
+def _style_of_state(row: KernelRow) -> str:
     return _STATES.get(row.state.lower(), "")
 
 

@@ -1,4 +1,4 @@
-"""The telemetry of actors as text that a Prometheus server reads.
+"""The telemetry of actors in the text format of Prometheus.
 
 Format: "Exposition formats", text format 0.0.4 (https://prometheus.io/docs/instrumenting/
 exposition_formats/); names follow "Metric and label naming" there.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tikgen.ring.telemetry.collector import TelemetryCollector
 from tikgen.ring.telemetry.gpu_monitor import GPUInfo
 from tikgen.ring.telemetry.histogram import Histogram
-from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry
+from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry, TelemetryCollector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -22,24 +21,20 @@ _BATCH_SIZES = [2**power - 1 for power in range(1, 17)]
 _NANOSECOND = 1e-9
 
 _COUNTERS: tuple[tuple[str, str, Callable[[RingKernelTelemetry], float]], ...] = (
-    ("messages_received", "Messages that came into the queue.", lambda t: t.messages_received),
-    ("messages_processed", "Messages that the actor is done with.", lambda t: t.messages_processed),
-    ("messages_expired", "Messages whose time was over.", lambda t: t.messages_expired),
-    ("messages_duplicate", "Messages that had come before.", lambda t: t.messages_duplicate),
-    ("messages_rejected", "Messages that were refused.", lambda t: t.messages_rejected),
-    ("late_replies", "Replies that nobody waited for any more.", lambda t: t.late_replies),
+    ("messages_received", "Messages that were sent to the actor.", lambda t: t.messages_received),
+    ("messages_processed", "Messages that the actor has handled.", lambda t: t.messages_processed),
+    ("messages_expired", "Messages past their deadline.", lambda t: t.messages_expired),
+    ("messages_duplicate", "Messages that were sent before.", lambda t: t.messages_duplicate),
+    ("messages_rejected", "Messages for which there was no room.", lambda t: t.messages_rejected),
+    ("late_replies", "Replies that came too late.", lambda t: t.late_replies),
     ("errors", "How often the actor raised.", lambda t: t.error_count),
-    ("restarts", "How often the actor was started again.", lambda t: t.restarts),
-    ("device_seconds", "How long kernels of the actor ran.", lambda t: t.device_seconds),
+    ("restarts", "How often the actor was restarted.", lambda t: t.restarts),
+    ("device_seconds", "Total time of the kernels of the actor.", lambda t: t.device_seconds),
 )
 _GPU_GAUGES: tuple[tuple[str, str, Callable[[GPUInfo], float | None]], ...] = (
     ("utilization_ratio", "Share of time in which a kernel ran.", lambda g: g.utilization_gpu),
-    (
-        "memory_used_bytes",
-        "Memory in use, by any process.",
-        lambda g: g.memory_used if g.memory_total else None,
-    ),
-    ("memory_total_bytes", "Memory that the GPU has.", lambda g: g.memory_total or None),
+    ("memory_used_bytes", "Memory in use.", lambda g: g.memory_used if g.memory_total else None),
+    ("memory_total_bytes", "Memory of the GPU.", lambda g: g.memory_total or None),
     ("temperature_celsius", "Temperature.", lambda g: g.temperature),
     ("power_watts", "Power drawn.", lambda g: g.power_usage),
 )
@@ -52,13 +47,7 @@ def prometheus_text(
     states: Mapping[str, str] | None = None,
     gpus: Iterable[GPUInfo] = (),
 ) -> str:
-    """Return the telemetry of every actor in the text format of Prometheus.
-
-    Args:
-        collector: of the actors.
-        states: the state of each actor, by its id.
-        gpus: what GPUs are doing.
-    """
+    """Return the telemetry of every actor in the text format of Prometheus."""
     lines: list[str] = []
     actors = [({"actor": name}, t) for name, t in sorted(collector.get_all_telemetry().items())]
     for name, meaning, value_of in _COUNTERS:
@@ -69,15 +58,17 @@ def prometheus_text(
         for labels, each in actors
         for reason, count in sorted(_dropped(each).items())
     ]
-    lines += _family("tikgen_ring_messages_dropped", "counter", "Messages that were lost.", dropped)
+    lines += _family(
+        "tikgen_ring_messages_dropped", "counter", "Messages that were discarded.", dropped
+    )
     depths = [("", labels, each.queue_depth) for labels, each in actors]
-    lines += _family("tikgen_ring_queue_depth", "gauge", "Messages that wait.", depths)
+    lines += _family("tikgen_ring_queue_depth", "gauge", "Queued messages.", depths)
     uptimes = [("", labels, each.uptime_seconds) for labels, each in actors]
-    lines += _family("tikgen_ring_uptime_seconds", "gauge", "Since the actor's launch.", uptimes)
+    lines += _family("tikgen_ring_uptime_seconds", "gauge", "Time since the launch.", uptimes)
     current = [
         ("", {"actor": name, "state": state}, 1) for name, state in sorted((states or {}).items())
     ]
-    lines += _family("tikgen_ring_actor_state", "gauge", "1 for the state it is in.", current)
+    lines += _family("tikgen_ring_actor_state", "gauge", "1 for the current state.", current)
     lines += _family("tikgen_ring_actors", "gauge", "Actors.", [("", {}, len(actors))])
     ended: list[_Sample] = [("_total", {}, collector.ended_kernel_count)]
     lines += _family("tikgen_ring_actors_ended", "counter", "Actors that ended.", ended)
@@ -86,7 +77,7 @@ def prometheus_text(
         for labels, each in actors
         for sample in _histogram(labels, each.latencies, _LATENCIES_NS, _NANOSECOND)
     ]
-    meaning = "From the queue until the actor was done."
+    meaning = "Time from the queue until it was handled."
     lines += _family("tikgen_ring_latency_seconds", "histogram", meaning, latencies)
     sizes = [
         sample
@@ -110,7 +101,7 @@ def _gpu_lines(gpus: Iterable[GPUInfo]) -> Iterator[str]:
 
 
 def _dropped(telemetry: RingKernelTelemetry) -> dict[str, int]:
-    """Return how many messages were lost, by the reason; there is at least one."""
+    """Return the number of discarded messages by reason, with one reason at least."""
     found = telemetry.dropped.copy()
     rest = telemetry.messages_dropped - sum(found.values())
     if rest > 0 or not found:
@@ -121,16 +112,9 @@ def _dropped(telemetry: RingKernelTelemetry) -> dict[str, int]:
 def _histogram(
     labels: Mapping[str, str], histogram: Histogram, bounds: Iterable[int], unit: float
 ) -> Iterator[_Sample]:
-    """Yield cumulative counts up to each bound, the sum and the count.
-
-    Args:
-        labels: of each sample.
-        histogram: the values.
-        bounds: each the greatest value of a bucket of the histogram.
-        unit: what 1 in the histogram means.
-    """
+    """Yield cumulative counts up to each bound, the sum and the count."""
     total = histogram.total
-    found = list(histogram.buckets())  # Once, so that the samples agree with each other.
+    found = list(histogram.buckets())  # Read once, so that the samples agree.
     seen, place = 0, 0
     for bound in bounds:
         while place < len(found) and found[place][0] <= bound:
@@ -144,10 +128,10 @@ def _histogram(
 
 
 def _family(name: str, kind: str, meaning: str, samples: Iterable[_Sample]) -> Iterator[str]:
-    """Yield the lines of one metric; none if it has no sample."""
+    """Yield the lines of one metric, none without a sample."""
     lines = [f"{name}{suffix}{_labels(labels)} {_number(v)}" for suffix, labels, v in samples]
     if lines:
-        # In this format a counter is called what its samples are called.
+        # In this format a counter has the name of its samples.
         full = f"{name}_total" if kind == "counter" else name
         yield f"# HELP {full} {meaning}"
         yield f"# TYPE {full} {kind}"

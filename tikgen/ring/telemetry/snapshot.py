@@ -1,4 +1,4 @@
-"""What all actors were doing at one moment: what the live view draws."""
+"""The state of all actors at one moment, for the dashboard."""
 
 from __future__ import annotations
 
@@ -14,21 +14,13 @@ class KernelRow:
     """One actor at one moment.
 
     Attributes:
-        kernel_id: the actor.
-        engine: what runs it, such as ``async`` or ``batch``.
-        state: where it is in its life, such as ``active``.
-        queue_depth: messages that wait.
-        messages_received: messages that came into its queue.
-        messages_processed: messages it was done with.
-        throughput: messages processed a second, over all its time.
-        p50_ns: median latency in nanoseconds, None if there was none.
-        p99_ns: latency in nanoseconds that 1 of 100 messages exceeds, None if there was none.
-        messages_dropped: messages that were lost.
-        error_count: how often it raised.
-        restarts: how often it was started again.
-        batch_size: mean of the messages in one launch, None if there was none.
-        device_seconds: how long its kernels ran.
-        last_error: what it raised last, None if nothing.
+        engine: name of its engine.
+        state: its state in lower case, such as ``active``.
+        p50_ns: median latency in nanoseconds, None without any message.
+        p99_ns: latency in nanoseconds that 1 of 100 messages exceeds, None without any message.
+        batch_size: mean number of messages in one launch, None without any launch.
+
+    The other attributes are those of :class:`RingKernelTelemetry`.
     """
 
     kernel_id: str
@@ -49,27 +41,15 @@ class KernelRow:
 
     @classmethod
     def of(cls, telemetry: RingKernelTelemetry, engine: str = "", state: str = "") -> KernelRow:
-        """Return the row of an actor from its telemetry as it is now."""
+        """Return the row of an actor."""
         latencies, batches = telemetry.latencies, telemetry.batch_sizes
-        p50, p99 = latencies.percentiles(50, 99)
-        has_latencies = latencies.count > 0
-        return cls(
-            kernel_id=telemetry.kernel_id,
-            engine=engine,
-            state=state,
-            queue_depth=telemetry.queue_depth,
-            messages_received=telemetry.messages_received,
-            messages_processed=telemetry.messages_processed,
-            throughput=telemetry.throughput,
-            p50_ns=p50 if has_latencies else None,
-            p99_ns=p99 if has_latencies else None,
-            messages_dropped=telemetry.messages_dropped,
-            error_count=telemetry.error_count,
-            restarts=telemetry.restarts,
-            batch_size=batches.mean if batches.max > 0 else None,
-            device_seconds=telemetry.device_seconds,
-            last_error=telemetry.last_error,
-        )
+        p50, p99 = latencies.percentiles(50, 99) if latencies.count else (None, None)
+        copied = {name: getattr(telemetry, name) for name in _COPIED}
+        mean = batches.mean if batches.max > 0 else None
+        return cls(engine=engine, state=state, p50_ns=p50, p99_ns=p99, batch_size=mean, **copied)
+
+
+_COPIED = [n for n in KernelRow.__dataclass_fields__ if hasattr(RingKernelTelemetry, n)]
 
 
 @dataclass(frozen=True)
@@ -78,8 +58,8 @@ class Snapshot:
 
     Attributes:
         kernels: the actors, in the order in which they are shown.
-        gpus: what GPUs are doing.
-        seconds: how long the runtime has run.
+        gpus: the state of the GPUs.
+        seconds: age of the runtime.
     """
 
     kernels: tuple[KernelRow, ...] = ()
@@ -87,9 +67,9 @@ class Snapshot:
     seconds: float = 0.0
 
     def rates_since(self, earlier: Snapshot | None) -> dict[str, float]:
-        """Return messages processed a second since an earlier moment, by the actor's id.
+        """Return messages handled per second since an earlier moment, by actor.
 
-        An actor that was not there then, or has counted anew, has its rate over all its time.
+        An actor that was launched or reset since has its mean rate.
         """
         before = (
             {row.kernel_id: row.messages_processed for row in earlier.kernels} if earlier else {}

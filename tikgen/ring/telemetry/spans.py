@@ -1,4 +1,4 @@
-"""What actors do, told to :func:`tikgen.trace` beside the kernels that they launch."""
+"""Events of actors for :func:`tikgen.trace`, beside the kernels that they launch."""
 
 from __future__ import annotations
 
@@ -10,28 +10,17 @@ from tikgen.ring.errors import InvalidConfigurationError
 
 
 def is_on() -> bool:
-    """Tell whether a recording goes on."""
-    # The module imports Taichi, which actors on the host do without; who records has imported it.
+    """Return whether a trace is being recorded."""
+    # The module imports Taichi, which host actors do not need; a trace has imported it.
     events = sys.modules.get("tikgen.pipeline.events")
     return events is not None and bool(events.recordings())
 
 
 def note(kernel_id: str, stage: str, start: float, seconds: float = 0.0, **details: Any) -> None:
-    """Tell whoever records that an actor went through a stage; ask :func:`is_on` first.
+    """Record a stage of an actor; check :func:`is_on` first.
 
-    Batches are counted and thinned out as launches are, so that a recording of millions stays
-    small; every other stage, and a batch that failed, is kept as an event.
-
-    Args:
-        kernel_id: the actor.
-        stage: one of :data:`tikgen.pipeline.events.ACTOR_STAGES`.
-        start: when it began, in seconds of ``time.perf_counter``.
-        seconds: how long it took.
-        details: what there is to know about it. Of a batch: ``messages``, how many there were, and
-            ``device_seconds``, where that was measured; ``error`` if it failed.
-
-    Raises:
-        InvalidConfigurationError: if there is no such stage.
+    Batches are counted and thinned out as launches are; every other stage, and a batch that
+    failed, is an event.
     """
     from tikgen.pipeline import events
 
@@ -40,8 +29,6 @@ def note(kernel_id: str, stage: str, start: float, seconds: float = 0.0, **detai
             "stage", stage, f"takes one of {', '.join(events.ACTOR_STAGES)}"
         )
     recordings = events.recordings()
-    if not recordings:
-        return
     subject = events.Subject(kernel_id, "", 0, "actor")
     thread = threading.get_ident()
     if stage != "batch" or "error" in details:
@@ -53,6 +40,6 @@ def note(kernel_id: str, stage: str, start: float, seconds: float = 0.0, **detai
         batches = recording.tally(subject)
         batches.add(1, [(start, start + seconds, thread)])
         batches.messages += details.get("messages", 0)
-        if device_seconds := details.get("device_seconds"):  # None or 0: it was not measured.
+        if device_seconds := details.get("device_seconds"):
             batches.device_seconds = (batches.device_seconds or 0.0) + device_seconds
             batches.device_count += 1
