@@ -124,7 +124,7 @@ def exporting() -> Iterable[Row]:
         yield Row("exporting them again, nothing changed", seconds)
         script = (
             "import sys, tikgen.aot, numpy, time\n"
-            "from tikgen.aot.running import loading, runtime\n"
+            "from tikgen.aot.running import bundle_runtime, loading\n"
             "start = time.perf_counter()\n"
             "found = tikgen.aot.load(*sys.argv[1:])\n"
             "print(f'RESULT {time.perf_counter() - start}', flush=True)\n"
