@@ -95,7 +95,7 @@ def test_a_failure_of_one_kernel_shows_in_the_exit_code(
     ("option", "column"),
     [
         ("--x", "nope"),
-        ("--y", "secnds"),
+        ("--y", "secondz"),
         ("--hue", "size_n2"),
         ("--x", "size_n1"),
         ("--y", "worst"),
