@@ -73,7 +73,7 @@ async def _loses_a_reply(soak: Any, name: str) -> None:
 
 async def _counts_wrong(soak: Any, name: str) -> None:
     async def body(ctx: Any, job: Any) -> None:
-        ctx._actor.telemetry.messages_processed -= 1
+        ctx.telemetry.messages_processed -= 1
 
     await soak.start(name, body)
     await soak.runtime.send(name, sys.modules["ring_soak"].Job())
