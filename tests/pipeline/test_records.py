@@ -206,3 +206,10 @@ def test_forget_removes_the_unwanted_records() -> None:
 def test_devices_have_names() -> None:
     assert device_name("cpu").endswith("threads")
     assert device_name("metal") == UNKNOWN
+
+
+def test_an_interval_without_an_upper_end_is_no_record() -> None:
+    whole = dataclasses.asdict(record(0.5))
+    assert records._of(whole) is not None
+    assert records._of(whole | {"ratio_low": 0.4, "ratio_high": 0.6}) is not None
+    assert records._of(whole | {"ratio_low": 0.4, "ratio_high": 0.0}) is None

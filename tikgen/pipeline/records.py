@@ -260,6 +260,7 @@ def _is_sound(record: Record) -> bool:
         all(map(untrusted.is_printable, (*texts, *record.schedule, *record.sizes)))
         and all(0 <= number < math.inf for number in numbers)
         and all(size >= 1 for size in record.sizes.values())
+        and (not record.is_proven or record.ratio_low <= record.ratio_high)
         and record.workload in WORKLOADS
     )
 
