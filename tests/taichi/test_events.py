@@ -154,6 +154,7 @@ def test_threads_lose_no_launch(ti_arch) -> None:
 
 
 def test_the_cache_status_is_what_taichi_did(ti_arch) -> None:
+    init_taichi()  # An earlier test may have left Taichi without an offline cache.
     text = new_text()
     first = tikgen.from_string(text)
     first(1.0, np.ones(3, "f4"))
