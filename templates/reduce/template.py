@@ -480,7 +480,7 @@ def factors(p: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndar
             np.put_along_axis(lines, zeros, 0.0, -1)
         return x.astype(p.dtype.numpy)
     signs = np.array((-1, 1) if p.dtype.is_signed else (1,))
-    if work_dtype(p).is_float:
+    if total_numpy(p).kind == "f":
         # Few other than 1, so that f32 holds the product; or one that overflows beside a 0.
         x = rng.choice(signs, shape)
         x.flat[rng.integers(0, x.size, 10)] = 3
@@ -534,7 +534,8 @@ def ill_conditioned(
 def accuracy(p: Any) -> str:
     """Return how sums are computed: "fast" where none is rounded, as of small integers in f64."""
     bits = p.dtype.bits * (2 if p.op in ("dot", "norm2") else 1)
-    is_exact = not p.dtype.is_float and work_dtype(p).bits == 64 and bits <= 16
+    is_wide = p.op in ACCUMULATED and total_numpy(p).itemsize == 8
+    is_exact = not p.dtype.is_float and is_wide and bits <= 16
     return "fast" if is_exact else str(p.accuracy)
 
 

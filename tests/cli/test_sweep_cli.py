@@ -105,7 +105,7 @@ def test_unknown_columns_are_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, column: str
 ) -> None:
     pytest.importorskip("matplotlib")
-    from tikgen.tuning import sweeping
+    from tikgen.tuning.sweeps import sweep as sweeping
 
     def sweep(*_: object, **__: object) -> None:
         raise RuntimeError("it would measure")

@@ -72,10 +72,10 @@ def test_what_cannot_be_watched_is_refused(root: Path, tmp_path: Path) -> None:
     for target, problem in (
         (tikgen.from_string(text), "a kernel from a string cannot be watched"),
         (root / "absent", "is not a folder"),
-        (root / "_shared", "is no folder of a template"),
+        (root / "_shared", "is not the folder of a template"),
         (root / "adder/template.py", "is not a folder"),
         ("/no\x00where", "is no"),
-        (3, "is no kernel, template or folder"),
+        (3, "is not a kernel, template or folder"),
     ):
         with pytest.raises(WatchError, match=problem):
             watch(target)  # type: ignore[arg-type]

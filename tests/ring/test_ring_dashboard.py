@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from tikgen.lifecycle.look import COLOURS, MEANINGS
 
 import tikgen
-from tikgen.lifecycle.placement import Layout
+from tikgen.lifecycle.placement import COLOURS, Layout
 from tikgen.pipeline.events import ACTOR_STAGES
 from tikgen.ring.actors.status import KernelState
 from tikgen.ring.errors import InvalidConfigurationError
@@ -184,7 +183,7 @@ def test_a_dashboard_can_be_cancelled_and_checks_its_period() -> None:
 
 
 def test_every_stage_of_actors_has_a_colour() -> None:
-    assert set(ACTOR_STAGES) <= set(COLOURS) & set(MEANINGS)
+    assert set(ACTOR_STAGES) <= set(COLOURS)
     assert {state.name.lower() for state in KernelState} <= set(ACTOR_STAGES)
     assert len(set(COLOURS.values())) == len(COLOURS)
 

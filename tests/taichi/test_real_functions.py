@@ -253,5 +253,7 @@ def called(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
         store(x, i)
 """
     kernel = tikgen.from_string(text)
-    with pytest.raises(KernelCompileError, match="store is a real function, which vulkan has not"):
+    with pytest.raises(
+        KernelCompileError, match="store is a real function, which vulkan does not support"
+    ):
         kernel(np.ones(3, np.float32))

@@ -214,7 +214,7 @@ def test_a_wrong_use_is_explained(ti_arch: str) -> None:
         ({"expr": "exp(x)", "dtype": "i32"}, "needs a float dtype"),
         ({"expr": "x / 2", "dtype": "i8"}, "use // to round down"),
         ({"expr": "x.sum()"}, "is an attribute"),
-        ({"expr": "__import__('os')"}, "no function"),
+        ({"expr": "__import__('os')"}, "is not a function"),
         ({"expr": "x\ny = 1"}, "a line break ends a statement"),
         ({"expr": " + ".join(f"x{n}" for n in range(70))}, "at most 64"),
         ({"expr": "x", "dim": 5}, "from 1 to 4"),

@@ -229,7 +229,8 @@ def test_equal_code_for_another_problem_has_a_reference_of_its_own(
     one, other = sweep(scaled, mode=["one", "other"], shape=64).rows
     assert one["digest"] == other["digest"]
     assert one["seconds"] != other["seconds"]
-    assert len(runner.ran) == 2
+    # The limits of the machine may have been measured as well.
+    assert len([task for task in runner.ran if "mode" in task.job.params]) == 2
 
 
 def test_an_interrupted_sweep_keeps_its_measurements_and_continues(

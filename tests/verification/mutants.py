@@ -155,8 +155,9 @@ F32_BINS = I32_BINS | {"dtype": "f32", "bins_in": "local", "buffer": 16, "unroll
 
 OTHERS = (
     Mutant(
-        "scan", "missed remainder", TEXT, "range(stop - (stop - start) % {{ s.unroll }}, stop)",
-        "range(stop, stop)", params=F32_SCAN,
+        "scan", "missed remainder", TEXT,
+        "range({{ stop }} - {{ length }} % {{ s.unroll }}, {{ stop }})",
+        "range({{ stop }}, {{ stop }})", params=F32_SCAN,
     ),
     Mutant(
         "scan", "chunks not joined", TEXT, "running = totals[chunk]", "running = {{ identity }}",

@@ -267,7 +267,7 @@ def test_mutants_never_reach_the_store_or_the_memo(tmp_path: Path) -> None:
     brief(template, mutants=10, scripts=tmp_path, power=2, dtype="f32", unroll=1, block_dim=0)
     texts = [
         document["text"]
-        for path in default_store().folder.rglob("*.json")
+        for path in (default_store().folder / "sources").rglob("*.json")
         if (document := json.loads(path.read_text()).get("content", {})).get("template") == "pure"
         and "text" in document
     ]

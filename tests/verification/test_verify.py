@@ -154,7 +154,7 @@ def test_a_mutant_is_caught(check, tmp_path, mutant):
 
 
 def test_a_failure_is_shrunk_to_the_smallest_variant(check, tmp_path):
-    mutant = Mutant("stencil", "shrunk", CODE, WEIGHT, "{p.dtype.literal(weight + 1)} *")
+    mutant = Mutant("stencil", "shrunk", TEXT, WEIGHT, "work.literal(weight + 1) ~")
     params = {k: v for k, v in WHOLE.items() if k not in ("order", "unroll")}
     case = failure_of(check(mutant.make(tmp_path), shrink_seconds=600, **params)).case
     assert case.params["unroll"] == 1
