@@ -157,7 +157,7 @@ def _launch(arch: str, most_ratio: float) -> Iterable[Row]:
             between=ti.sync,
         )
         taichi = times["taichi"]
-        # Vulkan copies host arrays to the device and back at each launch, whoever launches.
+        # Vulkan copies host arrays to the device and back at each launch, also without tikgen.
         copied = arch != "cpu" and x is host[0]
         limit = None if copied else most_ratio
         note = ", copied at each launch" if copied else ""

@@ -4,7 +4,7 @@
 
 Each kind of load is one function of ``ring_loads``. At the end every request has had exactly
 one outcome, every message of every actor was processed, dropped, expired, repeated or rejected,
-replies went to whoever asked, and memory did not grow; otherwise the exit status is 1. Ctrl-C ends
+replies went to their senders, and memory did not grow; otherwise the exit status is 1. Ctrl-C ends
 it early.
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 SECONDS_A_ROUND = 0.01
-# Threads of OpenMP spin for some milliseconds after their work, and slow whoever comes next.
+# Threads of OpenMP spin for some milliseconds after their work, and slow the next program.
 SECONDS_OF_REST = 0.02
 
 

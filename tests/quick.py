@@ -49,8 +49,11 @@ class Quick:
     """Deselects marked tests; skips others at the moment they start a process or Taichi."""
 
     def __init__(self) -> None:
+        import taichi as ti  # Other runs need not import it yet.
+
         self.counts: Counter[str] = Counter()
         self._is_testing = False
+        ti.init = functools.partial(pytest.skip, "initialises Taichi; `make test` runs it")
         sys.addaudithook(self._refuse_processes)
 
     def _refuse_processes(self, event: str, _: object) -> None:
@@ -74,9 +77,6 @@ class Quick:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        import taichi as ti
-
-        ti.init = functools.partial(pytest.skip, "initialises Taichi; `make test` runs it")
         self._is_testing = True
         try:
             return (yield)

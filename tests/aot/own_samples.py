@@ -1,12 +1,17 @@
 """A process that runs exported texts, with nothing but their fields."""
 
+import importlib.util
 import itertools
 import pickle
 import subprocess
 import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import taichi as ti
 
 from conftest import ARCH
@@ -140,3 +145,27 @@ def repeated(n: ti.template(), x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
 def fill(f: ti.template(), kind: ti.template(), v: ti.f32):
     for i in f:
         f[i] = ti.cast(v, kind)
+
+
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[Fresh]:
+    process = Fresh()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def module_of(tmp_path: Path) -> Callable[..., Any]:
+    """Import a text as a module of the user's, under the name that it is given."""
+
+    def load(text: str, **names: Any) -> types.ModuleType:
+        path = tmp_path / f"user_module_{next(modules)}.py"
+        path.write_text("import taichi as ti\n\n" + text)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        vars(module).update(names)
+        spec.loader.exec_module(module)
+        return module
+
+    return load

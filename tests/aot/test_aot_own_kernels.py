@@ -1,9 +1,6 @@
 """Users' own kernels as text: what the text computes in a fresh process, and what is refused."""
 
-import importlib.util
-import types
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,35 +9,12 @@ import taichi as ti
 import taichi.math as tm
 
 import tikgen
-from own_samples import Fresh, agrees, axpy, fill, modules, repeated, scaled
+from own_samples import Fresh, agrees, axpy, fill, repeated, scaled
+from own_samples import fresh as fresh
+from own_samples import module_of as module_of
 from tikgen.aot.user_kernels.extraction import extract
 from tikgen.live import Loader
 from tikgen.pipeline.one_off import only_read
-
-
-@pytest.fixture(scope="module")
-def fresh() -> Iterator[Fresh]:
-    process = Fresh()
-    yield process
-    process.stop()
-
-
-@pytest.fixture
-def module_of(tmp_path: Path) -> Callable[..., Any]:
-    """Import a text as a module of the user's, under the name that it is given."""
-
-    def load(text: str, **names: Any) -> types.ModuleType:
-        path = tmp_path / f"user_module_{next(modules)}.py"
-        path.write_text("import taichi as ti\n\n" + text)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        vars(module).update(names)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
-
 
 # Programs as people write them.
 

@@ -1,10 +1,9 @@
 """The text of exported kernels: names, closures, functions, and what is refused."""
 
-import importlib.util
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +13,11 @@ import taichi as ti
 import taichi.math as tm
 
 from conftest import init_taichi
-from own_samples import Fresh, agrees, axpy, fill, modules, repeated, scaled
+from own_samples import Fresh, agrees, axpy, fill, repeated, scaled
+from own_samples import fresh as fresh
+from own_samples import module_of as module_of
 from tikgen.aot.user_kernels.extraction import extract
 from tikgen.errors import ExportError
-
-
-@pytest.fixture(scope="module")
-def fresh() -> Iterator[Fresh]:
-    process = Fresh()
-    yield process
-    process.stop()
-
-
-@pytest.fixture
-def module_of(tmp_path: Path) -> Callable[..., Any]:
-    """Import a text as a module of the user's, under the name that it is given."""
-
-    def load(text: str, **names: Any) -> types.ModuleType:
-        path = tmp_path / f"user_module_{next(modules)}.py"
-        path.write_text("import taichi as ti\n\n" + text)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        vars(module).update(names)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
-
 
 FIRST = """
 scale = 2.0

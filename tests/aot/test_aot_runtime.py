@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-import tikgen
 from aot_samples import DTYPES
-from conftest import ARCH
 from runtime_samples import BUNDLE_ARCH, ON_HOST, poison, values
+from runtime_samples import bundle as bundle
+from runtime_samples import runtime as runtime
 from tikgen.aot.running.c_engine import Engine
 from tikgen.dtypes import DType
 from tikgen.errors import (
     ArgumentError,
     UnknownEntry,
 )
-from tikgen.machine.devices import problem_with
 
 pytestmark = pytest.mark.arch
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a bundle for the arch of this process, made by another one."""
-    if problem := problem_with(BUNDLE_ARCH):
-        if os.environ.get("CI") == "true":
-            pytest.fail(problem)
-        pytest.skip(problem)
-    folder = tmp_path_factory.mktemp("aot") / "sample"
-    script = Path(__file__).with_name("aot_samples.py")
-    subprocess.run(
-        [sys.executable, script, BUNDLE_ARCH, folder], check=True, timeout=300, capture_output=True
-    )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def runtime(bundle: Path) -> Iterator[Any]:
-    with tikgen.aot.load(bundle, ARCH) as loaded:
-        yield loaded
 
 
 @pytest.fixture(params=["numpy", "device"])

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ import tikgen
 from aot_samples import LACKED
 from conftest import ARCH
 from runtime_samples import BUNDLE_ARCH, ON_HOST, poison, values
+from runtime_samples import bundle as bundle
+from runtime_samples import runtime as runtime
 from tikgen.aot.manifest import encode
 from tikgen.aot.manifest_reading import decode
 from tikgen.errors import (
@@ -33,27 +35,6 @@ from tikgen.errors import (
 from tikgen.machine.devices import host_arch, problem_with
 
 pytestmark = pytest.mark.arch
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a bundle for the arch of this process, made by another one."""
-    if problem := problem_with(BUNDLE_ARCH):
-        if os.environ.get("CI") == "true":
-            pytest.fail(problem)
-        pytest.skip(problem)
-    folder = tmp_path_factory.mktemp("aot") / "sample"
-    script = Path(__file__).with_name("aot_samples.py")
-    subprocess.run(
-        [sys.executable, script, BUNDLE_ARCH, folder], check=True, timeout=300, capture_output=True
-    )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def runtime(bundle: Path) -> Iterator[Any]:
-    with tikgen.aot.load(bundle, ARCH) as loaded:
-        yield loaded
 
 
 def test_arrays_that_are_closed_or_of_another_runtime(runtime: Any, bundle: Path) -> None:

@@ -18,7 +18,7 @@ from tikgen.cli import app
 pytestmark = pytest.mark.once
 
 DEADLINE = 300.0  # Only of a test that fails.
-# Ctrl-C must arrive even where whoever started the tests ignores it.
+# Ctrl-C must arrive even where the shell that started the tests ignores it.
 PROGRAM = """
 import signal
 from tikgen.cli import main

@@ -20,6 +20,14 @@ ON_GPU = ("rows", "points", "blocks")
 LOOPS = {"cpu": (*ON_GPU, "flat"), "vulkan": ON_GPU, "cuda": ON_GPU}
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
+# Every example is compiled, so that to shrink one would take minutes.
+COMPILED = settings(
+    max_examples=5,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+
 
 def launched(program: str, dtype: str, loop: str, **schedule: Any) -> list[np.ndarray]:
     """Return the outputs of a program over x = 3 and y = 5."""
@@ -178,13 +186,7 @@ def test_literals_fold_to_one(data: Any, dtype: str) -> None:
     assert expression.evaluate(x=kind.numpy.type(0)) == meant
 
 
-# Every example is compiled, so that to shrink one would take minutes.
-@settings(
-    max_examples=5,
-    deadline=None,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=list(HealthCheck),
-)
+@COMPILED
 @given(st.data())
 @pytest.mark.parametrize("dtype", INTS)
 def test_integers_are_those_of_numpy(ti_arch: str, dtype: str, data: Any) -> None:
@@ -267,12 +269,7 @@ def float_trees() -> st.SearchStrategy[str]:
     return st.recursive(leaves, grow, max_leaves=6)
 
 
-@settings(
-    max_examples=5,
-    deadline=None,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=list(HealthCheck),
-)
+@COMPILED
 @given(st.data())
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_floats_are_those_of_numpy(ti_arch: str, dtype: str, data: Any) -> None:

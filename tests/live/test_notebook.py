@@ -105,7 +105,7 @@ def test_an_unchanged_cell_gives_the_same_kernels_and_a_changed_one_new_ones(
     shell.user_ns["wanted"] = 5.0
     run(shell, SCALE.replace("factor=2.0", "factor=$wanted"))
     x = np.ones(3, np.float32)
-    first(x)  # Whoever holds the old kernel keeps running the old code.
+    first(x)  # Holders of the old kernel keep running the old code.
     assert (x == 2).all()
     shell.user_ns["scale"](x)
     assert (x == 10).all()

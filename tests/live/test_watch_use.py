@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import tikgen
 from tikgen.errors import TemplateError, TikgenError, WatchError
-from tikgen.live import Watcher, watch
+from tikgen.live import watch
 from tikgen.template import catalogue
 from tikgen.template.base import BUILTIN_FOLDER, files_of
-from watch_samples import CODE, INNER, OUTER, PLAIN, TEXT, next_change, save
+from watch_samples import next_change, save
+from watch_samples import root as root
+from watch_samples import watcher as watcher
 
 pytestmark = pytest.mark.once
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Give a folder with a template ``adder``, one that imports nothing, and macros."""
-    files = {
-        "_shared/outer.j2": OUTER,
-        "_shared/inner.j2": INNER,
-        "_shared/unused.j2": INNER,
-        "adder/kernel.py.j2": TEXT,
-        "adder/template.py": CODE,
-        "plain/kernel.py.j2": PLAIN,
-        "plain/template.py": CODE.replace("class Adder", "class Plain"),
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    tikgen.clear()  # Of kernels with the same code, those of another folder are taken.
-    for name in ("adder", "plain"):
-        tikgen.load_template(tmp_path / name)
-    return tmp_path
-
-
-@pytest.fixture
-def watcher(root: Path) -> Iterator[Watcher]:
-    with watch(root, on_change=lambda change: None) as running:
-        yield running
 
 
 def test_what_is_wrong_is_printed_and_on_change_may_fail(

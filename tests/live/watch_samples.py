@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tikgen.live import Watcher
+import pytest
+
+import tikgen
+from tikgen.live import Watcher, watch
 
 DEADLINE = 300.0  # Only of a test that fails.
 
@@ -74,3 +77,30 @@ def put(path: Path, text: str) -> None:
     whole = path.with_name(f"{path.name}.new")
     whole.write_text(text)
     whole.replace(path)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Give a folder with a template ``adder``, one that imports nothing, and macros."""
+    files = {
+        "_shared/outer.j2": OUTER,
+        "_shared/inner.j2": INNER,
+        "_shared/unused.j2": INNER,
+        "adder/kernel.py.j2": TEXT,
+        "adder/template.py": CODE,
+        "plain/kernel.py.j2": PLAIN,
+        "plain/template.py": CODE.replace("class Adder", "class Plain"),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    tikgen.clear()  # Of kernels with the same code, those of another folder are taken.
+    for name in ("adder", "plain"):
+        tikgen.load_template(tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def watcher(root: Path) -> Iterator[Watcher]:
+    with watch(root, on_change=lambda change: None) as running:
+        yield running

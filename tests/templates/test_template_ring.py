@@ -227,7 +227,7 @@ def test_verification_finds_what_is_broken(name: str, arch: str, tmp_path: Path)
     text = macros.read_text()
     assert before in text
     macros.write_text(text.replace(before, after))
-    if name == "loses the last message":  # It would wait for ever for the one that it leaves.
+    if name == "loses the last message":  # It would wait forever for the one that it leaves.
         macros.write_text(macros.read_text().replace("ring_quiet == 2", "ring_quiet == 3"))
     template = tikgen.load_template(tmp_path / "ring")
     report = tikgen.verify(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,10 +17,12 @@ from tikgen.pipeline.records import Record
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tuning_samples import ARCH, SIZES, restricted, tuned
+from tuning_samples import no_records as no_records
+from tuning_samples import scaled as scaled
+from tuning_samples import twice as twice
 from tuning_templates import (
     SCALED_CODE,
     SCALED_TEXT,
-    TWICE_CODE,
     TWICE_TEXT,
     Simulated,
     beside,
@@ -38,25 +39,6 @@ WAYS = {
 }
 if ARCH != "cpu":  # There a division by zero is harmless, and a driver may not survive a hang.
     del WAYS["crashing"], WAYS["hanging"]
-
-
-@pytest.fixture(autouse=True)
-def _no_records() -> Iterator[None]:
-    records.forget(lambda record: True)
-    yield
-    records.forget(lambda record: True)
-
-
-@pytest.fixture
-def twice(tmp_path: Path) -> Template:
-    return make(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
-
-
-@pytest.fixture
-def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
-    """Give a template with 24 schedules whose times are simulated."""
-    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
-    return make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
 
 
 def lucky_by(factor: float, found: Measurement) -> Measurement:

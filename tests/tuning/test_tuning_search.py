@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,33 +17,12 @@ from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.search import STRATEGIES
 from tikgen.tuning.space import Space
 from tuning_samples import ARCH, SIZES, restricted, tuned
+from tuning_samples import no_records as no_records
+from tuning_samples import scaled as scaled
+from tuning_samples import twice as twice
 from tuning_templates import (
-    SCALED_CODE,
-    SCALED_TEXT,
-    TWICE_CODE,
     TWICE_TEXT,
-    Simulated,
-    make,
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_records() -> Iterator[None]:
-    records.forget(lambda record: True)
-    yield
-    records.forget(lambda record: True)
-
-
-@pytest.fixture
-def twice(tmp_path: Path) -> Template:
-    return make(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
-
-
-@pytest.fixture
-def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
-    """Give a template with 24 schedules whose times are made up."""
-    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
-    return make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
 
 
 def test_a_shape_alike_with_another_default_is_told_its_own_gain(scaled: Template) -> None:

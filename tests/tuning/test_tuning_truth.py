@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,22 +24,11 @@ from tikgen.tuning.exchange import export_records, import_records
 from tikgen.tuning.final import MOST_PROCESSES, PROCESSES, Verdict, judge
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.run import tune
-from tuning_templates import SCALED_CODE, SCALED_TEXT, Simulated, beside, make
+from tuning_samples import no_records as no_records
+from tuning_samples import scaled as scaled
+from tuning_templates import Simulated, beside
 
 BEST = {"unroll": 8, "block_dim": 128}
-
-
-@pytest.fixture(autouse=True)
-def _no_records() -> Iterator[None]:
-    records.forget(lambda record: True)
-    yield
-    records.forget(lambda record: True)
-
-
-@pytest.fixture
-def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
-    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
-    return make(tmp_path, "scaled", SCALED_TEXT, SCALED_CODE)
 
 
 def measured_by(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tikgen.buffers.errors import BackendNotAvailableError
 from tikgen.machine import drivers
-from tikgen.machine.devices import UNKNOWN, arch_named, cpu_name, problem_with
+from tikgen.machine.devices import arch_named, cpu_name, cuda_name, problem_with
 
 _MOST_DEVICES = 16
 
@@ -97,9 +97,8 @@ _MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76
 
 def _cuda_device(device_id: int, number: int) -> DeviceProperties:
     driver = drivers.cuda()
-    device, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    device, memory = ctypes.c_int(), ctypes.c_size_t()
     driver.cuDeviceGet(ctypes.byref(device), number)
-    has_name = driver.cuDeviceGetName(name, len(name), device) == 0
     has_memory = driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device) == 0
 
     def attribute(key: int) -> int | None:
@@ -111,7 +110,7 @@ def _cuda_device(device_id: int, number: int) -> DeviceProperties:
     return DeviceProperties(
         device_id,
         DeviceType.CUDA,
-        name.value.decode(errors="replace") if has_name else UNKNOWN,
+        cuda_name(number),
         number,
         total_memory=memory.value if has_memory else None,
         compute_capability=None if major is None or minor is None else (major, minor),

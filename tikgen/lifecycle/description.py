@@ -9,12 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from tikgen.lifecycle import html
+from tikgen.machine.devices import ARCHS
 from tikgen.pipeline import builder
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
 from tikgen.template.parameters import ParameterInfo, ParameterModel, canonical, make_model
-
-ARCHS = ("cpu", "cuda", "vulkan")
 
 
 @dataclass(frozen=True)

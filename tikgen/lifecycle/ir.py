@@ -68,14 +68,22 @@ def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str
     return _from_child(kernel, _job(kernel, kind, args), arch)
 
 
-def compiles_alike(kernel: Kernel, text: str, arch: str) -> bool:
-    """Return whether ``text``, a kernel with the same arguments, compiles to the same code."""
-    kind = next(kind for kind in ("llvm-optimized", "spirv") if arch in (KINDS[kind] or ()))
-    job = _job(kernel, kind, ())
+def optimised_code(kernel: Kernel, arch: str, text: str | None = None) -> str | None:
+    """Return what the compiler makes of a kernel in the end, or None if that cannot be shown.
+
+    Args:
+        kernel: the kernel.
+        arch: the arch to compile for.
+        text: the text of another kernel with the same arguments, compiled instead.
+    """
+    kinds = [kind for kind in ("llvm-optimized", "spirv") if arch in (KINDS[kind] or ())]
+    if not kinds:
+        return None
+    job = _job(kernel, kinds[0], ())
     try:
-        return _from_child(kernel, job, arch) == _from_child(kernel, job | {"text": text}, arch)
+        return _from_child(kernel, job if text is None else job | {"text": text}, arch)
     except (KernelCompileError, UnsupportedOnArch):
-        return False
+        return None
 
 
 def _job(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:

@@ -299,7 +299,7 @@ def files_of(folder: Path) -> Files:
 
 
 def _finite(value: Any, rng: np.random.Generator) -> Any:
-    """Return a value with random numbers of its range in the place of what is not finite."""
+    """Return a value whose non-finite numbers are replaced by random ones of its range."""
     given = np.asarray(value)
     if given.dtype.kind != "f" or np.isfinite(given).all():
         return value

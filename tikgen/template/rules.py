@@ -21,7 +21,7 @@ GPUS = ("cuda", "vulkan")
 
 
 class Not:
-    """Stands in a condition for every value but some.
+    """In a condition, means every value except some.
 
     Args:
         values: the values that do not meet the condition.
@@ -201,7 +201,7 @@ def repaired(
     choices: Callable[[str], Sequence[tuple[str, Any]]],
     pick: Callable[[Sequence[Any]], Any],
 ) -> dict[str, Any]:
-    """Return ``values`` with others in the place of those that are refused, as far as possible.
+    """Return ``values`` with refused ones replaced by allowed ones, as far as possible.
 
     Args:
         values: values by name.

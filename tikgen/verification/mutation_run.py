@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tikgen.lifecycle.ir import compiles_alike
+from tikgen.lifecycle.ir import optimised_code
 from tikgen.pipeline.builder import build, resolve
 from tikgen.pipeline.rendering import Source, render_variant
 from tikgen.template.base import Template
@@ -84,6 +84,8 @@ class MutationRun:
         self._lines: Counter[str] = Counter()
         self._survivors: list[Survivor] = []
         self._invalid = self._equal = 0
+        # The code of the variants with survivors, by digest.
+        self._optimised: dict[str, str | None] = {}
 
     def run(self) -> Mutation:
         """Return what became of the mutants.
@@ -198,9 +200,12 @@ class MutationRun:
             self._survivors.append(Survivor(mutant.kind, place, diff, params, reason))
 
     def _compiles_alike(self, subject: _Subject, mutant: Mutant) -> bool:
-        case = subject.cases[0]
+        case, digest = subject.cases[0], subject.source.digest
         kernel = build(self._template, arch=case.arch, **case.params)
-        return compiles_alike(kernel, mutant.text, case.arch)
+        if digest not in self._optimised:
+            self._optimised[digest] = optimised_code(kernel, case.arch)
+        code = self._optimised[digest]
+        return code is not None and code == optimised_code(kernel, case.arch, mutant.text)
 
     def _outcome(self, subject: _Subject, mutant: Mutant) -> Outcome:
         """Return what came of the first launch that the mutant does not pass, or of the last."""

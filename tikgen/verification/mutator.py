@@ -162,7 +162,7 @@ class _Changes:
                 yield self._dropped(node)
             yield from self._expression(node.test)
         elif isinstance(node, ast.For):
-            # A loop of one turn, whose index nobody reads, is there for what it tells Taichi.
+            # A loop of one turn with an unused index is a hint to Taichi.
             if self._text(node.target) != "_" or self._text(node.iter) != "range(1)":
                 yield from self._expression(node.iter)
         elif isinstance(node, ast.Break | ast.Continue):

@@ -79,7 +79,7 @@ class _Simpler(ast.NodeTransformer):
         return self._with_literals(node)
 
     def _with_literals(self, node: ast.For | ast.FunctionDef | ast.If) -> ast.AST:
-        """Put literals in the place of names that are nothing else to the end of the block."""
+        """Replace names by literals where they hold nothing else to the end of the block."""
         for number, statement in enumerate(node.body):
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 name, value = statement.targets[0].id, _whole(statement.value)
@@ -103,7 +103,7 @@ def _forget_rest(node: ast.expr, divisor: int) -> None:
 
 
 class _Literal(ast.NodeTransformer):
-    """Puts a literal in the place of a name that is read."""
+    """Replaces a name that is read by a literal."""
 
     def __init__(self, name: str, value: int) -> None:
         self._name, self._value = name, value
