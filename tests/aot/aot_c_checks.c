@@ -1,8 +1,8 @@
 /*
  * Checks what the header of a bundle does; prints each check that fails, and returns how many.
  *
- * Usage: checks BUNDLE x64|vulkan SEED, or checks BUNDLE x64|vulkan damaged MESSAGE, where a file
- * of the kernel fill_f32 is not as it was; test_aot_c.py exports the bundle "box".
+ * Usage: checks BUNDLE ARCH SEED, or checks BUNDLE ARCH damaged MESSAGE, where a file of the kernel
+ * fill_f32 is not as it was; ARCH is x64, cuda or vulkan. test_aot_c.py exports the bundle "box".
  */
 #include <math.h>
 #include <stdio.h>
@@ -275,8 +275,15 @@ static void check_damage(const char *folder, TiArch arch, const char *said) {
   box_close(bundle);
 }
 
+static TiArch arch_named(const char *name) {
+  if (strcmp(name, "cuda") == 0) {
+    return TI_ARCH_CUDA;
+  }
+  return strcmp(name, "vulkan") == 0 ? TI_ARCH_VULKAN : TI_ARCH_X64;
+}
+
 int main(int argc, char **argv) {
-  const TiArch arch = argc > 2 && strcmp(argv[2], "vulkan") == 0 ? TI_ARCH_VULKAN : TI_ARCH_X64;
+  const TiArch arch = argc > 2 ? arch_named(argv[2]) : TI_ARCH_X64;
   box_bundle *bundle = NULL;
   if (argc == 5) {
     check_damage(argv[1], arch, argv[4]);

@@ -1,8 +1,8 @@
 /*
  * Checks what the C++ wrapper of a bundle does beyond the header; returns how many checks fail.
  *
- * Usage: checks BUNDLE x64|vulkan [MESSAGE]; with a message a file of the kernel fill_f32 is not as
- * it was. test_aot_c.py exports the bundle "box".
+ * Usage: checks BUNDLE ARCH [MESSAGE]; with a message a file of the kernel fill_f32 is not as it
+ * was. ARCH is x64, cuda or vulkan. test_aot_c.py exports the bundle "box".
  */
 #include <cstdio>
 #include <cstring>
@@ -31,9 +31,16 @@ static void refused(Call call, int status, const char *text) {
   }
 }
 
+static TiArch arch_named(const std::string &name) {
+  if (name == "cuda") {
+    return TI_ARCH_CUDA;
+  }
+  return name == "vulkan" ? TI_ARCH_VULKAN : TI_ARCH_X64;
+}
+
 int main(int argc, char **argv) {
   const std::string folder = argv[1];
-  const TiArch arch = std::strcmp(argv[2], "vulkan") == 0 ? TI_ARCH_VULKAN : TI_ARCH_X64;
+  const TiArch arch = arch_named(argv[2]);
   refused([&] { box::Bundle("no/such/folder", arch); }, BOX_NOT_FOUND, "not a bundle");
 
   box::Bundle bundle(folder, arch);

@@ -152,7 +152,11 @@ def write_module(folder: Path, texts: dict[str, str], fields: dict[str, Any], gr
 
 def main(arch: str, root: Path) -> None:
     """Write the bundle for one arch."""
-    ti.init(arch={"x64": ti.cpu}.get(arch, ti.vulkan), log_level=ti.ERROR, offline_cache=False)
+    ti.init(
+        arch={"cuda": ti.cuda, "vulkan": ti.vulkan}.get(arch, ti.cpu),
+        log_level=ti.ERROR,
+        offline_cache=False,
+    )
     heat = ti.field(ti.f32, (5, 3))
     for name, text in TEXTS.items():
         write_module(root / arch / name, {name: text}, {}, None)

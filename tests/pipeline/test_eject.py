@@ -42,9 +42,10 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_every_ejected_file_runs_without_tikgen(tmp_path: Path) -> None:
+def test_every_ejected_file_runs_without_tikgen(ti_arch: str, tmp_path: Path) -> None:
     names = []
-    for number, (template, params) in enumerate(VARIANTS):
+    variants = [(t, params) for t, params in VARIANTS if (t, ti_arch) != ("ring", "vulkan")]
+    for number, (template, params) in enumerate(variants):
         path = tmp_path / f"ejected_{number}_{template}.py"
         path.write_text(tikgen.build(template, **params).eject())
         names.append(path.name)
@@ -67,7 +68,7 @@ def test_every_ejected_file_runs_without_tikgen(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     fractions = re.findall(r"worst error is ([\d.]+)% of what is allowed", done.stdout)
-    assert len(fractions) >= len(VARIANTS)
+    assert len(fractions) >= len(variants)
     assert {template for template, _ in VARIANTS} == built_in_templates()
 
 

@@ -112,6 +112,12 @@ def test_files_stay_near_400_lines(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
 
 
+def test_test_files_have_at_most_500_lines() -> None:
+    paths = Path(__file__).parents[1].rglob("*.py")
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert not {name: length for name, length in lengths.items() if length > 500}
+
+
 def test_everything_public_has_a_docstring() -> None:
     for name in tikgen.__all__:
         value = getattr(tikgen, name)

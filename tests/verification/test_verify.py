@@ -149,8 +149,11 @@ def test_a_mutant_is_caught(check, tmp_path, mutant):
     if mutant.defect == "write outside" and ARCH != "cpu":
         pytest.skip("a device array has no memory around it that could be looked at")
     failure = failure_of(check(mutant.make(tmp_path), **mutant.params))
-    assert mutant.found in str(failure)
-    assert failure.outcome.kind in ("mismatch", "error")
+    # A kernel that reads outside of its arrays may crash, too.
+    may_crash = mutant.defect == "edge taken for interior"
+    if not (may_crash and failure.outcome.kind == "crash"):
+        assert mutant.found in str(failure)
+        assert failure.outcome.kind in ("mismatch", "error")
 
 
 def test_a_failure_is_shrunk_to_the_smallest_variant(check, tmp_path):

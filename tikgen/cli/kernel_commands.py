@@ -187,7 +187,7 @@ def eject_command(
     from tikgen.pipeline.builder import build
 
     name, asked = request(name, param, shape)
-    _emit(build(name, arch=arch.value, **asked).eject(), output)
+    _emit(build(name, arch=arch.value, **asked).eject(arch.value), output)
 
 
 def ir_command(

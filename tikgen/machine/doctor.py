@@ -29,6 +29,10 @@ _LIMITS = {
         "cpu: integer division by zero ends the process",
         "cpu: block_dim must be a power of two; there is no shared memory",
     ),
+    "cuda": (
+        "cuda: a launch copies NumPy arrays to the device and back; ti.ndarray stays there",
+        "cuda: only the thread that called ti.init allocates arrays",
+    ),
     "vulkan": (
         "vulkan: exp, log, sin, cos, tan, tanh and pow do not exist in f64; use f32, or cpu",
         "vulkan: i8 and u8 // and %, and atomics on f16, end the process",

@@ -27,8 +27,8 @@ _DTYPE_ATTRIBUTES = (
 )  # fmt: skip
 
 
-def eject_text(source: Source) -> str:
-    """Return a Python file that runs without tikgen.
+def eject_text(source: Source, arch: str) -> str:
+    """Return a Python file that runs without tikgen, and checks itself on ``arch``.
 
     Raises:
         TemplateError: if there is no reference, or it uses a value that cannot be copied.
@@ -52,7 +52,7 @@ def eject_text(source: Source) -> str:
         f"p = {_namespace(variant, functions)}",
         *collected.constants.values(),
         functions.rstrip(),
-        _self_check(variant).rstrip(),
+        _self_check(variant, arch).rstrip(),
         'if __name__ == "__main__":\n    self_check()',
     ]
     return "\n\n\n".join(parts) + "\n"
@@ -262,13 +262,13 @@ def _plain_code(value: Any) -> str:
     return repr(value)
 
 
-def _self_check(variant: Variant) -> str:
+def _self_check(variant: Variant, arch: str) -> str:
     template, problem = variant.template, variant.problem
     sizes = {**template.middle_sizes(problem), **dict(variant.sizes)}
     lines = [
         "def self_check():",
         '    """Run the kernel on random numbers and compare it with the reference."""',
-        "    ti.init(arch=ti.cpu)",
+        f"    ti.init(arch=ti.{arch})",
         "    rng = np.random.default_rng()",
         f"    sizes = {sizes!r}",
         "    values = {",
@@ -286,19 +286,22 @@ def _self_check(variant: Variant) -> str:
     lines.append(
         "    passed = {name: np.copy(v) if np.ndim(v) else v for name, v in values.items()}"
     )
-    for argument in variant.arguments:
-        if isinstance(argument, Array) and argument.storage == "field":
-            place, dtype = f'passed["{argument.name}"]', argument.dtype.taichi
-            lines.append(f"    {place} = ti.field({dtype}, {place}.shape)")
-            lines.append(f'    {place}.from_numpy(values["{argument.name}"])')
+    # Vulkan copies more than what a kernel writes back to a NumPy array.
+    made = (
+        {"field": "ti.field"} if arch == "cpu" else {"field": "ti.field", "ndarray": "ti.ndarray"}
+    )
+    taichis = [a for a in variant.arguments if isinstance(a, Array) and a.storage in made]
+    for argument in taichis:
+        place, dtype = f'passed["{argument.name}"]', argument.dtype.taichi
+        lines.append(f"    {place} = {made[argument.storage]}({dtype}, {place}.shape)")
+        lines.append(f'    {place}.from_numpy(values["{argument.name}"])')
     scratch = [
         f", ti.ndarray({array.dtype.taichi}, {concrete_shape(array, sizes)!r})"
         for array in variant.workspace
     ]
     lines.append(f"    {variant.template.name}(*passed.values(){''.join(scratch)})")
     lines.append("    for name in expected:")
-    is_field = any(isinstance(a, Array) and a.storage == "field" for a in outputs)
-    lines.append(f"        actual = passed[name]{'.to_numpy()' if is_field else ''}")
+    lines.append(f"        actual = passed[name]{'.to_numpy()' if taichis else ''}")
     lines.append("        worst = worst_error(actual, expected[name], allowed[name])")
     lines.append('        print(f"{name}: worst error is {worst:.1%} of what is allowed")')
     lines.append("        assert worst <= 1")

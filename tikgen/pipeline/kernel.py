@@ -336,9 +336,13 @@ class Kernel:
         result: TuneResult = registry.call("tune", self.template, **options, **dict(self.problem))
         return result
 
-    def eject(self) -> str:
-        """Return a standalone Python file: the kernel, its NumPy reference and a self-check."""
-        return eject_text(self.source)
+    def eject(self, arch: str | None = None) -> str:
+        """Return a standalone Python file: the kernel, its NumPy reference and a self-check.
+
+        Args:
+            arch: the arch on which the file checks itself: the current arch by default, else cpu.
+        """
+        return eject_text(self.source, arch or runtime.current_arch() or "cpu")
 
     def offer(self, loaded: Loaded, report: Callable[[TikgenError | None], None]) -> None:
         """Offer new code to the next call.

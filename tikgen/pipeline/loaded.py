@@ -10,7 +10,7 @@ import threading
 import time
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,17 +147,22 @@ class Loaded:
         return self.is_loaded and kernels.is_compiled(self.function)
 
     def needs_staging(self, values: tuple[Any, ...]) -> bool:
-        """Return whether tikgen must copy a host array to the device and back.
+        """Return whether tikgen must copy a host array to the device, and perhaps back."""
+        return bool(self._staged(values))
+
+    def _staged(self, values: tuple[Any, ...]) -> Sequence[int]:
+        """Return the indices of the host arrays that tikgen copies instead of Taichi.
 
         Archs that run through Vulkan, Metal or OpenGL do not upload a host array that a kernel
         only writes, yet copy all of it back: elements that the kernel does not write would be
-        garbage.
+        garbage. CUDA copies each array back, even one that is only read, which crashes where its
+        memory is a file that is mapped read-only.
         """
-        return (
-            bool(self._partial)
-            and not runtime.uploads_outputs()
-            and any(arrays.is_on_host(values[index]) for index in self._partial)
-        )
+        if runtime.writes_inputs():
+            return [i for i, value in enumerate(values) if arrays.is_read_only(value)]
+        if self._partial and not runtime.uploads_outputs():
+            return [i for i in self._partial if arrays.is_on_host(values[i])]
+        return ()
 
     def launch_bound(self, launch: Callable[[], None]) -> None:
         """Launch over a cached context; count the launch, and time some."""
@@ -228,17 +233,16 @@ class Loaded:
 
     def _as_launched(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return arguments of the types with which Taichi is launched: staged ones are arrays."""
-        if not self.needs_staging(values):
-            return values
+        staged = self._staged(values)
         return tuple(
-            arrays.stand_in(value) if index in self._partial and arrays.is_on_host(value) else value
+            arrays.stand_in(value) if index in staged else value
             for index, value in enumerate(values)
         )
 
     def _launch(self, values: tuple[Any, ...]) -> Any:
         start = time.perf_counter() if self.launches >= self._next_plain_timed else None
-        if self.needs_staging(values):
-            returned = self._launch_staged(values)
+        if staged := self._staged(values):
+            returned = self._launch_staged(values, staged)
         else:
             returned = self.function(*values)
         self.launches += 1
@@ -254,16 +258,14 @@ class Loaded:
         few = self.launches < _ALL_TIMED
         self._next_plain_timed = self.launches + (0 if few else _TIMED_EVERY)
 
-    def _launch_staged(self, values: tuple[Any, ...]) -> Any:
+    def _launch_staged(self, values: tuple[Any, ...], staged: Sequence[int]) -> Any:
         with runtime.compiling:  # Copying launches kernels of Taichi itself.
-            staged = list(values)
-            for index in self._partial:
-                if arrays.is_on_host(values[index]):
-                    staged[index] = arrays.to_ndarray(values[index])
-            returned = self.function(*staged)
-            for index in self._partial:
-                if staged[index] is not values[index]:
-                    arrays.copy_back(staged[index], values[index])
+            passed = list(values)
+            for index in staged:
+                passed[index] = arrays.to_ndarray(values[index])
+            returned = self.function(*passed)
+            for index in set(staged).intersection(self._partial):
+                arrays.copy_back(passed[index], values[index])
         return returned
 
     def _scratch_for(self, sizes: list[int]) -> tuple[Any, ...]:

@@ -71,6 +71,11 @@ def is_on_host(array: Any) -> bool:
     return not isinstance(array, Ndarray | Field)
 
 
+def is_read_only(array: Any) -> bool:
+    """Return whether ``array`` is a NumPy array that cannot be written."""
+    return isinstance(array, np.ndarray) and not array.flags.writeable
+
+
 def to_host(array: Any) -> Any:
     """Return the elements of a Taichi array, a field or a torch tensor as a NumPy array."""
     if isinstance(array, TaichiArray):
@@ -88,7 +93,8 @@ def to_ndarray(array: Any) -> Any:
     """Return a NumPy array or a torch tensor copied into a new ``ti.ndarray``."""
     host = to_host(array)
     made = make_ndarray(f"{host.dtype.kind}{8 * host.dtype.itemsize}", host.shape)
-    made.from_numpy(host)
+    # CUDA copies the array back.
+    made.from_numpy(host.copy() if is_read_only(host) else host)
     return made
 
 

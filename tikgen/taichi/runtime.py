@@ -127,6 +127,11 @@ def uploads_outputs() -> bool:
     return current_arch() in ("cpu", "cuda")
 
 
+def writes_inputs() -> bool:
+    """Return whether a launch copies host arrays back that the kernel only reads."""
+    return current_arch() == "cuda"
+
+
 def sync() -> None:
     """Wait until the device has finished."""
     ti.sync()

@@ -24,6 +24,11 @@ _MOST_STAGED = 1 << 26
 class _Made:
     """What the library made, to be freed in the right order."""
 
+    # On cuda all runtimes of a process share one memory pool, which the end of one empties. So
+    # only the last is destroyed; the others have freed what they allocated, and wait for it.
+    cuda_lock = threading.Lock()
+    open_on_cuda = 0
+
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.library: Library | None = None
@@ -46,9 +51,13 @@ class _Made:
                     f"was compiled by Taichi {taichi}, and the library here is of Taichi {version}:"
                     f" install taichi=={taichi}, or export it again",
                 )
-            self.runtime = self.library.create_runtime(ARCHS[arch], device)
-            if arch == "cuda":
-                self.context = current_cuda_context()
+            if arch != "cuda":
+                self.runtime = self.library.create_runtime(ARCHS[arch], device)
+                return
+            with self.cuda_lock:
+                self.runtime = self.library.create_runtime(ARCHS[arch], device)
+                _Made.open_on_cuda += 1
+            self.context = current_cuda_context()
         except TikgenError as error:
             self.error = error
 
@@ -70,7 +79,13 @@ class _Made:
                     self.library.free(self.runtime, memory)
             for module in self.modules.values():
                 self.library.destroy_module(module)
-            self.library.destroy_runtime(self.runtime)
+            if not self.context:
+                self.library.destroy_runtime(self.runtime)
+                return
+            with self.cuda_lock:
+                _Made.open_on_cuda -= 1
+                if _Made.open_on_cuda == 0:
+                    self.library.destroy_runtime(self.runtime)
 
 
 class Engine:
