@@ -59,7 +59,7 @@ def test_a_plain_class_becomes_a_message():
     assert isinstance(made, RingKernelMessage) and made.correlation_id is None
     assert made.doubled() == 3.0 and Request.unit == "m" and Request.__doc__ == "A request."
     assert Request(1.0).names is not Request(1.0).names
-    assert Request.__module__ == __name__ and Request.__qualname__ == "Request"
+    assert Request.__module__ == "message_samples" and Request.__qualname__ == "Request"
     assert Request.__struct_fields__[:3] == ("a", "b", "names")
     with pytest.raises(TypeError, match="positional"):
         Request(1.0, 2, [], made.message_id)

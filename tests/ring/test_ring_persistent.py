@@ -12,6 +12,7 @@ import tikgen
 from conftest import ARCH
 from persistent_samples import SECONDS, make_ring, stays, wait_until
 from persistent_samples import _brief_proofs as _brief_proofs
+from persistent_samples import ring as ring
 from tikgen.errors import ExportError, LibraryError
 from tikgen.ring.errors import (
     ColumnError,

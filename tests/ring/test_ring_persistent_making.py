@@ -16,6 +16,7 @@ import tikgen
 from conftest import ARCH
 from persistent_samples import HANDLER, make_ring, stays, two_stay, wait_until
 from persistent_samples import _brief_proofs as _brief_proofs
+from persistent_samples import ring as ring
 from tikgen.errors import ExportError, ParameterError, UnsupportedOnArch
 from tikgen.ring.errors import (
     BackendNotAvailableError,

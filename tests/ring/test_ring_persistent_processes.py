@@ -16,6 +16,7 @@ import pytest
 from conftest import ARCH
 from persistent_samples import HANDLER, SECONDS, stays, two_stay, wait_until
 from persistent_samples import _brief_proofs as _brief_proofs
+from persistent_samples import ring as ring
 from tikgen.ring.errors import (
     KernelStateError,
 )
