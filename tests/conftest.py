@@ -17,13 +17,6 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from tikgen.verification.process import ArchProcess
 
-with contextlib.suppress(ImportError):
-    from hypothesis import settings
-
-    # On a busy machine any example takes long.
-    settings.register_profile("without a deadline", deadline=None)
-    settings.load_profile("without a deadline")
-
 pytest_plugins = ["quick"]
 # How long an example takes says how busy the machine is. The rest stays as hypothesis chose it,
 # which has settings of its own for CI.
@@ -58,8 +51,9 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["TIKGEN_CACHE_DIR"] = before
 
 
-def pytest_collection_finish() -> None:
-    """Keep what was collected out of garbage collections, which many tests ask for."""
+@pytest.fixture(scope="module", autouse=True)
+def _small_heap() -> None:
+    """Keep what exists already out of garbage collections, which many tests ask for."""
     gc.collect()
     gc.freeze()
 

@@ -36,6 +36,7 @@ def test_the_examples_of_pydotcompute_exist() -> None:
     assert {"lifecycle", "unified_buffer"} <= names  # The examples of its README.
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(script: Path, ti_arch: str, tmp_path: Path) -> None:
     takes_arch = "sys.argv" in script.read_text(encoding="utf-8")

@@ -196,7 +196,15 @@ def test_structured_inputs_and_updates_are_timed(ti_arch: str) -> None:
     forget()
 
 
-def test_the_best_of_a_space_with_all_kinds_of_faults_wins(twice: Template) -> None:
+@pytest.fixture
+def one_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prove the winner in one process instead of several."""
+    monkeypatch.setattr("tikgen.tuning.session.PROCESSES", 1)
+
+
+def test_the_best_of_a_space_with_all_kinds_of_faults_wins(
+    twice: Template, one_final: None
+) -> None:
     ways = {way: kind for way, kind in WAYS.items() if way != "hanging"}  # That takes long.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -217,7 +225,7 @@ def test_the_best_of_a_space_with_all_kinds_of_faults_wins(twice: Template) -> N
     assert "tuned for n=4096" in tikgen.build(twice, schedule="tuned", arch=ARCH).schedule_origin
 
 
-def test_tuning_again_continues(twice: Template) -> None:
+def test_tuning_again_continues(twice: Template, one_final: None) -> None:
     restricted(twice, "plain", "wrong")
     seen: list[Record] = []
 
