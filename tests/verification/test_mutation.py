@@ -203,9 +203,9 @@ LAX = {"mutants": 10, "unroll": 1, "max_examples": 2}
 NOTE = "    {# survives sign, operator: all is allowed here #}\n"
 
 
-def lax(folder: Path) -> tuple[Mutation, str]:
+def lax(name: str, folder: Path) -> tuple[Mutation, str]:
     """Return the outcome for a template that allows too much, and the printed report."""
-    folder = scaffold("lax", folder)
+    folder = scaffold(name, folder)
     code = (folder / "template.py").read_text()
     (folder / "template.py").write_text(code.replace("p.power * p.dtype.eps", "5"))
     text = (folder / "kernel.py.j2").read_text()
@@ -225,7 +225,7 @@ def lax(folder: Path) -> tuple[Mutation, str]:
 
 
 def test_survivors_are_shown_with_their_template_line_and_its_reason(tmp_path: Path) -> None:
-    mutation, printed = lax(tmp_path)
+    mutation, printed = lax("lax", tmp_path)
     found = [*mutation.survivors, *mutation.explained]
     assert all(s.template_line.startswith("lax/kernel.py.j2:") for s in found)
     shown = r"survived: \w+.*, lax/kernel\.py\.j2:\d+\n +- .*\n +\+ .*\n +in dtype="
@@ -245,8 +245,8 @@ def test_survivors_are_shown_with_their_template_line_and_its_reason(tmp_path: P
 
 @pytest.mark.slow
 def test_one_seed_gives_one_mutation_score(tmp_path: Path) -> None:
-    first, _ = lax(tmp_path)
-    second = brief("lax", scripts=tmp_path, **LAX).archs[0].mutation
+    first, _ = lax("seeded", tmp_path)
+    second = brief("seeded", scripts=tmp_path, **LAX).archs[0].mutation
     assert second is not None
     assert first.survivors == second.survivors
 
