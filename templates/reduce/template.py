@@ -339,7 +339,8 @@ class Reduce(Template):
         if not p.dtype.is_float and rng.random() < 0.5:
             # Sums that f32 cannot hold exactly, nor 32 bits where they are long.
             most = min(2 ** int(rng.choice((20, 30))), p.dtype.highest)
-            return {"x": rng.integers(0, most, shape, endpoint=True).astype(p.dtype.numpy)}
+            least = int(rng.choice((0, most - most // 8)))
+            return {"x": rng.integers(least, most, shape, endpoint=True).astype(p.dtype.numpy)}
         return {}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
@@ -386,8 +387,15 @@ class Reduce(Template):
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         # The long ones fill the steps of many chunks.
-        tried = {1: (1, 2, 7, 64, 131, 1009, 4099, 12289, 16411), 2: (1, 3, 17, 67)}
+        tried = {1: (1, 2, 7, 64, 131, 1009, 4099, 12289, 16411, 140_009), 2: (1, 3, 17, 67)}
         return {f"n{axis}": tried.get(p.dim, (1, 2, 5, 13, 17)) for axis in range(p.dim)}
+
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if not is_whole(p) or s.team > 1 or s.chunks == 1:
+            return ()
+        # As many parts as there may be, and longer ones.
+        rest = {f"n{axis}": 1 for axis in range(p.dim - 1)}
+        return tuple({**rest, f"n{p.dim - 1}": s.chunks * s.grain + more} for more in (0, 1))
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
@@ -489,14 +497,17 @@ def factors(p: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndar
             x[tuple(rng.integers(0, shape))] = 0
         return x.astype(p.dtype.numpy)
     # Odd numbers, whose product wraps and never vanishes.
-    return rng.choice((*signs, 3, 5 - 8 * p.dtype.is_signed), shape).astype(p.dtype.numpy)
+    highest = int((7, p.dtype.highest)[rng.integers(2)])
+    lowest = -highest if p.dtype.is_signed else 0
+    return rng.integers(lowest, highest, shape, p.dtype.numpy, endpoint=True) | 1
 
 
 def extremes(p: Any, shape: tuple[int, ...], axis: int, rng: np.random.Generator) -> np.ndarray:
     """Return numbers among which each line along the axis has one or two that decide."""
     is_min = p.op.endswith("min")
-    x, best = rng.uniform(1, 100, shape), 0 if is_min else 101
-    if not p.dtype.is_float and rng.random() < 0.5:
+    x, best = rng.uniform(1, 20, shape), 0 if is_min else 21
+    is_level = p.dtype.is_float or rng.random() < 0.5
+    if not is_level:
         # Near the limit, so that what else there is in memory would decide.
         x = rng.integers(0, 20, shape)
         x = p.dtype.highest - x.astype(p.dtype.numpy) if is_min else p.dtype.lowest + x
@@ -509,6 +520,12 @@ def extremes(p: Any, shape: tuple[int, ...], axis: int, rng: np.random.Generator
         else:
             places = rng.integers(0, shape[axis], (*lines.shape[:-1], 1))
             np.put_along_axis(lines, places, best, -1)
+    if is_level and not is_whole(p):
+        # What another line holds would decide.
+        lines += (25 * rng.integers(0, 5, (*lines.shape[:-1], 1))).astype(x.dtype)
+    if p.dtype.is_float:
+        # Numbers of all their digits, often negative.
+        x = (x * rng.uniform(0.9, 1.1) - rng.choice((0, 200))).astype(x.dtype)
     return x
 
 

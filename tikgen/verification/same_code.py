@@ -8,6 +8,7 @@ import operator
 from typing import Any
 
 from tikgen.pipeline.rendering import digest_of
+from tikgen.verification.symmetric import order_arguments
 
 _FOLDED = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
@@ -28,8 +29,8 @@ def normal_form(text: str) -> str:
     Arithmetic of whole literals is done, sums with 0, products with 1, ``pass`` and names that
     nobody reads go, the index of a loop of one turn is 0, and a name that is a whole literal from
     here to the end of the block is that literal. The sign bit of an extent is a zero
-    that the compiler cannot know, and so has no sign. Modules that differ here may still do the
-    same.
+    that the compiler cannot know, and so has no sign. Arguments of a function that is the same
+    with both swapped have one order. Modules that differ here may still do the same.
 
     Raises:
         SyntaxError: if ``text`` is not Python.
@@ -39,6 +40,7 @@ def normal_form(text: str) -> str:
         if isinstance(node, ast.FunctionDef):
             _HiddenZeros(node).visit(node)
             _drop_unread(node)
+    order_arguments(tree)
     return ast.dump(tree)
 
 
