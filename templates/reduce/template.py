@@ -32,6 +32,8 @@ TEAM_BLOCK = 16
 TEAM_PARTIALS = 32
 # Up to so many elements one thread of the cpu does all.
 SMALL = 65536
+# So many integers of 8 bits may have a sum that f32 does not hold; verification draws up to MOST.
+LONG, MOST = 262_139, 2**24
 # Where each chunk leaves what it knows; the place of what it found is its own number.
 PARTIAL = {"best": "partial", "found": "partial", "total": "partial", "lost": "partial_lost"}
 PARTIAL |= {"least": "partial_least", "greatest": "partial_greatest"}
@@ -336,11 +338,17 @@ class Reduce(Template):
             return {}
         if accuracy(p) == "kahan" and shape[axis] > 2 and rng.random() < 0.75:
             return ill_conditioned(p, shape, axis, rng)
-        if not p.dtype.is_float and rng.random() < 0.5:
+        is_long = math.prod(shape) > LONG // 2
+        if not p.dtype.is_float and (is_long or rng.random() < 0.5):
             # Sums that f32 cannot hold exactly, nor 32 bits where they are long.
             most = min(2 ** int(rng.choice((20, 30))), p.dtype.highest)
-            least = int(rng.choice((0, most - most // 8)))
+            least = most - most // 16 if is_long or rng.random() < 0.5 else 0
             return {"x": rng.integers(least, most, shape, endpoint=True).astype(p.dtype.numpy)}
+        if p.dtype in (DType.f32, DType.f64) and rng.random() < 0.5:
+            # What a narrower dtype would take for 0, or for infinite.
+            scale = 2.0 ** rng.choice((-40, 40))
+            names = ("x", "y") if p.op == "dot" else ("x",)
+            return {n: (rng.uniform(-1, 1, shape) * scale).astype(p.dtype.numpy) for n in names}
         return {}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
@@ -387,15 +395,19 @@ class Reduce(Template):
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         # The long ones fill the steps of many chunks.
-        tried = {1: (1, 2, 7, 64, 131, 1009, 4099, 12289, 16411, 140_009), 2: (1, 3, 17, 67)}
+        tried = {1: (1, 2, 7, 64, 131, 1009, 4099, 12289, 16411, LONG), 2: (1, 3, 17, 67)}
         return {f"n{axis}": tried.get(p.dim, (1, 2, 5, 13, 17)) for axis in range(p.dim)}
 
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
-        if not is_whole(p) or s.team > 1 or s.chunks == 1:
+        if s.team > 1:
             return ()
+        axis = p.dim - 1 if is_whole(p) else p.axis
+        parts = s.chunks if is_whole(p) else 1
         # As many parts as there may be, and longer ones.
-        rest = {f"n{axis}": 1 for axis in range(p.dim - 1)}
-        return tuple({**rest, f"n{p.dim - 1}": s.chunks * s.grain + more} for more in (0, 1))
+        counts = [parts * s.grain, parts * s.grain + 1] if parts > 1 else []
+        if p.op in ("sum", "mean") and not p.dtype.is_float and parts * LONG <= MOST:
+            counts.append(parts * LONG)
+        return tuple({f"n{k}": count if k == axis else 1 for k in range(p.dim)} for count in counts)
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st

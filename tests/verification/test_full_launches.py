@@ -71,3 +71,15 @@ def test_sizes_are_larger_on_cpu() -> None:
         for arch in ("cpu", "vulkan")
     }
     assert most["vulkan"] < 2**16 < most["cpu"] <= MOST_ON_CPU
+
+
+def test_totals_of_small_integers_leave_f32() -> None:
+    for params in ({"dim": 1, "chunks": 7}, {"dim": 2, "axis": 0}, {"dim": 1, "chunks": 1}):
+        found, text = cases("reduce", op="mean", dtype="i8", **params)
+        changed = text.replace("total = ti.f64(0.0)", "total = ti.f32(0.0)", 1)
+        assert changed != text
+        with ArchProcess("cpu", 60) as process:
+            assert not process.start()
+            wrong = [process.run(replace(case, text=changed)).kind for case in found]
+            assert "mismatch" in wrong, (params, wrong)
+            assert all(process.run(case).kind == "passed" for case in found)
