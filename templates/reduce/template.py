@@ -332,8 +332,10 @@ class Reduce(Template):
             if rng.random() < 0.5:
                 return {"x": extremes(p, shape, axis, rng)}
             if p.dtype.is_float and rng.random() < 0.5:
-                special = rng.choice([-np.inf, np.inf, np.nan], shape)
-                x = np.where(rng.random(shape) < rng.choice([0.01, 0.5]), special, 1.0)
+                # Now and then all are infinite, with one sign.
+                some = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
+                part = rng.choice([0.01, 0.5, 1.0])
+                x = np.where(rng.random(shape) < part, rng.choice(some, shape), 1.0)
                 return {"x": x.astype(p.dtype.numpy)}
             return {}
         if accuracy(p) == "kahan" and shape[axis] > 2 and rng.random() < 0.75:
@@ -344,9 +346,9 @@ class Reduce(Template):
             most = min(2 ** int(rng.choice((20, 30))), p.dtype.highest)
             least = most - most // 16 if is_long or rng.random() < 0.5 else 0
             return {"x": rng.integers(least, most, shape, endpoint=True).astype(p.dtype.numpy)}
-        if p.dtype in (DType.f32, DType.f64) and rng.random() < 0.5:
+        if p.dtype.is_float and rng.random() < 0.5:
             # What a narrower dtype would take for 0, or for infinite.
-            scale = 2.0 ** rng.choice((-40, 40))
+            scale = 2.0 ** (rng.choice((-1, 1)) * (8 if p.dtype is DType.f16 else 40))
             names = ("x", "y") if p.op == "dot" else ("x",)
             return {n: (rng.uniform(-1, 1, shape) * scale).astype(p.dtype.numpy) for n in names}
         return {}
@@ -405,8 +407,8 @@ class Reduce(Template):
         parts = s.chunks if is_whole(p) else 1
         # As many parts as there may be, and longer ones.
         counts = [parts * s.grain, parts * s.grain + 1] if parts > 1 else []
-        if p.op in ("sum", "mean") and not p.dtype.is_float and parts * LONG <= MOST:
-            counts.append(parts * LONG)
+        if p.op in COMPENSABLE and not p.dtype.is_float and p.dtype.bits <= 16:
+            counts.append(min(parts * LONG, MOST))
         return tuple({f"n{k}": count if k == axis else 1 for k in range(p.dim)} for count in counts)
 
     def strategies(self) -> Mapping[str, Any]:
