@@ -22,8 +22,9 @@ def reduce(
 ):
     lines = x.shape[0] * ((x.shape[2] - 1) // 32 + 1)
     for turn in range(lines * 512):
-        # A thread of the cpu gets 512 turns at a time; the last of each 512 takes a line.
-        for line in range(turn // 512, (turn + 1) // 512):
+        # A thread of the cpu gets 512 turns at a time.
+        if turn % 512 == 0:
+            line = turn // 512
             across = (x.shape[2] - 1) // 32 + 1
             i = line // across
             if x.shape[2] >= 32:
