@@ -32,6 +32,8 @@ TEAM_BLOCK = 16
 TEAM_PARTIALS = 32
 # Up to so many elements one thread of the cpu does all.
 SMALL = 65536
+# So many integers of 8 bits may have a sum that f32 does not hold; verification draws up to MOST.
+LONG, MOST = 262_139, 2**24
 # Where each chunk leaves what it knows; the place of what it found is its own number.
 PARTIAL = {"best": "partial", "found": "partial", "total": "partial", "lost": "partial_lost"}
 PARTIAL |= {"least": "partial_least", "greatest": "partial_greatest"}
@@ -330,16 +332,25 @@ class Reduce(Template):
             if rng.random() < 0.5:
                 return {"x": extremes(p, shape, axis, rng)}
             if p.dtype.is_float and rng.random() < 0.5:
-                special = rng.choice([-np.inf, np.inf, np.nan], shape)
-                x = np.where(rng.random(shape) < rng.choice([0.01, 0.5]), special, 1.0)
+                # Now and then all are infinite, with one sign.
+                some = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
+                part = rng.choice([0.01, 0.5, 1.0])
+                x = np.where(rng.random(shape) < part, rng.choice(some, shape), 1.0)
                 return {"x": x.astype(p.dtype.numpy)}
             return {}
         if accuracy(p) == "kahan" and shape[axis] > 2 and rng.random() < 0.75:
             return ill_conditioned(p, shape, axis, rng)
-        if not p.dtype.is_float and rng.random() < 0.5:
+        is_long = math.prod(shape) > LONG // 2
+        if not p.dtype.is_float and (is_long or rng.random() < 0.5):
             # Sums that f32 cannot hold exactly, nor 32 bits where they are long.
             most = min(2 ** int(rng.choice((20, 30))), p.dtype.highest)
-            return {"x": rng.integers(0, most, shape, endpoint=True).astype(p.dtype.numpy)}
+            least = most - most // 16 if is_long or rng.random() < 0.5 else 0
+            return {"x": rng.integers(least, most, shape, endpoint=True).astype(p.dtype.numpy)}
+        if p.dtype.is_float and rng.random() < 0.5:
+            # What a narrower dtype would take for 0, or for infinite.
+            scale = 2.0 ** (rng.choice((-1, 1)) * (8 if p.dtype is DType.f16 else 40))
+            names = ("x", "y") if p.op == "dot" else ("x",)
+            return {n: (rng.uniform(-1, 1, shape) * scale).astype(p.dtype.numpy) for n in names}
         return {}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
@@ -386,8 +397,19 @@ class Reduce(Template):
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         # The long ones fill the steps of many chunks.
-        tried = {1: (1, 2, 7, 64, 131, 1009, 4099, 12289, 16411), 2: (1, 3, 17, 67)}
+        tried = {1: (1, 2, 7, 64, 131, 1009, 4099, 12289, 16411, LONG), 2: (1, 3, 17, 67)}
         return {f"n{axis}": tried.get(p.dim, (1, 2, 5, 13, 17)) for axis in range(p.dim)}
+
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if s.team > 1:
+            return ()
+        axis = p.dim - 1 if is_whole(p) else p.axis
+        parts = s.chunks if is_whole(p) else 1
+        # As many parts as there may be, and longer ones.
+        counts = [parts * s.grain, parts * s.grain + 1] if parts > 1 else []
+        if p.op in COMPENSABLE and not p.dtype.is_float and p.dtype.bits <= 16:
+            counts.append(min(parts * LONG, MOST))
+        return tuple({f"n{k}": count if k == axis else 1 for k in range(p.dim)} for count in counts)
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
@@ -489,14 +511,17 @@ def factors(p: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndar
             x[tuple(rng.integers(0, shape))] = 0
         return x.astype(p.dtype.numpy)
     # Odd numbers, whose product wraps and never vanishes.
-    return rng.choice((*signs, 3, 5 - 8 * p.dtype.is_signed), shape).astype(p.dtype.numpy)
+    highest = int((7, p.dtype.highest)[rng.integers(2)])
+    lowest = -highest if p.dtype.is_signed else 0
+    return rng.integers(lowest, highest, shape, p.dtype.numpy, endpoint=True) | 1
 
 
 def extremes(p: Any, shape: tuple[int, ...], axis: int, rng: np.random.Generator) -> np.ndarray:
     """Return numbers among which each line along the axis has one or two that decide."""
     is_min = p.op.endswith("min")
-    x, best = rng.uniform(1, 100, shape), 0 if is_min else 101
-    if not p.dtype.is_float and rng.random() < 0.5:
+    x, best = rng.uniform(1, 20, shape), 0 if is_min else 21
+    is_level = p.dtype.is_float or rng.random() < 0.5
+    if not is_level:
         # Near the limit, so that what else there is in memory would decide.
         x = rng.integers(0, 20, shape)
         x = p.dtype.highest - x.astype(p.dtype.numpy) if is_min else p.dtype.lowest + x
@@ -509,6 +534,12 @@ def extremes(p: Any, shape: tuple[int, ...], axis: int, rng: np.random.Generator
         else:
             places = rng.integers(0, shape[axis], (*lines.shape[:-1], 1))
             np.put_along_axis(lines, places, best, -1)
+    if is_level and not is_whole(p):
+        # What another line holds would decide.
+        lines += (25 * rng.integers(0, 5, (*lines.shape[:-1], 1))).astype(x.dtype)
+    if p.dtype.is_float:
+        # Numbers of all their digits, often negative.
+        x = (x * rng.uniform(0.9, 1.1) - rng.choice((0, 200))).astype(x.dtype)
     return x
 
 

@@ -191,17 +191,24 @@ class Scan(Template):
         if p.op in ("min", "max") and p.dtype.is_float and rng.random() < 0.4:
             special = rng.choice(rng.choice([-np.inf, np.inf, np.nan], 2), n)
             x = np.where(rng.random(n) < rng.choice([0.01, 0.3]), special, rng.uniform(-1, 1, n))
+            x[: rng.integers(3)] = rng.choice((-np.inf, np.inf))
             return {"x": x.astype(p.dtype.numpy)}
         if p.op in ("min", "max") and not p.dtype.is_float and rng.random() < 0.3:
             # Mostly the value with which a part begins.
             x = (rng.random(n) < 0.05).astype(p.dtype.numpy)
             return {"x": p.dtype.highest - x if p.op == "min" else p.dtype.lowest + x}
+        if p.op in ("min", "max") and p.dtype.is_float and rng.random() < 0.4:
+            # Of all sizes, and with all their digits.
+            return {
+                "x": (rng.uniform(-1, 1, n) * 2.0 ** rng.integers(-8, 8, n)).astype(p.dtype.numpy)
+            }
         if p.op != "prod":
             return {}
         if not p.dtype.is_float:
             # Odd numbers, whose product wraps and never vanishes.
-            odd = (-3, -1, 1, 3) if p.dtype.is_signed else (1, 3, 5, 7)
-            return {"x": rng.choice(odd, n).astype(p.dtype.numpy)}
+            highest = int((7, p.dtype.highest)[rng.integers(2)])
+            lowest = -highest if p.dtype.is_signed else 0
+            return {"x": rng.integers(lowest, highest, n, p.dtype.numpy, endpoint=True) | 1}
         # Near 1, so that long products neither overflow nor vanish.
         spread = 0.05 if p.dtype.value == "f16" else 0.5
         x = rng.choice((-1.0, 1.0), n) * 2.0 ** rng.uniform(-spread, spread, n)
@@ -237,7 +244,14 @@ class Scan(Template):
         return sizes["n0"]
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        return {"n0": (1, 2, 7, 63, 64, 65, 131, 1009, 4099)}
+        # The long ones fill the steps of many chunks.
+        return {"n0": (1, 2, 7, 63, 64, 65, 131, 1009, 4099, 16411, 140_009)}
+
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if s.team > 1 or s.chunks == 1:
+            return ()
+        # As many parts as there may be, and longer ones.
+        return tuple({"n0": s.chunks * s.grain + more} for more in (0, 1))
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st

@@ -200,3 +200,19 @@ def test_a_product_stays_0_once_it_met_a_0(dtype: str, mode: Any, ti_arch: str) 
     kernel(x, out)
     assert (out[after:2000] == 0).all()
     assert np.isnan(out[2001:]).all()
+
+
+def test_drawn_factors_leave_32_bits(rng: Any) -> None:
+    template, problem = (
+        (k := tikgen.build("scan", op="prod", dtype="i64", arch="cpu")).template,
+        k.problem,
+    )
+    drawn = [template.inputs(problem, {"n0": 3}, rng)["x"] for _ in range(20)]
+    assert all((x & 1).all() and x.dtype == np.int64 for x in drawn)
+    # A total in i32 would pass where all of them are small.
+    assert any((np.abs(x) > 2**32).all() for x in drawn)
+
+
+def test_nothing_is_computed_after_the_last_element() -> None:
+    text = tikgen.render("scan", mode="exclusive", unroll=2, dtype="i32", arch="cpu").text
+    assert text.rstrip().endswith("out[i] = running")

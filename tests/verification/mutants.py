@@ -164,8 +164,8 @@ OTHERS = (
         params=F32_SCAN,
     ),
     Mutant(
-        "scan", "workspace taken for zeros", TEXT, "totals[chunk] = total\n",
-        "totals[chunk] += total\n", params=F32_SCAN,
+        "scan", "workspace taken for zeros", TEXT, "] = total\n",
+        "] += total\n", params=F32_SCAN,
     ),
     Mutant(
         "scan", "exclusive is inclusive", TEXT, 'if p.mode == "inclusive"', "if True",

@@ -220,6 +220,13 @@ class Template:
         axes = max((len(symbols((a,))) for a in arrays), default=1)
         return dict.fromkeys(self.size_symbols(p), SIZES[min(max(axes, 1), len(SIZES)) - 1])
 
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        """Return sizes that fill all parts of a schedule, where ``sizes`` holds none so large.
+
+        Verification launches few of them, on cpu only.
+        """
+        return ()
+
     def strategies(self) -> Mapping[str, Any]:
         """Return hypothesis strategies for parameters whose type does not imply one."""
         return {}

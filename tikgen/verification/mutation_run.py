@@ -20,7 +20,7 @@ from tikgen.verification.mutation import Mutation, Survivor
 from tikgen.verification.mutator import Mutant, mutants_of
 from tikgen.verification.process import ArchProcess
 from tikgen.verification.same_code import is_same_code
-from tikgen.verification.strategies import drawn, launches
+from tikgen.verification.strategies import drawn, full_launches, launches
 
 # Mutants of one variant, before it is the turn of another one.
 _IN_A_ROW = 4
@@ -154,12 +154,17 @@ class MutationRun:
         seed = self._random.getrandbits(32)
         plain = [
             replace(case, **{**launch, "baked": False}, offline_cache=True)
-            for launch in drawn(launches(self._template, variant), _LAUNCHES, seed)
+            for launch in drawn(launches(self._template, variant, case.arch), _LAUNCHES, seed)
+        ]
+        full = [
+            replace(case, **launch, offline_cache=True)
+            for launch in full_launches(self._template, variant, case.arch)
         ]
         # What is large shows most; NumPy's arrays show writes outside of them as well.
         large = sorted(plain, key=lambda c: (-math.prod(c.sizes.values()), c.container != "numpy"))
         large = large[:_LARGEST]
-        cases = large + [c for c in plain if c not in large]
+        # What fills every part takes seconds: it is for mutants that survive all others.
+        cases = large + [c for c in plain if c not in large] + full
         slowest = 0.0
         # Mutants that ran before may have damaged the memory of the process.
         self._process.stop()

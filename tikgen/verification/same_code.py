@@ -8,6 +8,7 @@ import operator
 from typing import Any
 
 from tikgen.pipeline.rendering import digest_of
+from tikgen.verification.symmetric import order_arguments
 
 _FOLDED = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
@@ -28,17 +29,19 @@ def normal_form(text: str) -> str:
     Arithmetic of whole literals is done, sums with 0, products with 1, ``pass`` and names that
     nobody reads go, the index of a loop of one turn is 0, and a name that is a whole literal from
     here to the end of the block is that literal. The sign bit of an extent is a zero
-    that the compiler cannot know, and so has no sign. Modules that differ here may still do the
-    same.
+    that the compiler cannot know, and so has no sign. Arguments of a function that is the same
+    with both swapped have one order. Modules that differ here may still do the same.
 
     Raises:
         SyntaxError: if ``text`` is not Python.
     """
     tree = _Simpler().visit(ast.parse(text))
+    given = _zero_parameters(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            _HiddenZeros(node).visit(node)
+            _HiddenZeros(node, given[node.name]).visit(node)
             _drop_unread(node)
+    order_arguments(tree)
     return ast.dump(tree)
 
 
@@ -113,51 +116,100 @@ class _Literal(ast.NodeTransformer):
         return ast.Constant(self._value) if is_read else node
 
 
+def _zero_parameters(tree: ast.AST) -> dict[str, set[str]]:
+    """Return for each function the parameters that every call gives a hidden zero."""
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    given: dict[str, set[str]] = {function.name: set() for function in functions}
+    # A zero may be passed on from function to function.
+    for _ in functions:
+        calls: dict[str, list[list[bool]]] = {}
+        for caller in functions:
+            zeros = _HiddenZeros(caller, given[caller.name])
+            for node in ast.walk(caller):
+                if isinstance(node, ast.Call):
+                    is_zero = [zeros.is_zero(argument) for argument in node.args]
+                    calls.setdefault(ast.unparse(node.func), []).append(is_zero)
+        for function in functions:
+            stored = {n.id for n in ast.walk(function) if _is_stored(n)}  # type: ignore[attr-defined]
+            for number, argument in enumerate(function.args.args):
+                passed = [
+                    each[number : number + 1] == [True] for each in calls.get(function.name, [])
+                ]
+                if passed and all(passed) and argument.arg not in stored:
+                    given[function.name].add(argument.arg)
+    return given
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
 class _HiddenZeros(ast.NodeTransformer):
-    """Takes the sign from what is 0 at run time: it may be added or subtracted.
+    """Lets what is 0 at run time be added, subtracted and so on alike.
 
     Args:
-        function: whose names are looked at; one that is assigned once may be such a zero.
+        function: whose names are looked at; one that is assigned nothing else may be such a zero.
+        given: parameters of the function that are such zeros.
     """
 
-    def __init__(self, function: ast.FunctionDef) -> None:
+    def __init__(self, function: ast.FunctionDef, given: set[str]) -> None:
         names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
         stored = [n.id for n in names if isinstance(n.ctx, ast.Store)]
-        self._zeros: set[str] = set()
-        for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                name = node.targets[0].id
-                if stored.count(name) == 1 and self._is_zero(node.value):
-                    self._zeros.add(name)
+        stored += [argument.arg for argument in function.args.args]
+        self._zeros = set(given)
+        zeros = [
+            node.targets[0].id
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and self.is_zero(node.value)
+        ]
+        # Names that are assigned nothing else.
+        self._zeros |= {name for name in zeros if zeros.count(name) == stored.count(name)}
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if self.is_zero(node):
+            # An extent is 1 at least, so that one less has no sign either.
+            node.left = _extent(node.left) or node.left
+        elif isinstance(node.op, ast.BitOr | ast.BitXor) and self.is_zero(node.right):
+            node.op = ast.BitXor()
+        return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
-        is_negated = isinstance(node.op, ast.USub) and self._is_zero(node.operand)
+        is_negated = isinstance(node.op, ast.USub) and self.is_zero(node.operand)
         return node.operand if is_negated else node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        is_nothing = ast.unparse(node.func) == "ti.atomic_sub" and self._is_zero(node.args[-1])
+        is_nothing = ast.unparse(node.func) == "ti.atomic_sub" and self.is_zero(node.args[-1])
         if is_nothing:
             node.func = ast.parse("ti.atomic_add", mode="eval").body
         return node
 
-    def _is_zero(self, node: ast.expr) -> bool:
+    def is_zero(self, node: ast.expr) -> bool:
         """Return whether it is ``x.shape[0] & ti.i32(-2147483648)``, or a name or cast of it."""
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "ti.cast":
-            return self._is_zero(node.args[0])
+            return self.is_zero(node.args[0])
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self._is_zero(node.operand)
+            return self.is_zero(node.operand)
         if isinstance(node, ast.Name):
             return node.id in self._zeros
         return (
             isinstance(node, ast.BinOp)
             and isinstance(node.op, ast.BitAnd)
-            and isinstance(node.left, ast.Subscript)
-            and isinstance(node.left.value, ast.Attribute)
-            and node.left.value.attr == "shape"
+            and _extent(node.left) is not None
             and ast.unparse(node.right) in ("-2147483648", "ti.i32(-2147483648)")
         )
+
+
+def _extent(node: ast.expr) -> ast.expr | None:
+    """Return the extent that an expression is, such as ``x.shape[0]``, or one more than it."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and _whole(node.right) == 1:
+        node = node.left
+    is_item = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
+    return node if is_item and node.value.attr == "shape" else None  # type: ignore[attr-defined]
 
 
 def _turns_once(loop: ast.expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,9 +27,14 @@ PLAIN_SIZES = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67, 128, 131, 257)
 PLAIN_ELEMENTS = 5_000
 # Beyond that Vulkan on a CPU stops silently.
 MOST_ELEMENTS = 65_535
+MOST_ON_CPU = 2**18
 # Of arrays with one axis beyond the tiles of the schedule.
 MOST_STRETCHED = 20_000
+# Of all arguments together where they fill every part of a schedule; some more bytes may remain.
+MOST_FULL_BYTES = 2**27 + 2**10
 MOST_TRIALS = 3
+# One example in so many fills every part of its schedule.
+_FULL = 16
 _DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "records", "large")
 
 # After ten values hypothesis mostly alters those that it has drawn.
@@ -93,16 +99,20 @@ def trials(
     def draw_trials(draw: DrawFn) -> tuple[Case, ...]:
         variant = draw_variant(draw)
         params = {name: literal(value) for name, value in variant.params.items()}
-        launch = launches(template, variant)
+        drawn_launches = draw(
+            st.lists(launches(template, variant, arch), min_size=1, max_size=MOST_TRIALS)
+        )
+        full = full_launches(template, variant, arch)
+        if full and draw(st.integers(0, _FULL - 1)) == _FULL - 1:
+            drawn_launches.append(draw(st.sampled_from(full)))
         return tuple(
-            Case(template.name, str(template.folder), arch, params, **one)
-            for one in draw(st.lists(launch, min_size=1, max_size=MOST_TRIALS))
+            Case(template.name, str(template.folder), arch, params, **one) for one in drawn_launches
         )
 
     return draw_trials()
 
 
-def launches(template: Template, variant: Variant) -> SearchStrategy[dict[str, Any]]:
+def launches(template: Template, variant: Variant, arch: str) -> SearchStrategy[dict[str, Any]]:
     """Return a strategy for how ``variant`` is launched: what a :class:`Trial` takes by name."""
     from hypothesis import strategies as st
 
@@ -111,7 +121,7 @@ def launches(template: Template, variant: Variant) -> SearchStrategy[dict[str, A
     wide = any(dtype.bits == 64 and not dtype.is_float for dtype in dtypes)
     return st.fixed_dictionaries(
         {
-            "sizes": _sizes(template, variant),
+            "sizes": _sizes(template, variant, MOST_ON_CPU if arch == "cpu" else MOST_ELEMENTS),
             "data": st.sampled_from(_DATA if wide else _DATA[:-1]),
             "container": st.sampled_from(("numpy", "ndarray")),
             "inplace": st.booleans() if inplace else st.just(False),
@@ -120,6 +130,25 @@ def launches(template: Template, variant: Variant) -> SearchStrategy[dict[str, A
             "seed": st.integers(0, 2**31 - 1),
         }
     )
+
+
+def full_launches(template: Template, variant: Variant, arch: str) -> list[dict[str, Any]]:
+    """Return launches that fill every part of the schedule, where the others are too small to.
+
+    They take NumPy arrays, around which writes are seen: one part too many is such a write.
+    """
+    if arch != "cpu":
+        return []
+    with blamed(template, "full_sizes()"):
+        given = [dict(sizes) for sizes in template.full_sizes(variant.problem, variant.schedule)]
+    arrays = [a for a in variant.arguments if isinstance(a, Array)]
+    common = {"container": "numpy", "inplace": False, "baked": False}
+    return [
+        {"sizes": sizes, "data": "uniform", "seed": seed, **common}
+        for seed, sizes in enumerate(given)
+        if sum(math.prod(concrete_shape(a, sizes)) * a.dtype.bits // 8 for a in arrays)
+        <= MOST_FULL_BYTES
+    ]
 
 
 def drawn(strategy: SearchStrategy[T], count: int, seed: int) -> list[T]:
@@ -180,7 +209,7 @@ def parameter_strategies(
     return found
 
 
-def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int]]:
+def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[dict[str, int]]:
     from hypothesis import strategies as st
 
     with blamed(template, "sizes()"):
@@ -191,7 +220,7 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
     needed = symbols(variant.arguments)
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
     plain = [n for n in PLAIN_SIZES if n <= most]
-    tried = {name: given.get(name, plain) for name in needed}
+    tried = {name: [n for n in given.get(name, plain) if n <= limit] for name in needed}
     arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
     beyond = _beyond_tiles(variant)
     # Where all are powers of two, as for a ring of slots, others may make no sense.
@@ -218,7 +247,7 @@ def _sizes(template: Template, variant: Variant) -> SearchStrategy[dict[str, int
                 sizes[long] = tried[long][-1]
         return sizes
 
-    return draw_sizes().filter(lambda sizes: elements(sizes) <= MOST_ELEMENTS)
+    return draw_sizes().filter(lambda sizes: elements(sizes) <= limit)
 
 
 def _beyond_tiles(variant: Variant) -> list[int]:

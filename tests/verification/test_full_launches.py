@@ -1,0 +1,86 @@
+"""Launches that fill every part of a schedule: what overflows shows nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tikgen.pipeline.builder import resolve
+from tikgen.pipeline.rendering import render_variant
+from tikgen.template.catalogue import find_template
+from tikgen.verification.case import Case, literal
+from tikgen.verification.process import ArchProcess
+from tikgen.verification.strategies import MOST_ON_CPU, drawn, full_launches, launches
+
+# As many parts as in a default schedule, but of few elements.
+SCAN = {"dtype": "u8", "op": "sum", "chunks": 1024, "grain": 64}
+REDUCE = {"dtype": "u8", "op": "sum", "dim": 1, "chunks": 1024, "grain": 64}
+
+
+def cases(name: str, **params: Any) -> tuple[list[Case], str]:
+    """Return the launches that fill a schedule, and the text of the kernel."""
+    template = find_template(name)
+    variant = resolve(template, arch="cpu", **params)
+    values = {key: literal(value) for key, value in variant.params.items()}
+    found = [
+        Case(name, str(template.folder), "cpu", values, **launch)
+        for launch in full_launches(template, variant, "cpu")
+    ]
+    return found, render_variant(variant).text
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "old", "new"),
+    [
+        ("scan", SCAN, "range(used - 1):", "range(used):"),
+        ("scan", SCAN, "// 1024 + 1, 64)", "// 1024 - 1, 64)"),
+        ("scan", SCAN, "(count - 1) // 1024 +", "(count - 2) // 1024 +"),
+        ("reduce", REDUCE, "for chunk in range(used):", "for chunk in range(used + 1):"),
+        ("reduce", REDUCE, "// 1024 + 1, 64)", "// 1025 + 1, 64)"),
+        ("reduce", REDUCE, "ti.max((count", "ti.min((count"),
+    ],
+)
+def test_one_part_too_many_is_found(name: str, params: dict[str, Any], old: str, new: str) -> None:
+    found, text = cases(name, **params)
+    found = found[:2]
+    assert [case.sizes["n0"] for case in found] == [65536, 65537]
+    changed = text.replace(old, new, 1)
+    assert changed != text
+    with ArchProcess("cpu", 60) as process:
+        assert not process.start()
+        assert [process.run(case).kind for case in found] == ["passed", "passed"]
+        wrong = [process.run(replace(case, text=changed)) for case in found]
+    assert any(outcome.kind == "mismatch" for outcome in wrong), wrong
+
+
+def test_the_default_schedule_is_filled_on_cpu_where_memory_allows() -> None:
+    template = find_template("scan")
+    for dtype, count in (("u8", 2), ("f32", 2), ("f64", 0)):
+        variant = resolve(template, arch="cpu", dtype=dtype)
+        found = full_launches(template, variant, "cpu")
+        assert [launch["sizes"]["n0"] for launch in found] == [2**24, 2**24 + 1][:count]
+        assert not full_launches(template, variant, "vulkan")
+
+
+def test_sizes_are_larger_on_cpu() -> None:
+    template = find_template("scan")
+    variant = resolve(template, arch="cpu", chunks=7, grain=3)
+    most = {
+        arch: max(each["sizes"]["n0"] for each in drawn(launches(template, variant, arch), 60, 1))
+        for arch in ("cpu", "vulkan")
+    }
+    assert most["vulkan"] < 2**16 < most["cpu"] <= MOST_ON_CPU
+
+
+def test_totals_of_small_integers_leave_f32() -> None:
+    for params in ({"dim": 1, "chunks": 7}, {"dim": 2, "axis": 0}, {"dim": 1, "chunks": 1}):
+        found, text = cases("reduce", op="mean", dtype="i8", **params)
+        changed = text.replace("total = ti.f64(0.0)", "total = ti.f32(0.0)", 1)
+        assert changed != text
+        with ArchProcess("cpu", 60) as process:
+            assert not process.start()
+            wrong = [process.run(replace(case, text=changed)).kind for case in found]
+            assert "mismatch" in wrong, (params, wrong)
+            assert all(process.run(case).kind == "passed" for case in found)
