@@ -31,7 +31,7 @@ MOST_ON_CPU = 2**18
 # Of arrays with one axis beyond the tiles of the schedule.
 MOST_STRETCHED = 20_000
 # Of all arguments together where they fill every part of a schedule; some more bytes may remain.
-MOST_FULL_BYTES = 2**27 + 2**10
+MOST_FULL_BYTES = 2**26 + 2**10
 MOST_TRIALS = 3
 # One example in so many fills every part of its schedule.
 _FULL = 16
