@@ -14,6 +14,7 @@ RUN = """
 import os, runpy, sys, traceback
 path = list(sys.path)
 for folder in sys.argv[1:]:
+    page = os.path.join(folder, "page.py")
     os.chdir(folder)
     for stream, name in ((1, "output"), (2, "errors")):
         file = os.open(name, os.O_CREAT | os.O_WRONLY)
@@ -21,7 +22,8 @@ for folder in sys.argv[1:]:
         os.close(file)
     sys.path[:] = [folder, *path]
     try:
-        runpy.run_path(os.path.join(folder, "page.py"), run_name="__main__")
+        sys.argv = [page]
+        runpy.run_path(page, run_name="__main__")
     except BaseException:
         traceback.print_exc()
         open("failed", "w").close()
