@@ -21,7 +21,8 @@ from tikgen.machine.devices import host_arch
 from tikgen.pipeline import evidence, rendering
 
 TO = host_arch() if ARCH == "cpu" else ARCH
-pytestmark = pytest.mark.arch
+pytest_plugins = ["one_compiler"]
+pytestmark = [pytest.mark.arch, pytest.mark.usefixtures("one_compiler")]
 
 
 def with_evidence(kernel: tikgen.Kernel) -> tikgen.Kernel:

@@ -31,6 +31,9 @@ from tikgen.errors import BundleError, ExportError, ParameterError, UnknownTempl
 from tikgen.pipeline import evidence
 from tikgen.store import default_store
 
+pytest_plugins = ["one_compiler"]
+pytestmark = pytest.mark.usefixtures("one_compiler")
+
 X = m.Argument(name="x", kind="array", dtype="f32", shape=("x_0",), role="inout")
 A = m.Argument(name="a", kind="scalar", dtype="f32")
 

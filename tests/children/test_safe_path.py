@@ -85,13 +85,15 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         ("list",),
         pytest.param(("ir", "map", "chi", *MAP[1:], "--arch", ARCH), marks=pytest.mark.slow),
-        ("verify", *MAP, "--arch", ARCH, "--max-examples", "2"),
+        pytest.param(
+            ("verify", *MAP, "--arch", ARCH, "--max-examples", "2"), marks=pytest.mark.slow
+        ),
         pytest.param(("doctor",), marks=pytest.mark.slow),
         pytest.param(
             ("tune", *MAP, "--arch", ARCH, "--shape", "1000", "--budget", "1"),
             marks=pytest.mark.slow,
         ),
-        ("sweep", *MAP, "--arch", ARCH, "--shape", "1000"),
+        pytest.param(("sweep", *MAP, "--arch", ARCH, "--shape", "1000"), marks=pytest.mark.slow),
     ],
     ids=lambda command: command[0],
 )
@@ -103,14 +105,19 @@ def test_a_command_runs_nothing_of_the_working_directory(
     assert "absent" not in done.stdout
 
 
+# An export verifies, compiles and proves: it starts a process of each kind.
+@pytest.mark.parametrize("then", [(), pytest.param(("verify", "show"), marks=pytest.mark.slow)])
 def test_commands_on_bundles_run_nothing_of_the_working_directory(
-    evil: Path, script: str, tmp_path: Path, ti_arch: str
+    evil: Path, script: str, tmp_path: Path, ti_arch: str, then: tuple[str, ...]
 ) -> None:
     path = str(tmp_path / "bundle")
+    more = {
+        "verify": ("bundle", "verify", path, "--prove", "--arch", ARCH),
+        "show": ("bundle", "show", path),
+    }
     for command in (
         ("export", "map", "expr=out = x + 1", "--to", path, "--arch", ARCH, *QUICK),
-        ("bundle", "verify", path, "--prove", "--arch", ARCH),
-        ("bundle", "show", path),
+        *(more[name] for name in then),
     ):
         done = run(evil, script, *command)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -222,7 +229,7 @@ def test_a_template_finds_the_modules_that_its_user_named(
     code = folder / "template.py"
     code.write_text(code.read_text() + "\n\nimport helping_hand\n\nassert helping_hand.HELPS\n")
     monkeypatch.syspath_prepend(str(tmp_path / "lib"))
-    report = verify(load_template(folder), archs=(ti_arch,), max_examples=2)
+    report = verify(load_template(folder), archs=(ti_arch,), max_examples=1)
     assert report.ok, report
 
 

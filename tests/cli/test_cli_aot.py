@@ -31,7 +31,8 @@ from tikgen.machine.devices import host_arch
 from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.case import literal
 
-pytestmark = pytest.mark.once
+pytest_plugins = ["one_compiler"]
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_compiler")]
 
 TO = host_arch() if ARCH == "cpu" else ARCH
 EXPR = "expr=y = a*x"
@@ -137,7 +138,9 @@ def test_export_again_replaces_and_reuses(bundle: Path) -> None:
 
 
 @pytest.mark.arch
-def test_export_takes_the_fastest_kernels_of_a_saved_sweep(tmp_path: Path) -> None:
+def test_export_takes_the_fastest_kernels_of_a_saved_sweep(
+    tmp_path: Path, one_process: None
+) -> None:
     row = {"template": "map", "arch": ARCH, "shape": "64", "baked": False}
     measured = {"digest": "", "kind": "timed", "message": ""}
     rows = []

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tikgen
+from cli_process import run_cli
 
 jedi = pytest.importorskip("jedi")
 
@@ -67,7 +68,7 @@ def tikgen_with(environment: dict[str, str], **more: str) -> str:
 
 
 # Each takes a process.
-@pytest.mark.parametrize("some", [TYPED[::5], pytest.param(TYPED, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("some", [TYPED[5:6], pytest.param(TYPED, marks=pytest.mark.slow)], ids=len)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_offers_templates_parameters_and_values(
     some: list[tuple[tuple[str, ...], set[str]]], environment: dict[str, str]
@@ -95,19 +96,17 @@ def test_bash_offers_templates_parameters_and_values(
         assert {word.removeprefix(before) for word in wanted} <= set(offered.split()), words
 
 
-@pytest.mark.parametrize(("words", "wanted"), [TYPED[4], TYPED[6], TYPED[7], TYPED[11]])
-def test_zsh_offers_them_too(
-    environment: dict[str, str], words: tuple[str, ...], wanted: set[str]
-) -> None:
-    typed = {"_TYPER_COMPLETE_ARGS": " ".join(words), "_TIKGEN_COMPLETE": "complete_zsh"}
-    offered = tikgen_with(environment, **typed)
-    assert all(f'"{word}"' in offered for word in wanted), offered
-
-
-def test_a_folder_that_is_typed_is_not_run(environment: dict[str, str], tmp_path: Path) -> None:
+def test_zsh_offers_them_too_and_runs_no_folder_that_is_typed(tmp_path: Path) -> None:
+    (results := tmp_path / "results").mkdir()
     (tmp_path / "evil").mkdir()
     (tmp_path / "evil" / "kernel.py.j2").write_text("")
     (tmp_path / "evil" / "template.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    typed = f"tikgen build {tmp_path}/evil -p d"
-    tikgen_with(environment, _TYPER_COMPLETE_ARGS=typed, _TIKGEN_COMPLETE="complete_zsh")
+    lines = [*(" ".join(words) for words, _ in TYPED), f"tikgen build {tmp_path}/evil -p d"]
+    variables = [
+        {"_TYPER_COMPLETE_ARGS": line, "_TIKGEN_COMPLETE": "complete_zsh"} for line in lines
+    ]
+    found = run_cli(*[()] * len(lines), results=results, variables=variables)
+    assert not any(done.errors for done in found)
+    for (words, wanted), done in zip(TYPED, found, strict=False):
+        assert all(f'"{word}"' in done.output for word in wanted), (words, done.output)
     assert not (tmp_path / "ran").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cli_process import Done, run_cli
 from tikgen.cli import app
 
 pytestmark = pytest.mark.once
@@ -54,6 +55,35 @@ def run(
     return done.stdout, done.stderr
 
 
+# Scripts that launch no kernel.
+PLAIN = {
+    "neighbours": (
+        "import sys, os, neighbour\n"
+        "print(__name__, __file__, sys.argv[0] == __file__, sys.modules['__main__'].__file__)\n"
+        "os.chdir('/')\n"
+    ),
+    "damaged": "def f(:\n",
+    "seven": "import sys\nsys.exit(7)\nprint('never')",
+    "nothing": "import sys\nsys.exit()\nprint('never')",
+    "text": "import sys\nsys.exit('that is all')\nprint('never')",
+}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Done]]:
+    """Trace the scripts in one process; return their folder, and what became of each."""
+    top = tmp_path_factory.mktemp("plain")
+    folder, results = top / "folder", top / "results"
+    folder.mkdir()
+    results.mkdir()
+    (folder / "neighbour.py").write_text("print('neighbour')")
+    for name, text in PLAIN.items():
+        (folder / f"{name}.py").write_text(text)
+    commands = [("trace", f"--html={name}.html", f"{folder}/{name}.py") for name in PLAIN]
+    found = run_cli(*commands, results=results, folders=[top] * len(commands))
+    return folder, dict(zip(PLAIN, found, strict=True))
+
+
 def squeezed(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
@@ -78,59 +108,60 @@ def test_a_script_runs_and_its_kernels_are_reported(script: Path) -> None:
     assert "wrote" in told
 
 
-def test_the_script_is_main_and_finds_its_neighbours(script: Path) -> None:
-    (script.parent / "neighbour.py").write_text("print('neighbour')")
-    script.write_text(
-        "import sys, os, neighbour\n"
-        "print(__name__, __file__, sys.argv[0] == __file__, sys.modules['__main__'].__file__)\n"
-        "os.chdir('/')\n"
-    )
-    printed, told = run(script, before=("--html=x.html",))
-    assert "neighbour\n" in printed
-    assert f"__main__ {script} True {script}" in printed
-    assert "No kernel was used" in told
-    assert (script.parents[1] / "x.html").exists()
+def test_the_script_is_main_and_finds_its_neighbours(plain: tuple[Path, dict[str, Done]]) -> None:
+    folder, found = plain
+    script, done = folder / "neighbours.py", found["neighbours"]
+    assert done.code == 0, done.errors
+    assert "neighbour\n" in done.output
+    assert f"__main__ {script} True {script}" in done.output
+    assert "No kernel was used" in done.errors
+    assert (folder.parent / "neighbours.html").exists()
 
 
-def test_an_error_of_the_script_shows_the_script_only(script: Path) -> None:
-    script.write_text(HEAD + ADD + "def f():\n    1 / 0\nf()\n")
-    printed, told = run(script, code=1)
-    assert "sum 336" in printed
-    assert "ZeroDivisionError" in told
-    assert f'File "{script}"' in told
-    assert "runpy" not in told
-    assert "tikgen/cli" not in told
-    assert "add [your own]" in " ".join(squeezed(told))
-
-
-def test_a_script_that_is_no_python_shows_its_syntax_error(script: Path) -> None:
-    script.write_text("def f(:\n")
-    _, told = run(script, code=1)
-    assert "SyntaxError" in told
-    assert "runpy" not in told
+def test_a_script_that_is_no_python_shows_its_syntax_error(
+    plain: tuple[Path, dict[str, Done]],
+) -> None:
+    done = plain[1]["damaged"]
+    assert done.code == 1
+    assert "SyntaxError" in done.errors
+    assert "runpy" not in done.errors
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "message"),
-    [("sys.exit(7)", 7, ""), ("sys.exit()", 0, ""), ("sys.exit('that is all')", 1, "that is all")],
+    ("script", "code", "message"),
+    [("seven", 7, ""), ("nothing", 0, ""), ("text", 1, "that is all")],
 )
-def test_exit_codes_pass_through(script: Path, call: str, code: int, message: str) -> None:
-    script.write_text(f"import sys\n{call}\nprint('never')")
-    printed, told = run(script, code=code)
-    assert "never" not in printed
-    assert message in told
-    assert "Traceback" not in told
-    assert "No kernel was used" in told
+def test_exit_codes_pass_through(
+    plain: tuple[Path, dict[str, Done]], script: str, code: int, message: str
+) -> None:
+    done = plain[1][script]
+    assert done.code == code
+    assert "never" not in done.output
+    assert message in done.errors
+    assert "Traceback" not in done.errors
+    assert "No kernel was used" in done.errors
 
 
-def test_own_leaves_out_what_is_not_tikgens(script: Path) -> None:
+def test_an_error_shows_the_script_only_and_own_leaves_out_what_is_not_tikgens(
+    script: Path,
+) -> None:
+    wrong = script.with_name("wrong.py")
+    wrong.write_text(HEAD + ADD + "def f():\n    1 / 0\nf()\n")
     build = "import tikgen\nimport numpy as np\na = np.ones(4, np.float32)\nb = a.copy()\n"
     call = "tikgen.elementwise('y = 3*x', dtype='f32')(a, b)\n"
     script.write_text(HEAD + ADD + build + call)
-    _, told = run(script, before=("--own",))
-    assert "[tikgen]" in told
-    assert "your own" not in told
-    assert "Taichi's own" not in told
+    (results := script.parent / "results").mkdir()
+    failed, own = run_cli(("trace", str(wrong)), ("trace", "--own", str(script)), results=results)
+    assert (failed.code, own.code) == (1, 0), failed.errors + own.errors
+    assert "sum 336" in failed.output
+    assert "ZeroDivisionError" in failed.errors
+    assert f'File "{wrong}"' in failed.errors
+    assert "runpy" not in failed.errors
+    assert "tikgen/cli" not in failed.errors
+    assert "add [your own]" in " ".join(squeezed(failed.errors))
+    assert "[tikgen]" in own.errors
+    assert "your own" not in own.errors
+    assert "Taichi's own" not in own.errors
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def mine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def running(mine: Path, ti_arch: str) -> Iterator[Running]:
-    arguments = ("./mine", "-p", "dtype=f32", "--arch", ti_arch, "--max-examples", "3")
+    arguments = ("./mine", "-p", "dtype=f32", "--arch", ti_arch, "--max-examples", "1")
     found = Running(mine.parent, *arguments)
     yield found
     if found.process.poll() is None:

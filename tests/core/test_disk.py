@@ -78,7 +78,7 @@ WRITES: dict[str, Callable[[Path], Any]] = {
     "recording": lambda path: recording_file.write(
         recording_file.File(format=1, tikgen="0", taichi="1.7.4", arch="cpu"), path
     ),
-    "template": lambda path: scaffold.scaffold("mine", path),
+    "template": lambda path: scaffold.scaffold("unwritten", path),
 }
 
 

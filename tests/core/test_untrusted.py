@@ -268,9 +268,11 @@ def record_of_map() -> dict[str, Any]:
 FUZZ = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+# Where each builds a kernel several times.
+FEW = settings(FUZZ, max_examples=40)
 
 
-@FUZZ
+@FEW
 @given(data=st.data())
 def test_any_damage_to_a_record_in_the_store_is_reported(store: Store, data: st.DataObject) -> None:
     key, variant = key_of_map()
@@ -305,7 +307,7 @@ def test_any_damage_to_a_file_of_records_is_reported(
     assert found.kept + len(found.ignored) == 1
 
 
-@FUZZ
+@FEW
 @given(data=st.data())
 def test_any_damage_to_the_sources_of_the_store_is_reported(
     store: Store, data: st.DataObject

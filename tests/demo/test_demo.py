@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from tikgen.cli import app
 from tikgen.demo.demonstration import DemoResult
 from tikgen.demo.heat import RATIO, ExactHeat, NumpyHeat, initial_field
 
@@ -91,11 +93,14 @@ def test_without_matplotlib_it_names_the_extra(tmp_path: Path, ti_arch: str) -> 
     assert not list(tmp_path.glob("*.png"))
 
 
-def test_a_picture_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
-    done = demo("cpu", "--output", "heat.xyz", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "name a .png, .pdf, .svg, .jpg file" in " ".join(done.stderr.split())
-    done = demo("cpu", "--output", "absent/heat.png", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "cannot write" in done.stderr
-    assert "resolve" not in done.stdout
+def test_a_picture_that_cannot_be_written_is_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["demo", "--arch", "cpu", "--output", "heat.xyz"])
+    assert done.exit_code == 2
+    assert "name a .png, .pdf, .svg, .jpg file" in " ".join(done.output.split())
+    done = CliRunner().invoke(app, ["demo", "--arch", "cpu", "--output", "absent/heat.png"])
+    assert done.exit_code == 2
+    assert "cannot write" in done.output
+    assert "resolve" not in done.output

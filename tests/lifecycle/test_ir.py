@@ -33,7 +33,11 @@ SIGNS = {
     "spirv": "OpConstant %f32 1234.5",
     "ptx": ".visible .entry scaled_",
 }
-HERE = [kind for kind, archs in KINDS.items() if archs is None or ARCH in archs]
+HERE = [
+    pytest.param(kind, marks=() if archs else pytest.mark.once)
+    for kind, archs in KINDS.items()
+    if archs is None or ARCH in archs
+]
 SCALED = """
 import taichi as ti
 
@@ -62,6 +66,7 @@ def test_every_kind_shows_the_kernel_and_leaves_nothing_behind(
     np.testing.assert_array_equal(x, 2469.0)
 
 
+@pytest.mark.once
 def test_intermediate_representations_are_those_of_the_current_options(ti_arch: str) -> None:
     text = "import taichi as ti\n\n\n@ti.kernel\ndef f() -> ti.f64:\n    return 0.1 + {{ n }}\n"
     try:
@@ -72,6 +77,7 @@ def test_intermediate_representations_are_those_of_the_current_options(ti_arch: 
         init_taichi()
 
 
+@pytest.mark.once
 def test_fields_workspaces_and_baked_shapes_compile_as_well(ti_arch: str) -> None:
     baked = tikgen.build("stencil", dim=1, shape=(4321,))
     assert re.search("43(20|21)", baked.ir("ast"))
@@ -202,6 +208,7 @@ def test_spirv_shows_names_numbers_and_unknown_instructions() -> None:
         disassemble([*header, 5 << 16 | 43, 1])
 
 
+@pytest.mark.once
 def test_the_command_prints_what_the_function_returns(ti_arch: str) -> None:
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(app, ["ir", *arguments, "--arch", ti_arch])

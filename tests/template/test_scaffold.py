@@ -15,12 +15,12 @@ from tikgen.verification import verify
 pytestmark = pytest.mark.once
 
 
-def test_a_new_template_verifies_at_once(tmp_path: Path, ti_arch: str) -> None:
+def test_a_new_template_verifies_at_once(tmp_path: Path, ti_arch: str, one_process: None) -> None:
     folder = scaffold("my_kernel", tmp_path / "templates")
     assert sorted(p.name for p in folder.iterdir()) == ["kernel.py.j2", "template.py"]
     template = tikgen.load_template(folder)
     assert type(template).__name__ == "MyKernel"
-    report = verify(template, archs=(ti_arch,), max_examples=8)
+    report = verify(template, archs=(ti_arch,), max_examples=4)
     assert report.ok, str(report)
 
 
