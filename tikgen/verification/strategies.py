@@ -44,6 +44,7 @@ def trials(
     on_unsupported: Callable[[str], None],
     on_invalid: Callable[[ParameterError], None],
     on_drawn: Callable[[Mapping[str, Any]], None] = lambda chosen: None,
+    engine: str = "taichi",
 ) -> SearchStrategy[tuple[Case, ...]]:
     """Return a strategy for up to three cases of one variant.
 
@@ -54,6 +55,7 @@ def trials(
         on_unsupported: told why, whenever a drawn variant cannot run on ``arch``.
         on_invalid: told of drawn parameters that do not go together.
         on_drawn: told of parameters as they were drawn, before the template adjusts them.
+        engine: what launches the kernels.
     """
     from hypothesis import reject
     from hypothesis import strategies as st
@@ -95,7 +97,7 @@ def trials(
         params = {name: literal(value) for name, value in variant.params.items()}
         launch = launches(template, variant)
         return tuple(
-            Case(template.name, str(template.folder), arch, params, **one)
+            Case(template.name, str(template.folder), arch, params, engine=engine, **one)
             for one in draw(st.lists(launch, min_size=1, max_size=MOST_TRIALS))
         )
 
