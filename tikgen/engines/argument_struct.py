@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tikgen.dtypes import DType
 
 # (dtype, number of axes) of an array, (dtype, None) of a scalar.
@@ -21,6 +23,7 @@ _C: dict[str, Any] = {
     "u16": ctypes.c_uint16,
     "u32": ctypes.c_uint32,
     "u64": ctypes.c_uint64,
+    "f16": ctypes.c_uint16,  # Its bits: ctypes has no type for it.
     "f32": ctypes.c_float,
     "f64": ctypes.c_double,
 }
@@ -28,11 +31,8 @@ _C: dict[str, Any] = {
 
 def problem(kinds: Sequence[Kind]) -> str:
     """Return why no struct can be made for arguments, or an empty string."""
-    for dtype, ndim in kinds:
-        if ndim is None and dtype.value not in _C:
-            return f"takes a scalar of dtype {dtype}"
-        if ndim == 0:
-            return "takes an array without axes"
+    if any(ndim == 0 for _, ndim in kinds):
+        return "takes an array without axes"
     return "" if kinds else "takes no arguments"
 
 
@@ -56,3 +56,8 @@ def c_type(kinds: Sequence[Kind]) -> type[ctypes.Structure]:
             kind = type(f"Array{ndim}", (ctypes.Structure,), {"_fields_": inner})
         fields.append((f"a{number}", kind))
     return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+
+
+def c_value(dtype: DType, value: Any) -> Any:
+    """Return a scalar as its field in the struct takes it."""
+    return int(np.float16(value).view(np.uint16)) if dtype is DType.f16 else value

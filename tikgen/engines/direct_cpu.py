@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.dtypes import DType
 from tikgen.engines import argument_struct, llvm_text, native, thread_pool
+from tikgen.engines.argument_struct import c_value
 from tikgen.taichi import arrays
 
 # Bytes of LLVMRuntime up to its fields, on a processor with 64 bits: thread pool, the function
@@ -104,6 +106,9 @@ class DirectLauncher:
 
     def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
         """Return the function that sets the scalar argument in ``slot``."""
+        dtype, _ = self._code.kinds[slot]
+        if dtype is DType.f16:
+            return lambda value: setattr(self._arguments, f"a{slot}", c_value(dtype, value))
         return functools.partial(setattr, self._arguments, f"a{slot}")
 
 
