@@ -128,6 +128,14 @@ class UnsupportedOnArch(TikgenError):
         super().__init__(f"{kernel} is not supported on {arch}: {what}")
 
 
+class EngineUnavailable(TikgenError):
+    """An engine cannot launch a kernel."""
+
+    def __init__(self, kernel: str, engine: str, why: str) -> None:
+        self.engine, self.why = engine, why
+        super().__init__(f"{kernel} cannot be launched by the engine {engine!r}: {why}")
+
+
 class TaichiNotInitialised(TikgenError):
     """A kernel was launched before ``ti.init``."""
 

@@ -29,6 +29,13 @@ class Arch(str, Enum):
     vulkan = "vulkan"
 
 
+class Engine(str, Enum):
+    """What launches kernels."""
+
+    taichi = "taichi"
+    direct_cpu = "direct-cpu"
+
+
 Name = Annotated[
     str,
     typer.Argument(

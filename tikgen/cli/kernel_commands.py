@@ -13,6 +13,7 @@ import typer
 from tikgen.cli import exit_codes
 from tikgen.cli.common import (
     Arch,
+    Engine,
     Json,
     Name,
     Output,
@@ -145,6 +146,9 @@ def verify_command(
             help="Smallest share of mutants that must be noticed, such as 0.95.",
         ),
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="What launches the kernels; direct-cpu needs llvmlite.")
+    ] = Engine.taichi,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed, to repeat a verification.")
     ] = None,
@@ -162,6 +166,8 @@ def verify_command(
         raise typer.BadParameter("--min-score needs --mutants, which measures the score")
     name, params = request(name, param)
     options: dict[str, Any] = {"max_examples": max_examples, "mutants": mutants, "seed": seed}
+    if engine is not Engine.taichi:
+        options |= {"engine": engine.value, "archs": ("cpu",)}
     if arch:
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}

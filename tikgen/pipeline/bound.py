@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any, Protocol
 
+from tikgen import engines
 from tikgen.errors import ArgumentError
 from tikgen.pipeline.loaded import Loaded
 from tikgen.taichi import kernels, launcher, runtime
@@ -37,11 +38,12 @@ class BoundKernel:
     call is a plain Taichi call with the same arguments.
     """
 
-    def __init__(self, kernel: _Bindable, values: tuple[Any, ...]) -> None:
+    def __init__(self, kernel: _Bindable, values: tuple[Any, ...], engine: str) -> None:
         self.kernel = kernel
+        self.engine = engine
         self._epoch = runtime.epoch()
         # Read once in each call, so that code and arguments always belong together.
-        self._binding = _Binding(kernel.loaded, values)
+        self._binding = _Binding(kernel.loaded, values, engine)
 
     def __call__(self, /, **scalars: Any) -> Any:
         """Launch the kernel with the bound arguments.
@@ -82,7 +84,7 @@ class BoundKernel:
                 raise ArgumentError(loaded.name, problem)
         old = dict(zip(loaded.signature.names, binding.values, strict=False))  # No workspace.
         # Fields are compiled in: another field needs another instance of the kernel.
-        made = _Binding(loaded, tuple((old | arguments).values()))
+        made = _Binding(loaded, tuple((old | arguments).values()), self.engine)
         with binding.changing:
             self._binding, binding.is_current = made, False
 
@@ -109,24 +111,27 @@ class BoundKernel:
             loaded = self.kernel.loaded
             if loaded is binding.loaded:
                 return binding
-            made = _Binding(loaded, loaded.signature.order(arguments, {}))
+            made = _Binding(loaded, loaded.signature.order(arguments, {}), self.engine)
             with binding.changing:
                 if self._binding is binding and binding.version == version:
                     self._binding, binding.is_current = made, False
             binding = self._binding
 
     def __repr__(self) -> str:
-        how = "cached context" if self._binding.is_fast else "plain calls"
-        return f"<BoundKernel {self.kernel.name} over {how}>"
+        how = "a cached context" if self._binding.is_fast else "plain calls"
+        return f"<BoundKernel {self.kernel.name} over {how} of {self.engine}>"
 
 
 class _Binding:
     """Arguments bound to the code for which they were checked."""
 
-    def __init__(self, loaded: Loaded, values: tuple[Any, ...]) -> None:
+    def __init__(self, loaded: Loaded, values: tuple[Any, ...], engine: str) -> None:
         self.loaded = loaded
         self.values = list(loaded.prepare(values))
         self.is_fast = _is_proven(loaded, tuple(self.values))
+        self._engine = engine
+        if engine != engines.TAICHI:
+            loaded.direct_code(self.is_fast)
         self.contexts: dict[int, _Context] = {}  # By thread.
         self.version = 0  # Counts the changes of scalars.
         self.is_current = True
@@ -164,19 +169,23 @@ class _Binding:
         """Return the context of this thread, made if missing, with every argument set."""
         with self.changing:
             if context is None:
-                made = launcher.Launcher(self.loaded.function, self.values)
-                context = self.contexts[get_ident()] = _Context(made)
+                context = self.contexts[get_ident()] = _Context(self._launcher())
             elif context.launcher.is_spent:
                 context.launcher.renew()
             context.set_all(self.values, self._slots, self._scalars)
             context.version = self.version
         return context
 
+    def _launcher(self) -> engines.AnyLauncher:
+        if self._engine == engines.TAICHI:
+            return launcher.Launcher(self.loaded.function, self.values)
+        return engines.launcher(self.loaded.direct_code(True), runtime.threads())
+
 
 class _Context:
     """The launcher of one thread, with setters for its scalars."""
 
-    def __init__(self, made: launcher.Launcher) -> None:
+    def __init__(self, made: engines.AnyLauncher) -> None:
         self.version = -1
         self.launcher = made
         self.setters: dict[str, Callable[[Any], None]] = {}

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tikgen import registry
+from tikgen import engines, registry
 from tikgen.errors import (
     ArgumentError,
+    EngineUnavailable,
     TaichiNotInitialised,
     TemplateError,
     TikgenError,
@@ -56,6 +57,7 @@ class Kernel:
         self._loaded = loaded
         self._offer: _Offer | None = None
         self._record: Record | None = None
+        self._engine = engines.TAICHI
         self._family: list[Kernel] = [self]
 
     @property
@@ -102,6 +104,11 @@ class Kernel:
     def record(self) -> Record | None:
         """Return the tuning record from which its schedule comes, or None."""
         return self._record
+
+    @property
+    def engine(self) -> str:
+        """Return the engine of its bound launches."""
+        return self._engine
 
     @property
     def source(self) -> Source:
@@ -171,11 +178,29 @@ class Kernel:
 
     def with_record(self, record: Record | None) -> Kernel:
         """Return the kernel of the same code whose schedule comes from ``record``."""
+        return self._relative(record, self._engine)
+
+    def with_engine(self, engine: str) -> Kernel:
+        """Return the kernel of the same code whose bound launches go through an engine.
+
+        Args:
+            engine: ``"taichi"``, or ``"direct-cpu"``, which compiles Taichi's code for the
+                processor at hand and launches it past Taichi. Calls that are not bound go through
+                Taichi.
+
+        Raises:
+            EngineUnavailable: if the engine cannot run here, or is unknown.
+        """
+        if problem := engines.problem(engine):
+            raise EngineUnavailable(self.name, engine, problem)
+        return self._relative(self._record, engine)
+
+    def _relative(self, record: Record | None, engine: str) -> Kernel:
         for kernel in self._family:
-            if kernel._record == record:
+            if (kernel._record, kernel._engine) == (record, engine):
                 return kernel
         other = copy.copy(self)
-        other._record = record
+        other._record, other._engine = record, engine
         self._family.append(other)
         return other
 
@@ -206,7 +231,7 @@ class Kernel:
         """
         if self._offer is not None:
             self.take_offer(args, kwargs)
-        return BoundKernel(self, self._loaded.signature.order(args, kwargs))
+        return BoundKernel(self, self._loaded.signature.order(args, kwargs), self._engine)
 
     def compile(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile the kernel without launching it.

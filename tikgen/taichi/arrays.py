@@ -106,6 +106,17 @@ def copy_back(made: Any, array: Any) -> None:
         array.copy_(array.new_tensor(made.to_numpy()))
 
 
+def address_of(array: Any) -> tuple[int, int]:
+    """Return the address of an array that a processor can access, and its size in bytes."""
+    if isinstance(array, Ndarray):
+        made = array.arr
+        address = impl.pytaichi.prog.get_ndarray_data_ptr_as_int(made)
+        return address, made.nelement() * made.element_size()
+    if hasattr(array, "data_ptr"):
+        return array.data_ptr(), array.element_size() * array.nelement()
+    return array.ctypes.data, array.nbytes
+
+
 def bytes_of(array: Any) -> int:
     """Return how many bytes a Taichi array frees; those of a field stay until ``ti.init``."""
     if not isinstance(array, Ndarray) or is_stale(array):

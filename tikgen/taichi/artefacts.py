@@ -6,6 +6,7 @@ builder behind it has no such limit.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,17 @@ class ArtefactBuilder:
         self._builder.dump(str(folder), "")
         (folder / "__content__").write_text("\n".join(self._content))
         (folder / "__version__").write_text(".".join(map(str, ti.__version__)))
+
+
+def llvm_text(kernel: Any) -> str:
+    """Return the optimised LLVM text of a kernel for the processor.
+
+    Unlike :class:`ArtefactBuilder` this leaves the declaration of fields open.
+    """
+    builder = impl.pytaichi.prog.make_aot_module_builder(impl.current_cfg().arch, [])
+    primal = kernel._primal
+    number = primal.ensure_compiled(*produce_injected_args(primal))
+    builder.add("kernel", primal.compiled_kernels[number])
+    with tempfile.TemporaryDirectory(prefix="tikgen-") as folder:
+        builder.dump(folder, "")
+        return "".join(path.read_text() for path in sorted(Path(folder).glob("*.ll")))

@@ -10,7 +10,7 @@ import taichi as ti
 from taichi.lang import impl
 from taichi.lang._ndarray import Ndarray
 
-from tikgen.taichi import kernels, runtime
+from tikgen.taichi import arrays, kernels, runtime
 
 
 def can_bind() -> bool:
@@ -51,16 +51,10 @@ class Launcher:
     def set_array(self, slot: int, array: Any) -> None:
         """Set the array argument in ``slot``; template arguments have no slot."""
         context, where = self._context, (slot,)
-        if isinstance(array, Ndarray):
-            if not self._by_address:
-                context.set_arg_ndarray(where, array.arr)
-                return
-            address = self._program.get_ndarray_data_ptr_as_int(array.arr)
-            size = array.arr.nelement() * array.arr.element_size()
-        elif hasattr(array, "data_ptr"):
-            address, size = array.data_ptr(), array.element_size() * array.nelement()
-        else:
-            address, size = array.ctypes.data, array.nbytes
+        if isinstance(array, Ndarray) and not self._by_address:
+            context.set_arg_ndarray(where, array.arr)
+            return
+        address, size = arrays.address_of(array)
         context.set_arg_external_array_with_shape(where, address, size, tuple(array.shape), 0)
 
     def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:

@@ -132,6 +132,11 @@ def writes_inputs() -> bool:
     return current_arch() == "cuda"
 
 
+def threads() -> int:
+    """Return how many threads run a parallel loop on cpu."""
+    return int(impl.current_cfg().cpu_max_num_threads)
+
+
 def sync() -> None:
     """Wait until the device has finished."""
     ti.sync()

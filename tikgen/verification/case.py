@@ -28,6 +28,7 @@ class Case(KernelJob):
             ``"large"`` integers of 64 bits that do not fit 32.
         container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
         inplace: whether outputs share the array of an input, where the kernel allows it.
+        engine: what launches the kernel.
         offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run.
         text: text of a mutant, which replaces the rendered text.
     """
@@ -35,6 +36,7 @@ class Case(KernelJob):
     data: Data = "whole"
     container: Container = "numpy"
     inplace: bool = False
+    engine: str = "taichi"
     offline_cache: bool = False
     text: str = ""
 
@@ -48,6 +50,7 @@ class Case(KernelJob):
             "container": self.container,
             "inplace": self.inplace,
             "baked": self.baked,
+            "engine": self.engine,
         }
 
     def __str__(self) -> str:
@@ -59,6 +62,7 @@ class Case(KernelJob):
             f"{self.data} data of seed {self.seed} in {held}"
             f"{', in place' if self.inplace else ''}"
             f"{', sizes baked in' if self.baked else ''}"
+            f"{f', launched by {self.engine}' if self.engine != 'taichi' else ''}"
             f"{', with an offline cache' if self.offline_cache else ''}, on {self.arch}"
         )
 

@@ -43,6 +43,7 @@ class Trial:
         container: what holds arrays that are no fields.
         inplace: whether outputs share the array of an input, where the kernel allows it.
         baked: whether the kernel is built for these very sizes.
+        engine: what launches the kernel, see :meth:`Kernel.with_engine`.
         launch: launches with the arguments; None launches the kernel.
         arch: arch of the schedule; None for the current one.
         kernel: the kernel; None for that of the variant.
@@ -62,13 +63,15 @@ class Trial:
         container: Container = "numpy",
         inplace: bool = False,
         baked: bool = False,
+        engine: str = "taichi",
         launch: Callable[[Sequence[Any]], object] | None = None,
         arch: str | None = None,
         kernel: Kernel | None = None,
     ) -> None:
         self._launch = launch or self._launch_kernel
         shape = dict(sizes) if baked else None
-        self.kernel = kernel or build(template, shape=shape, arch=arch, **params)
+        made = kernel or build(template, shape=shape, arch=arch, **params)
+        self.kernel = made.with_engine(engine)
         # The kernel may be that of another variant with the same code, and another reference.
         self._template = template
         self._problem = resolve(template, arch=arch, **params).problem
@@ -171,7 +174,13 @@ class Trial:
             np.full(held.shape, scratch_poison(array.dtype, self._seed), array.dtype.numpy)
             for array, held in zip(self.kernel.workspace, scratch, strict=True)
         ]
-        if contents and self._container == "numpy" and runtime.current_arch() == "cpu":
+        by_taichi = self.kernel.engine == "taichi"
+        if (
+            contents
+            and by_taichi
+            and self._container == "numpy"
+            and runtime.current_arch() == "cpu"
+        ):
             # In place of those that tikgen allocates, to find writes outside.
             for number, (array, content) in enumerate(
                 zip(self.kernel.workspace, contents, strict=True), len(self.arguments)
@@ -182,7 +191,10 @@ class Trial:
         else:
             for held, content in zip(scratch, contents, strict=True):
                 held.from_numpy(content)
-            self.kernel(*values)
+            if by_taichi:
+                self.kernel(*values)
+            else:
+                self.kernel.bind(*values)()
         ti.sync()
 
     def _inputs(self, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:

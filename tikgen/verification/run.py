@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tikgen import engines
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.pipeline import evidence
 from tikgen.progress import bar
@@ -44,6 +45,7 @@ def verify(
     archs: Sequence[str] = ("cpu", "vulkan"),
     max_examples: int = 100,
     mutants: int = 0,
+    engine: str = "taichi",
     seed: int | None = None,
     scripts: str | os.PathLike[str] = SCRIPTS,
     timeout: float = 120.0,
@@ -63,6 +65,8 @@ def verify(
         max_examples: examples for each arch, each a variant launched up to three times.
         mutants: how many kernels, each changed in one place, to try on each arch where nothing
             failed: the report lists those that the verification did not notice.
+        engine: what launches the kernels, see :meth:`Kernel.with_engine`. Evidence is kept for
+            ``"taichi"`` only.
         seed: seed of all that is drawn; None takes a new one, which the report holds.
         scripts: folder for scripts that repeat failures, made by the first.
         timeout: seconds after which a launch, its compilation included, has failed.
@@ -82,9 +86,13 @@ def verify(
         raise TikgenError("Verification needs hypothesis: pip install 'tikgen[verify]'.")
     template = find_template(name)
     _check(template, archs, max_examples, mutants, params)
+    if problem := engines.problem(engine):
+        raise ParameterError("verify", {"engine": problem})
+    if engine == engines.DIRECT_CPU and tuple(archs) != ("cpu",):
+        raise ParameterError("verify", {"engine": f"{engine!r} needs archs=('cpu',)"})
     if seed is None:
         seed = random.SystemRandom().randrange(2**32)
-    limits = Limits(max_examples, seed, shrink_seconds, timeout, mutants)
+    limits = Limits(max_examples, seed, shrink_seconds, timeout, mutants, engine)
     found = [_verify_on(arch, template, params, limits, Path(scripts)) for arch in archs]
     report = Report(template.name, seed, tuple(found))
     if raise_on_failure:
@@ -132,9 +140,10 @@ def _verify_on(
         search = Search(template, arch, params, limits, show, show_mutants)
         found = search.run()
     noticed = found.mutation.noticed if found.mutation else ()
-    evidence.keep(
-        template.name, arch, limits.seed, search.tallies, found.never_varied, mutants=noticed
-    )
+    if limits.engine == engines.TAICHI:
+        evidence.keep(
+            template.name, arch, limits.seed, search.tallies, found.never_varied, mutants=noticed
+        )
     if found.failure is None:
         return found
     case, outcome = found.failure.case, found.failure.outcome

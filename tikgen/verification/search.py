@@ -32,13 +32,14 @@ _MORE_RUNS = 3
 
 @dataclass(frozen=True)
 class Limits:
-    """Examples, their seed, seconds for shrinking and for a case, mutants."""
+    """Examples, their seed, seconds for shrinking and for a case, mutants, the engine."""
 
     max_examples: int
     seed: int
     shrink_seconds: float
     timeout: float
     mutants: int = 0
+    engine: str = "taichi"
 
 
 class _Wrong(Exception):
@@ -84,7 +85,13 @@ class Search:
         self._drawn = 0
         self._has_cache = False
         self._cases = trials(
-            template, arch, fixed, self._note_unsupported, self._note_invalid, self._note_drawn
+            template,
+            arch,
+            fixed,
+            self._note_unsupported,
+            self._note_invalid,
+            self._note_drawn,
+            limits.engine,
         )
         self._values_drawn: dict[str, dict[str, Any]] = {}
 

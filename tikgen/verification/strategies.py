@@ -50,6 +50,7 @@ def trials(
     on_unsupported: Callable[[str], None],
     on_invalid: Callable[[ParameterError], None],
     on_drawn: Callable[[Mapping[str, Any]], None] = lambda chosen: None,
+    engine: str = "taichi",
 ) -> SearchStrategy[tuple[Case, ...]]:
     """Return a strategy for up to three cases of one variant.
 
@@ -60,6 +61,7 @@ def trials(
         on_unsupported: told why, whenever a drawn variant cannot run on ``arch``.
         on_invalid: told of drawn parameters that do not go together.
         on_drawn: told of parameters as they were drawn, before the template adjusts them.
+        engine: what launches the kernels.
     """
     from hypothesis import reject
     from hypothesis import strategies as st
@@ -106,7 +108,8 @@ def trials(
         if full and draw(st.integers(0, _FULL - 1)) == _FULL - 1:
             drawn_launches.append(draw(st.sampled_from(full)))
         return tuple(
-            Case(template.name, str(template.folder), arch, params, **one) for one in drawn_launches
+            Case(template.name, str(template.folder), arch, params, engine=engine, **one)
+            for one in drawn_launches
         )
 
     return draw_trials()

@@ -1,0 +1,133 @@
+"""Times bound launches of the engine direct-cpu beside those of Taichi, and writes a page's table.
+
+``python benchmarks/engines.py`` draws sizes from a new seed, ``--seed N`` from that one. Every
+result is compared before it is timed. Calls are timed in turn, and a row shows medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import taichi as ti
+
+import tikgen
+from machine import description
+from page import table, write_section
+from tikgen.units import duration
+from timing import Turns
+
+PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
+ROUNDS = 21
+Work = tuple[str, Any, list[Any], "Callable[[], object] | None"]
+
+
+def works(rng: random.Random) -> list[Work]:
+    """Return name, kernel, arguments and NumPy's way of the same, for sizes drawn at random."""
+    numbers = np.random.default_rng(rng.getrandbits(32))
+
+    def r(*shape: int) -> np.ndarray[Any, Any]:
+        return numbers.random(shape, np.float32)
+
+    found: list[Work] = []
+    for low, high in ((2, 100), (500, 2000), (2000, 4096), (10_000, 60_000), (10**6, 9 * 10**6)):
+        n = rng.randint(low, high)
+        x, y, z = r(n), r(n), r(n)
+        axpy = tikgen.build("map", expr="z = 2*x + y", dtype="f32")
+        found.append((f"2\\*x + y, {n:,}", axpy, [x, y, z], lambda x=x, y=y: 2 * x + y))
+        total = tikgen.build("reduce", op="sum", dtype="f32")
+        found.append((f"sum, {n:,}", total, [x, np.zeros(1, np.float32)], x.sum))
+    for n in (rng.randint(100_000, 400_000), rng.randint(10**6, 4 * 10**6)):
+        x, y, z = r(n), r(n), r(n)
+        kernel = tikgen.build("map", expr="z = sqrt(x*x + y*y)*x/(y + 1)", dtype="f32")
+        found.append((f"sqrt and quotient, {n:,}", kernel, [x, y, z], None))
+    for low, high in ((16, 40), (50, 90), (120, 220)):
+        shape = tuple(rng.randint(low, high) for _ in range(3))
+        for boundary in ("interior", "periodic"):
+            kernel = tikgen.build("stencil", dim=3, dtype="f32", boundary=boundary)
+            title = f"stencil, {boundary}, " + " x ".join(map(str, shape))
+            found.append((title, kernel, [r(*shape), np.zeros(shape, np.float32)], None))
+    n, m = rng.randint(100, 900), rng.randint(100, 900)
+    x = r(n, m)
+    kernel = tikgen.build("transpose", perm=(1, 0))
+    found.append((f"transpose, {n} x {m}", kernel, [x, np.zeros((m, n), np.float32)], None))
+    for _ in range(2):
+        n, m, k = (rng.randint(60, 500) for _ in range(3))
+        a, b, c = r(n, k), r(k, m), np.zeros((n, m), np.float32)
+        title, kernel = f"gemm, {n} x {m} x {k}", tikgen.build("gemm")
+        found.append((title, kernel, [a, b, c, 1.0, 0.0], lambda a=a, b=b: a @ b))
+    n = rng.randint(10**5, 10**6)
+    found.append((f"scan, {n:,}", tikgen.build("scan"), [r(n), np.zeros(n, np.float32)], None))
+    return found
+
+
+def measured(kernel: Any, values: list[Any], numpy: Callable[[], object] | None) -> list[float]:
+    """Return seconds of a bound launch by Taichi and by the engine, and of NumPy or 0."""
+    copies = [v.copy() if isinstance(v, np.ndarray) else v for v in values]
+    calls: dict[str, Callable[[], object]] = {
+        "taichi": kernel.bind(*values),
+        "direct": kernel.with_engine("direct-cpu").bind(*copies),
+    }
+    for call in calls.values():
+        call()
+    for one, other in zip(values, copies, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    if numpy is not None:
+        calls["numpy"] = numpy
+    turns = Turns(calls, dict.fromkeys(calls, lambda: None), rounds=ROUNDS)
+    for _ in range(ROUNDS):
+        for name in calls:
+            turns.begin_round(name)
+            turns.time(name)
+    timings = turns.timings()
+    return [
+        timings[name].median if name in timings else 0.0 for name in ("taichi", "direct", "numpy")
+    ]
+
+
+def main() -> None:
+    """Measure, print and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    seed = parser.parse_args().seed
+    ti.init(arch=ti.cpu, log_level=ti.ERROR)
+    rows, ratios, small = [], [], []
+    for title, kernel, values, numpy in works(random.Random(seed)):
+        taichi, direct, by_numpy = measured(kernel, values, numpy)
+        ratios.append(taichi / direct)
+        if max(np.size(v) for v in values) <= 4096:
+            small.append(direct)
+        rows.append(
+            (
+                title,
+                duration(taichi),
+                duration(direct),
+                f"{taichi / direct:.2f}x",
+                f"{by_numpy / direct:.2f}x" if by_numpy else "",
+            )
+        )
+        print(*rows[-1], sep=" | ", flush=True)
+    machine = description("cpu")
+    lines = [
+        f"Sizes of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn, on "
+        f"{machine['processor']}, {machine['cores']} cores.",
+        f"{machine['date']}, {machine['versions']}.",
+        "",
+        *table(
+            ("work", "Taichi, bound", "direct-cpu, bound", "as fast as Taichi", "as NumPy"), rows
+        ),
+        "",
+        f"Geometric mean of all works: {statistics.geometric_mean(ratios):.2f} times as fast as "
+        f"Taichi. Up to 4,096 elements a launch takes {duration(max(small))} at most.",
+    ]
+    print("\n".join(lines))
+    write_section(PAGE, "cpu", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Kernels launched by the engine direct-cpu compute what they compute with Taichi."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import taichi as ti
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import tikgen
+from conftest import ARCH, init_taichi
+from tikgen.engines import native
+from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
+from tikgen.template.base import BUILTIN_FOLDER
+from tikgen.template.catalogue import load_template
+from tikgen.verification.check import Trial
+from tikgen.verification.strategies import trials
+
+DIRECT = "direct-cpu"
+on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
+pytestmark = [pytest.mark.arch, on_cpu]
+pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
+TEMPLATES = sorted(path.parent.name for path in BUILTIN_FOLDER.glob("*/kernel.py.j2"))
+
+
+@pytest.fixture
+def axpy(ti_arch: str) -> Iterator[Any]:
+    yield tikgen.build("map", expr="z = a*x + y", dtype="f32").with_engine(DIRECT)
+
+
+def arrays(size: int, rng: np.random.Generator) -> list[np.ndarray]:
+    return [rng.random(size, np.float32) for _ in range(3)]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates_agree_with_their_reference(ti_arch: str, name: str) -> None:
+    template = load_template(BUILTIN_FOLDER / name)
+    compared = 0
+
+    @settings(
+        max_examples=3,
+        deadline=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(trials(template, ARCH, {}, lambda _: None, lambda _: None, engine=DIRECT))
+    def check(cases: Any) -> None:
+        nonlocal compared
+        for case in cases:
+            try:
+                outcome = Trial(template, case.params, **case.trial).run()
+            except EngineUnavailable as error:
+                assert "it takes fields" in str(error)
+                continue
+            assert outcome.ok, f"{case}: {outcome.message}"
+            compared += outcome.kind == "passed"
+
+    check()
+    assert compared
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 100_000), st.integers(0, 2**32 - 1))
+def test_the_bits_are_those_of_taichi(size: int, seed: int) -> None:
+    if not native.problem():
+        x, y, z = arrays(size, np.random.default_rng(seed))
+        kernel = tikgen.build("map", expr="z = sqrt(x*x + y*y)*x/(y + 1)", dtype="f32")
+        kernel(x, y, z)
+        again = np.full_like(z, np.nan)
+        kernel.with_engine(DIRECT).bind(x, y, again)()
+        assert (z == again).all()
+
+
+def test_scalars_and_arrays_are_replaced(axpy: Any, rng: np.random.Generator) -> None:
+    x, y, z = arrays(1000, rng)
+    bound = axpy.bind(2.0, x, y, z)
+    bound()
+    np.testing.assert_allclose(z, 2 * x + y, rtol=1e-6)
+    bound(a=-1.0)
+    np.testing.assert_allclose(z, y - x, rtol=1e-6)
+    bound()
+    np.testing.assert_allclose(z, y - x, rtol=1e-6)
+    other = np.zeros(7, np.float32)
+    bound.rebind(x=x[:7].copy(), y=y[:7].copy(), z=other)
+    bound()
+    np.testing.assert_allclose(other, y[:7] - x[:7], rtol=1e-6)
+    with pytest.raises(ArgumentError):
+        bound(a="two")
+    assert DIRECT in repr(bound)
+
+
+def test_arrays_of_taichi_are_taken(axpy: Any, rng: np.random.Generator) -> None:
+    host = arrays(513, rng)
+    device = [ti.ndarray(ti.f32, 513) for _ in host]
+    for array, content in zip(device, host, strict=True):
+        array.from_numpy(content)
+    axpy.bind(3.0, *device)()
+    np.testing.assert_allclose(device[2].to_numpy(), 3 * host[0] + host[1], rtol=1e-6)
+
+
+def test_threads_launch_at_once(axpy: Any, rng: np.random.Generator) -> None:
+    x, y, _ = arrays(50_000, rng)
+    results: dict[int, np.ndarray] = {}
+
+    def launch(number: int) -> None:
+        z = np.zeros_like(x)
+        bound = axpy.bind(float(number), x, y, z)
+        for _ in range(50):
+            bound()
+        results[number] = z
+
+    threads = [threading.Thread(target=launch, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, z in results.items():
+        np.testing.assert_allclose(z, number * x + y, rtol=1e-5)
+
+
+def test_the_engine_is_part_of_the_kernel(axpy: Any) -> None:
+    plain = axpy.with_engine("taichi")
+    assert (axpy.engine, plain.engine) == (DIRECT, "taichi")
+    assert axpy.with_engine(DIRECT) is axpy is plain.with_engine(DIRECT)
+    assert plain is tikgen.build("map", expr="z = a*x + y", dtype="f32")
+    assert plain.digest == axpy.digest
+
+
+def test_a_new_ti_init_ends_what_was_bound(axpy: Any, rng: np.random.Generator) -> None:
+    values = arrays(100, rng)
+    bound = axpy.bind(1.0, *values)
+    bound()
+    init_taichi()
+    with pytest.raises(ArgumentError, match="bind it again"):
+        bound()
+    axpy.bind(1.0, *values)()
+    np.testing.assert_allclose(values[2], values[0] + values[1], rtol=1e-6)
+
+
+def test_declaring_fields_stays_possible(axpy: Any, rng: np.random.Generator) -> None:
+    axpy.bind(1.0, *arrays(10, rng))()
+    field = ti.field(ti.f32, 4)
+    field.fill(2)
+    assert field.to_numpy().sum() == 8
+
+
+COUNT = """
+import taichi as ti
+
+@ti.kernel
+def count(x: ti.types.ndarray(dtype=ti.i32, ndim=1)) -> ti.i32:
+    return x.shape[0]
+"""
+
+
+def test_what_the_engine_cannot_take_is_named(ti_arch: str) -> None:
+    with pytest.raises(EngineUnavailable, match="'warp': there is none of that name"):
+        tikgen.build("map", expr="y = x").with_engine("warp")
+    with pytest.raises(ParameterError, match="none of that name"):
+        tikgen.verify("map", engine="warp")
+    with pytest.raises(ParameterError, match=r"needs archs=\('cpu',\)"):
+        tikgen.verify("map", engine=DIRECT)
+    field = tikgen.build("stencil", dim=1, storage="field").with_engine(DIRECT)
+    x, y = ti.field(ti.f32, 9), ti.field(ti.f32, 9)
+    with pytest.raises(EngineUnavailable, match="it takes fields"):
+        field.bind(x, y)
+    counted = tikgen.from_string(COUNT).with_engine(DIRECT)
+    with pytest.raises(EngineUnavailable, match="a return value"):
+        counted.bind(np.zeros(3, np.int32))
+
+
+def test_without_llvmlite_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, ti_arch: str) -> None:
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    native._llvm.cache_clear()
+    try:
+        with pytest.raises(EngineUnavailable, match=r"pip install tikgen\[fast\]"):
+            tikgen.build("map", expr="y = x").with_engine(DIRECT)
+    finally:
+        native._llvm.cache_clear()
+
+
+DEBUG = """
+import numpy as np, taichi as ti, tikgen
+ti.init(arch=ti.cpu, debug=True, log_level=ti.ERROR)
+kernel = tikgen.build("map", expr="y = x + 1", dtype="f32").with_engine("direct-cpu")
+try:
+    kernel.bind(np.zeros(3, np.float32), np.zeros(3, np.float32))
+except tikgen.errors.EngineUnavailable as error:
+    print(error)
+"""
+
+
+@pytest.mark.process
+def test_in_debug_mode_taichi_launches() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DEBUG], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "debug mode" in done.stdout, done.stderr

@@ -1,0 +1,100 @@
+"""LLVM text of Taichi: what runs without its runtime, and how a current LLVM reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tikgen.dtypes import DType
+from tikgen.engines import argument_struct, llvm_text
+
+KINDS = [(DType.f32, None), (DType.f64, 2), (DType.u8, 1)]
+STRUCT = "{ float, { { i32, i32 }, double* }, { { i32 }, i8* } }"
+HEAD = """\
+%struct.RuntimeContext.7 = type { i8*, %struct.LLVMRuntime.6*, i32, i64* }
+%struct.LLVMRuntime.6 = type { i8*, i8* }
+
+define void @f_kernel_0_serial(%struct.RuntimeContext.7* nocapture %context) local_unnamed_addr #0 {
+entry:
+"""
+TAIL = """
+  ret void
+}
+
+attributes #0 = { nounwind "target-cpu"="x86-64" "target-features"="+sse2" "tune-cpu"="generic" }
+"""
+ARGUMENTS = f"  %0 = bitcast %struct.RuntimeContext.7* %context to {STRUCT}**"
+RUNTIME = """\
+  %1 = getelementptr %struct.RuntimeContext.7, %struct.RuntimeContext.7* %context, i64 0, i32 1
+  %2 = load %struct.LLVMRuntime.6*, %struct.LLVMRuntime.6** %1, align 8
+"""
+
+
+def field(number: int) -> str:
+    return (
+        f"{RUNTIME}  %3 = getelementptr inbounds %struct.LLVMRuntime.6, "
+        f"%struct.LLVMRuntime.6* %2, i64 0, i32 {number}"
+    )
+
+
+def test_the_struct_is_the_same_in_llvm_and_in_c() -> None:
+    assert argument_struct.llvm_type(KINDS) == STRUCT
+    made = argument_struct.c_type(KINDS)
+    assert (made.a1.offset, made.a2.offset) == (8, 24)
+    assert not argument_struct.problem(KINDS)
+    assert argument_struct.problem([]) == "takes no arguments"
+    assert argument_struct.problem([(DType.f32, 0)]) == "takes an array without axes"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (ARGUMENTS, ""),
+        (field(14), ""),
+        (field(9), ""),
+        (field(15), "uses field 15 of Taichi's runtime"),
+        (
+            f"{RUNTIME}  %3 = bitcast %struct.LLVMRuntime.6* %2 to i8*",
+            "uses Taichi's runtime in an unknown way",
+        ),
+        (f"{RUNTIME}  call void @f(%struct.LLVMRuntime.6* %2)", "in an unknown way"),
+        (RUNTIME.replace("i32 1", "i32 3"), "returns a value"),
+        (ARGUMENTS.replace("double", "float"), "takes its arguments as { float, { { i32, i32 }, f"),
+    ],
+)
+def test_what_needs_taichis_runtime_is_told(body: str, problem: str) -> None:
+    found = llvm_text.problem(HEAD + body + TAIL, STRUCT)
+    assert problem in found
+    assert bool(found) is bool(problem)
+
+
+def test_text_without_a_task_is_refused() -> None:
+    assert llvm_text.problem("", STRUCT) == "has no task"
+
+
+@pytest.mark.parametrize(
+    ("typed", "opaque"),
+    [
+        ("  %0 = load float*, float** %1, align 8", "  %0 = load ptr, ptr %1, align 8"),
+        ("  %0 = load { { i32 }, float* }*, i8** %1", "  %0 = load ptr, ptr %1"),
+        ("  store <4 x i32> %0, <4 x i32>* %1", "  store <4 x i32> %0, ptr %1"),
+        ("  %0 = load void (i8*, i32)*, void (i8*, i32)** %1", "  %0 = load ptr, ptr %1"),
+        ("  store [3 x %struct.A.1*]* %0, [3 x %struct.A.1*]** %1", "  store ptr %0, ptr %1"),
+        ("; a comment of a * b", "; a comment of a * b"),
+    ],
+)
+def test_pointers_become_opaque(typed: str, opaque: str) -> None:
+    translated = llvm_text.translated(HEAD + typed + TAIL)
+    assert opaque in translated.splitlines()
+
+
+def test_the_processor_of_taichis_build_is_forgotten_and_all_tasks_run() -> None:
+    text = HEAD + TAIL + (HEAD + TAIL).replace("_0_serial", "_1_range_for")
+    translated = llvm_text.translated(text)
+    assert "target-cpu" not in translated
+    assert "tune-cpu" not in translated
+    assert translated.endswith(
+        "define void @tikgen_run(ptr %context) {\n"
+        "  call void @f_kernel_0_serial(ptr %context)\n"
+        "  call void @f_kernel_1_range_for(ptr %context)\n"
+        "  ret void\n}\n"
+    )

@@ -1,0 +1,111 @@
+"""The thread pool of the engine direct-cpu runs each split of a loop once."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tikgen.engines import thread_pool
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(bool(thread_pool.problem()), reason=thread_pool.problem() or "-"),
+]
+pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
+
+TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
+FOR = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p
+)
+
+
+def run(splits: int, body: Callable[[int], None], threads: int = 3) -> set[int]:
+    """Run a loop, and return the numbers of the threads that ran it."""
+    pool = thread_pool.pool_of(threads)
+    seen: set[int] = set()
+
+    def task(_: object, thread: int, split: int) -> None:
+        seen.add(thread)
+        body(split)
+
+    kept = TASK(task)
+    FOR(pool.parallel_for)(pool.address, splits, threads, None, ctypes.cast(kept, ctypes.c_void_p))
+    return seen
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_each_split_runs_once_and_before_the_loop_ends(threads: int) -> None:
+    for _ in range(200):
+        splits, done = random.randrange(40), []
+        assert run(splits, done.append, threads) <= set(range(threads))
+        assert sorted(done) == list(range(splits))
+
+
+def test_splits_run_in_several_threads_at_once() -> None:
+    # Each split waits for the other: one thread alone would never end.
+    meeting = threading.Barrier(2)
+    assert len(run(2, lambda _: meeting.wait(60) and None)) == 2
+
+
+def test_workers_that_sleep_are_woken() -> None:
+    for _ in range(5):
+        threading.Event().wait(0.05)  # Far longer than they spin; a loop is right either way.
+        meeting = threading.Barrier(2)
+        assert len(run(2, lambda _, meeting=meeting: meeting.wait(60) and None)) == 2
+
+
+def test_a_loop_within_a_loop_runs_in_its_own_thread() -> None:
+    inner: list[int] = []
+    assert len(run(1, lambda _: inner.extend(run(5, lambda _: None)))) == 1
+    run(4, lambda _: inner.extend([len(run(5, lambda _: None))]))
+    assert len(inner) >= 4
+
+
+def test_loops_of_several_threads_do_not_mix() -> None:
+    wrong: list[object] = []
+
+    def launch() -> None:
+        for _ in range(200):
+            done: list[int] = []
+            run(7, done.append)
+            if sorted(done) != list(range(7)):
+                wrong.append(done)
+
+    threads = [threading.Thread(target=launch) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+FORK = """
+import os, sys
+sys.path.insert(0, {folder!r})
+import test_thread_pool as pool
+done = []
+pool.run(9, done.append)
+child = os.fork()
+if child == 0:
+    again = []
+    pool.run(9, again.append)
+    os._exit(0 if sorted(again) == list(range(9)) else 1)
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_forked_process_runs_loops_in_one_thread_and_processes_end() -> None:
+    program = FORK.format(folder=str(Path(__file__).parent))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr

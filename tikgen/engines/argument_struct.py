@@ -1,0 +1,63 @@
+"""The struct in which the tasks of a kernel find their arguments, in ctypes and in LLVM's words."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tikgen.dtypes import DType
+
+# (dtype, number of axes) of an array, (dtype, None) of a scalar.
+Kind = tuple[DType, "int | None"]
+
+_LLVM = {"f16": "half", "f32": "float", "f64": "double"}
+_C: dict[str, Any] = {
+    "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "u8": ctypes.c_uint8,
+    "u16": ctypes.c_uint16,
+    "u32": ctypes.c_uint32,
+    "u64": ctypes.c_uint64,
+    "f16": ctypes.c_uint16,  # Its bits: ctypes has no type for it.
+    "f32": ctypes.c_float,
+    "f64": ctypes.c_double,
+}
+
+
+def problem(kinds: Sequence[Kind]) -> str:
+    """Return why no struct can be made for arguments, or an empty string."""
+    if any(ndim == 0 for _, ndim in kinds):
+        return "takes an array without axes"
+    return "" if kinds else "takes no arguments"
+
+
+def llvm_type(kinds: Sequence[Kind]) -> str:
+    """Return the struct as LLVM writes it: ``{ float, { { i32, i32 }, float* } }``."""
+    fields = []
+    for dtype, ndim in kinds:
+        name = _LLVM.get(dtype.value, f"i{dtype.bits}")
+        shape = "{ " + ", ".join(["i32"] * (ndim or 0)) + " }"
+        fields.append(name if ndim is None else f"{{ {shape}, {name}* }}")
+    return "{ " + ", ".join(fields) + " }"
+
+
+def c_type(kinds: Sequence[Kind]) -> type[ctypes.Structure]:
+    """Return the struct as a class: ``a0``, ``a1`` ..., arrays with ``shape`` and ``data``."""
+    fields = []
+    for number, (dtype, ndim) in enumerate(kinds):
+        kind: Any = None if ndim is not None else _C[dtype.value]
+        if ndim is not None:
+            inner = [("shape", ctypes.c_int32 * ndim), ("data", ctypes.c_void_p)]
+            kind = type(f"Array{ndim}", (ctypes.Structure,), {"_fields_": inner})
+        fields.append((f"a{number}", kind))
+    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+
+
+def c_value(dtype: DType, value: Any) -> Any:
+    """Return a scalar as its field in the struct takes it."""
+    return int(np.float16(value).view(np.uint16)) if dtype is DType.f16 else value

@@ -1,0 +1,100 @@
+"""The threads of the engine direct-cpu: they spin for a moment, then sleep, and hold no GIL.
+
+The pool itself is LLVM text, thread_pool.ll. Its workers are Python threads that run its function
+``worker`` from their start to the end of the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import threading
+from pathlib import Path
+
+from tikgen.engines import native
+
+# How long a worker spins for the next loop, in cycles of the processor's clock: about 50 us.
+_SPIN = 150_000
+_SIZE = 640
+_STOP, _WORKERS = 448, 512
+# By processor: what stands for the names in the text. RELAX is the instruction of a loop that
+# waits, FUTEX the number of the system call.
+_SYSTEMS = {
+    "x86_64": {
+        "FUTEX": "202",
+        "RELAX": "llvm.x86.sse2.pause()",
+        "DECLARED": "llvm.x86.sse2.pause()",
+    },
+    "aarch64": {
+        "FUTEX": "98",
+        "RELAX": "llvm.aarch64.hint(i32 1)",
+        "DECLARED": "llvm.aarch64.hint(i32)",
+    },
+}
+
+
+class ThreadPool:
+    """Worker threads beside the calling one.
+
+    Args:
+        threads: how many threads run a loop, the calling one included.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._library = _library()
+        self._memory = ctypes.create_string_buffer(_SIZE + 64)
+        at = ctypes.addressof(self._memory)
+        self.address = at + -at % 64
+        self.parallel_for = self._library.address("parallel_for")
+        self.serial_for = self._library.address("serial_for")
+        work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(
+            self._library.address("worker")
+        )
+        self._workers = [
+            threading.Thread(
+                target=work, args=(self.address, n), name=f"tikgen-worker-{n}", daemon=True
+            )
+            for n in range(1, threads)
+        ]
+        self._count = ctypes.c_int32.from_address(self.address + _WORKERS)
+        self._count.value = len(self._workers)
+        for worker in self._workers:
+            worker.start()
+        atexit.register(self._stop)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _stop(self) -> None:
+        self._count.value = 0
+        stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.address("stop"))
+        stop(self.address)
+        for worker in self._workers:
+            worker.join()
+
+    def _forget(self) -> None:
+        """Run loops in one thread from now on: a forked process has no workers."""
+        ctypes.memset(self.address, 0, _SIZE)
+        self._workers = []
+
+
+@functools.cache
+def _library() -> native.Library:
+    text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8")
+    for name, value in {**_SYSTEMS[os.uname().machine], "SPIN": str(_SPIN)}.items():
+        text = text.replace(name, value)
+    return native.Library(text)
+
+
+@functools.cache
+def pool_of(threads: int) -> ThreadPool:
+    """Return the pool of this process with a number of threads."""
+    return ThreadPool(threads)
+
+
+def problem() -> str:
+    """Return why there is no pool on this machine, or an empty string."""
+    if not hasattr(os, "uname") or os.uname().sysname != "Linux":
+        return "its thread pool needs Linux"
+    machine = os.uname().machine
+    return "" if machine in _SYSTEMS else f"its thread pool does not know the processor {machine}"
