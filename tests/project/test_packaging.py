@@ -84,6 +84,7 @@ def test_metadata(wheel: Path) -> None:
         "pandas",
         "dask",
         "live",
+        "fast",
         "notebook",
         "torch",
         "gpu",
