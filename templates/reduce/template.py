@@ -348,7 +348,7 @@ class Reduce(Template):
             return {"x": rng.integers(least, most, shape, endpoint=True).astype(p.dtype.numpy)}
         if p.dtype.is_float and rng.random() < 0.5:
             # What a narrower dtype would take for 0, or for infinite.
-            scale = 2.0 ** (rng.choice((-1, 1)) * (8 if p.dtype is DType.f16 else 40))
+            scale = 2.0 ** (rng.choice((-1, 1)) * (8 if p.dtype.bits == 16 else 40))
             names = ("x", "y") if p.op == "dot" else ("x",)
             return {n: (rng.uniform(-1, 1, shape) * scale).astype(p.dtype.numpy) for n in names}
         return {}
