@@ -186,7 +186,7 @@ def test_an_escalation_after_the_block_has_no_effect() -> None:
             async with RingKernelRuntime() as runtime:
                 actor = await started(runtime, "a", fail, supervision="escalate")
                 await runtime.send("a", Note(7))
-                await until(lambda: actor.error)
+                await until(lambda: actor.status.error)
         await turns()
 
     play(main)

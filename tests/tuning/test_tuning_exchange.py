@@ -19,6 +19,7 @@ from tikgen.cli.app import app
 from tikgen.errors import StoreWarning, TikgenError
 from tikgen.machine.devices import device_name
 from tikgen.pipeline import records
+from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.records import Record
 from tikgen.template.catalogue import find_template
 from tikgen.template.parameters import plain
@@ -39,13 +40,13 @@ def _no_records(tmp_path: Path) -> Iterator[None]:
 
 def record(name: str = "scaled", *, unroll: int = 4, ratio: float = 0.5, **more) -> Record:
     template = find_template(name)
-    problem = more.pop("problem", {})
-    kernel = tikgen.build(name, arch="cpu", schedule={}, **problem)
+    # A kernel may be that of another problem with the same code.
+    variant = resolve(name, arch="cpu", schedule={}, **more.pop("problem", {}))
     schedule = dict(template.Schedule(unroll=unroll))
     fields = {
         "template": name,
         "fingerprint": template.fingerprint,
-        "problem": records.problem_text(kernel.problem),
+        "problem": records.problem_text(variant.problem),
         "arch": "cpu",
         "device": device_name("cpu"),
         "taichi": records.taichi_version(),
