@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH, init_taichi
+from tikgen.dtypes import DType
 from tikgen.engines import native
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
 from tikgen.template.base import BUILTIN_FOLDER
@@ -64,6 +65,28 @@ def test_templates_agree_with_their_reference(ti_arch: str, name: str) -> None:
 
     check()
     assert compared
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u16", "i32", "u64", "f16", "f32", "f64"])
+def test_plain_calls_take_scalars_and_arrays_of_every_dtype(
+    ti_arch: str, dtype: str, rng: np.random.Generator
+) -> None:
+    kernel = tikgen.build("map", expr="z = a*x + y + b", dtype=dtype, scalars=("a", "b"), dim=2)
+    direct = kernel.with_engine(DIRECT)
+    for shape in ((1, 1), (3, 5), (40, 1001)):
+        x, y = (rng.integers(0, 5, shape).astype(DType(dtype).numpy) for _ in range(2))
+        x.flags.writeable = False
+        expected, z = np.zeros_like(y), np.zeros_like(y)
+        number = 3.0 if DType(dtype).is_float else 3
+        values = {"a": number, "b": 1 + 0 * number, "x": x, "y": y}
+        kernel(**values, z=expected)
+        direct(**values, z=z)
+        assert (z == expected).all()
+    before = direct.launches
+    direct(**values, z=z)
+    assert direct.launches == before + 1
+    with pytest.raises(ArgumentError):
+        direct(**values, z=z[:1])
 
 
 @settings(max_examples=10, deadline=None)

@@ -39,6 +39,11 @@ def field(number: int) -> str:
 def test_the_struct_is_the_same_in_llvm_and_in_c() -> None:
     assert argument_struct.llvm_type(KINDS) == STRUCT
     made = argument_struct.c_type(KINDS)
+    packed = made()
+    argument_struct.packer(KINDS).pack_into(packed, 0, 1.5, 3, 4, 2**40, 7, 2**41)
+    assert packed.a0 == 1.5
+    assert (*packed.a1.shape, packed.a1.data) == (3, 4, 2**40)
+    assert (*packed.a2.shape, packed.a2.data) == (7, 2**41)
     assert (made.a1.offset, made.a2.offset) == (8, 24)
     assert not argument_struct.problem(KINDS)
     assert argument_struct.problem([]) == "takes no arguments"

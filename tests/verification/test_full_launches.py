@@ -34,7 +34,7 @@ def cases(name: str, **params: Any) -> tuple[list[Case], str]:
 @pytest.mark.parametrize(
     ("name", "params", "old", "new"),
     [
-        ("scan", SCAN, "range(used - 1):", "range(used):"),
+        ("scan", SCAN, "range(1, used):", "range(1, used + 1):"),
         ("scan", SCAN, "// 1024 + 1, 64)", "// 1024 - 1, 64)"),
         ("scan", SCAN, "(count - 1) // 1024 +", "(count - 2) // 1024 +"),
         ("reduce", REDUCE, "for chunk in range(used):", "for chunk in range(used + 1):"),

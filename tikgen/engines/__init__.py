@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tikgen.engines.argument_struct import Kind
-    from tikgen.engines.direct_cpu import Code
+    from tikgen.engines.direct_cpu import Code, DirectLauncher
 
 TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
 ENGINES = (TAICHI, DIRECT_CPU)
@@ -60,7 +60,7 @@ def compiled(text: str, kinds: Sequence[Kind]) -> Code:
     return Code(text, kinds)
 
 
-def launcher(code: Code, threads: int) -> AnyLauncher:
+def launcher(code: Code, threads: int) -> DirectLauncher:
     """Return a launcher for machine code, whose parallel loops run in ``threads`` threads."""
     from tikgen.engines.direct_cpu import DirectLauncher
 

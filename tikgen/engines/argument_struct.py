@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ _C: dict[str, Any] = {
     "f32": ctypes.c_float,
     "f64": ctypes.c_double,
 }
+_FORMATS = dict(zip(_C, "bhiqBHIQefd", strict=True))
 
 
 def problem(kinds: Sequence[Kind]) -> str:
@@ -56,6 +58,21 @@ def c_type(kinds: Sequence[Kind]) -> type[ctypes.Structure]:
             kind = type(f"Array{ndim}", (ctypes.Structure,), {"_fields_": inner})
         fields.append((f"a{number}", kind))
     return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+
+
+def packer(kinds: Sequence[Kind]) -> struct.Struct:
+    """Return what packs all fields of the struct: scalars, and extents and address of arrays."""
+    made, at, form = c_type(kinds), 0, "="
+    for number, (dtype, ndim) in enumerate(kinds):
+        field = getattr(made, f"a{number}")
+        form += f"{field.offset - at}x"
+        if ndim is None:
+            form += _FORMATS[dtype.value]
+        else:
+            # The address is aligned to 8 bytes.
+            form += f"{ndim}i{4 * (ndim % 2)}xQ"
+        at = field.offset + field.size
+    return struct.Struct(form)
 
 
 def c_value(dtype: DType, value: Any) -> Any:

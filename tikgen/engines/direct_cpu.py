@@ -55,6 +55,7 @@ class Code:
             raise ValueError(why)
         self.kinds = tuple(kinds)
         self.struct = argument_struct.c_type(kinds)
+        self.pack_into = argument_struct.packer(kinds).pack_into
         self._library = native.Library(llvm_text.translated(text))
         self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.address(llvm_text.RUN))
 
@@ -78,6 +79,7 @@ class DirectLauncher:
         self._runtime = ctypes.create_string_buffer(_RUNTIME_SIZE)
         self._temporaries = np.zeros(_TEMPORARY_SIZE, np.uint8)  # Takes memory once it is used.
         self._bytes: dict[int, int] = {}
+        self._is_serial = True
         self._put(_POOL, self._pool.address)
         self._put(_PARALLEL_FOR, self._pool.serial_for)
         self._put(_TEMPORARIES, self._temporaries.ctypes.data)
@@ -101,8 +103,28 @@ class DirectLauncher:
         argument.shape[:] = tuple(array.shape)
         argument.data = address
         self._bytes[slot] = size
-        few = sum(self._bytes.values()) < _FEW_BYTES
-        self._put(_PARALLEL_FOR, self._pool.serial_for if few else self._pool.parallel_for)
+        self._choose_loop(sum(self._bytes.values()))
+
+    def _choose_loop(self, size: int) -> None:
+        if self._is_serial is not (size < _FEW_BYTES):
+            self._is_serial = size < _FEW_BYTES
+            run = self._pool.serial_for if self._is_serial else self._pool.parallel_for
+            self._put(_PARALLEL_FOR, run)
+
+    def set_all(self, values: Sequence[Any]) -> None:
+        """Set every argument, in the order of the slots."""
+        fields: list[Any] = []
+        size = 0
+        for value, (_, ndim) in zip(values, self._code.kinds, strict=True):
+            if ndim is None:
+                fields.append(value)
+            else:
+                address, more = arrays.address_of(value)
+                fields += value.shape
+                fields.append(address)
+                size += more
+        self._code.pack_into(self._arguments, 0, *fields)
+        self._choose_loop(size)
 
     def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
         """Return the function that sets the scalar argument in ``slot``."""

@@ -9,12 +9,10 @@ from typing import Any, Protocol
 
 from tikgen import engines
 from tikgen.errors import ArgumentError
+from tikgen.pipeline.direct import direct_of, is_proven
 from tikgen.pipeline.loaded import Loaded
-from tikgen.taichi import kernels, launcher, runtime
+from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
-
-# Archs on which launches over a cached context are proven correct.
-_PROVEN_ARCHS = frozenset({"cpu", "cuda", "vulkan"})
 
 
 class _Bindable(Protocol):
@@ -128,10 +126,10 @@ class _Binding:
     def __init__(self, loaded: Loaded, values: tuple[Any, ...], engine: str) -> None:
         self.loaded = loaded
         self.values = list(loaded.prepare(values))
-        self.is_fast = _is_proven(loaded, tuple(self.values))
-        self._engine = engine
+        self.is_fast = is_proven(loaded, tuple(self.values))
+        self._direct = None
         if engine != engines.TAICHI:
-            loaded.direct_code(self.is_fast)
+            self._direct = direct_of(loaded, tuple(self.values))
         self.contexts: dict[int, _Context] = {}  # By thread.
         self.version = 0  # Counts the changes of scalars.
         self.is_current = True
@@ -177,9 +175,9 @@ class _Binding:
         return context
 
     def _launcher(self) -> engines.AnyLauncher:
-        if self._engine == engines.TAICHI:
-            return launcher.Launcher(self.loaded.function, self.values)
-        return engines.launcher(self.loaded.direct_code(True), runtime.threads())
+        if self._direct is not None:
+            return self._direct.launcher()
+        return launcher.Launcher(self.loaded.function, self.values)
 
 
 class _Context:
@@ -206,17 +204,6 @@ class _Context:
         for index in arrays:
             self.launcher.set_array(slots[index], values[index])
         self.tensors = [(slots[i], values[i]) for i in arrays if hasattr(values[i], "data_ptr")]
-
-
-def _is_proven(loaded: Loaded, values: tuple[Any, ...]) -> bool:
-    """Return whether ``values`` may be launched over a cached context, after compiling for them."""
-    if runtime.current_arch() not in _PROVEN_ARCHS or not launcher.can_bind():
-        return False
-    # An opaque argument may take no slot, or several.
-    if loaded.signature.is_opaque or loaded.needs_staging(values):
-        return False
-    loaded.compile_for(values)
-    return kernels.is_plain_launch(loaded.function)
 
 
 def _slots(loaded: Loaded) -> dict[int, int]:

@@ -19,6 +19,7 @@ from tikgen.errors import (
     WrongThread,
 )
 from tikgen.pipeline.bound import BoundKernel
+from tikgen.pipeline.direct import direct_of
 from tikgen.pipeline.eject import eject_text
 from tikgen.pipeline.events import Event
 from tikgen.pipeline.evidence import Evidence, evidence_for
@@ -27,6 +28,7 @@ from tikgen.pipeline.records import Record
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.pipeline.signature import Signature
 from tikgen.taichi import arrays, runtime
+from tikgen.taichi.launcher import is_differentiating
 from tikgen.template.arguments import Array, concrete_shape, split_extent
 from tikgen.template.base import Template
 from tikgen.template.parameters import ParameterModel, canonical
@@ -107,7 +109,7 @@ class Kernel:
 
     @property
     def engine(self) -> str:
-        """Return the engine of its bound launches."""
+        """Return the engine that launches it."""
         return self._engine
 
     @property
@@ -181,12 +183,11 @@ class Kernel:
         return self._relative(record, self._engine)
 
     def with_engine(self, engine: str) -> Kernel:
-        """Return the kernel of the same code whose bound launches go through an engine.
+        """Return the kernel of the same code that an engine launches.
 
         Args:
             engine: ``"taichi"``, or ``"direct-cpu"``, which compiles Taichi's code for the
-                processor at hand and launches it past Taichi. Calls that are not bound go through
-                Taichi.
+                processor at hand and launches it without Taichi.
 
         Raises:
             EngineUnavailable: if the engine cannot run here, or is unknown.
@@ -217,7 +218,12 @@ class Kernel:
         if self._offer is not None:
             self.take_offer(args, kwargs)
         loaded = self._loaded
-        return loaded.run(loaded.prepare(loaded.signature.order(args, kwargs)))
+        values = loaded.prepare(loaded.signature.order(args, kwargs))
+        if self._engine == engines.TAICHI or is_differentiating():
+            return loaded.run(values)
+        direct_of(loaded, values).run(values)
+        loaded.launches += 1
+        return None
 
     def bind(self, /, *args: Any, **kwargs: Any) -> BoundKernel:
         """Return the kernel with fixed arguments, which are checked once.

@@ -11,14 +11,12 @@ import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tikgen import engines
 from tikgen.errors import (
     ArgumentError,
-    EngineUnavailable,
     KernelCompileError,
     TaichiNotInitialised,
     UnsupportedOnArch,
@@ -29,12 +27,9 @@ from tikgen.pipeline import events, loop_steps
 from tikgen.pipeline.loader import entry_of, line_in, load, unload
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.pipeline.signature import Signature
-from tikgen.taichi import arrays, artefacts, hooks, kernels, runtime
+from tikgen.taichi import arrays, hooks, kernels, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.template.parameters import Invalid
-
-if TYPE_CHECKING:
-    from tikgen.engines.direct_cpu import Code
 
 # Scratch arrays kept for a kernel whose workspace depends on the sizes of its arguments.
 _MOST_SCRATCH = 16
@@ -92,8 +87,6 @@ class Loaded:
         self._epoch: Any = None
         self._counts_steps = False
         self._ready: set[tuple[type, ...]] = set()
-        # The epoch of the machine code of the engine direct-cpu, and that code.
-        self._direct: tuple[Any, Code] | None = None
 
     @property
     def name(self) -> str:
@@ -170,41 +163,6 @@ class Loaded:
         if self._partial and not runtime.uploads_outputs():
             return [i for i in self._partial if arrays.is_on_host(values[i])]
         return ()
-
-    def direct_code(self, is_fast: bool) -> Code:
-        """Return the machine code of the kernel, compiled for the processor at hand.
-
-        Args:
-            is_fast: whether the kernel may be launched over a cached context.
-
-        Raises:
-            EngineUnavailable: if it cannot run without Taichi.
-        """
-        with runtime.compiling:
-            if self._direct is not None and self._direct[0] is runtime.epoch():
-                return self._direct[1]
-            if why := self._why_not_direct(is_fast):
-                raise EngineUnavailable(self.name, engines.DIRECT_CPU, why)
-            arguments = (*self.signature.arguments, *self.workspace)
-            kinds = [
-                (a.dtype, len(a.shape) if isinstance(a, Array) else None)
-                for a in arguments
-                if isinstance(a, Array | Scalar)
-            ]
-            try:
-                code = engines.compiled(artefacts.llvm_text(self.function), kinds)
-            except ValueError as error:
-                raise EngineUnavailable(self.name, engines.DIRECT_CPU, str(error)) from None
-            self._direct = runtime.epoch(), code
-            return code
-
-    def _why_not_direct(self, is_fast: bool) -> str:
-        if runtime.current_arch() != "cpu":
-            return f"Taichi runs on {runtime.current_arch()}"
-        if not is_fast:
-            return "debug mode, printing, a return value or an opaque argument needs Taichi"
-        stored = {a.storage for a in self.signature.arguments if isinstance(a, Array)}
-        return "it takes fields" if "field" in stored else ""
 
     def launch_bound(self, launch: Callable[[], None]) -> None:
         """Launch over a cached context; count the launch, and time some."""

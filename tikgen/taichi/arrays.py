@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -106,15 +107,23 @@ def copy_back(made: Any, array: Any) -> None:
         array.copy_(array.new_tensor(made.to_numpy()))
 
 
+_byte_of: Any = ctypes.c_char.from_buffer
+
+
 def address_of(array: Any) -> tuple[int, int]:
     """Return the address of an array that a processor can access, and its size in bytes."""
+    if isinstance(array, np.ndarray):
+        try:  # This takes a fifth of the time of `array.ctypes.data`.
+            return ctypes.addressof(_byte_of(array)), array.nbytes
+        except (TypeError, ValueError):  # It cannot be written, or is empty.
+            return array.ctypes.data, array.nbytes
     if isinstance(array, Ndarray):
         made = array.arr
         address = impl.pytaichi.prog.get_ndarray_data_ptr_as_int(made)
         return address, made.nelement() * made.element_size()
     if hasattr(array, "data_ptr"):
         return array.data_ptr(), array.element_size() * array.nelement()
-    return array.ctypes.data, array.nbytes
+    raise TypeError(f"{type(array).__name__} has no address")
 
 
 def bytes_of(array: Any) -> int:

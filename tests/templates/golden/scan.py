@@ -14,20 +14,20 @@ def scan(
     count = x.shape[0]
     length = ti.max((count - 1) // 16384 + 1, 1024)
     used = (count - 1) // length + 1
-    # What each chunk but the last holds goes to the one after it.
-    for chunk in range(used - 1):
+    # Each chunk but the first gets what the one before it holds.
+    for chunk in range(1, used):
         total = ti.f32(0.0)
-        for i in range(chunk * length, (chunk + 1) * length):
+        for i in range((chunk - 1) * length, chunk * length):
             total = total + x[i]
-        totals[chunk + 1] = total
+        totals[chunk] = total
     # One thread combines what the chunks left, in order.
     ti.loop_config(serialize=True)
     for _ in range(1):
         running = ti.f32(0.0)
         totals[0] = running
-        for chunk in range(used - 1):
-            running = running + totals[chunk + 1]
-            totals[chunk + 1] = running
+        for chunk in range(1, used):
+            running = running + totals[chunk]
+            totals[chunk] = running
     for chunk in range(used):
         start = chunk * length
         stop = start + ti.min(length, count - start)
