@@ -25,9 +25,9 @@ def scan(
     for _ in range(1):
         running = ti.f32(0.0)
         totals[0] = running
-        for chunk in range(1, used):
-            running = running + totals[chunk]
-            totals[chunk] = running
+        for chunk in range(used - 1):
+            running = running + totals[chunk + 1]
+            totals[chunk + 1] = running
     for chunk in range(used):
         start = chunk * length
         stop = start + ti.min(length, count - start)
@@ -43,6 +43,6 @@ def scan(
             out[i + 2] = running + upto2
             out[i + 3] = running + upto3
             running = running + upto3
-        for i in range(stop - (stop - start) % 4, stop):
+        for i in range(start + (stop - start) // 4 * 4, stop):
             running = running + x[i]
             out[i] = running
