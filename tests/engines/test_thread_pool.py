@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import random
 import subprocess
 import sys
@@ -59,6 +60,18 @@ def test_workers_that_sleep_are_woken() -> None:
         threading.Event().wait(0.05)  # Far longer than they spin; a loop is right either way.
         meeting = threading.Barrier(2)
         assert len(run(2, lambda _, meeting=meeting: meeting.wait(60) and None)) == 2
+
+
+def test_workers_are_kept_away_from_one_processor_and_no_other() -> None:
+    own = os.sched_getaffinity(0)
+    sets = thread_pool._sets_without_one()
+    size = len(sets) // 1024
+    for n in own:
+        found = int.from_bytes(sets[n * size : (n + 1) * size], sys.byteorder)
+        there = {m for m in range(1024) if found >> m & 1}
+        assert there == (own - {n} or own)
+    test_workers_that_sleep_are_woken()
+    assert os.sched_getaffinity(0) == own
 
 
 def test_a_loop_within_a_loop_runs_in_its_own_thread() -> None:

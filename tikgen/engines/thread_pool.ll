@@ -10,12 +10,15 @@
 ;   384  how many workers sleep
 ;   448  1 once the workers must end
 ;   512  how many workers there are
+;   576  1 more than the processor that workers keep away from, the address of the thread numbers of
+;        workers, and the address of a set of processors for each processor: all but that one
 ;
 ; Workers join a loop while it is open, so that a worker that sleeps delays nobody. A loop that
 ; begins while another one runs, in another thread or within a task, runs in its own thread alone.
 
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
+declare i32 @sched_getcpu()
 declare i64 @llvm.readcyclecounter()
 declare void @DECLARED
 
@@ -56,6 +59,43 @@ done:
   ret void
 }
 
+; Keep the workers away from the processor of this thread: the system may wake a worker there, where
+; it would wait until this thread has run all splits itself.
+define internal void @keep_away(ptr %pool) {
+entry:
+  %at = getelementptr i8, ptr %pool, i64 576
+  %cpu = call i32 @sched_getcpu()
+  %mark = add i32 %cpu, 1
+  %old = load i32, ptr %at
+  %is_same = icmp eq i32 %mark, %old
+  %is_unknown = icmp slt i32 %cpu, 0
+  %is_beyond = icmp sgt i32 %cpu, 1023
+  %is_known = or i1 %is_same, %is_unknown
+  %is_done = or i1 %is_known, %is_beyond
+  br i1 %is_done, label %done, label %begin
+begin:
+  store i32 %mark, ptr %at
+  %numbers_at = getelementptr i8, ptr %pool, i64 584
+  %numbers = load ptr, ptr %numbers_at
+  %sets_at = getelementptr i8, ptr %pool, i64 592
+  %sets = load ptr, ptr %sets_at
+  %offset = mul i32 %cpu, 128
+  %set = getelementptr i8, ptr %sets, i32 %offset
+  %workers_at = getelementptr i8, ptr %pool, i64 512
+  %workers = load i32, ptr %workers_at
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %begin ], [ %following, %loop ]
+  %number_at = getelementptr i32, ptr %numbers, i32 %i
+  %number = load atomic i32, ptr %number_at seq_cst, align 4
+  %set_there = call i64 (i64, ...) @syscall(i64 AFFINITY, i32 %number, i64 128, ptr %set)
+  %following = add i32 %i, 1
+  %more = icmp slt i32 %following, %workers
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
 define void @parallel_for(ptr %pool, i32 %splits, i32 %threads, ptr %context, ptr %task) {
 entry:
   %workers_at = getelementptr i8, ptr %pool, i64 512
@@ -89,6 +129,7 @@ open:
   %any_sleeps = icmp sgt i32 %sleepers, 0
   br i1 %any_sleeps, label %wake, label %work
 wake:
+  call void @keep_away(ptr %pool)
   %most = sub i32 %splits, 1
   %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %generation, i32 129, i32 %most, i64 0)
   br label %work

@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import functools
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -18,17 +19,21 @@ from tikgen.engines import native
 # How long a worker spins for the next loop, in cycles of the processor's clock: about 50 us.
 _SPIN = 150_000
 _SIZE = 640
-_STOP, _WORKERS = 448, 512
+_STOP, _WORKERS, _NUMBERS, _SETS = 448, 512, 584, 592
+# Processors that a set of the system has, in bits.
+_MOST_PROCESSORS = 1024
 # By processor: what stands for the names in the text. RELAX is the instruction of a loop that
-# waits, FUTEX the number of the system call.
+# waits, FUTEX and AFFINITY are numbers of system calls.
 _SYSTEMS = {
     "x86_64": {
         "FUTEX": "202",
+        "AFFINITY": "203",
         "RELAX": "llvm.x86.sse2.pause()",
         "DECLARED": "llvm.x86.sse2.pause()",
     },
     "aarch64": {
         "FUTEX": "98",
+        "AFFINITY": "122",
         "RELAX": "llvm.aarch64.hint(i32 1)",
         "DECLARED": "llvm.aarch64.hint(i32)",
     },
@@ -58,10 +63,15 @@ class ThreadPool:
             )
             for n in range(1, threads)
         ]
-        self._count = ctypes.c_int32.from_address(self.address + _WORKERS)
-        self._count.value = len(self._workers)
         for worker in self._workers:
             worker.start()
+        self._numbers = (ctypes.c_int32 * threads)(*(w.native_id or -1 for w in self._workers))
+        self._sets = ctypes.create_string_buffer(_sets_without_one())
+        for offset, held in ((_NUMBERS, self._numbers), (_SETS, self._sets)):
+            ctypes.c_uint64.from_address(self.address + offset).value = ctypes.addressof(held)
+        # Loops are shared from here on.
+        self._count = ctypes.c_int32.from_address(self.address + _WORKERS)
+        self._count.value = len(self._workers)
         atexit.register(self._stop)
         os.register_at_fork(after_in_child=self._forget)
 
@@ -76,6 +86,17 @@ class ThreadPool:
         """Run loops in one thread from now on: a forked process has no workers."""
         ctypes.memset(self.address, 0, _SIZE)
         self._workers = []
+
+
+def _sets_without_one() -> bytes:
+    """Return, for each processor, the set of those of this process but that one, in bits."""
+    own = os.sched_getaffinity(0)
+    everything = sum(1 << n for n in own if n < _MOST_PROCESSORS)
+    sets = [everything] * _MOST_PROCESSORS
+    for n in own:
+        if n < _MOST_PROCESSORS and everything != 1 << n:
+            sets[n] = everything & ~(1 << n)
+    return b"".join(each.to_bytes(_MOST_PROCESSORS // 8, sys.byteorder) for each in sets)
 
 
 @functools.cache
