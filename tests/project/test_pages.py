@@ -29,6 +29,7 @@ PROGRAMS = {
     "concepts": "\n".join(blocks("concepts.md")),
     "index": "\n".join(blocks("index.md")),
     "start": "\n".join(blocks("start.md")),
+    "engines": "\n".join(blocks("engines.md")),
     # A few steps show that it runs.
     **{
         f"gallery-{number}": re.sub(r"range\(\d{3,}\):", "range(3):", block)
@@ -51,7 +52,7 @@ def promised(program: str) -> list[str]:
     return re.findall(r"^ *print\(.*\)  # (.*?)(?::.*)?$", program, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["index", "start", "concepts"])
+@pytest.mark.parametrize("page", ["index", "start", "concepts", "engines"])
 def test_the_programs_of_a_page_run_as_printed(page: str, ran: dict[str, Ran]) -> None:
     printed = ran[page].output.splitlines()
     for line in promised(PROGRAMS[page]):
