@@ -401,7 +401,7 @@ def test_what_another_line_holds_decides(dtype: str, rng: Any) -> None:
     """A line that begins with an element of another one is wrong for drawn data."""
     kernel = tikgen.build("reduce", op="min", dim=2, axis=0, dtype=dtype)
     shown = 0
-    for _ in range(40):
+    for _ in range(300):
         given = kernel.template.inputs(kernel.problem, {"n0": 17, "n1": 3}, rng)
         x = np.nan_to_num(given.get("x", np.zeros((17, 3))).astype(float))
         shown += bool((x[:, 1:] < x.min(axis=0)[:-1]).any())
@@ -412,7 +412,7 @@ def test_drawn_extremes_have_all_digits_and_both_signs(rng: Any) -> None:
     kernel = tikgen.build("reduce", op="max", dim=1, dtype="f64")
     best = [
         x.max()
-        for _ in range(60)
+        for _ in range(400)
         if (x := kernel.template.inputs(kernel.problem, {"n0": 9}, rng).get("x")) is not None
         and np.isfinite(x).all()
         and np.ptp(x) > 0
