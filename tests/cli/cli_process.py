@@ -53,7 +53,7 @@ def run_cli(
     environment: Mapping[str, str] = {},
     variables: Sequence[Mapping[str, str]] = (),
 ) -> list[Done]:
-    """Run commands one after another in a process; return what became of each.
+    """Run commands one after another in a process; return the outcome of each.
 
     Args:
         commands: their words.

@@ -71,7 +71,7 @@ PLAIN = {
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Done]]:
-    """Trace the scripts in one process; return their folder, and what became of each."""
+    """Trace the scripts in one process; return their folder, and the outcome of each."""
     top = tmp_path_factory.mktemp("plain")
     folder, results = top / "folder", top / "results"
     folder.mkdir()

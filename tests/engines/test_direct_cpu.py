@@ -89,6 +89,21 @@ def test_plain_calls_take_scalars_and_arrays_of_every_dtype(
         direct(**values, z=z[:1])
 
 
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("number", [1e300, -1e300, float("nan"), 0.1, np.float64(0.1), 3])
+@pytest.mark.filterwarnings("error")
+def test_floats_are_rounded_to_their_dtype(ti_arch: str, dtype: str, number: Any) -> None:
+    kernel = tikgen.build("map", expr="z = a*x", dtype=dtype, scalars=("a",))
+    x = np.ones(3, DType(dtype).numpy)
+    expected, plain, bound = (np.zeros_like(x) for _ in range(3))
+    kernel(number, x, expected)
+    direct = kernel.with_engine(DIRECT)
+    direct(number, x, plain)
+    direct.bind(number, x, bound)()
+    np.testing.assert_array_equal(plain, expected)
+    np.testing.assert_array_equal(bound, expected)
+
+
 @settings(max_examples=10, deadline=None)
 @given(st.integers(1, 100_000), st.integers(0, 2**32 - 1))
 def test_the_bits_are_those_of_taichi(size: int, seed: int) -> None:

@@ -156,7 +156,8 @@ F32_BINS = I32_BINS | {"dtype": "f32", "bins_in": "local", "buffer": 16, "unroll
 OTHERS = (
     Mutant(
         "scan", "missed remainder", TEXT,
-        "range({{ stop }} - {{ length }} % {{ s.unroll }}, {{ stop }})",
+        'range({{ start ~ " + " if start != "0" }}{{ length }} // {{ s.unroll }} * {{ s.unroll }}, '
+        "{{ stop }})",
         "range({{ stop }}, {{ stop }})", params=F32_SCAN,
     ),
     Mutant(

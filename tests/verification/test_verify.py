@@ -140,6 +140,11 @@ def repeats(mutant: Mutant) -> bool:
     return again and mutant.template not in ("stencil", "gemm")
 
 
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_what_a_mutant_replaces_still_stands_in_its_template(tmp_path, mutant):
+    mutant.make(tmp_path)
+
+
 @pytest.mark.parametrize(
     "mutant",
     [pytest.param(m, marks=[pytest.mark.slow] if repeats(m) else []) for m in MUTANTS],

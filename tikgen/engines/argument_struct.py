@@ -28,7 +28,7 @@ _C: dict[str, Any] = {
     "f32": ctypes.c_float,
     "f64": ctypes.c_double,
 }
-_FORMATS = dict(zip(_C, "bhiqBHIQefd", strict=True))
+_FORMATS = dict(zip(_C, "bhiqBHIQHfd", strict=True))
 
 
 def problem(kinds: Sequence[Kind]) -> str:
@@ -76,5 +76,8 @@ def packer(kinds: Sequence[Kind]) -> struct.Struct:
 
 
 def c_value(dtype: DType, value: Any) -> Any:
-    """Return a scalar as its field in the struct takes it."""
-    return int(np.float16(value).view(np.uint16)) if dtype is DType.f16 else value
+    """Return a scalar as its field in the struct takes it; beyond the dtype floats are infinite."""
+    if dtype is DType.f16:
+        with np.errstate(over="ignore"):
+            return int(np.float16(value).view(np.uint16))
+    return ctypes.c_float(value).value if dtype is DType.f32 else value

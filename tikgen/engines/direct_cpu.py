@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.dtypes import DType
 from tikgen.engines import argument_struct, llvm_text, native, thread_pool
 from tikgen.engines.argument_struct import c_value
 from tikgen.taichi import arrays
@@ -115,9 +114,9 @@ class DirectLauncher:
         """Set every argument, in the order of the slots."""
         fields: list[Any] = []
         size = 0
-        for value, (_, ndim) in zip(values, self._code.kinds, strict=True):
+        for value, (dtype, ndim) in zip(values, self._code.kinds, strict=True):
             if ndim is None:
-                fields.append(value)
+                fields.append(c_value(dtype, value))
             else:
                 address, more = arrays.address_of(value)
                 fields += value.shape
@@ -129,9 +128,7 @@ class DirectLauncher:
     def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
         """Return the function that sets the scalar argument in ``slot``."""
         dtype, _ = self._code.kinds[slot]
-        if dtype is DType.f16:
-            return lambda value: setattr(self._arguments, f"a{slot}", c_value(dtype, value))
-        return functools.partial(setattr, self._arguments, f"a{slot}")
+        return lambda value: setattr(self._arguments, f"a{slot}", c_value(dtype, value))
 
 
 def _missing(text: str) -> str:

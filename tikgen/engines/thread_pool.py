@@ -19,7 +19,7 @@ from tikgen.engines import native
 # How long a worker spins for the next loop, in cycles of the processor's clock: about 50 us.
 _SPIN = 150_000
 _SIZE = 640
-_STOP, _WORKERS, _NUMBERS, _SETS = 448, 512, 584, 592
+_WORKERS, _NUMBERS, _SETS = 512, 584, 592
 # Processors that a set of the system has, in bits.
 _MOST_PROCESSORS = 1024
 # By processor: what stands for the names in the text. RELAX is the instruction of a loop that

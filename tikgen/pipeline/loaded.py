@@ -85,7 +85,10 @@ class Loaded:
         )
         self._scratch: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._epoch: Any = None
+        # Of the arch, looked up once for each ``ti.init``.
         self._counts_steps = False
+        self._writes_inputs = False
+        self._uploads_outputs = True
         self._ready: set[tuple[type, ...]] = set()
 
     @property
@@ -158,9 +161,9 @@ class Loaded:
         garbage. CUDA copies each array back, even one that is only read, which crashes where its
         memory is a file that is mapped read-only.
         """
-        if runtime.writes_inputs():
+        if self._writes_inputs:
             return [i for i, value in enumerate(values) if arrays.is_read_only(value)]
-        if self._partial and not runtime.uploads_outputs():
+        if self._partial and not self._uploads_outputs:
             return [i for i in self._partial if arrays.is_on_host(values[i])]
         return ()
 
@@ -205,6 +208,8 @@ class Loaded:
             raise TaichiNotInitialised(self.name)
         check_arch(self.source.variant, arch)
         self._counts_steps = ends_loops(arch)
+        self._writes_inputs = runtime.writes_inputs()
+        self._uploads_outputs = runtime.uploads_outputs()
         with runtime.compiling:
             if runtime.epoch() is not self._epoch:
                 self._scratch.clear()

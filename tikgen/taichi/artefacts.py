@@ -35,9 +35,7 @@ class ArtefactBuilder:
 
     def add_kernel(self, kernel: Any, name: str) -> None:
         """Compile a ``ti.kernel`` whose arrays all declare dtype and dimension."""
-        primal = kernel._primal
-        number = primal.ensure_compiled(*produce_injected_args(primal))
-        self._builder.add(name, primal.compiled_kernels[number])
+        self._builder.add(name, _compiled(kernel))
         self._content.append(f"kernel:{name}")
 
     def add_field(self, name: str, field: Any) -> None:
@@ -64,15 +62,18 @@ class ArtefactBuilder:
         (folder / "__version__").write_text(".".join(map(str, ti.__version__)))
 
 
+def _compiled(kernel: Any) -> Any:
+    primal = kernel._primal
+    return primal.compiled_kernels[primal.ensure_compiled(*produce_injected_args(primal))]
+
+
 def llvm_text(kernel: Any) -> str:
     """Return the optimised LLVM text of a kernel for the processor.
 
     Unlike :class:`ArtefactBuilder` this leaves the declaration of fields open.
     """
     builder = impl.pytaichi.prog.make_aot_module_builder(impl.current_cfg().arch, [])
-    primal = kernel._primal
-    number = primal.ensure_compiled(*produce_injected_args(primal))
-    builder.add("kernel", primal.compiled_kernels[number])
+    builder.add("kernel", _compiled(kernel))
     with tempfile.TemporaryDirectory(prefix="tikgen-") as folder:
         builder.dump(folder, "")
         return "".join(path.read_text() for path in sorted(Path(folder).glob("*.ll")))

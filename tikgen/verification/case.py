@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tikgen import engines
 from tikgen.children.job import KernelJob, KernelOutcome
 
 Data = Literal["whole", "uniform", "sparse", "sorted", "records", "large"]
@@ -36,7 +37,7 @@ class Case(KernelJob):
     data: Data = "whole"
     container: Container = "numpy"
     inplace: bool = False
-    engine: str = "taichi"
+    engine: str = engines.TAICHI
     offline_cache: bool = False
     text: str = ""
 
@@ -62,7 +63,7 @@ class Case(KernelJob):
             f"{self.data} data of seed {self.seed} in {held}"
             f"{', in place' if self.inplace else ''}"
             f"{', sizes baked in' if self.baked else ''}"
-            f"{f', launched by {self.engine}' if self.engine != 'taichi' else ''}"
+            f"{f', launched by {self.engine}' if self.engine != engines.TAICHI else ''}"
             f"{', with an offline cache' if self.offline_cache else ''}, on {self.arch}"
         )
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import taichi as ti
 
+from tikgen import engines
 from tikgen.errors import TemplateError
 from tikgen.pipeline.builder import build, resolve
 from tikgen.pipeline.kernel import Kernel
@@ -63,7 +64,7 @@ class Trial:
         container: Container = "numpy",
         inplace: bool = False,
         baked: bool = False,
-        engine: str = "taichi",
+        engine: str = engines.TAICHI,
         launch: Callable[[Sequence[Any]], object] | None = None,
         arch: str | None = None,
         kernel: Kernel | None = None,
@@ -174,7 +175,7 @@ class Trial:
             np.full(held.shape, scratch_poison(array.dtype, self._seed), array.dtype.numpy)
             for array, held in zip(self.kernel.workspace, scratch, strict=True)
         ]
-        by_taichi = self.kernel.engine == "taichi"
+        by_taichi = self.kernel.engine == engines.TAICHI
         if (
             contents
             and by_taichi

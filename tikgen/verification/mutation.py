@@ -34,7 +34,7 @@ class Survivor:
 
 @dataclass(frozen=True)
 class Mutation:
-    """What became of a kernel's mutants on one arch.
+    """The outcome of a kernel's mutants on one arch.
 
     Attributes:
         seed: seed of what was drawn.

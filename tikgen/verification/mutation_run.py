@@ -88,7 +88,7 @@ class MutationRun:
         self._optimised: dict[str, str | None] = {}
 
     def run(self) -> Mutation:
-        """Return what became of the mutants.
+        """Return the outcome of the mutants.
 
         Raises:
             OriginalFailed: if the kernel itself fails in one of the launches.

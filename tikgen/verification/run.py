@@ -45,7 +45,7 @@ def verify(
     archs: Sequence[str] = ("cpu", "vulkan"),
     max_examples: int = 100,
     mutants: int = 0,
-    engine: str = "taichi",
+    engine: str = engines.TAICHI,
     seed: int | None = None,
     scripts: str | os.PathLike[str] = SCRIPTS,
     timeout: float = 120.0,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tikgen import engines
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.evidence import Tally
@@ -39,7 +40,7 @@ class Limits:
     shrink_seconds: float
     timeout: float
     mutants: int = 0
-    engine: str = "taichi"
+    engine: str = engines.TAICHI
 
 
 class _Wrong(Exception):

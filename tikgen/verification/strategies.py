@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tikgen import engines
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.rendering import Variant
@@ -50,7 +51,7 @@ def trials(
     on_unsupported: Callable[[str], None],
     on_invalid: Callable[[ParameterError], None],
     on_drawn: Callable[[Mapping[str, Any]], None] = lambda chosen: None,
-    engine: str = "taichi",
+    engine: str = engines.TAICHI,
 ) -> SearchStrategy[tuple[Case, ...]]:
     """Return a strategy for up to three cases of one variant.
 
