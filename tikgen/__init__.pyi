@@ -4,8 +4,8 @@ from . import live as live
 from . import ring as ring
 from .dtypes import DType as DType
 from .errors import TikgenError as TikgenError
+from .expression import Assignments as Assignments
 from .expression import Expression as Expression
-from .expression import Program as Program
 from .lifecycle.cause import why as why
 from .lifecycle.description import describe as describe
 from .lifecycle.trace import Trace as Trace
@@ -63,6 +63,7 @@ from .version import __version__ as __version__
 
 __all__ = [
     "Array",
+    "Assignments",
     "BoundKernel",
     "Cost",
     "DType",
@@ -71,7 +72,6 @@ __all__ = [
     "Invalid",
     "Kernel",
     "ProblemModel",
-    "Program",
     "Report",
     "Scalar",
     "ScheduleModel",

@@ -10,11 +10,11 @@ import numpy as np
 
 from tikgen import (
     Array,
+    Assignments,
     DType,
     Identifier,
     Invalid,
     ProblemModel,
-    Program,
     Scalar,
     ScheduleModel,
     Template,
@@ -68,7 +68,7 @@ class Map(Template):
     """
 
     class Problem(ProblemModel):
-        expr: Program = parameter("what to compute, such as 'z = a*x + y; w = sqrt(z)'")
+        expr: Assignments = parameter("what to compute, such as 'z = a*x + y; w = sqrt(z)'")
         dim: int = parameter("number of axes of every array", 1, ge=1, le=4)
         dtype: DType = parameter("type of every element and scalar", DType.f32)
         scalars: tuple[Identifier, ...] | None = parameter(
@@ -189,7 +189,7 @@ class Map(Template):
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         if drawn.get("scalars"):
-            program = Program.parse(drawn["expr"])
+            program = Assignments.parse(drawn["expr"])
             read = [name for name in program.inputs if name not in program.outputs]
             drawn["scalars"] = tuple(name for name in drawn["scalars"] if name in read)
         return drawn

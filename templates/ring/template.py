@@ -7,12 +7,12 @@ import numpy as np
 
 from tikgen import (
     Array,
+    Assignments,
     Cost,
     DType,
     Identifier,
     Invalid,
     ProblemModel,
-    Program,
     ScheduleModel,
     Template,
     parameter,
@@ -61,7 +61,7 @@ class Ring(Template):
     """
 
     class Problem(ProblemModel):
-        handler: Program = parameter("what to do with a message, such as 'y = 2*x; n = n + 1'")
+        handler: Assignments = parameter("what to do with a message, such as 'y = 2*x; n = n + 1'")
         inputs: dict[Identifier, DType] = parameter("dtypes of the columns of a message, by name")
         outputs: dict[Identifier, DType] = parameter("dtypes of the columns of a reply, by name")
         state: tuple[Identifier, ...] = parameter("names that last from message to message", ())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tikgen import DType, Expression, Program
+from tikgen import Assignments, DType, Expression
 from tikgen.errors import ExpressionError, ParameterError
 from tikgen.expression import lacks_on_vulkan
 from tikgen.expression.tree import FUNCTIONS
@@ -128,13 +128,13 @@ def test_a_refused_expression_is_explained(text: str, problem: str) -> None:
 )
 def test_a_refused_program_is_explained(text: str, problem: str) -> None:
     with pytest.raises(ExpressionError) as caught:
-        Program.parse(text)
+        Assignments.parse(text)
     assert problem in str(caught.value)
 
 
 class _Model(ProblemModel):
     expr: Expression = parameter("an expression")
-    program: Program | None = parameter("a program", None)
+    program: Assignments | None = parameter("a program", None)
 
 
 def test_a_bad_expression_is_a_bad_parameter() -> None:
@@ -243,10 +243,10 @@ def test_joined_operands_count_as_if_written_out(text: str) -> None:
 def test_an_expression_with_a_long_text_can_be_copied_and_used() -> None:
     expression = Expression.parse(" or ".join(["x"] * 100))
     assert pickle.loads(pickle.dumps(expression)).node == expression.node
-    program = Program.parse(expression)
+    program = Assignments.parse(expression)
     assert program.text == f"out = {expression}"
     assert pickle.loads(pickle.dumps(program)) == program
-    assert Program.parse(Expression.parse("out + 1")).outputs == ("out1",)
+    assert Assignments.parse(Expression.parse("out + 1")).outputs == ("out1",)
 
 
 DEEPEST = {
@@ -278,26 +278,26 @@ def test_small_types_take_less_depth(dtype: str) -> None:
 
 
 def test_vulkan_lacks_functions_in_f64_only() -> None:
-    functions = Program.parse("y = x**2 + sin(x)").functions
+    functions = Assignments.parse("y = x**2 + sin(x)").functions
     assert "sin of an f64 does not work" in str(lacks_on_vulkan(functions, DType.f64))
     assert lacks_on_vulkan(functions, DType.f32) is None
-    assert lacks_on_vulkan(Program.parse("y = x**2").functions, DType.f64) is None
+    assert lacks_on_vulkan(Assignments.parse("y = x**2").functions, DType.f64) is None
 
 
 def test_a_program_has_inputs_and_outputs() -> None:
-    program = Program.parse("z = a*x + y; w = x - z")
+    program = Assignments.parse("z = a*x + y; w = x - z")
     assert (program.inputs, program.outputs) == (("a", "x", "y"), ("z", "w"))
     assert str(program) == "z = a * x + y; w = x - z"
-    assert program == Program.parse(program) == Program.parse(str(program))
-    updated = Program.parse("y = a*x + y")
+    assert program == Assignments.parse(program) == Assignments.parse(str(program))
+    updated = Assignments.parse("y = a*x + y")
     assert (updated.inputs, updated.outputs) == (("a", "x", "y"), ("y",))
-    assert Program.parse("a*x + y").outputs == ("out",)
-    assert Program.parse("out + out1").outputs == ("out2",)
-    assert Program.parse(Expression.parse("a*x")).outputs == ("out",)
+    assert Assignments.parse("a*x + y").outputs == ("out",)
+    assert Assignments.parse("out + out1").outputs == ("out2",)
+    assert Assignments.parse(Expression.parse("a*x")).outputs == ("out",)
 
 
 def test_program_evaluates_in_order() -> None:
-    values = Program.parse("z = x + 1; w = z*z; z = w - z").evaluate(x=np.array([1.0, 2.0]))
+    values = Assignments.parse("z = x + 1; w = z*z; z = w - z").evaluate(x=np.array([1.0, 2.0]))
     np.testing.assert_array_equal(values["w"], [4.0, 9.0])
     np.testing.assert_array_equal(values["z"], [2.0, 6.0])
 
@@ -416,7 +416,7 @@ def test_every_function_is_documented() -> None:
     ],
 )
 def test_a_program_may_have_line_breaks(text: str) -> None:
-    assert str(Program.parse(text)) == "z = x + y; w = z * z"
+    assert str(Assignments.parse(text)) == "z = x + y; w = z * z"
 
 
 def test_an_expression_may_have_line_breaks() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tikgen
-from tikgen import DType, Kernel, Program
+from tikgen import Assignments, DType, Kernel
 from tikgen.errors import ParameterError, UnsupportedOnArch
 from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.comparison import worst_error
@@ -286,7 +286,7 @@ def test_on_a_gpu_words_are_read_behind_fences_and_lanes_share_a_batch() -> None
 def test_cost_counts_what_is_read_and_written() -> None:
     template = tikgen.load_template(BUILTIN_FOLDER / "ring")
     columns = {"inputs": {"x": DType.f32}, "outputs": {"y": DType.f64}}
-    problem = template.Problem(handler=Program.parse("y = 2*x + 1"), dtype=DType.f64, **columns)
+    problem = template.Problem(handler=Assignments.parse("y = 2*x + 1"), dtype=DType.f64, **columns)
     cost = template.cost(problem, {"slots": 100})
     assert (cost.bytes, cost.flops) == (1200, 200)
 

@@ -1,5 +1,5 @@
 """Arithmetic in users' text: parsed, checked, and translated to Taichi and NumPy code."""
 
-from tikgen.expression.program import Expression as Expression
-from tikgen.expression.program import Program as Program
-from tikgen.expression.program import lacks_on_vulkan as lacks_on_vulkan
+from tikgen.expression.assignments import Assignments as Assignments
+from tikgen.expression.assignments import Expression as Expression
+from tikgen.expression.assignments import lacks_on_vulkan as lacks_on_vulkan

@@ -16,7 +16,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
-from tikgen.expression import Expression, Program
+from tikgen.expression import Assignments, Expression
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.template.arguments import Array, concrete_shape
@@ -42,7 +42,7 @@ def eject_text(source: Source, arch: str) -> str:
     collected = _Collected(template.name)
     for function in (template.reference, template.inputs, template.tolerance, worst_error):
         collected.add(function)
-    programs = [v for _, v in variant.problem if isinstance(v, Program)]
+    programs = [v for _, v in variant.problem if isinstance(v, Assignments)]
     if programs or any(isinstance(v, Expression) for _, v in variant.problem):
         collected.add(perturbed_error)
     functions = "\n\n".join(collected.functions.values())
@@ -197,7 +197,7 @@ def _value_code(name: str, value: Any, functions: str) -> str:
         used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)]
         fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
         return f"SimpleNamespace({fields})"
-    if isinstance(value, Program):
+    if isinstance(value, Assignments):
         return (
             "SimpleNamespace(\n"
             f"        names={value.names!r},\n"
@@ -238,7 +238,7 @@ def _expression_code(name: str, expression: Expression, dtype: DType | None) -> 
     )
 
 
-def _program_function(program: Program, dtype: DType | None) -> str:
+def _program_function(program: Assignments, dtype: DType | None) -> str:
     """Return the code of a NumPy function for a program."""
     folded = program.folded(dtype) if dtype else program
     parameters = ", ".join([*program.inputs, "**_"])

@@ -12,7 +12,7 @@ from pydantic import create_model
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, RenderError
-from tikgen.expression import Expression, Program
+from tikgen.expression import Assignments, Expression
 from tikgen.pipeline.builder import build, kernel_of
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import Source, Variant, render_variant
@@ -51,7 +51,7 @@ class OneOff(Template):
         return dict(p)
 
 
-def elementwise(expr: str | Expression | Program, dtype: Any = "f32", **params: Any) -> Kernel:
+def elementwise(expr: str | Expression | Assignments, dtype: Any = "f32", **params: Any) -> Kernel:
     """Return the kernel that computes ``expr`` at every element: ``build("map", expr=expr, ...)``.
 
     Args:

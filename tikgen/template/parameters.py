@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, TemplateError
-from tikgen.expression import Expression, Program
+from tikgen.expression import Assignments, Expression
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
 
 RESERVED = frozenset({"name", "schedule", "arch", "shape"})
@@ -148,7 +148,7 @@ class ParameterModel(BaseModel):
                     cls.__qualname__,
                     f"parameter {name!r} has type {_type_name(field.annotation)}, which could "
                     "carry code; use int, float, bool, DType, Literal, Identifier, Expression, "
-                    "Program, or tuples and dicts of these",
+                    "Assignments, or tuples and dicts of these",
                 )
 
 
@@ -267,12 +267,12 @@ def plain(value: Any) -> Any:
 def _shown(value: Any) -> str:
     if isinstance(value, DType | Identifier):
         return str(value)
-    if isinstance(value, Expression | Program):
+    if isinstance(value, Expression | Assignments):
         return repr(str(value))
     return repr(value)
 
 
-_SAFE_TYPES = (int, float, bool, DType, Identifier, Expression, Program, type(None), Ellipsis)
+_SAFE_TYPES = (int, float, bool, DType, Identifier, Expression, Assignments, type(None), Ellipsis)
 
 
 def _is_safe(annotation: Any) -> bool:
@@ -319,7 +319,7 @@ def _type_name(annotation: Any) -> str:
         return _listing([str(a) for a in arguments])
     names = {int: "an integer", float: "a number", bool: "True or False", str: "str"}
     names |= {DType: "a dtype", Identifier: "an identifier", type(None): "None"}
-    names |= {Expression: "an expression", Program: "an expression"}
+    names |= {Expression: "an expression", Assignments: "an expression"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 

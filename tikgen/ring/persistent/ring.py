@@ -30,7 +30,7 @@ class PersistentRing(RingLifecycle):
         kernel_id: its name.
         inputs: columns of a message, numbers only: a sequence of ``Column``, or a dict of dtypes.
         outputs: columns of a reply, likewise; without any there are no replies.
-        handler: assignments such as ``"y = 2*x; total = total + x"``, a ``Program``, or a
+        handler: assignments such as ``"y = 2*x; total = total + x"``, ``Assignments``, or a
             :class:`RingBody`.
         state: initial values of variables that last from message to message.
         capacity: slots of the ring, a power of two.

@@ -194,7 +194,7 @@ class Expression(_Text):
         return type(self), (self.node,)  # The text may be longer than parse allows.
 
 
-class Program(_Text):
+class Assignments(_Text):
     """Assignments such as ``z = a*x + y; w = z*z``, executed in order at every element.
 
     A semicolon or a line break ends each. After its assignment a name refers to the new value,
@@ -227,13 +227,13 @@ class Program(_Text):
         )
 
     @classmethod
-    def parse(cls, value: str | Program | Expression) -> Program:
+    def parse(cls, value: str | Assignments | Expression) -> Assignments:
         """Return ``value`` as a program.
 
         Raises:
             ExpressionError: if it contains something that is not allowed.
         """
-        if isinstance(value, Program):
+        if isinstance(value, Assignments):
             return value
         if isinstance(value, Expression):
             return cls(((free_output(value.node), value),))
@@ -254,7 +254,7 @@ class Program(_Text):
         """Return the operations in the program, functions by their names."""
         return frozenset().union(*(e.node.kinds for _, e in self.assignments))
 
-    def folded(self, dtype: DType) -> Program:
+    def folded(self, dtype: DType) -> Assignments:
         """Return the program with operations on literals computed in ``dtype``.
 
         Names that are assigned a literal are replaced by it.
@@ -268,7 +268,7 @@ class Program(_Text):
         folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
         for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
             _refuse(expression, power_problem(node, dtype))
-        return Program(tuple((name, Expression(node)) for name, node in folded))
+        return Assignments(tuple((name, Expression(node)) for name, node in folded))
 
     def helpers(self, dtype: DType) -> str:
         """Return the definitions of each ``ti.func`` that the generated code calls."""
