@@ -22,7 +22,13 @@ from tikgen.expression.constants import fold, fold_assignments
 from tikgen.expression.helpers import helper_functions
 from tikgen.expression.reader import free_output, parse_assignments, parse_expression
 from tikgen.expression.rounding import Bounded, bound, exact, gap, stored
-from tikgen.expression.tree import LITERALS, Node, literal_value, power_problem, suitability_problem
+from tikgen.expression.tree import (
+    LITERALS,
+    Node,
+    folded_problem,
+    literal_value,
+    suitability_problem,
+)
 
 NDArray = npt.NDArray[Any]
 
@@ -88,7 +94,9 @@ class Expression(_Text):
     max min pow round sign sin sqrt tan tanh where``. As in NumPy, ``min`` and ``max`` ignore NaN,
     ``round`` rounds halves to even, integers wrap around, the least integer is its own ``abs``,
     integer ``//`` and ``%`` by zero give 0, and those of floats are exact. Operations on literals
-    are computed in the dtype of the kernel, and f16 in f32. Lines may break within parentheses.
+    are computed in the dtype of the kernel, and f16 in f32. A constant that is infinite or not a
+    number, such as ``1/0``, goes into comparisons, ``where``, ``min`` and ``max`` alone, for fast
+    math has no such numbers. Lines may break within parentheses.
     Expressions that differ in white space only are equal.
     """
 
@@ -126,7 +134,7 @@ class Expression(_Text):
         """
         _refuse(self, suitability_problem(self.node, dtype))
         folded = Expression(fold(self.node, dtype.computed.numpy))
-        _refuse(self, power_problem(folded.node, dtype))
+        _refuse(self, folded_problem(folded.node, dtype))
         return folded
 
     def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
@@ -267,7 +275,7 @@ class Assignments(_Text):
         nodes = [(name, expression.node) for name, expression in self.assignments]
         folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
         for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
-            _refuse(expression, power_problem(node, dtype))
+            _refuse(expression, folded_problem(node, dtype))
         return Assignments(tuple((name, Expression(node)) for name, node in folded))
 
     def helpers(self, dtype: DType) -> str:

@@ -49,17 +49,17 @@ _LINES = "; a line break ends a statement unless it is within parentheses"
 
 def parse_expression(text: object) -> Node:
     """Return the tree of one expression, a number; raise ExpressionError."""
-    text, statements = _statements(text)
+    text, statements = statements_of(text)
     if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
         hint = _LINES if "\n" in text else ""
         raise ExpressionError(_shown(text), f"takes one expression, and no statement{hint}")
-    return _Reader(text).number(statements[0].value)
+    return Reader(text).number(statements[0].value)
 
 
 def parse_assignments(text: object) -> list[tuple[str, Node]]:
     """Return (name, tree) for each assignment in a text; raise ExpressionError."""
-    text, statements = _statements(text)
-    reader = _Reader(text)
+    text, statements = statements_of(text)
+    reader = Reader(text)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
         return [(free_output(node), node)]
@@ -73,7 +73,7 @@ def free_output(node: Node) -> str:
     return next(choice for choice in choices if choice not in names)
 
 
-def _statements(text: object) -> tuple[str, list[ast.stmt]]:
+def statements_of(text: object) -> tuple[str, list[ast.stmt]]:
     """Return the text without its common indentation, and its statements."""
     if not isinstance(text, str):
         raise ExpressionError(str(text)[:60], f"takes a text; got {type(text).__name__}")
@@ -114,14 +114,17 @@ def _shown(text: str) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class _Reader:
+class Reader:
     """Converts Python's syntax tree to :class:`Node`, and refuses what is not allowed."""
+
+    most_nodes = MOST_NODES
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._count = 0
 
     def assignment(self, statement: ast.stmt) -> tuple[str, Node]:
+        """Return the name and the tree of one assignment."""
         if isinstance(statement, ast.AugAssign):
             self._refuse(f"{self._piece(statement)!r}: write it out, as in 'y = y + x'")
         if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -149,8 +152,8 @@ class _Reader:
         self._count += 1
         if depth > DEEPEST:
             self._refuse(f"is nested more than {DEEPEST} levels deep")
-        if self._count > MOST_NODES:
-            self._refuse(f"has more than {MOST_NODES} operations")
+        if self._count > self.most_nodes:
+            self._refuse(f"has more than {self.most_nodes} operations")
         match tree:
             case ast.Constant():
                 return self._constant(tree.value)
