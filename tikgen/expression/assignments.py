@@ -38,7 +38,7 @@ _NO_F64_ON_VULKAN = frozenset(
 )
 
 
-class _Text:
+class Text:
     """A frozen value that equals others of the same text."""
 
     __slots__ = ("__weakref__", "text")
@@ -51,6 +51,7 @@ class _Text:
 
     @classmethod
     def parse(cls, value: Any) -> Any:
+        """Return ``value`` as an instance; raise ExpressionError."""
         raise NotImplementedError
 
     @classmethod
@@ -64,6 +65,7 @@ class _Text:
         return core_schema.no_info_plain_validator_function(validate)
 
     def folded(self, dtype: DType) -> Any:
+        """Return what is computed in ``dtype``; raise ExpressionError."""
         raise NotImplementedError
 
     def check(self, dtype: DType) -> None:
@@ -86,7 +88,7 @@ class _Text:
         raise AttributeError(f"{type(self).__name__} is frozen")
 
 
-class Expression(_Text):
+class Expression(Text):
     """One expression over named values, such as ``where(x > 0, a*x, 0)``.
 
     It may contain ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the
@@ -202,7 +204,7 @@ class Expression(_Text):
         return type(self), (self.node,)  # The text may be longer than parse allows.
 
 
-class Assignments(_Text):
+class Assignments(Text):
     """Assignments such as ``z = a*x + y; w = z*z``, executed in order at every element.
 
     A semicolon or a line break ends each. After its assignment a name refers to the new value,
@@ -291,9 +293,14 @@ class Assignments(_Text):
             known[name] = _run(expression.node, known, shape)
         return {name: known[name] for name in self.outputs}
 
-    def error_bound(self, values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
+    def error_bound(
+        self,
+        values: Mapping[str, Any],
+        dtype: DType,
+        errors: Mapping[str, Any] | None = None,
+    ) -> dict[str, NDArray]:
         """Return a bound on the error of each output; see :meth:`Expression.error_bound`."""
-        known = _with_errors(values, dtype, None)
+        known = _with_errors(values, dtype, errors)
         folded = self.folded(dtype)
         for name, expression in folded.assignments:
             known[name] = stored(bound(expression.node, known, dtype.computed), dtype)

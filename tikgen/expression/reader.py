@@ -73,26 +73,34 @@ def free_output(node: Node) -> str:
     return next(choice for choice in choices if choice not in names)
 
 
-def statements_of(text: object) -> tuple[str, list[ast.stmt]]:
-    """Return the text without its common indentation, and its statements."""
+def statements_of(
+    text: object, most: int = MOST_CHARACTERS, also: str = ""
+) -> tuple[str, list[ast.stmt]]:
+    """Return the text without its common indentation, and its statements.
+
+    Args:
+        text: what a user wrote.
+        most: how many characters it may have.
+        also: characters that it may contain besides those of arithmetic, such as ``#``.
+    """
     if not isinstance(text, str):
         raise ExpressionError(str(text)[:60], f"takes a text; got {type(text).__name__}")
     shown = _shown(text)
-    if len(text) > MOST_CHARACTERS:
-        raise ExpressionError(
-            shown, f"has {len(text)} characters; at most {MOST_CHARACTERS} are allowed"
-        )
+    if len(text) > most:
+        raise ExpressionError(shown, f"has {len(text)} characters; at most {most} are allowed")
     text = text.replace("\r\n", "\n")
-    odd = [c for c in text if c != "\n" and not (c.isascii() and c.isprintable())]
+    odd = [c for c in text if c not in "\n" + also and not (c.isascii() and c.isprintable())]
     if odd:
         raise ExpressionError(shown, f"has the character {odd[0]!r}, which is not allowed")
     text = inspect.cleandoc(text).strip()
-    if "#" in text:
+    if "#" in text and "#" not in also:
         raise ExpressionError(shown, "has a comment, which is not allowed")
     try:
         statements = ast.parse(text).body
     except SyntaxError as error:
         hint = _symbol_hint(text)
+        if error.lineno and "\n" in text:
+            hint += quoted(text, error.lineno, (error.offset or 1) - 1)
         raise ExpressionError(shown, f"is not arithmetic: {error.msg}{hint}") from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError(shown, "cannot be read: it is nested too deeply") from None
@@ -109,6 +117,12 @@ def _symbol_hint(text: str) -> str:
     return f"; {', '.join(found)}" if found else ""
 
 
+def quoted(text: str, number: int, column: int) -> str:
+    """Return a line of the text, counted from 1, with a caret under a column, counted from 0."""
+    line = text.splitlines()[number - 1]
+    return f"\n    {line}\n    {' ' * column}^"
+
+
 def _shown(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= 80 else text[:77] + "..."
@@ -118,6 +132,7 @@ class Reader:
     """Converts Python's syntax tree to :class:`Node`, and refuses what is not allowed."""
 
     most_nodes = MOST_NODES
+    functions = tuple(FUNCTIONS)
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -218,10 +233,9 @@ class Reader:
             self._refuse(f"{what!r} is {_article(tree.func)}, and only functions can be called")
         name = tree.func.id
         if name not in FUNCTIONS:
-            known = ", ".join(FUNCTIONS)
-            self._refuse(
-                f"calls {name!r}, which is not a function.{near(name, FUNCTIONS)} Known: {known}"
-            )
+            known = ", ".join(self.functions)
+            hint = near(name, self.functions)
+            self._refuse(f"calls {name!r}, which is not a function.{hint} Known: {known}")
         if tree.keywords:
             self._refuse(f"{name}() takes no keyword arguments")
         fewest, most, _ = FUNCTIONS[name]
