@@ -1,28 +1,33 @@
 """Engines: who compiles a kernel and launches it.
 
-``taichi`` is Taichi itself, which is always there and is the reference. ``direct-cpu`` takes the
-code that Taichi makes for a processor, compiles it for the processor at hand, and launches it
-without Taichi.
+``taichi`` is Taichi itself, which is always there and is the reference. Each other engine is a
+module of this room, with the functions of :class:`Engine`: it takes the code that Taichi makes of a
+kernel, compiles it for the device at hand, and launches it without Taichi.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from tikgen.engines.argument_struct import Kind
-    from tikgen.engines.direct_cpu import Code, DirectLauncher
 
 TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
-ENGINES = (TAICHI, DIRECT_CPU)
+# The modules of the engines beside Taichi.
+_MODULES = {DIRECT_CPU: "tikgen.engines.direct_cpu"}
+ENGINES = (TAICHI, *_MODULES)
 
 
 class AnyLauncher(Protocol):
     """Launches one kernel over a context in which its arguments stay set."""
 
     launch: Callable[[], None]
-    is_spent: bool
+
+    @property
+    def is_spent(self) -> bool:
+        """Return whether the context must be renewed before the next launch."""
 
     def renew(self) -> None:
         """Begin a new context, in which no argument is set."""
@@ -34,34 +39,61 @@ class AnyLauncher(Protocol):
         """Return the function that sets the scalar argument in ``slot``."""
 
 
-def problem(engine: str) -> str:
+class DirectLauncher(AnyLauncher, Protocol):
+    """Launches machine code; for one thread at a time."""
+
+    def set_all(self, values: Sequence[Any]) -> None:
+        """Set every argument, in the order of the slots."""
+
+
+class Code(Protocol):
+    """The machine code of a kernel, loaded into this process."""
+
+    def launcher(self) -> DirectLauncher:
+        """Return a new launcher, in which no argument is set."""
+
+
+class Engine(Protocol):
+    """What the module of an engine has."""
+
+    # Its name, and the arch of Taichi whose kernels it takes.
+    NAME: str
+    ARCH: str
+
+    def problem(self) -> str:
+        """Return why it cannot be used on this machine, or an empty string."""
+
+    def identity(self) -> Mapping[str, str]:
+        """Return what machine code depends on beside the kernel: processor and versions."""
+
+    def text_of(self, kernel: Any) -> str:
+        """Return the code that Taichi makes of a compiled ``ti.kernel``."""
+
+    def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
+        """Return machine code, which can be stored, made of the result of :meth:`text_of`.
+
+        Raises:
+            ValueError: if the code cannot run without Taichi; the message says why.
+        """
+
+    def load(self, machine_code: bytes, kinds: Sequence[Kind]) -> Code:
+        """Load machine code into this process.
+
+        Args:
+            machine_code: the result of :meth:`machine_code`, of the same :meth:`identity`.
+            kinds: dtype and number of axes of each argument.
+        """
+
+
+def engine(name: str) -> Engine:
+    """Return an engine beside Taichi, by name."""
+    return cast("Engine", importlib.import_module(_MODULES[name]))
+
+
+def problem(name: str) -> str:
     """Return why an engine cannot be used on this machine, or an empty string."""
-    if engine == TAICHI:
+    if name == TAICHI:
         return ""
-    if engine != DIRECT_CPU:
+    if name not in _MODULES:
         return f"there is none of that name; take one of {', '.join(ENGINES)}"
-    from tikgen.engines import native, thread_pool
-
-    return native.problem() or thread_pool.problem()
-
-
-def compiled(text: str, kinds: Sequence[Kind]) -> Code:
-    """Return the machine code of a kernel.
-
-    Args:
-        text: the LLVM text that Taichi makes of it for the processor.
-        kinds: dtype and number of axes of each argument.
-
-    Raises:
-        ValueError: if the code cannot run without Taichi; the message says why.
-    """
-    from tikgen.engines.direct_cpu import Code
-
-    return Code(text, kinds)
-
-
-def launcher(code: Code, threads: int) -> DirectLauncher:
-    """Return a launcher for machine code, whose parallel loops run in ``threads`` threads."""
-    from tikgen.engines.direct_cpu import DirectLauncher
-
-    return DirectLauncher(code, threads)
+    return engine(name).problem()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 from typing import Any
 
 
@@ -18,29 +19,48 @@ def problem() -> str:
     return ""
 
 
+def object_code(text: str) -> bytes:
+    """Return the object file of LLVM text with opaque pointers, for the processor at hand."""
+    llvm = _llvm()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    machine = _machine()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    module.data_layout = str(machine.target_data)
+    return bytes(machine.emit_object(module))
+
+
 class Library:
-    """Machine code made of LLVM text, loaded into this process.
+    """An object file, loaded into this process.
 
     Args:
-        text: LLVM text with opaque pointers.
+        content: the result of :func:`object_code`.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, content: bytes) -> None:
         llvm = _llvm()
-        module = llvm.parse_assembly(text)
-        module.verify()
-        machine = _machine()
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.loop_vectorization = options.slp_vectorization = True
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
-        module.data_layout = str(machine.target_data)
-        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
         self._engine.finalize_object()
 
     def address(self, name: str) -> int:
         """Return the address of a function."""
         return int(self._engine.get_function_address(name))
+
+
+def identity() -> dict[str, str]:
+    """Return what object code depends on beside its text: processor and versions."""
+    llvm = _llvm()
+    return {
+        "processor": llvm.get_host_cpu_name(),
+        "features": llvm.get_host_cpu_features().flatten(),
+        "system": llvm.get_default_triple(),
+        "llvm": ".".join(map(str, llvm.llvm_version_info)),
+        "llvmlite": importlib.metadata.version("llvmlite"),
+    }
 
 
 @functools.cache

@@ -104,7 +104,7 @@ def _library() -> native.Library:
     text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8")
     for name, value in {**_SYSTEMS[os.uname().machine], "SPIN": str(_SPIN)}.items():
         text = text.replace(name, value)
-    return native.Library(text)
+    return native.Library(native.object_code(text))
 
 
 @functools.cache

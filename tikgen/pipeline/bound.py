@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tikgen import engines
 from tikgen.errors import ArgumentError
-from tikgen.pipeline.direct import direct_of, is_proven
+from tikgen.pipeline.direct import direct_of, takes_context
 from tikgen.pipeline.loaded import Loaded
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
@@ -126,10 +126,10 @@ class _Binding:
     def __init__(self, loaded: Loaded, values: tuple[Any, ...], engine: str) -> None:
         self.loaded = loaded
         self.values = list(loaded.prepare(values))
-        self.is_fast = is_proven(loaded, tuple(self.values))
+        self.is_fast = takes_context(loaded, tuple(self.values))
         self._direct = None
         if engine != engines.TAICHI:
-            self._direct = direct_of(loaded, tuple(self.values))
+            self._direct = direct_of(loaded, engine, tuple(self.values))
         self.contexts: dict[int, _Context] = {}  # By thread.
         self.version = 0  # Counts the changes of scalars.
         self.is_current = True
@@ -176,7 +176,7 @@ class _Binding:
 
     def _launcher(self) -> engines.AnyLauncher:
         if self._direct is not None:
-            return self._direct.launcher()
+            return self._direct.code.launcher()
         return launcher.Launcher(self.loaded.function, self.values)
 
 

@@ -1,25 +1,22 @@
-"""Launches a loaded kernel by the engine direct-cpu."""
+"""Launches a loaded kernel by an engine beside Taichi."""
 
 from __future__ import annotations
 
 import weakref
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tikgen import engines
 from tikgen.errors import EngineUnavailable
 from tikgen.pipeline.loaded import Loaded
-from tikgen.taichi import artefacts, kernels, launcher, runtime
+from tikgen.taichi import kernels, launcher, runtime
 from tikgen.template.arguments import Array, Scalar
-
-if TYPE_CHECKING:
-    from tikgen.engines.direct_cpu import DirectLauncher
 
 # Archs on which launches over a cached context are proven correct.
 _PROVEN_ARCHS = frozenset({"cpu", "cuda", "vulkan"})
 
 
-def is_proven(loaded: Loaded, values: tuple[Any, ...]) -> bool:
+def takes_context(loaded: Loaded, values: tuple[Any, ...]) -> bool:
     """Return whether ``values`` may be launched over a cached context, after compiling for them."""
     if runtime.current_arch() not in _PROVEN_ARCHS or not launcher.can_bind():
         return False
@@ -35,15 +32,17 @@ class Direct:
 
     Args:
         loaded: the kernel.
+        name: the engine.
         values: arguments for it, checked and with its workspace.
 
     Raises:
         EngineUnavailable: if the kernel cannot run without Taichi.
     """
 
-    def __init__(self, loaded: Loaded, values: tuple[Any, ...]) -> None:
-        if why := _why_not(loaded, values):
-            raise EngineUnavailable(loaded.name, engines.DIRECT_CPU, why)
+    def __init__(self, loaded: Loaded, name: str, values: tuple[Any, ...]) -> None:
+        engine = engines.engine(name)
+        if why := _why_not(loaded, engine, values):
+            raise EngineUnavailable(loaded.name, name, why)
         arguments = (*loaded.signature.arguments, *loaded.workspace)
         kinds = [
             (a.dtype, len(a.shape) if isinstance(a, Array) else None)
@@ -52,47 +51,44 @@ class Direct:
         ]
         try:
             with runtime.compiling:
-                self._code = engines.compiled(artefacts.llvm_text(loaded.function), kinds)
+                text = engine.text_of(loaded.function)
+                self.code = engine.load(engine.machine_code(text, kinds), kinds)
         except ValueError as error:
-            raise EngineUnavailable(loaded.name, engines.DIRECT_CPU, str(error)) from None
+            raise EngineUnavailable(loaded.name, name, str(error)) from None
         self.epoch = runtime.epoch()
-        self._threads = runtime.threads()
-        self._launchers: dict[int, DirectLauncher] = {}
-
-    def launcher(self) -> DirectLauncher:
-        """Return a new launcher, in which no argument is set."""
-        return engines.launcher(self._code, self._threads)
+        self._launchers: dict[int, engines.DirectLauncher] = {}
 
     def run(self, values: tuple[Any, ...]) -> None:
         """Launch the kernel once in this thread."""
         made = self._launchers.get(get_ident())
         if made is None:
-            made = self._launchers[get_ident()] = self.launcher()
+            made = self._launchers[get_ident()] = self.code.launcher()
         made.set_all(values)
         made.launch()
 
 
-_directs: weakref.WeakKeyDictionary[Loaded, Direct] = weakref.WeakKeyDictionary()
+_directs: weakref.WeakKeyDictionary[Loaded, dict[str, Direct]] = weakref.WeakKeyDictionary()
 
 
-def direct_of(loaded: Loaded, values: tuple[Any, ...]) -> Direct:
-    """Return the machine code of a kernel for the current ``ti.init``, made if missing.
+def direct_of(loaded: Loaded, name: str, values: tuple[Any, ...]) -> Direct:
+    """Return the machine code of a kernel for an engine and ``ti.init``, made if missing.
 
     Raises:
         EngineUnavailable: if the kernel cannot run without Taichi.
     """
-    found = _directs.get(loaded)
+    known = _directs.setdefault(loaded, {})
+    found = known.get(name)
     if found is None or found.epoch is not runtime.epoch():
-        found = _directs[loaded] = Direct(loaded, values)
+        found = known[name] = Direct(loaded, name, values)
     return found
 
 
-def _why_not(loaded: Loaded, values: tuple[Any, ...]) -> str:
-    if runtime.current_arch() != "cpu":
+def _why_not(loaded: Loaded, engine: engines.Engine, values: tuple[Any, ...]) -> str:
+    if runtime.current_arch() != engine.ARCH:
         return f"Taichi runs on {runtime.current_arch()}"
     stored = {a.storage for a in loaded.signature.arguments if isinstance(a, Array)}
     if "field" in stored:
         return "it takes fields"
-    if not is_proven(loaded, values):
+    if not takes_context(loaded, values):
         return "debug mode, printing, a return value or an opaque argument needs Taichi"
     return ""

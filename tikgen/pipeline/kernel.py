@@ -221,7 +221,7 @@ class Kernel:
         values = loaded.prepare(loaded.signature.order(args, kwargs))
         if self._engine == engines.TAICHI or is_differentiating():
             return loaded.run(values)
-        direct_of(loaded, values).run(values)
+        direct_of(loaded, self._engine, values).run(values)
         loaded.launches += 1
         return None
 

@@ -88,8 +88,8 @@ def verify(
     _check(template, archs, max_examples, mutants, params)
     if problem := engines.problem(engine):
         raise ParameterError("verify", {"engine": problem})
-    if engine == engines.DIRECT_CPU and tuple(archs) != ("cpu",):
-        raise ParameterError("verify", {"engine": f"{engine!r} needs archs=('cpu',)"})
+    if engine != engines.TAICHI and tuple(archs) != (arch := engines.engine(engine).ARCH,):
+        raise ParameterError("verify", {"engine": f"{engine!r} needs archs=({arch!r},)"})
     if seed is None:
         seed = random.SystemRandom().randrange(2**32)
     limits = Limits(max_examples, seed, shrink_seconds, timeout, mutants, engine)
