@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
 # Taichi, until another engine is proven for the kernel.
 AUTO = "auto"
-# The module of each engine beside Taichi, and the package that it needs.
-_MODULES = {DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite")}
+# The module of each engine beside Taichi, the package that it needs, and the arch of its kernels.
+_MODULES = {DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite", "cpu")}
 ENGINES = (TAICHI, *_MODULES)
 
 
@@ -90,9 +90,7 @@ class Making(Protocol):
 class Engine(Protocol):
     """What the module of an engine has."""
 
-    # Its name, and the arch of Taichi whose kernels it takes.
     NAME: str
-    ARCH: str
 
     def problem(self) -> str:
         """Return why it cannot be used on this machine, or an empty string."""
@@ -132,6 +130,11 @@ class Engine(Protocol):
 def engine(name: str) -> Engine:
     """Return an engine beside Taichi, by name."""
     return cast("Engine", importlib.import_module(_MODULES[name][0]))
+
+
+def arch_of(name: str) -> str:
+    """Return the arch of Taichi whose kernels an engine takes."""
+    return _MODULES[name][2]
 
 
 def missing(name: str) -> str:

@@ -19,7 +19,7 @@ from tikgen.taichi import arrays, artefacts, runtime
 # Bytes of LLVMRuntime up to its fields, on a processor with 64 bits: thread pool, the function
 # that runs a parallel loop, and the buffer of numbers that tasks pass on.
 _POOL, _PARALLEL_FOR, _TEMPORARIES = 8280, 8288, 32872
-NAME, ARCH = "direct-cpu", "cpu"
+NAME = "direct-cpu"
 _RUNTIME_SIZE = 1 << 16
 _TEMPORARY_SIZE = 1 << 20
 # Loops over fewer bytes run in one thread: to wake another one takes longer.

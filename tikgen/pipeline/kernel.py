@@ -425,9 +425,10 @@ class Kernel:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
         # A user's text may define several kernels.
         function = self._loaded.subject.name
+        launched = "" if self._engine == engines.TAICHI else f", launched by {self.engine}"
         its = f"{function} of " if self._loaded.subject.origin == "live" else ""
         return (
             f"<Kernel {its}{self.template.name}({params})\n"
             f"  takes {self._loaded.signature}\n"
-            f"  digest {self.digest[:16]}>"
+            f"  digest {self.digest[:16]}{launched}>"
         )
