@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
 # Taichi, until another engine is proven for the kernel.
 AUTO = "auto"
+# What launches a kernel unless the call that made it says otherwise.
+DEFAULT = TAICHI
 # The module of each engine beside Taichi, the package that it needs, and the arch of its kernels.
 _MODULES = {DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite", "cpu")}
 ENGINES = (TAICHI, *_MODULES)
