@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import threading
+import types
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -144,23 +146,37 @@ def test_arrays_of_taichi_are_taken(axpy: Any, rng: np.random.Generator) -> None
 
 
 def test_threads_launch_at_once(axpy: Any, rng: np.random.Generator) -> None:
-    x, y, _ = arrays(50_000, rng)
-    results: dict[int, np.ndarray] = {}
+    x, y, z = arrays(50_000, rng)
+    axpy.bind(1.0, x, y, z)
 
-    def launch(number: int) -> None:
+    def launch(number: int) -> np.ndarray:
         z = np.zeros_like(x)
         bound = axpy.bind(float(number), x, y, z)
         for _ in range(50):
             bound()
-        results[number] = z
+        return z
 
-    threads = [threading.Thread(target=launch, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number, z in results.items():
-        np.testing.assert_allclose(z, number * x + y, rtol=1e-5)
+    with ThreadPoolExecutor() as threads:
+        for number, found in zip(range(4), threads.map(launch, range(4)), strict=True):
+            np.testing.assert_allclose(found, number * x + y, rtol=1e-5)
+
+
+def test_threads_have_scratch_arrays_of_their_own(ti_arch: str) -> None:
+    kernel = tikgen.build("reduce", op="sum", dtype="f64").with_engine(DIRECT)
+    assert kernel.workspace
+
+    def sums(number: int) -> list[float]:
+        x, y = np.full(60_000, float(number)), np.zeros(1)
+        bound, found = kernel.bind(x, y), []
+        for call in (lambda: kernel(x, y), bound) * 100:
+            call()
+            found.append(y[0])
+        return found
+
+    sums(1)
+    with ThreadPoolExecutor() as threads:
+        for number, found in zip(range(4), threads.map(sums, range(4)), strict=True):
+            assert set(found) == {60_000.0 * number}
 
 
 def test_the_engine_is_part_of_the_kernel(axpy: Any) -> None:
@@ -222,6 +238,50 @@ def test_without_llvmlite_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, ti
             tikgen.build("map", expr="y = x").with_engine(DIRECT)
     finally:
         native._llvm.cache_clear()
+
+
+def test_another_llvm_is_named(monkeypatch: pytest.MonkeyPatch, ti_arch: str) -> None:
+    monkeypatch.setattr(native._llvm(), "llvm_version_info", (15, 0, 7))
+    with pytest.raises(EngineUnavailable, match=r"LLVM 15\.0\.7; 17 or later is needed"):
+        tikgen.build("map", expr="y = x", engine=DIRECT)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "why"),
+    [("Darwin", "arm64", "needs Linux"), ("Linux", "riscv64", "does not know .* riscv64")],
+)
+def test_another_system_is_named(
+    monkeypatch: pytest.MonkeyPatch, ti_arch: str, system: str, machine: str, why: str
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: types.SimpleNamespace(sysname=system, machine=machine))
+    with pytest.raises(EngineUnavailable, match=why):
+        tikgen.build("map", expr="y = x", engine=DIRECT)
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="for x86")
+def test_a_processor_without_avx2_is_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch, ti_arch: str, rng: np.random.Generator
+) -> None:
+    llvm = native._llvm()
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "x86-64")
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: types.SimpleNamespace(flatten=str))
+    kernel = tikgen.build("map", expr="z = x*y + 19/7", dtype="f32")
+    x, y, z = arrays(1001, rng)
+    expected = np.zeros_like(z)
+    kernel(x, y, expected)
+    kernel.with_engine(DIRECT)(x, y, z)
+    np.testing.assert_allclose(z, expected, rtol=1e-6)
+
+
+def test_arrays_that_are_bound_cannot_be_freed(axpy: Any, rng: np.random.Generator) -> None:
+    x, y, z = arrays(9, rng)
+    bound = axpy.bind(1.0, x, y, z)
+    with pytest.raises(ValueError, match="resize"):
+        x.resize(10**6)
+    kept = x + y
+    del x, y
+    bound()
+    assert (z == kept).all()
 
 
 DEBUG = """

@@ -159,6 +159,7 @@ def verify_command(
     Exits with 1 if one disagrees or the score is below `--min-score`, and with 2 if an arch that
     was named does not work here.
     """
+    from tikgen import engines
     from tikgen.verification import verify
     from tikgen.verification.run import quiet
 
@@ -167,7 +168,7 @@ def verify_command(
     name, params = request(name, param)
     options: dict[str, Any] = {"max_examples": max_examples, "mutants": mutants, "seed": seed}
     if engine is not Engine.taichi:
-        options |= {"engine": engine.value, "archs": ("cpu",)}
+        options |= {"engine": engine.value, "archs": (engines.arch_of(engine.value),)}
     if arch:
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}

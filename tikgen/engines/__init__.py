@@ -1,28 +1,39 @@
 """Engines: who compiles a kernel and launches it.
 
-``taichi`` is Taichi itself, which is always there and is the reference. ``direct-cpu`` takes the
-code that Taichi makes for a processor, compiles it for the processor at hand, and launches it
-without Taichi.
+``taichi`` is Taichi itself, which is always there and is the reference. Each other engine is a
+module of this room, with the functions of :class:`Engine`: it takes the code that Taichi makes of a
+kernel, compiles it for the device at hand, and launches it without Taichi.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
+    from tikgen.dtypes import DType
     from tikgen.engines.argument_struct import Kind
-    from tikgen.engines.direct_cpu import Code, DirectLauncher
 
 TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
-ENGINES = (TAICHI, DIRECT_CPU)
+# Taichi, until another engine is proven for the kernel.
+AUTO = "auto"
+# What launches a kernel unless the call that made it says otherwise.
+DEFAULT = TAICHI
+# The module of each engine beside Taichi, the package that it needs, and the arch of its kernels.
+_MODULES = {DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite", "cpu")}
+ENGINES = (TAICHI, *_MODULES)
 
 
 class AnyLauncher(Protocol):
     """Launches one kernel over a context in which its arguments stay set."""
 
     launch: Callable[[], None]
-    is_spent: bool
+
+    @property
+    def is_spent(self) -> bool:
+        """Return whether the context must be renewed before the next launch."""
 
     def renew(self) -> None:
         """Begin a new context, in which no argument is set."""
@@ -34,34 +45,114 @@ class AnyLauncher(Protocol):
         """Return the function that sets the scalar argument in ``slot``."""
 
 
-def problem(engine: str) -> str:
-    """Return why an engine cannot be used on this machine, or an empty string."""
-    if engine == TAICHI:
-        return ""
-    if engine != DIRECT_CPU:
-        return f"there is none of that name; take one of {', '.join(ENGINES)}"
-    from tikgen.engines import native, thread_pool
+class DirectLauncher(AnyLauncher, Protocol):
+    """Launches machine code; for one thread at a time.
 
-    return native.problem() or thread_pool.problem()
-
-
-def compiled(text: str, kinds: Sequence[Kind]) -> Code:
-    """Return the machine code of a kernel.
-
-    Args:
-        text: the LLVM text that Taichi makes of it for the processor.
-        kinds: dtype and number of axes of each argument.
-
-    Raises:
-        ValueError: if the code cannot run without Taichi; the message says why.
+    Attributes:
+        arguments: memory of the host into which :attr:`Code.pack_into` packs the arguments.
     """
-    from tikgen.engines.direct_cpu import Code
 
-    return Code(text, kinds)
+    arguments: Any
+
+    def choose_loop(self, size: int) -> None:
+        """Prepare for arrays of ``size`` bytes in all, which were packed."""
+
+    def set_all(self, values: Sequence[Any]) -> None:
+        """Set every argument, in the order of the slots."""
 
 
-def launcher(code: Code, threads: int) -> DirectLauncher:
-    """Return a launcher for machine code, whose parallel loops run in ``threads`` threads."""
-    from tikgen.engines.direct_cpu import DirectLauncher
+class Code(Protocol):
+    """The machine code of a kernel, loaded into this process.
 
-    return DirectLauncher(code, threads)
+    Attributes:
+        pack_into: packs the fields of all arguments, scalars, and extents and addresses of arrays
+            of the host; None if those are not taken.
+    """
+
+    pack_into: Callable[..., None] | None
+
+    def launcher(self) -> DirectLauncher:
+        """Return a new launcher, in which no argument is set."""
+
+    def scratch(self, dtype: DType, shape: tuple[int, ...]) -> Any:
+        """Return a new array for a kernel to work in."""
+
+
+class Making(Protocol):
+    """Machine code that is being made beside the work of this process."""
+
+    def result(self) -> bytes | None:
+        """Return the machine code, or None while it is being made.
+
+        Raises:
+            ValueError: if it cannot be made; the message says why.
+        """
+
+
+class Engine(Protocol):
+    """What the module of an engine has."""
+
+    NAME: str
+
+    def problem(self) -> str:
+        """Return why it cannot be used on this machine, or an empty string."""
+
+    def identity(self) -> Mapping[str, str]:
+        """Return what machine code depends on beside the kernel: processor and versions."""
+
+    def text_of(self, kernel: Any) -> str:
+        """Return the code that Taichi makes of a compiled ``ti.kernel``."""
+
+    def text_problem(self, text: str, kinds: Sequence[Kind]) -> str:
+        """Return why the result of :meth:`text_of` cannot run without Taichi, or an empty string.
+
+        Args:
+            text: the code.
+            kinds: dtype and number of axes of each argument.
+        """
+
+    def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
+        """Return machine code, which can be stored, made of a text without problem."""
+
+    def begin(self, text: str, kinds: Sequence[Kind], key: str, name: str) -> Making:
+        """Begin to make the result of :meth:`machine_code` beside the work of this process.
+
+        It may be put into the store meanwhile, under ``key`` and ``name``.
+        """
+
+    def load(self, machine_code: bytes, kinds: Sequence[Kind]) -> Code:
+        """Load machine code into this process.
+
+        Args:
+            machine_code: the result of :meth:`machine_code`, of the same :meth:`identity`.
+            kinds: dtype and number of axes of each argument.
+
+        Raises:
+            ValueError: if it is no machine code.
+        """
+
+
+def engine(name: str) -> Engine:
+    """Return an engine beside Taichi, by name."""
+    return cast("Engine", importlib.import_module(_MODULES[name][0]))
+
+
+def arch_of(name: str) -> str:
+    """Return the arch of Taichi whose kernels an engine takes."""
+    return _MODULES[name][2]
+
+
+def missing(name: str) -> str:
+    """Return which package an engine lacks, or an empty string; this imports nothing."""
+    package = _MODULES[name][1]
+    found = importlib.util.find_spec(package) is not None
+    return "" if found else f"{package} is missing; pip install tikgen[fast]"
+
+
+def problem(name: str) -> str:
+    """Return why an engine cannot be used on this machine, or an empty string."""
+    if name in (TAICHI, AUTO):
+        return ""
+    if name not in _MODULES:
+        return f"there is none of that name; take one of {', '.join((*ENGINES, AUTO))}"
+    return engine(name).problem()

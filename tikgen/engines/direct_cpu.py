@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.dtypes import DType
 from tikgen.engines import argument_struct, llvm_text, native, thread_pool
 from tikgen.engines.argument_struct import c_value
-from tikgen.taichi import arrays
+from tikgen.engines.elsewhere import Elsewhere
+from tikgen.taichi import arrays, artefacts, runtime
 
 # Bytes of LLVMRuntime up to its fields, on a processor with 64 bits: thread pool, the function
 # that runs a parallel loop, and the buffer of numbers that tasks pass on.
 _POOL, _PARALLEL_FOR, _TEMPORARIES = 8280, 8288, 32872
+NAME = "direct-cpu"
 _RUNTIME_SIZE = 1 << 16
 _TEMPORARY_SIZE = 1 << 20
 # Loops over fewer bytes run in one thread: to wake another one takes longer.
@@ -33,47 +36,104 @@ class _Context(ctypes.Structure):
     ]
 
 
-class Code:
-    """The machine code of a kernel.
+def problem() -> str:
+    """Return why the engine cannot be used on this machine, or an empty string."""
+    return native.problem() or thread_pool.problem()
+
+
+def identity() -> dict[str, str]:
+    """Return what machine code depends on beside the kernel: processor and versions."""
+    return native.identity()
+
+
+def text_of(kernel: Any) -> str:
+    """Return the LLVM text that Taichi makes of a compiled ``ti.kernel``."""
+    return artefacts.llvm_text(kernel)
+
+
+def text_problem(text: str, kinds: Sequence[argument_struct.Kind]) -> str:
+    """Return why the code of a kernel cannot run without Taichi, or an empty string.
 
     Args:
-        text: the LLVM text that Taichi makes of it for the processor.
+        text: its LLVM text.
         kinds: dtype and number of axes of each argument.
+    """
+    return (
+        argument_struct.problem(kinds)
+        or llvm_text.problem(text, argument_struct.llvm_type(kinds))
+        or _missing(text)
+    )
 
-    Raises:
-        ValueError: if the code cannot run without Taichi; the message says why.
+
+def machine_code(text: str, kinds: Sequence[argument_struct.Kind]) -> bytes:
+    """Return the object file of a kernel, made of LLVM text without problem."""
+    return native.object_code(llvm_text.translated(text))
+
+
+def begin(text: str, kinds: Sequence[argument_struct.Kind], key: str, name: str) -> Elsewhere:
+    """Begin to make the object file of a kernel in a child process, which puts it into the store.
+
+    Args:
+        text: its LLVM text.
+        kinds: dtype and number of axes of each argument.
+        key: key of the object file in the store.
+        name: what it is, for people.
+    """
+    return Elsewhere(llvm_text.translated(text), key, name)
+
+
+def load(content: bytes, kinds: Sequence[argument_struct.Kind]) -> Code:
+    """Load the object file of a kernel into this process."""
+    return Code(content, kinds)
+
+
+class Code:
+    """The machine code of a kernel, loaded into this process.
+
+    Args:
+        content: its object file.
+        kinds: dtype and number of axes of each argument.
     """
 
-    def __init__(self, text: str, kinds: Sequence[argument_struct.Kind]) -> None:
-        why = (
-            argument_struct.problem(kinds)
-            or llvm_text.problem(text, argument_struct.llvm_type(kinds))
-            or _missing(text)
-        )
-        if why:
-            raise ValueError(why)
+    def __init__(self, content: bytes, kinds: Sequence[argument_struct.Kind]) -> None:
         self.kinds = tuple(kinds)
         self.struct = argument_struct.c_type(kinds)
         self.pack_into = argument_struct.packer(kinds).pack_into
-        self._library = native.Library(llvm_text.translated(text))
-        self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.address(llvm_text.RUN))
+        self._library = native.Library(content)
+        # The function that runs a kernel over a context.
+        self.address = self._library.address(llvm_text.RUN)
+        self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
+
+    def launcher(self) -> DirectLauncher:
+        """Return a new launcher, in which no argument is set."""
+        return DirectLauncher(self, runtime.threads())
+
+    def scratch(self, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """Return a new array for a kernel to work in."""
+        return np.zeros(shape, dtype.numpy)
 
 
 class DirectLauncher:
     """Arguments for the machine code of a kernel; for one thread at a time.
 
-    It does what :class:`~tikgen.taichi.launcher.Launcher` does.
+    It does what :class:`~tikgen.taichi.launcher.Launcher` does. Native code launches it with
+    ``function(context)``: the addresses are valid as long as the launcher lives.
 
     Args:
         code: the machine code.
         threads: how many threads run a parallel loop.
+
+    Attributes:
+        function: address of the function that launches, ``void function(void *context)``.
+        context: address of its argument.
+        arguments: the struct of the arguments, into which the context points.
     """
 
     is_spent = False
 
     def __init__(self, code: Code, threads: int) -> None:
-        self._code = code
-        self._arguments = code.struct()
+        self._code, self._pack_into = code, code.pack_into
+        self.arguments = code.struct()
         self._pool = thread_pool.pool_of(threads)
         self._runtime = ctypes.create_string_buffer(_RUNTIME_SIZE)
         self._temporaries = np.zeros(_TEMPORARY_SIZE, np.uint8)  # Takes memory once it is used.
@@ -83,11 +143,11 @@ class DirectLauncher:
         self._put(_PARALLEL_FOR, self._pool.serial_for)
         self._put(_TEMPORARIES, self._temporaries.ctypes.data)
         self._context = _Context(
-            ctypes.addressof(self._arguments), ctypes.addressof(self._runtime), 0, None
+            ctypes.addressof(self.arguments), ctypes.addressof(self._runtime), 0, None
         )
-        self.launch: Callable[[], None] = functools.partial(
-            code.run, ctypes.addressof(self._context)
-        )
+        self.function = code.address
+        self.context = ctypes.addressof(self._context)
+        self.launch: Callable[[], None] = functools.partial(code.run, self.context)
 
     def renew(self) -> None:
         """Do nothing: a launch leaves the context as it is."""
@@ -98,13 +158,14 @@ class DirectLauncher:
     def set_array(self, slot: int, array: Any) -> None:
         """Set the array argument in ``slot``."""
         address, size = arrays.address_of(array)
-        argument = getattr(self._arguments, f"a{slot}")
+        argument = getattr(self.arguments, f"a{slot}")
         argument.shape[:] = tuple(array.shape)
         argument.data = address
         self._bytes[slot] = size
-        self._choose_loop(sum(self._bytes.values()))
+        self.choose_loop(sum(self._bytes.values()))
 
-    def _choose_loop(self, size: int) -> None:
+    def choose_loop(self, size: int) -> None:
+        """Choose how loops run over arrays of ``size`` bytes in all."""
         if self._is_serial is not (size < _FEW_BYTES):
             self._is_serial = size < _FEW_BYTES
             run = self._pool.serial_for if self._is_serial else self._pool.parallel_for
@@ -122,13 +183,13 @@ class DirectLauncher:
                 fields += value.shape
                 fields.append(address)
                 size += more
-        self._code.pack_into(self._arguments, 0, *fields)
-        self._choose_loop(size)
+        self._pack_into(self.arguments, 0, *fields)
+        self.choose_loop(size)
 
     def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
         """Return the function that sets the scalar argument in ``slot``."""
         dtype, _ = self._code.kinds[slot]
-        return lambda value: setattr(self._arguments, f"a{slot}", c_value(dtype, value))
+        return lambda value: setattr(self.arguments, f"a{slot}", c_value(dtype, value))
 
 
 def _missing(text: str) -> str:

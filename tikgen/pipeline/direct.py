@@ -1,25 +1,27 @@
-"""Launches a loaded kernel by the engine direct-cpu."""
+"""Launches a loaded kernel by an engine beside Taichi."""
 
 from __future__ import annotations
 
+import struct
+import threading
 import weakref
-from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tikgen import engines
-from tikgen.errors import EngineUnavailable
 from tikgen.pipeline.loaded import Loaded
-from tikgen.taichi import artefacts, kernels, launcher, runtime
-from tikgen.template.arguments import Array, Scalar
-
-if TYPE_CHECKING:
-    from tikgen.engines.direct_cpu import DirectLauncher
+from tikgen.pipeline.machine_code import MachineCode
+from tikgen.pipeline.quick_call import QuickCall, quick_call
+from tikgen.taichi import arrays, kernels, launcher, runtime
+from tikgen.template.arguments import concrete_shape
 
 # Archs on which launches over a cached context are proven correct.
 _PROVEN_ARCHS = frozenset({"cpu", "cuda", "vulkan"})
+# Sizes for which a thread keeps scratch arrays.
+_MOST_SIZES = 16
 
 
-def is_proven(loaded: Loaded, values: tuple[Any, ...]) -> bool:
+def takes_context(loaded: Loaded, values: tuple[Any, ...]) -> bool:
     """Return whether ``values`` may be launched over a cached context, after compiling for them."""
     if runtime.current_arch() not in _PROVEN_ARCHS or not launcher.can_bind():
         return False
@@ -31,68 +33,121 @@ def is_proven(loaded: Loaded, values: tuple[Any, ...]) -> bool:
 
 
 class Direct:
-    """The machine code of a loaded kernel for one ``ti.init``, and a launcher for each thread.
+    """The machine code of a loaded kernel for one ``ti.init``, launched by any number of threads.
 
     Args:
         loaded: the kernel.
-        values: arguments for it, checked and with its workspace.
-
-    Raises:
-        EngineUnavailable: if the kernel cannot run without Taichi.
+        engine: the engine.
+        code: the machine code.
     """
 
-    def __init__(self, loaded: Loaded, values: tuple[Any, ...]) -> None:
-        if why := _why_not(loaded, values):
-            raise EngineUnavailable(loaded.name, engines.DIRECT_CPU, why)
-        arguments = (*loaded.signature.arguments, *loaded.workspace)
-        kinds = [
-            (a.dtype, len(a.shape) if isinstance(a, Array) else None)
-            for a in arguments
-            if isinstance(a, Array | Scalar)
-        ]
-        try:
-            with runtime.compiling:
-                self._code = engines.compiled(artefacts.llvm_text(loaded.function), kinds)
-        except ValueError as error:
-            raise EngineUnavailable(loaded.name, engines.DIRECT_CPU, str(error)) from None
+    def __init__(self, loaded: Loaded, engine: str, code: engines.Code) -> None:
+        self.engine = engine
         self.epoch = runtime.epoch()
-        self._threads = runtime.threads()
-        self._launchers: dict[int, DirectLauncher] = {}
+        self.code = code
+        self._signature, self._workspace = loaded.signature, loaded.workspace
+        self._own = _Own()
+        self._quick: QuickCall | None = None
+        if code.pack_into is not None:
+            self._quick = quick_call(loaded.signature, bool(loaded.workspace), code.pack_into)
 
-    def launcher(self) -> DirectLauncher:
+    def launcher(self) -> engines.DirectLauncher:
         """Return a new launcher, in which no argument is set."""
-        return engines.launcher(self._code, self._threads)
+        return self.code.launcher()
 
-    def run(self, values: tuple[Any, ...]) -> None:
-        """Launch the kernel once in this thread."""
-        made = self._launchers.get(get_ident())
+    def scratch(self, sizes: Sequence[int]) -> list[Any]:
+        """Return new scratch arrays; threads that launch at once cannot share them."""
+        named = dict(zip(self._signature.symbols, sizes, strict=True))
+        return [self.code.scratch(a.dtype, concrete_shape(a, named)) for a in self._workspace]
+
+    def launch(self, loaded: Loaded, values: Sequence[Any]) -> None:
+        """Launch the kernel once in this thread, with checked arguments and its workspace."""
+        made = self._own.launcher = self._own.launcher or self.launcher()
+        made.set_all(values)
+        loaded.launch_bound(made.launch)
+
+    def call(self, loaded: Loaded, values: tuple[Any, ...], most: int) -> bool:
+        """Check the arguments and launch the kernel, both in the quickest way.
+
+        Return False, without a launch, if that is not possible: the long way must be taken.
+
+        Args:
+            loaded: the code that the kernel has now.
+            values: the arguments in order, of any kind and number.
+            most: how many bytes arrays may have.
+        """
+        if (
+            self._quick is None
+            or self._signature is not loaded.signature
+            or self.epoch is not runtime.epoch()
+            or launcher.is_differentiating()
+            or not loaded.is_loaded
+        ):
+            return False
+        own = self._own
+        made = own.launcher
         if made is None:
-            made = self._launchers[get_ident()] = self.launcher()
+            made = own.launcher = self.launcher()
+        try:
+            count = self._quick(made.arguments, own.fields, values)
+        except (TypeError, ValueError, OverflowError, struct.error):
+            return False
+        if count is None or count > most:
+            return False
+        made.choose_loop(count)
+        loaded.launch_bound(made.launch)
+        return True
+
+    def try_with(self, values: Sequence[Any]) -> None:
+        """Launch the machine code once, which does not count as a launch of the kernel."""
+        made = self.launcher()
         made.set_all(values)
         made.launch()
 
+    def own_scratch(self, sizes: Sequence[int]) -> list[Any]:
+        """Return the scratch arrays of this thread for some sizes."""
+        if not self._workspace:
+            return []
+        kept, key = self._own.scratch, tuple(sizes)
+        if key not in kept:
+            if len(kept) >= _MOST_SIZES:
+                kept.clear()
+                self._own.fields.clear()
+            kept[key] = self.scratch(sizes)
+            self._own.fields[key] = tuple(
+                field for a in kept[key] for field in (*a.shape, arrays.address_of(a)[0])
+            )
+        return kept[key]
 
-_directs: weakref.WeakKeyDictionary[Loaded, Direct] = weakref.WeakKeyDictionary()
+
+class _Own(threading.local):
+    """What a thread has of its own."""
+
+    def __init__(self) -> None:
+        self.launcher: engines.DirectLauncher | None = None
+        # Scratch arrays by sizes, and their fields in a struct of arguments.
+        self.scratch: dict[tuple[int, ...], list[Any]] = {}
+        self.fields: dict[tuple[int, ...], tuple[Any, ...]] = {}
 
 
-def direct_of(loaded: Loaded, values: tuple[Any, ...]) -> Direct:
-    """Return the machine code of a kernel for the current ``ti.init``, made if missing.
+_directs: weakref.WeakKeyDictionary[Loaded, dict[str, Direct]] = weakref.WeakKeyDictionary()
+
+
+def direct_of(loaded: Loaded, name: str) -> Direct:
+    """Return the machine code of a kernel for an engine and ``ti.init``, made if missing.
 
     Raises:
         EngineUnavailable: if the kernel cannot run without Taichi.
+        TikgenError: as a first launch by Taichi does.
     """
-    found = _directs.get(loaded)
-    if found is None or found.epoch is not runtime.epoch():
-        found = _directs[loaded] = Direct(loaded, values)
-    return found
+    known = _directs.get(loaded, {}).get(name)
+    if known is not None and known.epoch is runtime.epoch():
+        return known
+    with runtime.compiling:
+        return keep_direct(loaded, Direct(loaded, name, MachineCode(loaded, name).load()))
 
 
-def _why_not(loaded: Loaded, values: tuple[Any, ...]) -> str:
-    if runtime.current_arch() != "cpu":
-        return f"Taichi runs on {runtime.current_arch()}"
-    stored = {a.storage for a in loaded.signature.arguments if isinstance(a, Array)}
-    if "field" in stored:
-        return "it takes fields"
-    if not is_proven(loaded, values):
-        return "debug mode, printing, a return value or an opaque argument needs Taichi"
-    return ""
+def keep_direct(loaded: Loaded, made: Direct) -> Direct:
+    """Have :func:`direct_of` return ``made``, which is returned."""
+    _directs.setdefault(loaded, {})[made.engine] = made
+    return made
