@@ -25,6 +25,12 @@ from .pipeline.one_off import elementwise as elementwise
 from .pipeline.one_off import from_string as from_string
 from .pipeline.rendering import Source as Source
 from .pipeline.rendering import Variant as Variant
+from .program.parts import copy as copy
+from .program.parts import loop as loop
+from .program.parts import swap as swap
+from .program.parts import varying as varying
+from .program.parts import when as when
+from .program.program import Program as Program
 from .template.arguments import Array as Array
 from .template.arguments import Scalar as Scalar
 from .template.base import Cost as Cost
@@ -72,6 +78,7 @@ __all__ = [
     "Invalid",
     "Kernel",
     "ProblemModel",
+    "Program",
     "Report",
     "Scalar",
     "ScheduleModel",
@@ -87,6 +94,7 @@ __all__ = [
     "aot",
     "build",
     "clear",
+    "copy",
     "describe",
     "elementwise",
     "errors",
@@ -95,13 +103,17 @@ __all__ = [
     "live",
     "load_ipython_extension",
     "load_template",
+    "loop",
     "parameter",
     "render",
     "ring",
+    "swap",
     "sweep",
     "trace",
     "tune",
     "unload_ipython_extension",
+    "varying",
     "verify",
+    "when",
     "why",
 ]

@@ -43,6 +43,18 @@ class BoundKernel:
         # Read once in each call, so that code and arguments always belong together.
         self._binding = _Binding(kernel.loaded, values, engine)
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the bound arguments by name; raises ArgumentError if they are of no use now."""
+        binding = self._current()
+        return dict(zip(binding.loaded.signature.names, binding.values, strict=False))
+
+    @property
+    def scalar_names(self) -> tuple[str, ...]:
+        """Return the names of the arguments that are scalars."""
+        arguments = self._binding.loaded.signature.arguments
+        return tuple(a.name for a in arguments if isinstance(a, Scalar))
+
     def __call__(self, /, **scalars: Any) -> Any:
         """Launch the kernel with the bound arguments.
 

@@ -1,0 +1,166 @@
+"""A program: bound kernels, swaps, loops and conditions that run many steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tikgen.errors import EngineUnavailable, ProgramError
+from tikgen.program import running
+from tikgen.program.native import NativeStepper
+from tikgen.program.parts import parts_of
+from tikgen.program.plan import Plan
+from tikgen.program.slots import Slots
+from tikgen.program.stepping import PythonStepper, Stepper
+from tikgen.program.walk import Walk
+from tikgen.taichi import runtime
+
+
+class Program:
+    """A list of parts that runs many steps, with the least work on the host.
+
+    One pass over the list is a step. A part is a bound kernel, an assignment to one-element arrays
+    such as ``"alpha = rr / pq"``, or what :func:`swap`, :func:`copy`, :func:`loop`, :func:`when`
+    and :func:`varying` return. On cpu steps run in native code where the engine direct-cpu can
+    launch every kernel; elsewhere Python launches them.
+
+    A swap copies nothing: afterwards each array of a pair stands where the program names the other
+    one. So after an odd number of steps with ``swap((u, un))`` the array ``un`` holds the newest
+    values of ``u``. ``program["u"]`` and ``program.current(u)`` are the array that holds them, and
+    :meth:`settle` moves every array's values into itself.
+
+    Args:
+        parts: what a step does, in order.
+        native: whether steps run in native code: None where possible, True always, False never.
+        names: arrays, and numbers for conditions, by name. Arrays without a name have that of the
+            argument for which they are passed first, numbered where several would have one.
+
+    Raises:
+        ProgramError: if a part cannot run as it is written: arrays that are swapped differ, were
+            made before the last ``ti.init``, or share memory with others; a name is unknown; or
+            ``native=True`` is not possible.
+    """
+
+    def __init__(
+        self, parts: Iterable[Any], /, *, native: bool | None = None, **names: Any
+    ) -> None:
+        listed = parts_of(parts)
+        if not listed:
+            raise ProgramError("a program takes at least one part")
+        self._slots = Slots(names)
+        self._plan = Plan(listed, self._slots)
+        if not self._plan.calls():
+            raise ProgramError("a program takes at least one kernel")
+        self._epoch = runtime.epoch()
+        self._native = native
+        self._lock = threading.Lock()
+        stepper, self._why = self._made_stepper()
+        self._walk = Walk(self._plan, stepper)
+
+    def _made_stepper(self) -> tuple[Stepper, str]:
+        """Return what does the steps, and why it is Python, if it is."""
+        if self._native is False:
+            return PythonStepper(self._plan.phases), "native=False"
+        try:
+            return NativeStepper(self._plan.phases), ""
+        except EngineUnavailable as error:
+            if self._native:
+                raise ProgramError(f"native=True: {error}") from None
+            return PythonStepper(self._plan.phases), str(error)
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps it has run, those before a restored state included."""
+        return self._walk.steps
+
+    @property
+    def is_native(self) -> bool:
+        """Return whether steps run in native code."""
+        return isinstance(self._walk.stepper, NativeStepper)
+
+    @property
+    def why_not_native(self) -> str:
+        """Return why Python launches the kernels, or an empty string."""
+        return self._why
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of its arrays."""
+        return tuple(self._slots.names)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the array that holds the values of a name now.
+
+        Raises:
+            ProgramError: if there is no such name.
+        """
+        return self._standing(self._slots.lookup(name))
+
+    def current(self, array: Any) -> Any:
+        """Return the array that stands for ``array`` now, after all swaps so far.
+
+        Raises:
+            ProgramError: if no kernel of the program takes the array.
+        """
+        return self._standing(self._slots.number_of(array, "current"))
+
+    def _standing(self, number: int) -> Any:
+        return self._slots.arrays[self._walk.standing(number)]
+
+    def run(
+        self,
+        steps: int | None = None,
+        *,
+        every: int | None = None,
+        call: Callable[[Program], Any] | None = None,
+        until: str | None = None,
+        check_every: int = 1,
+        most: int | None = None,
+        progress: bool = False,
+    ) -> running.Run:
+        """Run steps; return how many were done, how long they took and why they ended.
+
+        Ctrl-C ends it between two steps.
+
+        Args:
+            steps: how many steps; or use ``until``.
+            every: ``call`` is called after each step whose number is a multiple of it.
+            call: a function that takes the program.
+            until: a condition on one-element arrays and numbers by name, such as ``"rr < 1e-8"``;
+                steps end where it holds.
+            check_every: the condition is checked after each step whose number is a multiple of it,
+                and at the end.
+            most: how many steps at most, which ``until`` needs.
+            progress: whether to show a bar with steps a second, GB/s and the time left.
+
+        Raises:
+            ProgramError: if an argument does not fit, or an array was freed, moved or resized since
+                the program was made.
+        """
+        wanted = running.Wanted(steps, every, call, until, check_every, most, progress)
+        with self._working():
+            return running.run(self._walk, wanted, lambda: call and call(self))
+
+    def stop(self) -> None:
+        """End a run in progress after its current step; another thread or ``call`` may do so."""
+        self._walk.stop()
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Refuse two runs at once, and arrays that changed."""
+        if not self._lock.acquire(blocking=False):
+            raise ProgramError("the program is running already")
+        try:
+            self.check()
+            yield
+        finally:
+            self._walk.stepper.finish()
+            self._lock.release()
+
+    def check(self) -> None:
+        """Raise ProgramError if it cannot run now, since an array or Taichi changed."""
+        if runtime.epoch() is not self._epoch:
+            raise ProgramError("the program was made before the last ti.init; make it again")
+        self._slots.check_unchanged()

@@ -1,0 +1,143 @@
+"""Runs the steps of a program: calls, conditions and progress in between."""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from tikgen.errors import ProgramError
+from tikgen.program import costs
+from tikgen.program.walk import Walk
+from tikgen.progress import rates
+
+# After so many seconds Python looks for Ctrl-C, and shows progress.
+_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run did.
+
+    Attributes:
+        steps: how many steps.
+        seconds: how long they took, calls included.
+        reached: whether the condition of ``until`` held at the end; None without one.
+    """
+
+    steps: int
+    seconds: float
+    reached: bool | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The arguments of :meth:`Program.run`, checked.
+
+    Raises:
+        ProgramError: if they do not fit together.
+    """
+
+    steps: int | None
+    every: int | None
+    call: Callable[[Any], Any] | None
+    until: str | None
+    check_every: int
+    most: int | None
+    progress: bool
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 0), ("most", 0), ("every", 1), ("check_every", 1)):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+                raise ProgramError(f"{name} takes a whole number; got {value!r}")
+            if value < least:
+                raise ProgramError(f"{name} takes a number of {least} or more; got {value}")
+        if (self.steps is None) == (self.until is None):
+            raise ProgramError("run takes either steps, or until with most")
+        if self.until is not None and self.most is None:
+            raise ProgramError("until needs most=: how many steps at most")
+        if self.until is None and (self.most is not None or self.check_every != 1):
+            raise ProgramError("most and check_every belong to until")
+        if (self.every is None) != (self.call is None):
+            raise ProgramError("every and call belong together: every=100, call=function")
+        if self.call is not None and not callable(self.call):
+            raise ProgramError(f"call takes a function; got {type(self.call).__name__}")
+
+    @property
+    def total(self) -> int:
+        """Return how many steps at most."""
+        return int(self.steps if self.steps is not None else self.most)  # type: ignore[arg-type]
+
+
+def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
+    """Run steps; see :meth:`Program.run`."""
+    tests = walk.tests(wanted.until) if wanted.until is not None else None
+    walk.check_tables(wanted.total)
+    reached = None if tests is None else False
+    first, last = walk.steps, walk.steps + wanted.total
+    ahead, began = 1, time.perf_counter()
+    with _shown(walk, wanted) as show:
+        walk.begin()
+        while walk.steps < last and not walk.is_stopped:
+            most = min(last, walk.steps + ahead)
+            for each in (wanted.every, wanted.check_every if tests else None):
+                if each:
+                    most = min(most, walk.steps // each * each + each)
+            start = time.perf_counter()
+            with _between_steps(walk.stop):
+                walk.advance(most - walk.steps)
+            taken = time.perf_counter() - start
+            # At most doubled, as a single step may take less time than those to come.
+            ahead = max(1, ahead * 2 if taken < _SECONDS / 2 else int(ahead * _SECONDS / taken))
+            show(walk.steps - first)
+            if wanted.every and walk.steps % wanted.every == 0:
+                call()
+            ended = walk.steps == last or walk.is_stopped
+            if tests and (walk.steps % wanted.check_every == 0 or ended):
+                reached = walk.holds(tests)
+                if reached:
+                    break
+    return Run(walk.steps - first, time.perf_counter() - began, reached)
+
+
+@contextlib.contextmanager
+def _between_steps(stop: Callable[[], None]) -> Iterator[None]:
+    """Have Ctrl-C stop the steps within the block, and do what it does only after them."""
+    handler = None
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        heard.append((number, frame))
+        stop()
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if heard:
+            handler(*heard[0])
+
+
+@contextlib.contextmanager
+def _shown(walk: Walk, wanted: Wanted) -> Iterator[Callable[[int], None]]:
+    """Show a bar if it is wanted; give the function that takes how many steps were done."""
+    if not wanted.progress:
+        yield lambda done: None
+        return
+    with rates(wanted.total, costs.bytes_a_step(walk.plan)) as show:
+        yield show
