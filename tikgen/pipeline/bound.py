@@ -11,6 +11,7 @@ from tikgen import engines
 from tikgen.errors import ArgumentError
 from tikgen.pipeline.direct import direct_of, takes_context
 from tikgen.pipeline.loaded import Loaded
+from tikgen.pipeline.signature import Signature
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
 
@@ -50,10 +51,9 @@ class BoundKernel:
         return dict(zip(binding.loaded.signature.names, binding.values, strict=False))
 
     @property
-    def scalar_names(self) -> tuple[str, ...]:
-        """Return the names of the arguments that are scalars."""
-        arguments = self._binding.loaded.signature.arguments
-        return tuple(a.name for a in arguments if isinstance(a, Scalar))
+    def signature(self) -> Signature:
+        """Return the ordered arguments of the kernel."""
+        return self._binding.loaded.signature
 
     def __call__(self, /, **scalars: Any) -> Any:
         """Launch the kernel with the bound arguments.

@@ -9,6 +9,7 @@ from typing import Any
 
 from tikgen.errors import ProgramError
 from tikgen.pipeline.bound import BoundKernel
+from tikgen.template.arguments import Scalar
 
 # A function of the number of the step, or a value for each step.
 Changing = Callable[[int], Any] | Sequence[Any]
@@ -134,9 +135,10 @@ def varying(bound: BoundKernel, **scalars: Changing) -> Varying:
     """
     if not isinstance(bound, BoundKernel):
         raise ProgramError(f"varying takes a bound kernel, kernel.bind(...); got {_kind(bound)}")
+    known = [a.name for a in bound.signature.arguments if isinstance(a, Scalar)]
     for name, value in scalars.items():
-        if name not in bound.scalar_names:
-            takes = ", ".join(bound.scalar_names) or "no scalar"
+        if name not in known:
+            takes = ", ".join(known) or "no scalar"
             raise ProgramError(f"{bound.kernel.name} has no scalar {name!r}; it takes {takes}")
         if not callable(value) and not (hasattr(value, "__len__") and not isinstance(value, str)):
             what = "takes a function of the step or a value for each step"

@@ -175,7 +175,8 @@ class Plan:
                 )
                 for one, other in pairs:
                     slots.check_equal(one, other, "swap")
-                return _Exchange(pairs)
+                further = [pair for one, other in pairs for pair in slots.partners(one, other)]
+                return _Exchange((*pairs, *further))
             case parts.Loop():
                 return self._condition(part.until) if part.until is not None else None
             case parts.When():

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import html
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tikgen.errors import EngineUnavailable, ProgramError
-from tikgen.program import running
+from tikgen.program import picture, running
+from tikgen.program import reference as references
+from tikgen.program import state as states
 from tikgen.program.native import NativeStepper
 from tikgen.program.parts import parts_of
 from tikgen.program.plan import Plan
+from tikgen.program.reference import Verified
 from tikgen.program.slots import Slots
+from tikgen.program.state import State
 from tikgen.program.stepping import PythonStepper, Stepper
 from tikgen.program.walk import Walk
 from tikgen.taichi import runtime
@@ -49,6 +55,7 @@ class Program:
         listed = parts_of(parts)
         if not listed:
             raise ProgramError("a program takes at least one part")
+        self._parts = listed
         self._slots = Slots(names)
         self._plan = Plan(listed, self._slots)
         if not self._plan.calls():
@@ -147,6 +154,80 @@ class Program:
         """End a run in progress after its current step; another thread or ``call`` may do so."""
         self._walk.stop()
 
+    def settle(self) -> None:
+        """Move values so that each array holds those of its own name again.
+
+        This copies the arrays that swaps left in each other's places, and nothing else.
+        """
+        with self._working():
+            states.settle(self._walk, self._slots)
+
+    def state(self) -> State:
+        """Return copies of all values by name, and the number of steps."""
+        self.check()
+        return states.state_of(self._walk, self._slots)
+
+    def restore(self, found: State) -> None:
+        """Go back to a state: each array then holds the values of its own name.
+
+        Args:
+            found: what :meth:`state` returned, of this program or of another one with arrays of
+                the same names, dtypes and shapes.
+
+        Raises:
+            ProgramError: if the arrays differ.
+        """
+        with self._working():
+            states.restore(self._walk, self._slots, found)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state into a file of NumPy's format npz, a checkpoint; see :meth:`load`.
+
+        An existing file is replaced in one step, so that it is whole at any time.
+
+        Raises:
+            ProgramError: if the file cannot be written.
+        """
+        states.save(self.state(), path, str(self))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Go back to the state in a file that :meth:`save` wrote, in another process as well.
+
+        Raises:
+            ProgramError: if the file cannot be read, is no checkpoint, or has arrays of other
+                names, dtypes or shapes.
+        """
+        with self._working():
+            states.restore(self._walk, self._slots, states.load(path, self._slots))
+
+    def reference(self, steps: int) -> dict[str, Any]:
+        """Return the values of every name after further steps, computed by NumPy.
+
+        It uses the references of the kernels, rounds what they write to the dtypes of the arrays,
+        and changes none.
+
+        Raises:
+            ProgramError: if ``steps`` is no whole number of 0 or more.
+            TemplateError: if a kernel has no reference.
+        """
+        count = running.Wanted(steps=steps).total
+        self.check()
+        self._walk.check_tables(count)
+        return references.reference(self._walk, self._slots, count)
+
+    def verify(self, steps: int = 3) -> Verified:
+        """Compare each launch of further steps with its reference, then put all arrays back.
+
+        Launches are those of a run, with the arrays and scalars of each step.
+
+        Raises:
+            ProgramError: if ``steps`` is no whole number of 0 or more.
+        """
+        count = running.Wanted(steps=steps).total
+        with self._working():
+            self._walk.check_tables(count)
+            return references.verify(self._walk, self._slots, count)
+
     @contextmanager
     def _working(self) -> Iterator[None]:
         """Refuse two runs at once, and arrays that changed."""
@@ -164,3 +245,15 @@ class Program:
         if runtime.epoch() is not self._epoch:
             raise ProgramError("the program was made before the last ti.init; make it again")
         self._slots.check_unchanged()
+
+    def __str__(self) -> str:
+        """Return the program in words, a line for each part."""
+        return "\n".join(picture.lines(self._parts, self._slots))
+
+    def __repr__(self) -> str:
+        how = "native code" if self.is_native else "launches from Python"
+        return f"<Program of {len(self._parts)} parts by {how}, step {self.steps}>"
+
+    def _repr_html_(self) -> str:
+        """Return the HTML for a notebook."""
+        return f"<pre>{html.escape(repr(self))}\n{html.escape(str(self))}</pre>"

@@ -45,12 +45,12 @@ class Wanted:
     """
 
     steps: int | None
-    every: int | None
-    call: Callable[[Any], Any] | None
-    until: str | None
-    check_every: int
-    most: int | None
-    progress: bool
+    every: int | None = None
+    call: Callable[[Any], Any] | None = None
+    until: str | None = None
+    check_every: int = 1
+    most: int | None = None
+    progress: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 0), ("most", 0), ("every", 1), ("check_every", 1)):

@@ -110,12 +110,41 @@ class Slots:
                 f"{self._shown(one)} and {self._shown(other)}"
             )
 
+    def partners(self, one: int, other: int) -> list[tuple[int, int]]:
+        """Return pairs of reshaped arrays that change places when two arrays do.
+
+        A kernel may take ``u.ravel()`` beside ``u``. Where ``u`` changes places with ``un``, it
+        does so with ``un.ravel()``, which is added.
+        """
+        found: dict[tuple[int, int], None] = {}
+        for number, array in enumerate(list(self.arrays)):
+            if number in (one, other):
+                continue
+            for its, opposite in ((one, other), (other, one)):
+                if self._is_reshaped(number, its):
+                    view = self.arrays[opposite].reshape(tuple(array.shape))
+                    pair = number, self.add(view, "")
+                    found[pair if its == one else pair[::-1]] = None
+        return list(found)
+
+    def _is_reshaped(self, one: int, other: int) -> bool:
+        """Return whether two arrays have the same elements in another shape."""
+        arrays = self.arrays[one], self.arrays[other]
+        ranges = [_range(array) for array in arrays]
+        return (
+            ranges[0] is not None
+            and ranges[0] == ranges[1]
+            and (arrays[0].dtype == arrays[1].dtype)
+        )
+
     def check_apart(self, number: int) -> None:
         """Raise ProgramError if another array shares memory with one that is swapped."""
         one = _range(self.arrays[number])
         for other, array in enumerate(self.arrays):
             its = _range(array)
-            if other != number and one and its and one[0] < its[1] and its[0] < one[1]:
+            if other == number or not one or not its or self._is_reshaped(number, other):
+                continue
+            if one[0] < its[1] and its[0] < one[1]:
                 raise ProgramError(
                     f"{self._shown(number)} is swapped, and {self._shown(other)} shares memory "
                     "with it; such a view would not change places with it"

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tikgen.program import varying
 from tikgen.program.plan import Call, Item, Repeat, Test
+from tikgen.program.scalars import Flag
 
 
 class Stepper(Protocol):
@@ -80,4 +81,8 @@ class PythonStepper:
 
     def _holds(self, test: Test, step: int) -> bool:
         self.launch(test.call, step)
-        return test.flag.holds
+        return self.value_of(test.flag)
+
+    def value_of(self, flag: Flag) -> bool:
+        """Return whether a condition held when it was last computed."""
+        return flag.holds
