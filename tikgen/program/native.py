@@ -55,6 +55,7 @@ class NativeStepper:
         self.done = 0
         self._code: list[list[int]] = []
         self._launchers: dict[Call, Any] = {}
+        self._code_of: dict[Call, Loaded] = {}
         self._launched: list[tuple[int, Loaded]] = []
         self._counters: list[ctypes.c_int64] = []
         self._tables: list[_Table] = []
@@ -77,11 +78,20 @@ class NativeStepper:
     def stopped(self, value: bool) -> None:
         self._control[2] = value
 
+    @property
+    def is_current(self) -> bool:
+        """Return whether every kernel still has the code that is launched."""
+        return all(
+            call.kernel.loaded is loaded and loaded.is_loaded and not call.kernel.is_changing
+            for call, loaded in self._code_of.items()
+        )
+
     def launcher_of(self, call: Call) -> Any:
         """Return the launcher of a call; raises EngineUnavailable."""
         if call not in self._launchers:
-            loaded = call.bound.kernel.loaded
-            values = loaded.prepare(tuple(call.bound.arguments.values()))
+            values = tuple(call.bound.arguments.values())  # Adopts new code.
+            loaded = self._code_of[call] = call.kernel.loaded
+            values = loaded.prepare(values)
             made = direct_of(loaded, engines.DIRECT_CPU, values).code.launcher()
             made.set_all(values)
             self._launchers[call] = made
@@ -96,7 +106,7 @@ class NativeStepper:
                 _address(made, _scalar(call, name)[0]), values.ctypes.data, values.nbytes
             )
         made.launch()
-        call.bound.kernel.loaded.bound_launches += 1
+        call.kernel.loaded.bound_launches += 1
 
     def run(self, phase: int, step: int, count: int) -> None:
         """Do some steps, fewer if it is told to stop."""
@@ -141,7 +151,7 @@ class NativeStepper:
             entry = table.values
             self._add(_PUT, _address(made, slot), entry.ctypes.data, entry.itemsize)
         place = self._add(_LAUNCH, made.function, made.context)
-        self._launched.append((place, call.bound.kernel.loaded))
+        self._launched.append((place, call.kernel.loaded))
 
     def _write_repeat(self, item: Repeat) -> None:
         counter = ctypes.c_int64(0)
@@ -178,7 +188,7 @@ class NativeStepper:
 
 def _scalar(call: Call, name: str) -> tuple[int, Any]:
     """Return slot and dtype of a scalar argument."""
-    for slot, argument in enumerate(call.bound.kernel.loaded.signature.arguments):
+    for slot, argument in enumerate(call.kernel.loaded.signature.arguments):
         if isinstance(argument, Scalar) and argument.name == name:
             return slot, argument.dtype
     raise KeyError(name)

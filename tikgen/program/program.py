@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tikgen.errors import EngineUnavailable, ProgramError
+from tikgen.errors import EngineUnavailable, ProgramError, TikgenError
 from tikgen.program import picture, running
 from tikgen.program import reference as references
 from tikgen.program import state as states
@@ -245,6 +245,12 @@ class Program:
         if runtime.epoch() is not self._epoch:
             raise ProgramError("the program was made before the last ti.init; make it again")
         self._slots.check_unchanged()
+        stepper = self._walk.stepper
+        if isinstance(stepper, NativeStepper) and not stepper.is_current:
+            try:
+                self._walk.stepper, self._why = self._made_stepper()
+            except TikgenError as error:
+                raise ProgramError(str(error)) from None
 
     def __str__(self) -> str:
         """Return the program in words, a line for each part."""
