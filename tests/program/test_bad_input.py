@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -167,7 +168,7 @@ def many_phases() -> list[Any]:
     for count in (2, 3, 5, 7, 11):
         ring = [zeros(2) for _ in range(count)]
         listed += [tikgen.elementwise("x = x + 1").bind(x) for x in ring]
-        listed.append(tikgen.swap(*zip(ring, ring[1:], strict=False)))
+        listed.append(tikgen.swap(*itertools.pairwise(ring)))
     return listed
 
 
