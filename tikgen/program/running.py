@@ -84,20 +84,18 @@ def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
     walk.check_tables(wanted.total)
     reached = None if tests is None else False
     first, last = walk.steps, walk.steps + wanted.total
-    ahead, began = 1, time.perf_counter()
+    began = time.perf_counter()
     with _shown(walk, wanted) as show:
         walk.begin()
         while walk.steps < last and not walk.is_stopped:
-            most = min(last, walk.steps + ahead)
+            most = min(last, walk.steps + walk.ahead)
             for each in (wanted.every, wanted.check_every if tests else None):
                 if each:
                     most = min(most, walk.steps // each * each + each)
-            start = time.perf_counter()
+            before, start = walk.steps, time.perf_counter()
             with _between_steps(walk.stop):
-                walk.advance(most - walk.steps)
-            taken = time.perf_counter() - start
-            # At most doubled, as a single step may take less time than those to come.
-            ahead = max(1, ahead * 2 if taken < _SECONDS / 2 else int(ahead * _SECONDS / taken))
+                walk.advance(most - before)
+            walk.ahead = _ahead(walk.ahead, most - before, time.perf_counter() - start)
             show(walk.steps - first)
             if wanted.every and walk.steps % wanted.every == 0:
                 call()
@@ -107,6 +105,14 @@ def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
                 if reached:
                     break
     return Run(walk.steps - first, time.perf_counter() - began, reached)
+
+
+def _ahead(ahead: int, steps: int, seconds: float) -> int:
+    """Return how many steps to do next, if some took so many seconds."""
+    if seconds > _SECONDS:
+        return max(1, int(steps * _SECONDS / seconds))
+    # Doubled at most, as a single step may take less time than those to come.
+    return 2 * ahead if steps == ahead and seconds < _SECONDS / 2 else ahead
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ class Walk:
     Attributes:
         steps: how many steps were done.
         phase: the phase of the next step.
+        ahead: how many steps to do at a time, so that Python looks for Ctrl-C often enough.
     """
 
     def __init__(self, plan: Plan, stepper: Stepper) -> None:
@@ -26,6 +27,7 @@ class Walk:
         self.stepper = stepper
         self.steps = 0
         self.phase = 0
+        self.ahead = 1
         self._tests: dict[str, Sequence[Test]] = {}
 
     def begin(self) -> None:
