@@ -1,8 +1,8 @@
 """Times a program's steps beside the same bound launches from Python, and writes a page's table.
 
 ``python benchmarks/programs.py`` draws sizes from a new seed, ``--seed N`` from that one. Results
-are compared before they are timed. The forms are timed in turn, and a row shows the time of a launch
-in the shortest round, since loops over threads take far longer while other programs run; on few
+are compared before they are timed. The forms are timed in turn. A row shows the time of a launch in
+the shortest round, since loops over threads take far longer while other programs run; on few
 elements that is the host's part.
 """
 
@@ -121,8 +121,8 @@ def main() -> None:
         print(*rows[-1], sep=" | ", flush=True)
     machine = description("cpu")
     lines = [
-        f"Sizes of seed {seed}, drawn for this run; time of a launch in the shortest of {ROUNDS} rounds "
-        f"in turn, on {machine['processor']}, {machine['cores']} cores.",
+        f"Sizes of seed {seed}, drawn for this run; time of a launch in the shortest of {ROUNDS} "
+        f"rounds in turn, on {machine['processor']}, {machine['cores']} cores.",
         f"{machine['date']}, {machine['versions']}.",
         "",
         *table(

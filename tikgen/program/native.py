@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tikgen import engines
 from tikgen.engines import native
 from tikgen.errors import EngineUnavailable, ProgramError
+from tikgen.pipeline import events
 from tikgen.pipeline.direct import direct_of
 from tikgen.pipeline.loaded import Loaded
 from tikgen.program import varying
@@ -125,7 +126,7 @@ class NativeStepper:
     def finish(self) -> None:
         """Add the launches since the last time to those of the kernels."""
         for at, loaded in self._launched:
-            loaded.bound_launches += int(self._words[at, 3])
+            events.record_bound_launches(loaded, int(self._words[at, 3]))
         self._words[[at for at, _ in self._launched], 3] = 0
 
     def _add(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> int:

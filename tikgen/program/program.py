@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import html
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tikgen.errors import EngineUnavailable, ProgramError, TikgenError
+from tikgen.pipeline import events
+from tikgen.pipeline.events import Subject
 from tikgen.program import picture, running
 from tikgen.program import reference as references
 from tikgen.program import state as states
@@ -61,6 +65,8 @@ class Program:
         if not self._plan.calls():
             raise ProgramError("a program takes at least one kernel")
         self._epoch = runtime.epoch()
+        maker = sys._getframe(1)
+        self._subject = Subject("program", maker.f_code.co_filename, maker.f_lineno, "program")
         self._native = native
         self._lock = threading.Lock()
         stepper, self._why = self._made_stepper()
@@ -146,9 +152,20 @@ class Program:
             ProgramError: if an argument does not fit, or an array was freed, moved or resized since
                 the program was made.
         """
+        before = self._walk.steps
         wanted = running.Wanted(steps, every, call, until, check_every, most, progress)
         with self._working():
-            return running.run(self._walk, wanted, lambda: call and call(self))
+            start = time.perf_counter()
+            try:
+                return running.run(self._walk, wanted, lambda: call and call(self))
+            finally:
+                self._record(start, self._walk.steps - before)
+
+    def _record(self, start: float, steps: int) -> None:
+        """Record a run for traces."""
+        how = "native" if self.is_native else "from Python"
+        seconds = time.perf_counter() - start
+        events.emit("run", self._subject, start, seconds, steps=steps, how=how)
 
     def stop(self) -> None:
         """End a run in progress after its current step; another thread or ``call`` may do so."""

@@ -95,7 +95,7 @@ def test_another_process_goes_on_from_a_checkpoint_bit_for_bit(
     go_on = (
         "import sys; sys.path[:0] = sys.argv[1:3]\n"
         "from conftest import init_taichi; init_taichi()\n"
-        "from test_state import program\n"
+        "from test_program_state import program\n"
         f"made = program({native}); made.load(sys.argv[3]); made.run(4); made.save(sys.argv[3])"
     )
     here = Path(__file__).parent
