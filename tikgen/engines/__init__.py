@@ -8,15 +8,19 @@ kernel, compiles it for the device at hand, and launches it without Taichi.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
+    from tikgen.dtypes import DType
     from tikgen.engines.argument_struct import Kind
 
 TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
-# The modules of the engines beside Taichi.
-_MODULES = {DIRECT_CPU: "tikgen.engines.direct_cpu"}
+# Taichi, until another engine is proven for the kernel.
+AUTO = "auto"
+# The module of each engine beside Taichi, and the package that it needs.
+_MODULES = {DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite")}
 ENGINES = (TAICHI, *_MODULES)
 
 
@@ -52,6 +56,20 @@ class Code(Protocol):
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""
 
+    def scratch(self, dtype: DType, shape: tuple[int, ...]) -> Any:
+        """Return a new array for a kernel to work in."""
+
+
+class Making(Protocol):
+    """Machine code that is being made beside the work of this process."""
+
+    def result(self) -> bytes | None:
+        """Return the machine code, or None while it is being made.
+
+        Raises:
+            ValueError: if it cannot be made; the message says why.
+        """
+
 
 class Engine(Protocol):
     """What the module of an engine has."""
@@ -69,12 +87,19 @@ class Engine(Protocol):
     def text_of(self, kernel: Any) -> str:
         """Return the code that Taichi makes of a compiled ``ti.kernel``."""
 
-    def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
-        """Return machine code, which can be stored, made of the result of :meth:`text_of`.
+    def text_problem(self, text: str, kinds: Sequence[Kind]) -> str:
+        """Return why the result of :meth:`text_of` cannot run without Taichi, or an empty string.
 
-        Raises:
-            ValueError: if the code cannot run without Taichi; the message says why.
+        Args:
+            text: the code.
+            kinds: dtype and number of axes of each argument.
         """
+
+    def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
+        """Return machine code, which can be stored, made of a text without problem."""
+
+    def begin(self, text: str, kinds: Sequence[Kind]) -> Making:
+        """Begin to make the result of :meth:`machine_code` beside the work of this process."""
 
     def load(self, machine_code: bytes, kinds: Sequence[Kind]) -> Code:
         """Load machine code into this process.
@@ -82,18 +107,28 @@ class Engine(Protocol):
         Args:
             machine_code: the result of :meth:`machine_code`, of the same :meth:`identity`.
             kinds: dtype and number of axes of each argument.
+
+        Raises:
+            ValueError: if it is no machine code.
         """
 
 
 def engine(name: str) -> Engine:
     """Return an engine beside Taichi, by name."""
-    return cast("Engine", importlib.import_module(_MODULES[name]))
+    return cast("Engine", importlib.import_module(_MODULES[name][0]))
+
+
+def missing(name: str) -> str:
+    """Return which package an engine lacks, or an empty string; this imports nothing."""
+    package = _MODULES[name][1]
+    found = importlib.util.find_spec(package) is not None
+    return "" if found else f"{package} is missing; pip install tikgen[fast]"
 
 
 def problem(name: str) -> str:
     """Return why an engine cannot be used on this machine, or an empty string."""
-    if name == TAICHI:
+    if name in (TAICHI, AUTO):
         return ""
     if name not in _MODULES:
-        return f"there is none of that name; take one of {', '.join(ENGINES)}"
+        return f"there is none of that name; take one of {', '.join((*ENGINES, AUTO))}"
     return engine(name).problem()

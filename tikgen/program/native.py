@@ -56,6 +56,7 @@ class NativeStepper:
         self.done = 0
         self._code: list[list[int]] = []
         self._launchers: dict[Call, Any] = {}
+        self._scratch: dict[tuple[Loaded, tuple[int, ...]], list[Any]] = {}
         self._code_of: dict[Call, Loaded] = {}
         self._launched: list[tuple[int, Loaded]] = []
         self._counters: list[ctypes.c_int64] = []
@@ -92,9 +93,13 @@ class NativeStepper:
         if call not in self._launchers:
             values = tuple(call.bound.arguments.values())  # Adopts new code.
             loaded = self._code_of[call] = call.kernel.loaded
-            values = loaded.prepare(values)
-            made = direct_of(loaded, engines.DIRECT_CPU, values).code.launcher()
-            made.set_all(values)
+            sizes = tuple(loaded.check(values))
+            direct = direct_of(loaded, engines.DIRECT_CPU)
+            # Launches follow each other, so that those of a kernel can share scratch arrays.
+            if (loaded, sizes) not in self._scratch:
+                self._scratch[loaded, sizes] = direct.scratch(sizes)
+            made = direct.launcher()
+            made.set_all([*values, *self._scratch[loaded, sizes]])
             self._launchers[call] = made
         return self._launchers[call]
 

@@ -220,7 +220,7 @@ class Plan:
         for (place, _), number in zip(launch.slots, standing, strict=True):
             values[place] = self.slots.arrays[number]
         try:
-            return BoundKernel(launch.bound.kernel, tuple(values), launch.bound.engine)
+            return cast("Kernel", launch.bound.kernel).bind(*values)
         except TikgenError as error:
             raise ProgramError(f"after a swap {error}") from None
 
