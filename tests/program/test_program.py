@@ -235,3 +235,48 @@ def test_launches_are_counted() -> None:
     before = kernel.launches
     program.run(50)
     assert kernel.launches == before + 50
+
+
+@stepped
+def test_a_run_takes_new_code_of_a_kernel(native: bool) -> None:
+    from tikgen.pipeline import builder
+    from tikgen.pipeline.rendering import hashed
+
+    x = f32(0, 0)
+    kernel = tikgen.elementwise("x = x + 1025")
+    program = tikgen.Program([kernel.bind(x)], native=native)
+    program.run(1)
+    source = kernel.source
+    text = source.text.replace("1025.0", "2.0")
+    assert text != source.text
+    builder.replace(kernel, hashed(kernel.variant, text, source.line_map), lambda error: None)
+    program.run(2)
+    assert x.tolist() == [1029.0] * 2
+    tikgen.clear()
+
+
+def test_a_program_reads_as_it_was_written() -> None:
+    n, u, un = f32(0), f32(1, 2), f32(0, 0)
+    step = tikgen.elementwise("y = a*x")
+    program = tikgen.Program(
+        [
+            tikgen.varying(step.bind(2, u, un), a=[1.0]),
+            tikgen.loop(3, ["n = n + 1", tikgen.copy(un, u)], until="n > 2"),
+            tikgen.when("n > 1", [tikgen.swap((u, un))], otherwise=[tikgen.swap((u, un))]),
+        ],
+        u=u,
+        un=un,
+        n=n,
+    )
+    assert str(program).splitlines() == [
+        f"{step.name}(a=by step, x=u) -> y=un",
+        "3 times, until n > 2:",
+        "    n = n + 1",
+        "    copy un -> u",
+        "when n > 1:",
+        "    swap u <-> un",
+        "otherwise:",
+        "    swap u <-> un",
+    ]
+    assert "n &gt; 1" in program._repr_html_()
+    assert repr(program).endswith(", step 0>")

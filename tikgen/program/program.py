@@ -7,16 +7,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tikgen import registry
 from tikgen.errors import EngineUnavailable, ProgramError, TikgenError
 from tikgen.pipeline import events
 from tikgen.pipeline.events import Subject
 from tikgen.program import picture, running
 from tikgen.program import reference as references
 from tikgen.program import state as states
+from tikgen.program.exporting import graph_of
 from tikgen.program.native import NativeStepper
 from tikgen.program.parts import parts_of
 from tikgen.program.plan import Plan
@@ -244,6 +246,29 @@ class Program:
         with self._working():
             self._walk.check_tables(count)
             return references.verify(self._walk, self._slots, count)
+
+    def export(self, path: str | os.PathLike[str], archs: Sequence[str], **options: Any) -> Any:
+        """Export its steps as the graph ``program`` of a bundle, which runs without Python.
+
+        The graph does as many steps as its arrays need to stand as at first, two for a program that
+        swaps a pair, and takes the arrays by the names of the program. Scalars stay as they are.
+
+        Args:
+            path: a folder, or a file whose name ends in ``.zip``.
+            archs: archs to compile for: ``"x64"``, ``"vulkan"``, ``"cuda"``, or ``"cpu"``.
+            options: options of :func:`tikgen.aot.export`, such as ``verify=True``.
+
+        Returns:
+            The :class:`tikgen.aot.Bundle`.
+
+        Raises:
+            ProgramError: if it has conditions or scalars that change with the step, or too many
+                launches.
+            ExportError: as :func:`tikgen.aot.export` raises it.
+        """
+        kernels, launches = graph_of(self._plan, self._slots)
+        graphs = {"program": launches}
+        return registry.call("export", kernels, path, archs, graphs=graphs, **options)
 
     @contextmanager
     def _working(self) -> Iterator[None]:
