@@ -22,10 +22,12 @@ def f32(*values: float) -> np.ndarray[Any, Any]:
     return np.array(values, np.float32)
 
 
-def heat(native: bool | None = None, **names: Any) -> tuple[Any, Any, tikgen.Program]:
+def heat(
+    native: bool | None = None, points: int = 40, **names: Any
+) -> tuple[Any, Any, tikgen.Program]:
     """Return two arrays and a program that steps from one to the other."""
     step = tikgen.build("stencil", dim=1, update=True, boundary="periodic")
-    u = np.random.default_rng(1).random(40, np.float32)
+    u = np.random.default_rng(1).random(points, np.float32)
     un = np.zeros_like(u)
     program = tikgen.Program([step.bind(u, un, 0.2), tikgen.swap((u, un))], native=native, **names)
     return u, un, program
@@ -61,9 +63,10 @@ def test_runs_go_on_where_the_last_one_ended(native: bool) -> None:
 
 
 @pytest.mark.skipif(ARCH != "cpu", reason="native steps run on cpu")
-def test_native_steps_equal_those_from_python_bit_for_bit() -> None:
-    u, _, native = heat(None)
-    v, _, python = heat(False)
+@pytest.mark.parametrize("points", [40, 20_000])  # In one thread, and in several.
+def test_native_steps_equal_those_from_python_bit_for_bit(points: int) -> None:
+    u, _, native = heat(None, points)
+    v, _, python = heat(False, points)
     assert native.is_native
     assert not native.why_not_native
     assert not python.is_native

@@ -123,6 +123,8 @@ def test_a_checkpoint_of_another_program_is_refused(tmp_path: Path) -> None:
     state.arrays["u"].resize((7, 6), refcheck=False)
     with pytest.raises(ProgramError, match=r"'u' takes float32 of shape \(6, 7\); it is"):
         made.restore(state)
+    with pytest.raises(ProgramError, match=r"restore takes what state\(\) returned; got dict"):
+        made.restore({})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 half of one"])

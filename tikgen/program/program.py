@@ -196,6 +196,8 @@ class Program:
         Raises:
             ProgramError: if the arrays differ.
         """
+        if not isinstance(found, State):
+            raise ProgramError(f"restore takes what state() returned; got {type(found).__name__}")
         with self._working():
             states.restore(self._walk, self._slots, found)
 
