@@ -235,3 +235,23 @@ def test_ctrl_c_ends_a_run_between_two_steps(native: bool) -> None:
     assert 0 < made.steps < 10**6
     assert float(made["count"][0]) == 2 * made.steps
     assert (made["count"] is count) == (made.steps % 2 == 0)
+
+
+@stepped
+def test_a_handler_of_ones_own_is_called_after_a_step_and_the_run_goes_on(native: bool) -> None:
+    n, seen = np.zeros(1, np.float32), []
+
+    def press(step: int) -> float:
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return 1.0
+
+    add = tikgen.elementwise("x = x + a")
+    made = tikgen.Program([tikgen.varying(add.bind(x=n, a=0), a=press)], native=native)
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append(made.steps))
+    try:
+        assert made.run(3000).steps == 3000
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(seen) == 1
+    assert n.tolist() == [3000.0]

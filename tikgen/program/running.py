@@ -85,7 +85,7 @@ def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
     reached = None if tests is None else False
     first, last = walk.steps, walk.steps + wanted.total
     began = time.perf_counter()
-    with _shown(walk, wanted) as show:
+    with _shown(walk, wanted) as show, _Interrupts(walk) as interrupts:
         walk.begin()
         while walk.steps < last and not walk.is_stopped:
             most = min(last, walk.steps + walk.ahead)
@@ -93,8 +93,7 @@ def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
                 if each:
                     most = min(most, walk.steps // each * each + each)
             before, start = walk.steps, time.perf_counter()
-            with _between_steps(walk.stop):
-                walk.advance(most - before)
+            interrupts.advance(most - before)
             walk.ahead = _ahead(walk.ahead, most - before, time.perf_counter() - start)
             show(walk.steps - first)
             if wanted.every and walk.steps % wanted.every == 0:
@@ -115,28 +114,55 @@ def _ahead(ahead: int, steps: int, seconds: float) -> int:
     return 2 * ahead if steps == ahead and seconds < _SECONDS / 2 else ahead
 
 
-@contextlib.contextmanager
-def _between_steps(stop: Callable[[], None]) -> Iterator[None]:
-    """Have Ctrl-C stop the steps within the block, and do what it does only after them."""
-    handler = None
-    if threading.current_thread() is threading.main_thread():
-        handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler):
-        yield
-        return
-    heard: list[tuple[int, FrameType | None]] = []
+class _Interrupts:
+    """Has Ctrl-C stop steps in progress, and do what it does only after the current one.
 
-    def note(number: int, frame: FrameType | None) -> None:
-        heard.append((number, frame))
-        stop()
+    Where its handler raises nothing, the steps go on.
 
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if heard:
-            handler(*heard[0])
+    Args:
+        walk: the steps.
+    """
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._was_stopped = False
+        self._heard: tuple[int, FrameType | None] | None = None
+        self._is_stepping = False
+        self._handler: Any = None
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                self._handler = handler
+                signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if not self._is_stepping:
+            self._handler(number, frame)
+            return
+        if self._heard is None:
+            self._was_stopped = self._walk.is_stopped
+        self._heard = number, frame
+        self._walk.stop()
+
+    def advance(self, count: int) -> None:
+        """Do steps; Ctrl-C takes effect after them."""
+        self._is_stepping = True
+        try:
+            self._walk.advance(count)
+        finally:
+            self._is_stepping = False
+            heard, self._heard = self._heard, None
+            if heard is not None:
+                if not self._was_stopped:
+                    self._walk.begin()
+                self._handler(*heard)
 
 
 @contextlib.contextmanager

@@ -156,10 +156,8 @@ class Slots:
     def check_unchanged(self) -> None:
         """Raise ProgramError if an array was freed, moved or resized since it was added."""
         for number, (array, was) in enumerate(zip(self.arrays, self._by_identity, strict=True)):
-            name = self.name_of(number)
-            if isinstance(array, arrays.TaichiArray) and arrays.is_stale(array):
-                raise ProgramError(f"array {name!r} was made before the last ti.init and is stale")
             if _identity(array) != was:
+                name = self.name_of(number)
                 raise ProgramError(
                     f"array {name!r} was freed, moved or resized since the program was made, and "
                     f"is {described(array)} now; make the program again"
@@ -182,12 +180,13 @@ def described(array: Any) -> str:
     return f"{kind} {dtype} of shape {shape}"
 
 
-def _layout(array: Any) -> tuple[str, str, tuple[int, ...], Any]:
+def _layout(array: Any) -> tuple[str, Any, tuple[int, ...], Any]:
+    if isinstance(array, np.ndarray):
+        return "ndarray", array.dtype, array.shape, array.strides
     kind = type(array).__name__
-    strides = array.strides if isinstance(array, np.ndarray) else None
     if hasattr(array, "data_ptr"):
-        kind, strides = f"{array.device} {kind}", tuple(array.stride())
-    return kind, str(array.dtype), tuple(array.shape), strides
+        return f"{array.device} {kind}", array.dtype, tuple(array.shape), tuple(array.stride())
+    return kind, array.dtype, tuple(array.shape), None
 
 
 def _identity(array: Any) -> Any:
