@@ -258,6 +258,15 @@ def test_a_run_takes_new_code_of_a_kernel(native: bool) -> None:
     tikgen.clear()
 
 
+def test_arrays_are_numbered_where_several_have_an_argument() -> None:
+    one = tikgen.elementwise("x_1 = x + 1")
+    first, second, third = f32(1), f32(2), f32(3)
+    program = tikgen.Program([one.bind(x=first, x_1=third), one.bind(x=second, x_1=third)])
+    assert program.names == ("x_2", "x_3", "x_1")
+    held = [program[name] for name in program.names]
+    assert [array.tolist() for array in held] == [[1], [2], [3]]
+
+
 def test_a_program_reads_as_it_was_written() -> None:
     n, u, un = f32(0), f32(1, 2), f32(0, 0)
     step = tikgen.elementwise("y = a*x")

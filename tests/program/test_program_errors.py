@@ -80,6 +80,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a copy of a number": (lambda: tikgen.Program([tikgen.copy(1, zeros(4))]), "copy takes arrays"),
     "a loop without times": (lambda: tikgen.loop(0, ["n = n + 1"]), "1 or more; got 0"),
     "a name of no array": (lambda: counting(n_next="x"), "takes an array or a number; got str"),
+    "a name that is none": (
+        lambda: tikgen.Program(["n = n + 1"], **{"n": zeros(1), "../n": zeros(1)}),
+        "'../n' is no name",
+    ),
     "two names for one array": (
         lambda: tikgen.Program(["n = n + 1"], n=(x := zeros(1)), m=x),
         "'n' and 'm' name one array",

@@ -15,7 +15,7 @@ import pytest
 
 import tikgen
 from conftest import ARCH
-from tikgen.errors import ProgramError, VerificationError
+from tikgen.errors import ProgramError, TemplateError, VerificationError
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
 NATIVE = (False, True) if ARCH == "cpu" else (False,)
@@ -184,6 +184,31 @@ def test_verification_compares_each_launch_and_changes_nothing(native: bool) -> 
     assert after.steps == before.steps
     for name, values in after.arrays.items():
         assert (values == before.arrays[name]).all()
+
+
+def test_verification_tells_which_kernels_have_no_reference() -> None:
+    text = """
+import taichi as ti
+
+@ti.kernel
+def twice(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in range(x.shape[0]):
+        x[i] = 2*x[i]
+"""
+    x = np.ones(3, np.float32)
+    bound = tikgen.from_string(text).bind(x)
+    made = tikgen.Program([bound, "n = n + 1"], n=np.zeros(1, np.float32))
+    found = made.verify(2)
+    assert found.ok
+    assert found.launches == 2
+    assert found.unchecked == (bound.kernel.name,)
+    assert x.tolist() == [1, 1, 1]
+    alone = tikgen.Program([bound]).verify()
+    assert not alone.ok
+    with pytest.raises(VerificationError, match="no kernel has a reference"):
+        alone.raise_for_failure()
+    with pytest.raises(TemplateError, match="has no reference"):
+        made.reference(1)
 
 
 @stepped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ class Slots:
         self._used_as: list[str] = []
         self._ambiguous: dict[str, list[str]] = {}
         for name, value in named.items():
+            if not name.isidentifier():
+                raise ProgramError(f"{name!r} is no name: use letters, digits and underscores")
             if isinstance(value, int | float | np.integer | np.floating):
                 self.constants[name] = value.item() if isinstance(value, np.generic) else value
             elif not is_array(value):
@@ -80,10 +83,12 @@ class Slots:
             if len(numbers) == 1 and not taken:
                 self.names[argument] = numbers[0]
                 continue
-            names = [f"{argument}_{count}" for count in range(1, len(numbers) + 1)]
+            known = {*self.names, *self.constants, *by_argument}
+            free = (n for c in itertools.count(1) if (n := f"{argument}_{c}") not in known)
+            names = dict(zip(free, numbers, strict=False))
             if not taken:
-                self._ambiguous[argument] = names
-            self.names |= dict(zip(names, numbers, strict=True))
+                self._ambiguous[argument] = list(names)
+            self.names |= names
 
     def name_of(self, number: int) -> str:
         """Return the name of an array."""
