@@ -159,6 +159,26 @@ def test_evidence_of_the_engine_is_a_proof(kernel: Any) -> None:
     assert kernel.engine == DIRECT
 
 
+def test_a_trace_says_which_engine_and_why(kernel: Any, few_launches: None) -> None:
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    with tikgen.trace() as trace:
+        until_direct(kernel, lambda: kernel(1.0, x, z))
+        field = tikgen.build("stencil", dim=1, storage="field", engine="auto")
+        assert "fields" in field.why
+    assert "direct-cpu, compiled" in str(trace)
+    assert "taichi, it takes fields" in str(trace)
+    init_taichi()
+    with tikgen.trace() as trace:
+        kernel(1.0, x, z)
+        kernel(1.0, x, z)
+    assert "direct-cpu, from the store" in str(trace)
+    (launches,) = trace.launches
+    assert launches.count == 2
+    assert "from the store" in trace.html()
+    assert "launched by direct-cpu" in repr(kernel)
+    assert "engine: direct-cpu" in kernel._repr_html_()
+
+
 def failing(error: Exception) -> Any:
     def fail(*_: Any) -> None:
         raise error

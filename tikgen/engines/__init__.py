@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
 # Taichi, until another engine is proven for the kernel.
 AUTO = "auto"
-# The module of each engine beside Taichi, and the package that it needs.
-_MODULES = {DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite")}
+# What launches a kernel unless the call that made it says otherwise.
+DEFAULT = TAICHI
+# The module of each engine beside Taichi, the package that it needs, and the arch of its kernels.
+_MODULES = {DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite", "cpu")}
 ENGINES = (TAICHI, *_MODULES)
 
 
@@ -44,14 +46,30 @@ class AnyLauncher(Protocol):
 
 
 class DirectLauncher(AnyLauncher, Protocol):
-    """Launches machine code; for one thread at a time."""
+    """Launches machine code; for one thread at a time.
+
+    Attributes:
+        arguments: memory of the host into which :attr:`Code.pack_into` packs the arguments.
+    """
+
+    arguments: Any
+
+    def choose_loop(self, size: int) -> None:
+        """Prepare for arrays of ``size`` bytes in all, which were packed."""
 
     def set_all(self, values: Sequence[Any]) -> None:
         """Set every argument, in the order of the slots."""
 
 
 class Code(Protocol):
-    """The machine code of a kernel, loaded into this process."""
+    """The machine code of a kernel, loaded into this process.
+
+    Attributes:
+        pack_into: packs the fields of all arguments, scalars, and extents and addresses of arrays
+            of the host; None if those are not taken.
+    """
+
+    pack_into: Callable[..., None] | None
 
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""
@@ -74,9 +92,7 @@ class Making(Protocol):
 class Engine(Protocol):
     """What the module of an engine has."""
 
-    # Its name, and the arch of Taichi whose kernels it takes.
     NAME: str
-    ARCH: str
 
     def problem(self) -> str:
         """Return why it cannot be used on this machine, or an empty string."""
@@ -116,6 +132,11 @@ class Engine(Protocol):
 def engine(name: str) -> Engine:
     """Return an engine beside Taichi, by name."""
     return cast("Engine", importlib.import_module(_MODULES[name][0]))
+
+
+def arch_of(name: str) -> str:
+    """Return the arch of Taichi whose kernels an engine takes."""
+    return _MODULES[name][2]
 
 
 def missing(name: str) -> str:
