@@ -139,6 +139,32 @@ def test_a_loop_ends_where_its_condition_holds(native: bool) -> None:
 
 
 @stepped
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 7])
+def test_a_loop_with_a_swap_may_end_after_any_time(native: bool, most: float) -> None:
+    x, y, n = f32(0, 0), f32(0, 0), f32(0)
+    add = tikgen.elementwise("y = x + 1").bind(x, y)
+    sweeps = tikgen.loop(6, [add, tikgen.swap((x, y)), "n = n + 1"], until="n >= most")
+    program = tikgen.Program([sweeps, "n = 0*n"], native=native, x=x, y=y, n=n, most=most)
+    for steps in (1, 2, 5):
+        program.run(steps)
+        times = int(min(most, 6)) * program.steps
+        assert program["x"].tolist() == [times] * 2
+        assert program["x"] is (y if times % 2 else x)
+
+
+@stepped
+def test_a_swap_on_one_branch_depends_on_what_the_device_computed(native: bool) -> None:
+    x, y, n = f32(1), f32(2), f32(0)
+    turn = tikgen.when("n > 2", [tikgen.swap((x, y))])
+    program = tikgen.Program(["n = n + 1", "x = x + 10", turn], native=native, x=x, y=y, n=n)
+    seen = []
+    program.run(5, every=1, call=lambda p: seen.append((float(p["x"][0]), float(p["y"][0]))))
+    assert seen == [(11, 2), (21, 2), (2, 31), (31, 12), (12, 41)]
+    ran = program.run(until="x > 45", most=10)
+    assert (ran.steps, float(program["x"][0])) == (3, 51.0)
+
+
+@stepped
 def test_scalars_change_with_the_step(native: bool) -> None:
     x, y = f32(0), f32(0)
     add = tikgen.elementwise("x = x + a")

@@ -128,8 +128,7 @@ def test_random_programs(native: bool, listed: list[Any], first: int, second: in
         program = tikgen.Program([made(tree, named) for tree in listed], native=native, **named)
     except ProgramError as error:
         note(str(error))
-        known = "on one branch only", "must leave its arrays", "at least one kernel", "10000"
-        assert any(text in str(error) for text in known)
+        assert "at least one kernel" in str(error) or "10000" in str(error)
         reject()
     note(str(program))
     by_reference = program.reference(first)

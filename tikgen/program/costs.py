@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
-from tikgen.program.plan import Call, Item, Plan, Repeat
+from tikgen.pipeline.kernel import Kernel
+from tikgen.program.plan import Exchange, Launch, Node, Plan, Repeat
 from tikgen.program.slots import is_array
 
 
 def bytes_a_step(plan: Plan) -> int | None:
-    """Return the bytes of the first step; None if a kernel has no cost model, or none is known."""
-    return _bytes(plan.phases[0])
+    """Return the bytes of a step; None if a kernel has no cost model, or a condition decides."""
+    return _bytes(plan.nodes)
 
 
-def _bytes(items: Sequence[Item]) -> int | None:
+def _bytes(nodes: Sequence[Node]) -> int | None:
     total = 0
-    for item in items:
-        if isinstance(item, Call):
-            found = _bytes_of(item)
-        elif isinstance(item, Repeat) and item.until is None:
-            found = _bytes(item.items)
-            found = None if found is None else item.times * found
+    for node in nodes:
+        if isinstance(node, Exchange):
+            continue
+        if isinstance(node, Launch):
+            found = _bytes_of(node)
+        elif isinstance(node, Repeat) and node.until is None:
+            found = _bytes(node.nodes)
+            found = None if found is None else node.times * found
         else:
-            return None  # What it does shows at run time.
+            return None
         if found is None:
             return None
         total += found
     return total
 
 
-def _bytes_of(call: Call) -> int | None:
-    kernel = call.kernel
+def _bytes_of(launch: Launch) -> int | None:
+    kernel = cast("Kernel", launch.bound.kernel)
     shapes = {
         name: np.broadcast_to(np.int8(0), tuple(value.shape))
-        for name, value in call.bound.arguments.items()
+        for name, value in launch.bound.arguments.items()
         if is_array(value)
     }
     try:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,60 +12,46 @@ import numpy.typing as npt
 
 from tikgen import engines
 from tikgen.engines import native
-from tikgen.errors import EngineUnavailable, ProgramError
+from tikgen.errors import EngineUnavailable
 from tikgen.pipeline import events
 from tikgen.pipeline.direct import direct_of
 from tikgen.pipeline.loaded import Loaded
 from tikgen.program import varying
-from tikgen.program.plan import Call, Choice, Item, Repeat, Test
+from tikgen.program.instructions import LAUNCH, PUT, Instructions
+from tikgen.program.plan import Arrangement, Call, Plan
 from tikgen.taichi import runtime
 from tikgen.template.arguments import Scalar
 
-_LAUNCH, _REPEAT, _AGAIN, _STEP, _PUT, _UNLESS, _JUMP = range(7)
 # Steps for which values of scalars are computed ahead.
 _AHEAD = 1024
-
-
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """The values of a scalar for some steps ahead."""
-
-    call: Call
-    name: str
-    values: npt.NDArray[Any]
 
 
 class NativeStepper:
     """Does steps of a program in native code, without the GIL.
 
     Args:
-        phases: what each step does, until they repeat.
+        plan: what a step does.
 
     Raises:
         EngineUnavailable: if a kernel cannot run without Taichi.
     """
 
-    def __init__(self, phases: Sequence[tuple[Item, ...]]) -> None:
+    def __init__(self, plan: Plan) -> None:
         if runtime.current_arch() != "cpu":
             why = f"Taichi runs on {runtime.current_arch()}"
             raise EngineUnavailable("the program", engines.DIRECT_CPU, why)
         if why := engines.problem(engines.DIRECT_CPU):
             raise EngineUnavailable("the program", engines.DIRECT_CPU, why)
         self.done = 0
-        self._code: list[list[int]] = []
+        self.at = plan.first
         self._launchers: dict[Call, Any] = {}
         self._scratch: dict[tuple[Loaded, tuple[int, ...]], list[Any]] = {}
         self._code_of: dict[Call, Loaded] = {}
-        self._launched: list[tuple[int, Loaded]] = []
-        self._counters: list[ctypes.c_int64] = []
-        self._tables: list[_Table] = []
-        self._starts: list[int] = []
-        for items in phases:
-            self._starts.append(len(self._code))
-            self._write(items)
-            self._add(_STEP, len(self._code) + 1)
-        self._code[-1][1] = 0
-        self._words = np.array(self._code, np.int64)
+        self._tables: dict[tuple[Call, str], npt.NDArray[Any]] = {}
+        self._instructions = Instructions(plan, self._instructions_of)
+        self._words = np.array(self._instructions.code, np.int64)
+        self._starts = self._instructions.starts
+        self._arrangements = {place: at for at, place in self._starts.items()}
         self._control = np.zeros(3, np.int64)
         self._run, self._library = _loop()
 
@@ -114,82 +98,35 @@ class NativeStepper:
         made.launch()
         call.kernel.loaded.bound_launches += 1
 
-    def run(self, phase: int, step: int, count: int) -> None:
+    def run(self, at: Arrangement, step: int, count: int) -> None:
         """Do some steps, fewer if it is told to stop."""
-        self.done = 0
+        self.done, self.at = 0, at
         while self.done < count and not self.stopped:
             ahead = min(count - self.done, _AHEAD) if self._tables else count - self.done
-            for table in self._tables:
-                source, first = table.call.varying[table.name], step + self.done
-                values = varying.values(table.call.bound, table.name, source, first, ahead)
-                table.values[:ahead] = values
-            start = self._starts[(phase + self.done) % len(self._starts)]
+            for (call, name), table in self._tables.items():
+                first = step + self.done
+                table[:ahead] = varying.values(call.bound, name, call.varying[name], first, ahead)
             self._control[0], self._control[1] = 0, ahead
-            self._run(self._words.ctypes.data, start, self._control.ctypes.data)
+            place = self._starts[self.at]
+            place = self._run(self._words.ctypes.data, place, self._control.ctypes.data)
+            self.at = self._arrangements[place]
             self.done += int(self._control[0])
 
     def finish(self) -> None:
         """Add the launches since the last time to those of the kernels."""
-        for at, loaded in self._launched:
-            events.record_bound_launches(loaded, int(self._words[at, 3]))
-        self._words[[at for at, _ in self._launched], 3] = 0
+        launches = self._instructions.launches
+        for place, call in launches:
+            events.record_bound_launches(self._code_of[call], int(self._words[place, 3]))
+        self._words[[place for place, _ in launches], 3] = 0
 
-    def _add(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> int:
-        """Add an instruction; return its place."""
-        self._code.append([op, a, b, c])
-        return len(self._code) - 1
-
-    def _write(self, items: Sequence[Item]) -> None:
-        for item in items:
-            if isinstance(item, Call):
-                self._write_call(item)
-            elif isinstance(item, Repeat):
-                self._write_repeat(item)
-            else:
-                self._write_choice(item)
-
-    def _write_call(self, call: Call) -> None:
-        made = self.launcher_of(call)
+    def _instructions_of(self, call: Call) -> list[list[int]]:
+        """Return the instructions of a call: its scalars that change with the step, its launch."""
+        made, found = self.launcher_of(call), []
         for name in call.varying:
             slot, dtype = _scalar(call, name)
-            table = _Table(call, name, np.zeros(_AHEAD, dtype.numpy))
-            self._tables.append(table)
-            entry = table.values
-            self._add(_PUT, _address(made, slot), entry.ctypes.data, entry.itemsize)
-        place = self._add(_LAUNCH, made.function, made.context)
-        self._launched.append((place, call.kernel.loaded))
-
-    def _write_repeat(self, item: Repeat) -> None:
-        counter = ctypes.c_int64(0)
-        self._counters.append(counter)
-        self._add(_REPEAT, ctypes.addressof(counter), item.times)
-        begin = len(self._code)
-        self._write(item.items)
-        leave = None
-        if item.until is not None:
-            unless = self._write_test(item.until)
-            leave = self._add(_JUMP)
-            self._code[unless][2] = len(self._code)
-        self._add(_AGAIN, ctypes.addressof(counter), begin)
-        if leave is not None:
-            self._code[leave][1] = len(self._code)
-
-    def _write_choice(self, item: Choice) -> None:
-        unless = self._write_test(item.test)
-        self._write(item.items)
-        leave = self._add(_JUMP) if item.otherwise else None
-        self._code[unless][2] = len(self._code)
-        self._write(item.otherwise)
-        if leave is not None:
-            self._code[leave][1] = len(self._code)
-
-    def _write_test(self, test: Test) -> int:
-        """Write a test, and a jump if it fails; return the place of that, which lacks its goal."""
-        self._write_call(test.call)
-        memory = test.flag.memory
-        if memory is None:
-            raise ProgramError(f"the condition {test.text!r} is not on the host")
-        return self._add(_UNLESS, memory.ctypes.data)
+            table = self._tables.setdefault((call, name), np.zeros(_AHEAD, dtype.numpy))
+            found.append([PUT, _address(made, slot), table.ctypes.data, table.itemsize])
+        return [*found, [LAUNCH, made.function, made.context, 0]]
 
 
 def _scalar(call: Call, name: str) -> tuple[int, Any]:

@@ -1,14 +1,15 @@
 """What a program does in a step, with the arrays for which each kernel is launched then.
 
 Swaps leave no trace but this: after them kernels are launched for other arrays. An arrangement says
-which array stands for which; where it repeats, so do the launches, which are made once for each.
+which array stands for which. All arrangements that a step can lead to are found when the program is
+made, and with them every launch, which is made once for its arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from tikgen.dtypes import DType
 from tikgen.errors import ProgramError, TikgenError
@@ -20,18 +21,15 @@ from tikgen.program.slots import Slots, dtype_of, is_array
 
 # For each array the number of the one that stands for it.
 Arrangement = tuple[int, ...]
-# Launches of all phases of a program, and phases.
 _MOST_CALLS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A launch of a kernel for the arrays of one arrangement."""
+    """A launch of a kernel for certain arrays."""
 
     bound: BoundKernel
     varying: Mapping[str, parts.Changing]
-    # Position in the signature and number of the array, as the program names it.
-    slots: tuple[tuple[int, int], ...]
 
     @property
     def kernel(self) -> Kernel:
@@ -40,38 +38,8 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Test:
-    """A call that computes a condition, and the array to which it writes the value."""
-
-    text: str
-    call: Call
-    flag: scalars.Flag
-
-
-@dataclass(frozen=True, eq=False)
-class Repeat:
-    """Items that run several times, or until a condition holds."""
-
-    times: int
-    items: tuple[Item, ...]
-    until: Test | None
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """Items of which a condition chooses."""
-
-    test: Test
-    items: tuple[Item, ...]
-    otherwise: tuple[Item, ...]
-
-
-Item = Call | Repeat | Choice
-
-
-@dataclass(frozen=True, eq=False)
-class _Launch:
-    """A bound kernel whose arrays have numbers."""
+class Launch:
+    """A bound kernel, with position in the signature and number of each array."""
 
     bound: BoundKernel
     slots: tuple[tuple[int, int], ...]
@@ -79,23 +47,60 @@ class _Launch:
 
 
 @dataclass(frozen=True, eq=False)
-class _Exchange:
+class Exchange:
+    """Pairs of numbers of arrays that change places."""
+
     pairs: tuple[tuple[int, int], ...]
+
+    def of(self, at: Arrangement) -> Arrangement:
+        """Return the arrangement after it."""
+        changed = list(at)
+        for one, other in self.pairs:
+            changed[one], changed[other] = changed[other], changed[one]
+        return tuple(changed)
 
 
 @dataclass(frozen=True, eq=False)
-class _Condition:
+class Condition:
+    """The launch that computes a condition, and the array to which it writes the value."""
+
     text: str
-    launch: _Launch
+    launch: Launch
     flag: scalars.Flag
 
 
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """Nodes that run several times, or until a condition holds."""
+
+    times: int
+    nodes: tuple[Node, ...]
+    until: Condition | None
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Nodes of which a condition chooses."""
+
+    condition: Condition
+    nodes: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+
+
+Node = Launch | Exchange | Repeat | Choice
+
+
 class Plan:
-    """The phases of a program: the launches of its steps until its arrays stand as at first.
+    """The nodes of a step, and their launches for every arrangement that steps can lead to.
 
     Args:
         listed: the parts of a program.
         slots: its arrays; those that its kernels take are added.
+
+    Attributes:
+        nodes: what a step does.
+        first: the arrangement in which each array stands for itself.
+        starts: the arrangements with which a step can begin.
 
     Raises:
         ProgramError: if a part cannot run as it is written.
@@ -103,42 +108,60 @@ class Plan:
 
     def __init__(self, listed: tuple[parts.Part, ...], slots: Slots) -> None:
         self.slots = slots
+        self._conditions: dict[str, Condition] = {}
+        self._calls: dict[tuple[Launch, Arrangement], Call] = {}
+        self._made: dict[tuple[Launch, Arrangement], Call] = {}
+        self._ends: dict[tuple[Node, Arrangement], frozenset[Arrangement]] = {}
         self._add_arrays(listed)
         slots.give_names()
-        self._resolved: dict[int, Any] = {}
-        self._conditions: dict[str, _Condition] = {}
-        self._calls: dict[tuple[int, tuple[int, ...]], Call] = {}
-        self._emitted = 0
-        for part in _walk(listed):
-            self._resolved[id(part)] = self._resolve(part)
-        # Once all arrays are known, those of conditions included.
-        for exchange in self._resolved.values():
-            for pair in exchange.pairs if isinstance(exchange, _Exchange) else ():
-                for number in pair:
-                    slots.check_apart(number)
-        self.phases: list[tuple[Item, ...]] = []
-        self.arrangements: list[Arrangement] = []
-        at = self.first = tuple(range(len(slots.arrays)))
-        while not self.phases or at != self.first:
-            self.arrangements.append(at)
-            items, at = self._emit(listed, at)
-            self.phases.append(items)
-
-    def tests_of(self, text: str) -> Sequence[Test]:
-        """Return a condition for each phase, to be computed after a step that led to it."""
-        condition = self._condition(text)
-        return [self._test(condition, self._extended(at)) for at in self.arrangements]
+        self.nodes = self._resolved(listed)
+        self._check_swapped(self.nodes)
+        self.first: Arrangement = tuple(range(len(slots.arrays)))
+        self.starts: dict[Arrangement, None] = {}
+        found = [self.first]
+        while found:
+            at = found.pop()
+            if at not in self.starts:
+                self.starts[at] = None
+                found += sorted(self._after(self.nodes, [at]))
 
     def calls(self) -> list[Call]:
         """Return every call, each once."""
-        return list(self._calls.values())
+        return list(self._made.values())
 
-    def _extended(self, at: Arrangement) -> Arrangement:
-        """Return an arrangement with the arrays that were added since."""
-        return (*at, *range(len(at), len(self.slots.arrays)))
+    def call(self, launch: Launch, at: Arrangement) -> Call:
+        """Return the call of a launch in an arrangement; it is made once for those arrays."""
+        found = self._calls.get((launch, at))
+        if found is None:
+            standing = tuple(at[n] if n < len(at) else n for _, n in launch.slots)
+            found = self._made.get((launch, standing))
+            if found is None:
+                found = Call(self._bound_for(launch, standing), launch.varying)
+                self._made[launch, standing] = found
+            if len(self._calls) == _MOST_CALLS:
+                raise ProgramError(
+                    f"its swaps lead to more than {_MOST_CALLS} launches for different arrays; "
+                    "swap fewer arrays"
+                )
+            self._calls[launch, at] = found
+        return found
 
-    def _add_arrays(self, listed: tuple[parts.Part, ...]) -> None:
-        for part in _walk(listed):
+    def condition(self, text: str) -> Condition:
+        """Return a condition, whose calls for the start of each step are made."""
+        if text not in self._conditions:
+            bound, flag = scalars.condition(text, self.slots)
+            self._conditions[text] = Condition(text, self._launch(bound), flag)
+        return self._conditions[text]
+
+    def prepared(self, text: str) -> Condition:
+        """Return a condition, with a call for every start of a step."""
+        condition = self.condition(text)
+        for at in self.starts:
+            self.call(condition.launch, at)
+        return condition
+
+    def _add_arrays(self, listed: Iterable[parts.Part]) -> None:
+        for part in listed:
             bound = part.bound if isinstance(part, parts.Varying) else part
             if isinstance(bound, BoundKernel):
                 try:
@@ -153,15 +176,20 @@ class Plan:
                     if not is_array(array):
                         raise ProgramError(f"copy takes arrays; got {type(array).__name__}")
                     self.slots.add(array, name)
+            elif isinstance(part, parts.Loop):
+                self._add_arrays(part.parts)
+            elif isinstance(part, parts.When):
+                self._add_arrays((*part.parts, *part.otherwise))
 
-    def _resolve(self, part: parts.Part) -> Any:
+    def _resolved(self, listed: Iterable[parts.Part]) -> tuple[Node, ...]:
+        return tuple(map(self._node, listed))
+
+    def _node(self, part: parts.Part) -> Node:
         """Return a part with numbers for arrays."""
         slots = self.slots
         match part:
             case str():
                 return self._launch(scalars.assigned(part, slots))
-            case BoundKernel():
-                return self._launch(part)
             case parts.Varying():
                 return self._launch(part.bound, part.scalars)
             case parts.Copy():
@@ -169,53 +197,47 @@ class Plan:
                 slots.check_equal(one, other, "copy")
                 return self._launch(_copying(part))
             case parts.Swap():
-                pairs = tuple(
-                    (slots.number_of(one, "swap"), slots.number_of(other, "swap"))
-                    for one, other in part.pairs
-                )
-                for one, other in pairs:
-                    slots.check_equal(one, other, "swap")
-                further = [pair for one, other in pairs for pair in slots.partners(one, other)]
-                return _Exchange((*pairs, *further))
+                return self._exchange(part)
             case parts.Loop():
-                return self._condition(part.until) if part.until is not None else None
+                until = self.condition(part.until) if part.until is not None else None
+                return Repeat(part.times, self._resolved(part.parts), until)
             case parts.When():
-                return self._condition(part.condition)
+                condition = self.condition(part.condition)
+                chosen = self._resolved(part.parts), self._resolved(part.otherwise)
+                return Choice(condition, *chosen)
+        return self._launch(part)
+
+    def _exchange(self, part: parts.Swap) -> Exchange:
+        slots, pairs = self.slots, []
+        for one, other in part.pairs:
+            pair = slots.number_of(one, "swap"), slots.number_of(other, "swap")
+            slots.check_equal(*pair, "swap")
+            pairs.append(pair)
+        further = [partner for pair in pairs for partner in slots.partners(*pair)]
+        return Exchange((*pairs, *further))
+
+    def _check_swapped(self, nodes: Iterable[Node]) -> None:
+        """Raise ProgramError if an array that is swapped shares memory with another one."""
+        for node in nodes:
+            if isinstance(node, Exchange):
+                for number in {number for pair in node.pairs for number in pair}:
+                    self.slots.check_apart(number)
+            elif isinstance(node, Repeat):
+                self._check_swapped(node.nodes)
+            elif isinstance(node, Choice):
+                self._check_swapped((*node.nodes, *node.otherwise))
 
     def _launch(
         self, bound: BoundKernel, varying: Mapping[str, parts.Changing] | None = None
-    ) -> _Launch:
+    ) -> Launch:
         numbers = tuple(
             (place, self.slots.add(value, ""))
             for place, value in enumerate(bound.arguments.values())
             if is_array(value)
         )
-        return _Launch(bound, numbers, varying or {})
+        return Launch(bound, numbers, varying or {})
 
-    def _condition(self, text: str) -> _Condition:
-        if text not in self._conditions:
-            bound, flag = scalars.condition(text, self.slots)
-            self._conditions[text] = _Condition(text, self._launch(bound), flag)
-        return self._conditions[text]
-
-    def _test(self, condition: _Condition, at: Arrangement) -> Test:
-        return Test(condition.text, self._call(condition.launch, at), condition.flag)
-
-    def _call(self, launch: _Launch, at: Arrangement) -> Call:
-        """Return the launch for an arrangement; it is made once for those arrays."""
-        self._emitted += 1
-        if self._emitted > _MOST_CALLS:
-            raise ProgramError(
-                f"its swaps lead to more than {_MOST_CALLS} launches before arrays stand as at "
-                "first; swap fewer arrays in loops of their own"
-            )
-        standing = tuple(at[number] for _, number in launch.slots)
-        key = id(launch), standing
-        if key not in self._calls:
-            self._calls[key] = Call(self._bound_for(launch, standing), launch.varying, launch.slots)
-        return self._calls[key]
-
-    def _bound_for(self, launch: _Launch, standing: tuple[int, ...]) -> BoundKernel:
+    def _bound_for(self, launch: Launch, standing: tuple[int, ...]) -> BoundKernel:
         values = list(launch.bound.arguments.values())
         for (place, _), number in zip(launch.slots, standing, strict=True):
             values[place] = self.slots.arrays[number]
@@ -224,75 +246,60 @@ class Plan:
         except TikgenError as error:
             raise ProgramError(f"after a swap {error}") from None
 
-    def _emit(
-        self, listed: tuple[parts.Part, ...], at: Arrangement
-    ) -> tuple[tuple[Item, ...], Arrangement]:
-        """Return the items of some parts, and the arrangement after them."""
-        items: list[Item] = []
-        for part in listed:
-            resolved = self._resolved[id(part)]
-            if isinstance(resolved, _Launch):
-                items.append(self._call(resolved, at))
-            elif isinstance(resolved, _Exchange):
-                at = _exchanged(at, resolved.pairs)
-            elif isinstance(part, parts.Loop):
-                more, at = self._emit_loop(part, resolved, at)
-                items += more
-            elif isinstance(part, parts.When):
-                chosen, after = self._emit(part.parts, at)
-                others, after_others = self._emit(part.otherwise, at)
-                if after != after_others:
-                    raise ProgramError(
-                        f"when({part.condition!r}, ...) swaps arrays on one branch only; swap the "
-                        "same arrays in otherwise=, or copy"
-                    )
-                items.append(Choice(self._test(resolved, at), chosen, others))
-                at = after
-        return tuple(items), at
+    def _after(
+        self, nodes: Sequence[Node], starts: Iterable[Arrangement]
+    ) -> frozenset[Arrangement]:
+        """Return all arrangements after some nodes, whose calls are made."""
+        found = frozenset(starts)
+        for node in nodes:
+            found = frozenset().union(*(self._ends_of(node, at) for at in sorted(found)))
+        return found
 
-    def _emit_loop(
-        self, part: parts.Loop, until: _Condition | None, at: Arrangement
-    ) -> tuple[list[Item], Arrangement]:
-        """Return the items of a loop: of whole rounds, and of what is left of a round."""
-        start = at
-        rounds: list[tuple[Item, ...]] = []
-        starts: list[Arrangement] = []
-        while len(rounds) < part.times and (not rounds or at != start):
-            starts.append(at)
-            items, at = self._emit(part.parts, at)
-            rounds.append(items)
-        if until is not None:
-            if at != start or len(rounds) > 1:
-                raise ProgramError(
-                    f"a loop until {until.text!r} must leave its arrays where they were, since it "
-                    "may end after any time; swap an even number of times, or copy"
-                )
-            return [Repeat(part.times, rounds[0], self._test(until, at))], at
-        whole, rest = divmod(part.times, len(rounds))
-        body = tuple(item for items in rounds for item in items)
-        found: list[Item] = [Repeat(whole, body, None)] if whole > 1 else list(body)
-        for items in rounds[:rest]:
-            found += items
-        return found, starts[rest] if rest else at
+    def _ends_of(self, node: Node, at: Arrangement) -> frozenset[Arrangement]:
+        if (node, at) not in self._ends:
+            self._ends[node, at] = self._found_ends(node, at)
+        return self._ends[node, at]
+
+    def _found_ends(self, node: Node, at: Arrangement) -> frozenset[Arrangement]:
+        if isinstance(node, Launch):
+            self.call(node, at)
+            return frozenset([at])
+        if isinstance(node, Exchange):
+            return frozenset([node.of(at)])
+        if isinstance(node, Choice):
+            self.call(node.condition.launch, at)
+            return self._after(node.nodes, [at]) | self._after(node.otherwise, [at])
+        ends = _iterated(lambda found: self._after(node.nodes, found), at, node.times)
+        if node.until is None:
+            return ends[_last(ends, node.times)]
+        every = frozenset().union(*ends[1:])
+        for end in sorted(every):
+            self.call(node.until.launch, end)
+        return every
 
 
-def _walk(listed: tuple[parts.Part, ...]) -> list[parts.Part]:
-    """Return all parts, those within loops and conditions included, in order."""
-    found: list[parts.Part] = []
-    for part in listed:
-        found.append(part)
-        if isinstance(part, parts.Loop):
-            found += _walk(part.parts)
-        elif isinstance(part, parts.When):
-            found += [*_walk(part.parts), *_walk(part.otherwise)]
-    return found
+Ends = list[frozenset[Arrangement]]
 
 
-def _exchanged(at: Arrangement, pairs: tuple[tuple[int, int], ...]) -> Arrangement:
-    changed = list(at)
-    for one, other in pairs:
-        changed[one], changed[other] = changed[other], changed[one]
-    return tuple(changed)
+def _iterated(
+    after: Callable[[frozenset[Arrangement]], frozenset[Arrangement]], at: Arrangement, times: int
+) -> Ends:
+    """Return the arrangements after each time of a loop, up to the first that come again."""
+    ends: Ends = [frozenset([at])]
+    while len(ends) <= times:
+        found = after(ends[-1])
+        ends.append(found)
+        if found in ends[:-1]:
+            break
+    return ends
+
+
+def _last(ends: Ends, times: int) -> int:
+    """Return the place in ``ends`` of the arrangements after a number of times."""
+    if times < len(ends):
+        return times
+    begin = ends.index(ends[-1])
+    return begin + (times - begin) % (len(ends) - 1 - begin)
 
 
 def _copying(part: parts.Copy) -> BoundKernel:

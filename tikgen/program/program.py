@@ -77,13 +77,13 @@ class Program:
     def _made_stepper(self) -> tuple[Stepper, str]:
         """Return what does the steps, and why it is Python, if it is."""
         if self._native is False:
-            return PythonStepper(self._plan.phases), "native=False"
+            return PythonStepper(self._plan), "native=False"
         try:
-            return NativeStepper(self._plan.phases), ""
+            return NativeStepper(self._plan), ""
         except EngineUnavailable as error:
             if self._native:
                 raise ProgramError(f"native=True: {error}") from None
-            return PythonStepper(self._plan.phases), str(error)
+            return PythonStepper(self._plan), str(error)
 
     @property
     def steps(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tikgen.errors import TemplateError, VerificationError
 from tikgen.pipeline.comparison import errors, fractions
 from tikgen.program import varying
-from tikgen.program.plan import Call, Item
+from tikgen.program.plan import Call, Plan
 from tikgen.program.scalars import Flag
 from tikgen.program.slots import Slots, is_array
 from tikgen.program.stepping import PythonStepper, Stepper
@@ -55,12 +55,12 @@ class ReferenceStepper(PythonStepper):
     """Does steps on copies of the arrays, with the kernels' references.
 
     Args:
-        phases: what each step does, until they repeat.
+        plan: what a step does.
         slots: the arrays.
     """
 
-    def __init__(self, phases: Sequence[tuple[Item, ...]], slots: Slots) -> None:
-        super().__init__(phases)
+    def __init__(self, plan: Plan, slots: Slots) -> None:
+        super().__init__(plan)
         self._slots = slots
         self.values = [np.array(arrays.to_host(array)) for array in slots.arrays]
 
@@ -84,12 +84,12 @@ class CheckingStepper(PythonStepper):
     """Launches as another stepper does, and compares each launch with its reference.
 
     Args:
-        walk: the steps of the program.
+        plan: what a step does.
         stepper: what launches.
     """
 
-    def __init__(self, walk: Walk, stepper: Stepper) -> None:
-        super().__init__(walk.plan.phases)
+    def __init__(self, plan: Plan, stepper: Stepper) -> None:
+        super().__init__(plan)
         self._launcher = stepper
         self.launches = 0
         self.worst = 0.0
@@ -156,9 +156,9 @@ def _expected(call: Call, given: Mapping[str, Any]) -> dict[str, NDArray]:
 
 def reference(walk: Walk, slots: Slots, steps: int) -> dict[str, NDArray]:
     """Return the values of every name after further steps, computed by NumPy."""
-    stepper = ReferenceStepper(walk.plan.phases, slots)
+    stepper = ReferenceStepper(walk.plan, slots)
     ahead = Walk(walk.plan, stepper)
-    ahead.steps, ahead.phase = walk.steps, walk.phase
+    ahead.steps, ahead.at = walk.steps, walk.at
     ahead.advance(steps)
     return {name: stepper.values[ahead.standing(number)] for name, number in slots.names.items()}
 
@@ -166,9 +166,9 @@ def reference(walk: Walk, slots: Slots, steps: int) -> dict[str, NDArray]:
 def verify(walk: Walk, slots: Slots, steps: int) -> Verified:
     """Compare each launch of further steps with its reference; then put all arrays back."""
     before = [np.array(arrays.to_host(array)) for array in slots.arrays]
-    checking = CheckingStepper(walk, walk.stepper)
+    checking = CheckingStepper(walk.plan, walk.stepper)
     ahead = Walk(walk.plan, checking)
-    ahead.steps, ahead.phase = walk.steps, walk.phase
+    ahead.steps, ahead.at = walk.steps, walk.at
     try:
         ahead.advance(steps)
     finally:

@@ -80,16 +80,16 @@ class Wanted:
 
 def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
     """Run steps; see :meth:`Program.run`."""
-    tests = walk.tests(wanted.until) if wanted.until is not None else None
+    until = walk.plan.prepared(wanted.until) if wanted.until is not None else None
     walk.check_tables(wanted.total)
-    reached = None if tests is None else False
+    reached = None if until is None else False
     first, last = walk.steps, walk.steps + wanted.total
     began = time.perf_counter()
     with _shown(walk, wanted) as show, _Interrupts(walk) as interrupts:
         walk.begin()
         while walk.steps < last and not walk.is_stopped:
             most = min(last, walk.steps + walk.ahead)
-            for each in (wanted.every, wanted.check_every if tests else None):
+            for each in (wanted.every, wanted.check_every if until else None):
                 if each:
                     most = min(most, walk.steps // each * each + each)
             before, start = walk.steps, time.perf_counter()
@@ -99,8 +99,8 @@ def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
             if wanted.every and walk.steps % wanted.every == 0:
                 call()
             ended = walk.steps == last or walk.is_stopped
-            if tests and (walk.steps % wanted.check_every == 0 or ended):
-                reached = walk.holds(tests)
+            if until and (walk.steps % wanted.check_every == 0 or ended):
+                reached = walk.holds(until)
                 if reached:
                     break
     return Run(walk.steps - first, time.perf_counter() - began, reached)

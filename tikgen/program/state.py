@@ -62,7 +62,7 @@ def restore(walk: Walk, slots: Slots, state: State) -> None:
         array, values = slots.arrays[number], state.arrays[name]
         if not arrays.is_read_only(array):
             arrays.write(array, values)
-    walk.steps, walk.phase = state.steps, 0
+    walk.steps, walk.at = state.steps, walk.plan.first
 
 
 def settle(walk: Walk, slots: Slots) -> None:
@@ -71,7 +71,7 @@ def settle(walk: Walk, slots: Slots) -> None:
     values = {n: np.array(arrays.to_host(slots.arrays[walk.standing(n)])) for n in moved}
     for number, value in values.items():
         arrays.write(slots.arrays[number], value)
-    walk.phase = 0
+    walk.at = walk.plan.first
 
 
 def save(state: State, path: str | os.PathLike[str], about: str) -> None:

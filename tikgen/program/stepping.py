@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tikgen.program import varying
-from tikgen.program.plan import Call, Item, Repeat, Test
+from tikgen.program.plan import Arrangement, Call, Choice, Condition, Exchange, Launch, Node, Plan
 from tikgen.program.scalars import Flag
 
 
@@ -14,17 +14,18 @@ class Stepper(Protocol):
     """Does the steps of a program."""
 
     stopped: bool
-    # How many steps the last run did.
+    # How many steps the last run did, and the arrangement after them.
     done: int
+    at: Arrangement
 
     def launch(self, call: Call, step: int) -> None:
         """Launch one call as in a step."""
 
-    def run(self, phase: int, step: int, count: int) -> None:
+    def run(self, at: Arrangement, step: int, count: int) -> None:
         """Do some steps, fewer if it is told to stop.
 
         Args:
-            phase: the phase of the first step.
+            at: the arrangement before the first step.
             step: number of the first step.
             count: how many steps.
         """
@@ -37,13 +38,14 @@ class PythonStepper:
     """Does steps of a program with bound launches from Python.
 
     Args:
-        phases: what each step does, until they repeat.
+        plan: what a step does.
     """
 
-    def __init__(self, phases: Sequence[tuple[Item, ...]]) -> None:
-        self._phases = phases
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self.stopped = False
         self.done = 0
+        self.at = plan.first
 
     def launch(self, call: Call, step: int) -> None:
         """Launch one call as in a step."""
@@ -56,32 +58,36 @@ class PythonStepper:
         }
         call.bound(**now)
 
-    def run(self, phase: int, step: int, count: int) -> None:
+    def run(self, at: Arrangement, step: int, count: int) -> None:
         """Do some steps, fewer if it is told to stop."""
-        self.done = 0
+        self.done, self.at = 0, at
         while self.done < count and not self.stopped:
-            self._do(self._phases[(phase + self.done) % len(self._phases)], step + self.done)
+            self.at = self._do(self._plan.nodes, self.at, step + self.done)
             self.done += 1
 
     def finish(self) -> None:
         """Do nothing: each launch counts itself."""
 
-    def _do(self, items: Sequence[Item], step: int) -> None:
-        for item in items:
-            if isinstance(item, Call):
-                self.launch(item, step)
-            elif isinstance(item, Repeat):
-                for _ in range(item.times):
-                    self._do(item.items, step)
-                    if item.until is not None and self._holds(item.until, step):
-                        break
+    def _do(self, nodes: Sequence[Node], at: Arrangement, step: int) -> Arrangement:
+        """Do what nodes say; return the arrangement after them."""
+        for node in nodes:
+            if isinstance(node, Launch):
+                self.launch(self._plan.call(node, at), step)
+            elif isinstance(node, Exchange):
+                at = node.of(at)
+            elif isinstance(node, Choice):
+                holds = self._holds(node.condition, at, step)
+                at = self._do(node.nodes if holds else node.otherwise, at, step)
             else:
-                chosen = item.items if self._holds(item.test, step) else item.otherwise
-                self._do(chosen, step)
+                for _ in range(node.times):
+                    at = self._do(node.nodes, at, step)
+                    if node.until is not None and self._holds(node.until, at, step):
+                        break
+        return at
 
-    def _holds(self, test: Test, step: int) -> bool:
-        self.launch(test.call, step)
-        return self.value_of(test.flag)
+    def _holds(self, condition: Condition, at: Arrangement, step: int) -> bool:
+        self.launch(self._plan.call(condition.launch, at), step)
+        return self.value_of(condition.flag)
 
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed."""

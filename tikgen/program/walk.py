@@ -1,11 +1,9 @@
-"""Where a program stands: its step, its phase, and what does further steps."""
+"""Where a program stands: its step, its arrangement of arrays, and what does further steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tikgen.program import varying
-from tikgen.program.plan import Plan, Test
+from tikgen.program.plan import Condition, Plan
 from tikgen.program.stepping import Stepper
 
 
@@ -13,12 +11,12 @@ class Walk:
     """The steps of a program, one after the other.
 
     Args:
-        plan: what each step does.
+        plan: what a step does.
         stepper: what does it.
 
     Attributes:
         steps: how many steps were done.
-        phase: the phase of the next step.
+        at: the arrangement after them.
         ahead: how many steps to do at a time, so that Python looks for Ctrl-C often enough.
     """
 
@@ -26,9 +24,8 @@ class Walk:
         self.plan = plan
         self.stepper = stepper
         self.steps = 0
-        self.phase = 0
+        self.at = plan.first
         self.ahead = 1
-        self._tests: dict[str, Sequence[Test]] = {}
 
     def begin(self) -> None:
         """Forget an earlier order to stop."""
@@ -47,27 +44,19 @@ class Walk:
         """Do steps, fewer if they are stopped."""
         stepper = self.stepper
         try:
-            stepper.run(self.phase, self.steps, count)
+            stepper.run(self.at, self.steps, count)
         finally:
             self.steps += stepper.done
-            self.phase = (self.phase + stepper.done) % len(self.plan.phases)
+            self.at = stepper.at
 
     def standing(self, number: int) -> int:
         """Return the number of the array that stands for another one now."""
-        arrangement = self.plan.arrangements[self.phase]
-        return arrangement[number] if number < len(arrangement) else number
+        return self.at[number] if number < len(self.at) else number
 
-    def tests(self, text: str) -> Sequence[Test]:
-        """Return a condition for each phase."""
-        if text not in self._tests:
-            self._tests[text] = self.plan.tests_of(text)
-        return self._tests[text]
-
-    def holds(self, tests: Sequence[Test]) -> bool:
+    def holds(self, condition: Condition) -> bool:
         """Return whether a condition holds now."""
-        test = tests[self.phase]
-        self.stepper.launch(test.call, self.steps)
-        return test.flag.holds
+        self.stepper.launch(self.plan.call(condition.launch, self.at), self.steps)
+        return condition.flag.holds
 
     def check_tables(self, count: int) -> None:
         """Raise ProgramError if a table of a scalar is too short for so many further steps."""
