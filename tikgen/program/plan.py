@@ -110,6 +110,7 @@ class Plan:
         self.slots = slots
         self._conditions: dict[str, Condition] = {}
         self._calls: dict[tuple[Launch, Arrangement], Call] = {}
+        # By the arrays that are passed, which are the same in many arrangements.
         self._made: dict[tuple[Launch, Arrangement], Call] = {}
         self._ends: dict[tuple[Node, Arrangement], frozenset[Arrangement]] = {}
         self._add_arrays(listed)
@@ -147,7 +148,7 @@ class Plan:
         return found
 
     def condition(self, text: str) -> Condition:
-        """Return a condition, whose calls for the start of each step are made."""
+        """Return a condition, made if missing."""
         if text not in self._conditions:
             bound, flag = scalars.condition(text, self.slots)
             self._conditions[text] = Condition(text, self._launch(bound), flag)
