@@ -114,8 +114,11 @@ class Engine(Protocol):
     def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
         """Return machine code, which can be stored, made of a text without problem."""
 
-    def begin(self, text: str, kinds: Sequence[Kind]) -> Making:
-        """Begin to make the result of :meth:`machine_code` beside the work of this process."""
+    def begin(self, text: str, kinds: Sequence[Kind], key: str, name: str) -> Making:
+        """Begin to make the result of :meth:`machine_code` beside the work of this process.
+
+        It may be put into the store meanwhile, under ``key`` and ``name``.
+        """
 
     def load(self, machine_code: bytes, kinds: Sequence[Kind]) -> Code:
         """Load machine code into this process.

@@ -70,9 +70,16 @@ def machine_code(text: str, kinds: Sequence[argument_struct.Kind]) -> bytes:
     return native.object_code(llvm_text.translated(text))
 
 
-def begin(text: str, kinds: Sequence[argument_struct.Kind]) -> Elsewhere:
-    """Begin to make the object file of a kernel in a child process."""
-    return Elsewhere(llvm_text.translated(text))
+def begin(text: str, kinds: Sequence[argument_struct.Kind], key: str, name: str) -> Elsewhere:
+    """Begin to make the object file of a kernel in a child process, which puts it into the store.
+
+    Args:
+        text: its LLVM text.
+        kinds: dtype and number of axes of each argument.
+        key: key of the object file in the store.
+        name: what it is, for people.
+    """
+    return Elsewhere(llvm_text.translated(text), key, name)
 
 
 def load(content: bytes, kinds: Sequence[argument_struct.Kind]) -> Code:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import weakref
 
 from tikgen import engines
 from tikgen.engines import code_store
@@ -31,8 +32,10 @@ class MachineCode:
     """
 
     def __init__(self, loaded: Loaded, name: str) -> None:
-        self._loaded = loaded
+        # Weakly: what is kept for a kernel must not keep it alive.
+        self._loaded: Loaded = weakref.proxy(loaded)
         self._engine = engines.engine(name)
+        self._name = loaded.source.variant.label
         if why := _why_not(loaded, self._engine):
             raise self._refused(why)
         every = (*loaded.signature.arguments, *loaded.workspace)
@@ -79,12 +82,14 @@ class MachineCode:
         Its result is for :meth:`keep`.
         """
         text = self._taichi_text()
-        return None if self.stored is not None else self._engine.begin(text, self._kinds)
+        if self.stored is not None:
+            return None
+        return self._engine.begin(text, self._kinds, self._key, self._name)
 
     def keep(self, stored: Stored) -> None:
         """Take code, and put it into the store."""
         self.stored, self._source = stored, "compiled"
-        code_store.keep(self._key, f"{self._loaded.source.variant.label}", stored)
+        code_store.keep(self._key, self._name, stored)
 
     def load(self) -> engines.Code:
         """Load the code, made if the store has none, into this process; raises what make does."""
