@@ -288,7 +288,9 @@ def test_arrays_are_numbered_where_several_have_an_argument() -> None:
     one = tikgen.elementwise("x_1 = x + 1")
     first, second, third = f32(1), f32(2), f32(3)
     program = tikgen.Program([one.bind(x=first, x_1=third), one.bind(x=second, x_1=third)])
-    assert program.names == ("x_2", "x_3", "x_1")
+    assert program.names == tuple(program) == ("x_2", "x_3", "x_1")
+    assert "x_1" in program
+    assert "x" not in program
     held = [program[name] for name in program.names]
     assert [array.tolist() for array in held] == [[1], [2], [3]]
 

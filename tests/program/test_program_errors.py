@@ -145,6 +145,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "reads no array, so that it never changes",
     ),
     "an unknown array": (lambda: counting()["m"], "the name 'm' is unknown. Known: n"),
+    "no name": (lambda: counting()[zeros(1)], r"takes a name; got ndarray, try current\(array\)"),  # type: ignore[index]
     "an ambiguous name": (
         lambda: tikgen.Program(swapped(zeros(4)))["x"],
         r"'x' may be x_1 or x_2; give the array a name of its own: Program\(\[...\], x=array\)",

@@ -113,6 +113,10 @@ class Program:
         """
         return self._standing(self._slots.lookup(name))
 
+    def __iter__(self) -> Iterator[str]:
+        """Return an iterator over the names of its arrays."""
+        return iter(self.names)
+
     def current(self, array: Any) -> Any:
         """Return the array that stands for ``array`` now, after all swaps so far.
 

@@ -96,6 +96,8 @@ class Slots:
 
     def lookup(self, name: str) -> int:
         """Return the number of the array of a name; raise ProgramError if there is none."""
+        if not isinstance(name, str):
+            raise ProgramError(f"takes a name; got {type(name).__name__}, try current(array)")
         if name in self.names:
             return self.names[name]
         if several := self._ambiguous.get(name):
