@@ -5,6 +5,7 @@ from . import ring as ring
 from .dtypes import DType as DType
 from .errors import TikgenError as TikgenError
 from .expression import Assignments as Assignments
+from .expression import Equations as Equations
 from .expression import Expression as Expression
 from .lifecycle.cause import why as why
 from .lifecycle.description import describe as describe
@@ -23,6 +24,7 @@ from .pipeline.builder import render as render
 from .pipeline.kernel import Kernel as Kernel
 from .pipeline.one_off import elementwise as elementwise
 from .pipeline.one_off import from_string as from_string
+from .pipeline.one_off import update as update
 from .pipeline.rendering import Source as Source
 from .pipeline.rendering import Variant as Variant
 from .program.parts import copy as copy
@@ -35,6 +37,8 @@ from .template.arguments import Array as Array
 from .template.arguments import Scalar as Scalar
 from .template.base import Cost as Cost
 from .template.base import Template as Template
+from .template.boundaries import dirichlet as dirichlet
+from .template.boundaries import neumann as neumann
 from .template.catalogue import (
     add_template_path as add_template_path,
 )
@@ -73,6 +77,7 @@ __all__ = [
     "BoundKernel",
     "Cost",
     "DType",
+    "Equations",
     "Expression",
     "Identifier",
     "Invalid",
@@ -96,6 +101,7 @@ __all__ = [
     "clear",
     "copy",
     "describe",
+    "dirichlet",
     "elementwise",
     "errors",
     "from_string",
@@ -104,6 +110,7 @@ __all__ = [
     "load_ipython_extension",
     "load_template",
     "loop",
+    "neumann",
     "parameter",
     "render",
     "ring",
@@ -112,6 +119,7 @@ __all__ = [
     "trace",
     "tune",
     "unload_ipython_extension",
+    "update",
     "varying",
     "verify",
     "when",

@@ -71,6 +71,29 @@ def test_conjugate_gradients_solve_a_poisson_equation(native: bool) -> None:
     np.testing.assert_allclose(a @ x, b, atol=1e-9)
 
 
+@pytest.mark.parametrize("native", (False, True) if ARCH == "cpu" else (False,))
+def test_a_program_of_equations_has_their_names(native: bool) -> None:
+    equations = """
+        r  = u*v**2
+        u' = u + dt*(0.16*lap(u) - r + 0.035*(1 - u))
+        v' = v + dt*(0.08*lap(v) + r - 0.1*v)
+    """
+    gs = tikgen.update(equations, dim=2, boundary="periodic", scalars="dt")
+    u, v = np.random.default_rng(4).random((2, 12, 9), np.float32)
+    un, vn = np.zeros((2, 12, 9), np.float32)
+    program = tikgen.Program(
+        [gs.bind(u=u, v=v, u_next=un, v_next=vn, dt=0.5), tikgen.swap((u, un), (v, vn))],
+        native=native,
+    )
+    assert set(program) == {"u", "v", "u_next", "v_next"}
+    assert program.verify().ok
+    expected = program.reference(5)
+    program.run(5)
+    assert program["u"] is un
+    for name in ("u", "v"):
+        np.testing.assert_allclose(program[name], expected[name], rtol=1e-5)
+
+
 @pytest.mark.skipif(ARCH != "cpu", reason="native steps run on cpu")
 def test_other_threads_run_while_native_code_does() -> None:
     n, go = np.zeros((2, 1), np.int32)
