@@ -137,6 +137,10 @@ class EngineUnavailable(TikgenError):
         super().__init__(f"{kernel} cannot be launched by the engine {engine!r}: {why}")
 
 
+class ProgramError(TikgenError):
+    """A program cannot be made, run or restored as asked."""
+
+
 class TaichiNotInitialised(TikgenError):
     """A kernel was launched before ``ti.init``."""
 

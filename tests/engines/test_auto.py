@@ -32,6 +32,7 @@ numbers = itertools.count(3)
 def few_launches(ti_arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "LAUNCHES", 3)
     monkeypatch.setattr(automatic, "_BETWEEN", 1)
+    monkeypatch.setattr(automatic, "MOST_TIME", float("inf"))  # How busy the machine is.
 
 
 @pytest.fixture
@@ -167,7 +168,7 @@ def test_over_large_arrays_taichi_launches(kernel: Any) -> None:
 def test_other_bits_leave_the_kernel_to_taichi(
     kernel: Any, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    monkeypatch.setattr(Direct, "try_with", lambda self, values: None)
+    monkeypatch.setattr(Direct, "try_with", lambda self, values: 0.0)
     x, z = rng.random(9, np.float32), np.zeros(9, np.float32)
     bound = kernel.bind(2.0, x, z)
 
@@ -179,6 +180,16 @@ def test_other_bits_leave_the_kernel_to_taichi(
     assert (kernel.engine, bound.engine) == ("taichi", "taichi")
     assert "differed from those of Taichi" in kernel.why
     assert (z == expected(kernel, 2.0, x)).all()
+
+
+def test_what_is_not_faster_is_left_to_taichi(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "MOST_TIME", 0.0)
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    until_direct(kernel, lambda: kernel(1.0, x, z))
+    assert kernel.engine == "taichi"
+    assert "not much faster" in kernel.why
+    init_taichi()
+    assert "being compared" in kernel.why
 
 
 def test_evidence_of_the_engine_is_a_proof(kernel: Any) -> None:
