@@ -19,6 +19,7 @@ from tikgen import aot, engines
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
 from tikgen.pipeline import automatic, evidence
 from tikgen.pipeline.direct import Direct
+from tikgen.store import default_store
 from tikgen.taichi import runtime
 
 DIRECT = "direct-cpu"
@@ -243,6 +244,21 @@ def failing(error: Exception) -> Any:
         raise error
 
     return fail
+
+
+def test_verifications_keep_evidence_of_their_engine(
+    few_launches: None, one_process: None, tmp_path: Path
+) -> None:
+    given = {"expr": f"z = x + {next(numbers)}", "dtype": "f32"}
+    tikgen.verify("map", archs=("cpu",), engine=DIRECT, max_examples=8, scripts=tmp_path, **given)
+    found = [e for digest in verified_digests() for e in tikgen.verification.evidence_for(digest)]
+    assert {(e.engine, e.arch, e.passed) for e in found if given["expr"] in e.params["expr"]} == {
+        (DIRECT, "cpu", True)
+    }
+
+
+def verified_digests() -> set[str]:
+    return {key.partition("-")[0] for key in default_store().keys(evidence.KIND)}
 
 
 @pytest.mark.parametrize(
