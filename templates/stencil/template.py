@@ -135,6 +135,12 @@ class Stencil(Template):
             4096,
             only={"dim": 1, "row_buffer": Not(0)},
         )
+        iterations: Literal[1, 4, 8, 16] = parameter(
+            "iterations of the parallel loop a strip, all but one of them empty: Taichi gives "
+            "a thread 512 at least",
+            1,
+            only={"loop": "function"},
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice",
             0,
@@ -163,9 +169,11 @@ class Stencil(Template):
                 return {}
             # 2 cores, f32, against rows with row_buffer=32: 1.5 times as fast at 200^3 and
             # 2D 4096^2, 2.5 times at 100^3. Strips of 4 or 8 rows beat single ones at 100^3 by 1.2.
-            # Taichi gives a thread 512 iterations at least, so longer strips idle some threads.
+            # Taichi gives a thread 512 iterations at least: without empty ones, small grids are
+            # done by one thread, which takes up to 3 times as long.
             strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 4}}[p.dim]
-            return {"loop": "function", "unroll": 1, "row_buffer": 32, **strips}
+            schedule = {"loop": "function", "unroll": 1, "row_buffer": 32, "iterations": 8}
+            return schedule | strips
         if fast and p.boundary == "interior" and p.dim > 1:
             # H200, 512^3 f32: 356 us on cuda, 349 with sizes baked in (torch.compile 362 to 371),
             # and 384 on Vulkan. Without reading ahead 385 and 396, on Vulkan without turns 606;
@@ -190,6 +198,7 @@ class Stencil(Template):
                 "row_buffer": (0, 8, 16, 32, 64),
                 "rows": (1, 2, 4, 8, 16),
                 "chunk": (1024, 4096, 16384),
+                "iterations": (1, 8),
             }
         return {
             "loop": ("points", "linear", "sweep"),

@@ -45,7 +45,7 @@ MOST_ARRAYS_ON_VULKAN = 32
 MOST_OPERATIONS = 4000
 # What generated code calls its own values.
 OWN = re.compile(
-    r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|lane|mirrored"
+    r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane|mirrored"
     r"|(start|run|buffer)(_\w+)?)"
 )
 
@@ -142,6 +142,12 @@ class FieldUpdate(Template):
         chunk: Literal[1024, 4096, 16384, 65536] = parameter(
             "points of a strip", 4096, only={"loop": "function", "dim": 1}
         )
+        iterations: Literal[1, 4, 8, 16] = parameter(
+            "iterations of the parallel loop a strip, all but one of them empty: Taichi gives "
+            "a thread 512 at least",
+            1,
+            only={"loop": "function"},
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, only={"loop": "points"}
         )
@@ -154,7 +160,7 @@ class FieldUpdate(Template):
         if takes_turns(p):
             return {"loop": "points"}
         strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 4}}[p.dim]
-        return {"loop": "function", "row_buffer": 32, **strips}
+        return {"loop": "function", "row_buffer": 32, "iterations": 8, **strips}
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -165,6 +171,7 @@ class FieldUpdate(Template):
                 "row_buffer": (8, 16, 32, 64),
                 "rows": (1, 2, 4, 8, 16),
                 "chunk": (1024, 4096, 16384),
+                "iterations": (1, 8, 16),
             }
         return {"loop": ("points",), "block_dim": (0, 64, 128, 256)}
 
@@ -239,6 +246,7 @@ class FieldUpdate(Template):
                 for pair in rules
                 for kind, _ in pair
             ),
+            "is_inplace": any(a.role == "inout" for a in arrays),
             "is_inside": is_inside(names, extents, margins),
             "near": near_edge(p, update, names, extents),
             "runs": runs,

@@ -1,0 +1,218 @@
+"""Times whole steps of simulations: programs of tikgen, fused loops in Numba, plain Taichi.
+
+``python benchmarks/equations.py`` draws grids from a new seed, ``--seed N`` from that one. All
+forms begin with the same fields, do the same steps, and must agree before they are timed. They are
+timed in turn; a row shows medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import taichi as ti
+
+import tikgen
+from machine import description
+from page import table, write_section
+from peers import numba_equations, taichi_equations
+from tikgen.units import duration
+
+PAGE = Path(__file__).parents[1] / "docs" / "equations.md"
+ROUNDS = 15
+SECONDS_A_ROUND = 0.1
+Array = np.ndarray[Any, Any]
+Fields = dict[str, Array]
+
+GRAY_SCOTT = """
+    r  = u*v**2
+    u' = u + dt*(Du*lap(u) - r + F*(1 - u))
+    v' = v + dt*(Dv*lap(v) + r - (F + k)*v)
+"""
+NUMBERS = {"dt": 1.0, "Du": 0.16, "Dv": 0.08, "F": 0.06, "k": 0.062}
+# Yee's grid, in place: each half step reads neighbours of the other field only.
+MAGNETIC = """
+    hx = hx - a*((ez[0, 1, 0] - ez) - (ey[0, 0, 1] - ey))
+    hy = hy - a*((ex[0, 0, 1] - ex) - (ez[1, 0, 0] - ez))
+    hz = hz - a*((ey[1, 0, 0] - ey) - (ex[0, 1, 0] - ex))
+"""
+ELECTRIC = """
+    ex = ex + a*((hz - hz[0, -1, 0]) - (hy - hy[0, 0, -1]))
+    ey = ey + a*((hx - hx[0, 0, -1]) - (hz - hz[-1, 0, 0]))
+    ez = ez + a*((hy - hy[-1, 0, 0]) - (hx - hx[0, -1, 0]))
+"""
+WEIGHTS = np.array([-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560], np.float32)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A simulation: its fields, and what does some steps of it, for each form."""
+
+    title: str
+    fields: Fields
+    forms: dict[str, Callable[[Fields], Callable[[int], object]]]
+
+
+def gray_scott(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
+    """Return two reacting fields on a torus."""
+    u, v = rng.random((2, *shape), np.float32)
+    fields = {"u": u, "v": v, "un": np.zeros_like(u), "vn": np.zeros_like(v)}
+    numbers = [np.float32(NUMBERS[name]) for name in ("dt", "Du", "Dv", "F", "k")]
+
+    def ours(f: Fields) -> Callable[[int], object]:
+        names = "dt Du Dv F k"
+        kernel = tikgen.update(GRAY_SCOTT, dim=2, boundary="periodic", scalars=names)
+        step = kernel.bind(u=f["u"], v=f["v"], u_next=f["un"], v_next=f["vn"], **NUMBERS)
+        swap = tikgen.swap((f["u"], f["un"]), (f["v"], f["vn"]))
+        return tikgen.Program([step, swap]).run
+
+    def numba(f: Fields) -> Callable[[int], object]:
+        pairs = [(f["u"], f["v"], f["un"], f["vn"]), (f["un"], f["vn"], f["u"], f["v"])]
+
+        def run(steps: int) -> None:
+            for number in range(steps):
+                numba_equations.gray_scott(*pairs[number % 2], *numbers)
+
+        return run
+
+    def plain(f: Fields) -> Callable[[int], object]:
+        pairs = [(f["u"], f["v"], f["un"], f["vn"]), (f["un"], f["vn"], f["u"], f["v"])]
+
+        def run(steps: int) -> None:
+            for number in range(steps):
+                taichi_equations.gray_scott(*pairs[number % 2])
+
+        return run
+
+    return Work(
+        "Gray-Scott, " + " x ".join(map(str, shape)),
+        fields,
+        {"tikgen": ours, "Numba": numba, "plain Taichi": plain},
+    )
+
+
+def wave(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
+    """Return the wave equation of order 8 with a speed for each point."""
+    p, q = rng.random((2, *shape), np.float32)
+    fields = {"p": p, "q": q, "c": 0.05 + 0.05 * rng.random(shape, np.float32)}
+
+    def ours(f: Fields) -> Callable[[int], object]:
+        kernel = tikgen.update("q = 2*p - q + c*lap(p)", dim=3, order=8)
+        step = kernel.bind(p=f["p"], q=f["q"], c=f["c"])
+        return tikgen.Program([step, tikgen.swap((f["p"], f["q"]))]).run
+
+    def numba(f: Fields) -> Callable[[int], object]:
+        pairs = [(f["p"], f["q"]), (f["q"], f["p"])]
+
+        def run(steps: int) -> None:
+            for number in range(steps):
+                numba_equations.wave(*pairs[number % 2], f["c"], WEIGHTS)
+
+        return run
+
+    return Work(
+        "wave, order 8, " + " x ".join(map(str, shape)), fields, {"tikgen": ours, "Numba": numba}
+    )
+
+
+def maxwell(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
+    """Return Maxwell's equations on Yee's grid, six fields."""
+    fields = {name: rng.random(shape, np.float32) for name in ("ex", "ey", "ez", "hx", "hy", "hz")}
+
+    def ours(f: Fields) -> Callable[[int], object]:
+        parts = []
+        for text in (MAGNETIC, ELECTRIC):
+            kernel = tikgen.update(text, dim=3, scalars="a")
+            parts.append(kernel.bind(**{n: f[n] for n in f}, a=0.4))
+        return tikgen.Program(parts).run
+
+    def numba(f: Fields) -> Callable[[int], object]:
+        arrays = [f[name] for name in ("ex", "ey", "ez", "hx", "hy", "hz")]
+
+        def run(steps: int) -> None:
+            for _ in range(steps):
+                numba_equations.magnetic(*arrays, np.float32(0.4))
+                numba_equations.electric(*arrays, np.float32(0.4))
+
+        return run
+
+    return Work(f"Maxwell, {_grid(shape)}", fields, {"tikgen": ours, "Numba": numba})
+
+
+def _grid(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def works(seed: int) -> Iterator[Work]:
+    """Yield each simulation on grids that are drawn."""
+    draw, rng = random.Random(seed), np.random.default_rng(seed)
+    for low, high in ((60, 200), (300, 700), (1500, 2300)):
+        yield gray_scott((draw.randint(low, high), draw.randint(low, high)), rng)
+    for low, high in ((40, 70), (120, 200)):
+        yield wave(tuple(draw.randint(low, high) for _ in range(3)), rng)
+        yield maxwell(tuple(draw.randint(low, high) for _ in range(3)), rng)
+
+
+def measured(work: Work) -> dict[str, float]:
+    """Return seconds a step of each form; raise AssertionError where they disagree."""
+    runs: dict[str, Callable[[int], object]] = {}
+    after: dict[str, Fields] = {}
+    for form, made in work.forms.items():
+        fields = {name: value.copy() for name, value in work.fields.items()}
+        runs[form] = made(fields)
+        runs[form](4)
+        after[form] = {name: value.copy() for name, value in fields.items()}
+    for form in runs:
+        for name, value in after["tikgen"].items():
+            np.testing.assert_allclose(after[form][name], value, rtol=2e-3, atol=2e-3)
+    times: dict[str, list[float]] = {form: [] for form in runs}
+    steps = {form: _steps(run) for form, run in runs.items()}
+    for _ in range(ROUNDS):
+        for form, run in runs.items():
+            run(2)
+            start = time.perf_counter()
+            run(steps[form])
+            times[form].append((time.perf_counter() - start) / steps[form])
+    return {form: statistics.median(found) for form, found in times.items()}
+
+
+def _steps(run: Callable[[int], object]) -> int:
+    start = time.perf_counter()
+    run(4)
+    return max(2, 2 * int(SECONDS_A_ROUND / 2 / ((time.perf_counter() - start) / 4)))
+
+
+def main() -> None:
+    """Measure all works, and write the section."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    seed = parser.parse_args().seed
+    ti.init(arch=ti.cpu, log_level=ti.ERROR)
+    rows = []
+    for work in works(seed):
+        times = measured(work)
+        ours = times["tikgen"]
+        plain = f"{times['plain Taichi'] / ours:.1f}x" if "plain Taichi" in times else ""
+        rows.append((work.title, duration(ours), f"{times['Numba'] / ours:.2f}x", plain))
+        print(*rows[-1], sep=" | ", flush=True)
+    machine = description("cpu")
+    lines = [
+        f"Grids of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn, f32, on "
+        f"{machine['processor']}, {machine['cores']} cores.",
+        f"{machine['date']}, {machine['versions']}.",
+        "",
+        *table(("work", "a step", "as fast as Numba", "as plain Taichi"), rows),
+    ]
+    print("\n".join(lines))
+    write_section(PAGE, "cpu", lines)
+
+
+if __name__ == "__main__":
+    main()
