@@ -34,6 +34,7 @@ class Engine(str, Enum):
 
     taichi = "taichi"
     direct_cpu = "direct-cpu"
+    direct_cuda = "direct-cuda"
 
 
 Name = Annotated[

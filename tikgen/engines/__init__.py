@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 if TYPE_CHECKING:
     from tikgen.engines.argument_struct import Kind
 
-TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
+TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
 # The modules of the engines beside Taichi.
-_MODULES = {DIRECT_CPU: "tikgen.engines.direct_cpu"}
+_MODULES = {
+    DIRECT_CPU: "tikgen.engines.direct_cpu",
+    DIRECT_CUDA: "tikgen.engines.direct_cuda",
+}
 ENGINES = (TAICHI, *_MODULES)
 
 
