@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -144,23 +144,37 @@ def test_arrays_of_taichi_are_taken(axpy: Any, rng: np.random.Generator) -> None
 
 
 def test_threads_launch_at_once(axpy: Any, rng: np.random.Generator) -> None:
-    x, y, _ = arrays(50_000, rng)
-    results: dict[int, np.ndarray] = {}
+    x, y, z = arrays(50_000, rng)
+    axpy.bind(1.0, x, y, z)
 
-    def launch(number: int) -> None:
+    def launch(number: int) -> np.ndarray:
         z = np.zeros_like(x)
         bound = axpy.bind(float(number), x, y, z)
         for _ in range(50):
             bound()
-        results[number] = z
+        return z
 
-    threads = [threading.Thread(target=launch, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number, z in results.items():
-        np.testing.assert_allclose(z, number * x + y, rtol=1e-5)
+    with ThreadPoolExecutor() as threads:
+        for number, found in zip(range(4), threads.map(launch, range(4)), strict=True):
+            np.testing.assert_allclose(found, number * x + y, rtol=1e-5)
+
+
+def test_threads_have_scratch_arrays_of_their_own(ti_arch: str) -> None:
+    kernel = tikgen.build("reduce", op="sum", dtype="f64").with_engine(DIRECT)
+    assert kernel.workspace
+
+    def sums(number: int) -> list[float]:
+        x, y = np.full(60_000, float(number)), np.zeros(1)
+        bound, found = kernel.bind(x, y), []
+        for call in (lambda: kernel(x, y), bound) * 100:
+            call()
+            found.append(y[0])
+        return found
+
+    sums(1)
+    with ThreadPoolExecutor() as threads:
+        for number, found in zip(range(4), threads.map(sums, range(4)), strict=True):
+            assert set(found) == {60_000.0 * number}
 
 
 def test_the_engine_is_part_of_the_kernel(axpy: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
+    from tikgen.dtypes import DType
     from tikgen.engines.argument_struct import Kind
 
 TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
@@ -55,6 +56,20 @@ class Code(Protocol):
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""
 
+    def scratch(self, dtype: DType, shape: tuple[int, ...]) -> Any:
+        """Return a new array for a kernel to work in."""
+
+
+class Making(Protocol):
+    """Machine code that is being made beside the work of this process."""
+
+    def result(self) -> bytes | None:
+        """Return the machine code, or None while it is being made.
+
+        Raises:
+            ValueError: if it cannot be made; the message says why.
+        """
+
 
 class Engine(Protocol):
     """What the module of an engine has."""
@@ -72,12 +87,19 @@ class Engine(Protocol):
     def text_of(self, kernel: Any) -> str:
         """Return the code that Taichi makes of a compiled ``ti.kernel``."""
 
-    def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
-        """Return machine code, which can be stored, made of the result of :meth:`text_of`.
+    def text_problem(self, text: str, kinds: Sequence[Kind]) -> str:
+        """Return why the result of :meth:`text_of` cannot run without Taichi, or an empty string.
 
-        Raises:
-            ValueError: if the code cannot run without Taichi; the message says why.
+        Args:
+            text: the code.
+            kinds: dtype and number of axes of each argument.
         """
+
+    def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
+        """Return machine code, which can be stored, made of a text without problem."""
+
+    def begin(self, text: str, kinds: Sequence[Kind]) -> Making:
+        """Begin to make the result of :meth:`machine_code` beside the work of this process."""
 
     def load(self, machine_code: bytes, kinds: Sequence[Kind]) -> Code:
         """Load machine code into this process.

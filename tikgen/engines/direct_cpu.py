@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.dtypes import DType
 from tikgen.engines import argument_struct, llvm_text, native, thread_pool
 from tikgen.engines.argument_struct import c_value
+from tikgen.engines.elsewhere import Elsewhere
 from tikgen.taichi import arrays, artefacts, runtime
 
 # Bytes of LLVMRuntime up to its fields, on a processor with 64 bits: thread pool, the function
@@ -49,24 +51,28 @@ def text_of(kernel: Any) -> str:
     return artefacts.llvm_text(kernel)
 
 
-def machine_code(text: str, kinds: Sequence[argument_struct.Kind]) -> bytes:
-    """Return the object file of a kernel.
+def text_problem(text: str, kinds: Sequence[argument_struct.Kind]) -> str:
+    """Return why the code of a kernel cannot run without Taichi, or an empty string.
 
     Args:
         text: its LLVM text.
         kinds: dtype and number of axes of each argument.
-
-    Raises:
-        ValueError: if the code cannot run without Taichi; the message says why.
     """
-    why = (
+    return (
         argument_struct.problem(kinds)
         or llvm_text.problem(text, argument_struct.llvm_type(kinds))
         or _missing(text)
     )
-    if why:
-        raise ValueError(why)
+
+
+def machine_code(text: str, kinds: Sequence[argument_struct.Kind]) -> bytes:
+    """Return the object file of a kernel, made of LLVM text without problem."""
     return native.object_code(llvm_text.translated(text))
+
+
+def begin(text: str, kinds: Sequence[argument_struct.Kind]) -> Elsewhere:
+    """Begin to make the object file of a kernel in a child process."""
+    return Elsewhere(llvm_text.translated(text))
 
 
 def load(content: bytes, kinds: Sequence[argument_struct.Kind]) -> Code:
@@ -94,6 +100,10 @@ class Code:
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""
         return DirectLauncher(self, runtime.threads())
+
+    def scratch(self, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """Return a new array for a kernel to work in."""
+        return np.zeros(shape, dtype.numpy)
 
 
 class DirectLauncher:

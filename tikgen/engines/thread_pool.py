@@ -14,7 +14,7 @@ import sys
 import threading
 from pathlib import Path
 
-from tikgen.engines import native
+from tikgen.engines import code_store, native
 
 # How long a worker spins for the next loop, in cycles of the processor's clock: about 50 us.
 _SPIN = 150_000
@@ -104,7 +104,12 @@ def _library() -> native.Library:
     text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8")
     for name, value in {**_SYSTEMS[os.uname().machine], "SPIN": str(_SPIN)}.items():
         text = text.replace(name, value)
-    return native.Library(native.object_code(text))
+    key = code_store.key_of({"text": text, "machine": native.identity()})
+    stored = code_store.read(key)
+    if stored is None:
+        stored = code_store.Stored(native.object_code(text))
+        code_store.keep(key, "thread pool", stored)
+    return native.Library(stored.content)
 
 
 @functools.cache

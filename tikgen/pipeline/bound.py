@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tikgen import engines
 from tikgen.errors import ArgumentError
-from tikgen.pipeline.direct import direct_of, takes_context
+from tikgen.pipeline.direct import Direct, direct_of, takes_context
 from tikgen.pipeline.loaded import Loaded
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
@@ -58,7 +58,7 @@ class BoundKernel:
         if scalars and not binding.keep_scalars(scalars, context):
             return self(**scalars)  # The binding was replaced meanwhile.
         if not binding.is_fast or launcher.is_differentiating():
-            return binding.loaded.run(tuple(binding.values))
+            return binding.run_plainly()
         if context is None or context.version != binding.version:
             context = binding.refresh(context)
         for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
@@ -125,11 +125,14 @@ class _Binding:
 
     def __init__(self, loaded: Loaded, values: tuple[Any, ...], engine: str) -> None:
         self.loaded = loaded
-        self.values = list(loaded.prepare(values))
-        self.is_fast = takes_context(loaded, tuple(self.values))
-        self._direct = None
-        if engine != engines.TAICHI:
-            self._direct = direct_of(loaded, engine, tuple(self.values))
+        self._direct: Direct | None = None
+        if engine == engines.TAICHI:
+            self.values = list(loaded.prepare(values))
+            self.is_fast = takes_context(loaded, tuple(self.values))
+        else:
+            self.values, self._sizes = list(values), loaded.check(values)
+            self._direct = direct_of(loaded, engine)
+            self.is_fast = True
         self.contexts: dict[int, _Context] = {}  # By thread.
         self.version = 0  # Counts the changes of scalars.
         self.is_current = True
@@ -167,25 +170,32 @@ class _Binding:
         """Return the context of this thread, made if missing, with every argument set."""
         with self.changing:
             if context is None:
-                context = self.contexts[get_ident()] = _Context(self._launcher())
+                context = self.contexts[get_ident()] = self._new_context()
             elif context.launcher.is_spent:
                 context.launcher.renew()
-            context.set_all(self.values, self._slots, self._scalars)
+            context.set_all([*self.values, *context.scratch], self._slots, self._scalars)
             context.version = self.version
         return context
 
-    def _launcher(self) -> engines.AnyLauncher:
-        if self._direct is not None:
-            return self._direct.code.launcher()
-        return launcher.Launcher(self.loaded.function, self.values)
+    def _new_context(self) -> _Context:
+        if self._direct is None:
+            return _Context(launcher.Launcher(self.loaded.function, self.values))
+        return _Context(self._direct.launcher(), self._direct.scratch(self._sizes))
+
+    def run_plainly(self) -> Any:
+        """Launch by a plain call of Taichi."""
+        if self._direct is None:
+            return self.loaded.run(tuple(self.values))
+        return self.loaded.run(self.loaded.prepare(tuple(self.values)))
 
 
 class _Context:
-    """The launcher of one thread, with setters for its scalars."""
+    """The launcher of one thread, with setters for its scalars, and scratch arrays of its own."""
 
-    def __init__(self, made: engines.AnyLauncher) -> None:
+    def __init__(self, made: engines.AnyLauncher, scratch: Sequence[Any] = ()) -> None:
         self.version = -1
         self.launcher = made
+        self.scratch = scratch
         self.setters: dict[str, Callable[[Any], None]] = {}
         self.tensors: list[tuple[int, Any]] = []
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
-from threading import get_ident
+from collections.abc import Sequence
 from typing import Any
 
 from tikgen import engines
-from tikgen.errors import EngineUnavailable
 from tikgen.pipeline.loaded import Loaded
+from tikgen.pipeline.machine_code import MachineCode
 from tikgen.taichi import kernels, launcher, runtime
-from tikgen.template.arguments import Array, Scalar
+from tikgen.template.arguments import concrete_shape
 
 # Archs on which launches over a cached context are proven correct.
 _PROVEN_ARCHS = frozenset({"cpu", "cuda", "vulkan"})
+# Sizes for which a thread keeps scratch arrays.
+_MOST_SIZES = 16
 
 
 def takes_context(loaded: Loaded, values: tuple[Any, ...]) -> bool:
@@ -28,67 +31,76 @@ def takes_context(loaded: Loaded, values: tuple[Any, ...]) -> bool:
 
 
 class Direct:
-    """The machine code of a loaded kernel for one ``ti.init``, and a launcher for each thread.
+    """The machine code of a loaded kernel for one ``ti.init``, launched by any number of threads.
 
     Args:
         loaded: the kernel.
-        name: the engine.
-        values: arguments for it, checked and with its workspace.
-
-    Raises:
-        EngineUnavailable: if the kernel cannot run without Taichi.
+        code: its machine code.
     """
 
-    def __init__(self, loaded: Loaded, name: str, values: tuple[Any, ...]) -> None:
-        engine = engines.engine(name)
-        if why := _why_not(loaded, engine, values):
-            raise EngineUnavailable(loaded.name, name, why)
-        arguments = (*loaded.signature.arguments, *loaded.workspace)
-        kinds = [
-            (a.dtype, len(a.shape) if isinstance(a, Array) else None)
-            for a in arguments
-            if isinstance(a, Array | Scalar)
-        ]
-        try:
-            with runtime.compiling:
-                text = engine.text_of(loaded.function)
-                self.code = engine.load(engine.machine_code(text, kinds), kinds)
-        except ValueError as error:
-            raise EngineUnavailable(loaded.name, name, str(error)) from None
+    def __init__(self, loaded: Loaded, code: engines.Code) -> None:
         self.epoch = runtime.epoch()
-        self._launchers: dict[int, engines.DirectLauncher] = {}
+        self._code = code
+        self._symbols, self._workspace = loaded.signature.symbols, loaded.workspace
+        self._own = _Own()
 
-    def run(self, values: tuple[Any, ...]) -> None:
-        """Launch the kernel once in this thread."""
-        made = self._launchers.get(get_ident())
-        if made is None:
-            made = self._launchers[get_ident()] = self.code.launcher()
-        made.set_all(values)
-        made.launch()
+    def launcher(self) -> engines.DirectLauncher:
+        """Return a new launcher, in which no argument is set."""
+        return self._code.launcher()
+
+    def scratch(self, sizes: Sequence[int]) -> list[Any]:
+        """Return new scratch arrays; threads that launch at once cannot share them."""
+        named = dict(zip(self._symbols, sizes, strict=True))
+        return [self._code.scratch(a.dtype, concrete_shape(a, named)) for a in self._workspace]
+
+    def launch(self, loaded: Loaded, values: Sequence[Any]) -> None:
+        """Launch the kernel once in this thread, with checked arguments and its workspace."""
+        own = self._own
+        if own.launcher is None:
+            own.launcher = self.launcher()
+        own.launcher.set_all(values)
+        loaded.launch_bound(own.launcher.launch)
+
+    def own_scratch(self, sizes: Sequence[int]) -> list[Any]:
+        """Return the scratch arrays of this thread for some sizes."""
+        if not self._workspace:
+            return []
+        kept, key = self._own.scratch, tuple(sizes)
+        if key not in kept:
+            if len(kept) >= _MOST_SIZES:
+                kept.clear()
+            kept[key] = self.scratch(sizes)
+        return kept[key]
+
+
+class _Own(threading.local):
+    """What a thread has of its own."""
+
+    def __init__(self) -> None:
+        self.launcher: engines.DirectLauncher | None = None
+        self.scratch: dict[tuple[int, ...], list[Any]] = {}
 
 
 _directs: weakref.WeakKeyDictionary[Loaded, dict[str, Direct]] = weakref.WeakKeyDictionary()
 
 
-def direct_of(loaded: Loaded, name: str, values: tuple[Any, ...]) -> Direct:
+def direct_of(loaded: Loaded, name: str) -> Direct:
     """Return the machine code of a kernel for an engine and ``ti.init``, made if missing.
 
     Raises:
         EngineUnavailable: if the kernel cannot run without Taichi.
+        TikgenError: as a first launch by Taichi does.
     """
-    known = _directs.setdefault(loaded, {})
-    found = known.get(name)
-    if found is None or found.epoch is not runtime.epoch():
-        found = known[name] = Direct(loaded, name, values)
-    return found
+    known = _directs.get(loaded, {}).get(name)
+    if known is not None and known.epoch is runtime.epoch():
+        return known
+    with runtime.compiling:
+        code = MachineCode(loaded, name)
+        code.make()
+        return keep_direct(loaded, name, code)
 
 
-def _why_not(loaded: Loaded, engine: engines.Engine, values: tuple[Any, ...]) -> str:
-    if runtime.current_arch() != engine.ARCH:
-        return f"Taichi runs on {runtime.current_arch()}"
-    stored = {a.storage for a in loaded.signature.arguments if isinstance(a, Array)}
-    if "field" in stored:
-        return "it takes fields"
-    if not takes_context(loaded, values):
-        return "debug mode, printing, a return value or an opaque argument needs Taichi"
-    return ""
+def keep_direct(loaded: Loaded, name: str, code: MachineCode) -> Direct:
+    """Load machine code, and have :func:`direct_of` return it."""
+    made = _directs.setdefault(loaded, {})[name] = Direct(loaded, code.load())
+    return made

@@ -218,11 +218,12 @@ class Kernel:
         if self._offer is not None:
             self.take_offer(args, kwargs)
         loaded = self._loaded
-        values = loaded.prepare(loaded.signature.order(args, kwargs))
+        values = loaded.signature.order(args, kwargs)
         if self._engine == engines.TAICHI or is_differentiating():
-            return loaded.run(values)
-        direct_of(loaded, self._engine, values).run(values)
-        loaded.launches += 1
+            return loaded.run(loaded.prepare(values))
+        sizes = loaded.check(values)
+        direct = direct_of(loaded, self._engine)
+        direct.launch(loaded, (*values, *direct.own_scratch(sizes)))
         return None
 
     def bind(self, /, *args: Any, **kwargs: Any) -> BoundKernel:

@@ -111,13 +111,24 @@ class Loaded:
         """Return the name of the kernel in Taichi's profiler."""
         return hooks.profiled_name(self.function)
 
-    def prepare(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the checked arguments followed by the workspace, for the current ``ti.init``."""
+    def check(self, values: tuple[Any, ...]) -> list[int]:
+        """Return the value of each size symbol, if the arguments fit, for the current ``ti.init``.
+
+        Raises:
+            ArgumentError: naming the argument, what it must be and what it is.
+        """
+        if not self.is_loaded:
+            self._refuse()
         if runtime.epoch() is not self._epoch:
             self._enter_epoch()
         sizes = self.signature.check(values)
         if self._counts_steps:
             self._check_steps(values, sizes)
+        return sizes
+
+    def prepare(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the checked arguments followed by the workspace, for the current ``ti.init``."""
+        sizes = self.check(values)
         return (*values, *self._scratch_for(sizes)) if self.workspace else values
 
     def run(self, values: tuple[Any, ...]) -> Any:
@@ -138,6 +149,12 @@ class Loaded:
         with runtime.compiling, self._explaining():
             self._materialise()
             kernels.ensure_compiled(self.function, self._as_launched(values))
+
+    def compiled_text(self, text_of: Callable[[Any], str]) -> str:
+        """Return the text that ``text_of`` has Taichi make of the kernel."""
+        with runtime.compiling, self._explaining():
+            self._materialise()
+            return text_of(self.function)
 
     def is_compiled_for(self, values: tuple[Any, ...]) -> bool:
         """Return whether the kernel is compiled for the result of :meth:`prepare`."""

@@ -135,6 +135,11 @@ def signatures(kernel: Any) -> list[str]:
     ]
 
 
+def returns_value(kernel: Any) -> bool:
+    """Return whether a kernel returns a value."""
+    return kernel._primal.return_type is not None
+
+
 def is_plain_launch(kernel: Any) -> bool:
     """Return whether a compiled kernel neither returns a value nor prints."""
     primal = kernel._primal

@@ -159,3 +159,25 @@ def init_options() -> dict[str, Any]:
         "offline_cache": config.offline_cache,
         "advanced_optimization": config.advanced_optimization,
     }
+
+
+def code_options() -> dict[str, str]:
+    """Return the version of Taichi, and every option that may go into the code of kernels."""
+    config, own = impl.pytaichi.prog.config(), impl.pytaichi
+    names = [n for n in dir(config) if not n.startswith(("_", "offline_cache", "device_memory"))]
+    options = {name: str(getattr(config, name)) for name in names}
+    for name in ("default_fp", "default_ip", "default_up"):
+        options[f"own {name}"] = str(getattr(own, name))
+    for name in ("short_circuit_operators", "unrolling_limit"):
+        options[f"own {name}"] = str(getattr(own, name, None))
+    return {"taichi": version(), **options}
+
+
+def version() -> str:
+    """Return the version of Taichi."""
+    return ".".join(map(str, ti.__version__))
+
+
+def is_profiling() -> bool:
+    """Return whether Taichi's profiler must see each launch."""
+    return bool(impl.current_cfg().kernel_profiler)

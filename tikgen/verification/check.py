@@ -11,6 +11,7 @@ import taichi as ti
 from tikgen import engines
 from tikgen.errors import TemplateError
 from tikgen.pipeline.builder import build, resolve
+from tikgen.pipeline.direct import direct_of
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import arrays, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
@@ -170,26 +171,31 @@ class Trial:
 
     def _launch_kernel(self, values: Sequence[Any]) -> None:
         """Launch the kernel, with poison in its workspace."""
-        scratch = self.kernel.loaded.prepare(tuple(values))[len(values) :]
-        contents = [
-            np.full(held.shape, scratch_poison(array.dtype, self._seed), array.dtype.numpy)
-            for array, held in zip(self.kernel.workspace, scratch, strict=True)
-        ]
+        loaded = self.kernel.loaded
         by_taichi = self.kernel.engine == engines.TAICHI
-        if (
-            contents
-            and by_taichi
-            and self._container == "numpy"
-            and runtime.current_arch() == "cpu"
-        ):
+        sizes = dict(zip(loaded.signature.symbols, loaded.check(tuple(values)), strict=True))
+        contents = [
+            np.full(
+                concrete_shape(array, sizes),
+                scratch_poison(array.dtype, self._seed),
+                array.dtype.numpy,
+            )
+            for array in self.kernel.workspace
+        ]
+        on_host = self._container == "numpy" or not by_taichi
+        if contents and on_host and runtime.current_arch() == "cpu":
             # In place of those that tikgen allocates, to find writes outside.
             for number, (array, content) in enumerate(
                 zip(self.kernel.workspace, contents, strict=True), len(self.arguments)
             ):
                 self._scratch[array.name] = Guarded(content, array.dtype, number)
             guarded = tuple(box.value for box in self._scratch.values())
-            self.kernel.loaded.run((*values, *guarded))
+            if by_taichi:
+                loaded.run((*values, *guarded))
+            else:
+                direct_of(loaded, self.kernel.engine).launch(loaded, (*values, *guarded))
         else:
+            scratch = loaded.prepare(tuple(values))[len(values) :]
             for held, content in zip(scratch, contents, strict=True):
                 held.from_numpy(content)
             if by_taichi:

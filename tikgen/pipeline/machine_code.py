@@ -1,0 +1,119 @@
+"""The machine code of a loaded kernel for an engine beside Taichi: found in the store, or made."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tikgen import engines
+from tikgen.engines import code_store
+from tikgen.engines.code_store import Stored
+from tikgen.errors import EngineUnavailable
+from tikgen.pipeline.closed_text import is_closed
+from tikgen.pipeline.loaded import Loaded
+from tikgen.taichi import kernels, launcher, runtime
+from tikgen.template.arguments import Array, Scalar
+
+
+class MachineCode:
+    """The machine code of a kernel for an engine and the current ``ti.init``.
+
+    Args:
+        loaded: the kernel.
+        name: the engine.
+
+    Attributes:
+        stored: the code, once it was found or made.
+
+    Raises:
+        EngineUnavailable: if it is known before compilation that the kernel needs Taichi.
+    """
+
+    def __init__(self, loaded: Loaded, name: str) -> None:
+        self._loaded = loaded
+        self._engine = engines.engine(name)
+        if why := _why_not(loaded, self._engine):
+            raise self._refused(why)
+        every = (*loaded.signature.arguments, *loaded.workspace)
+        self._kinds = [
+            (a.dtype, len(a.shape) if isinstance(a, Array) else None)
+            for a in every
+            if isinstance(a, Array | Scalar)
+        ]
+        self._key = self._text = ""
+        self.stored: Stored | None = None
+        # The code of another text is found by what Taichi makes of it.
+        if is_closed(loaded.source.text):
+            self._find({"digest": loaded.source.digest, "kernel": loaded.subject.name})
+
+    def _find(self, what: dict[str, str]) -> None:
+        self._key = code_store.key_of(
+            {
+                **what,
+                "engine": self._engine.NAME,
+                "machine": dict(self._engine.identity()),
+                "options": runtime.code_options(),
+                "kinds": [(dtype.value, ndim) for dtype, ndim in self._kinds],
+            }
+        )
+        self.stored = code_store.read(self._key)
+
+    def make(self) -> None:
+        """Make the code now, if the store has none.
+
+        Raises:
+            EngineUnavailable: if the kernel cannot run without Taichi.
+            WrongThread: if Taichi cannot compile the kernel in this thread.
+            KernelCompileError: if Taichi refuses the kernel.
+        """
+        if self.stored is None:
+            text = self._taichi_text()
+            if self.stored is None:
+                self.keep(Stored(self._engine.machine_code(text, self._kinds)))
+
+    def begin(self) -> engines.Making | None:
+        """Begin to make the code elsewhere, if the store has none; raises what :meth:`make` does.
+
+        Its result is for :meth:`keep`.
+        """
+        text = self._taichi_text()
+        return None if self.stored is not None else self._engine.begin(text, self._kinds)
+
+    def keep(self, stored: Stored) -> None:
+        """Take code, and put it into the store."""
+        self.stored = stored
+        code_store.keep(self._key, f"{self._loaded.source.variant.label}", stored)
+
+    def load(self) -> engines.Code:
+        """Load the code, which was found or made, into this process."""
+        assert self.stored is not None
+        return self._engine.load(self.stored.content, self._kinds)
+
+    def _taichi_text(self) -> str:
+        """Return the code that Taichi makes of the kernel."""
+        if not self._text:
+            text = self._loaded.compiled_text(self._engine.text_of)
+            if not kernels.is_plain_launch(self._loaded.function):
+                raise self._refused("it prints")
+            if why := self._engine.text_problem(text, self._kinds):
+                raise self._refused(why)
+            self._text = text
+            if not self._key:
+                self._find({"text": hashlib.sha256(text.encode()).hexdigest()})
+        return self._text
+
+    def _refused(self, why: str) -> EngineUnavailable:
+        return EngineUnavailable(self._loaded.name, self._engine.NAME, why)
+
+
+def _why_not(loaded: Loaded, engine: engines.Engine) -> str:
+    if runtime.current_arch() != engine.ARCH:
+        return f"Taichi runs on {runtime.current_arch()}"
+    if runtime.is_debug():
+        return "debug mode needs Taichi"
+    if not launcher.can_bind():
+        return f"Taichi {runtime.version()} is not known to it"
+    if any(isinstance(a, Array) and a.storage == "field" for a in loaded.signature.arguments):
+        return "it takes fields"
+    if loaded.signature.is_opaque:
+        return "an opaque argument needs Taichi"
+    return "a return value needs Taichi" if kernels.returns_value(loaded.function) else ""
