@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from tikgen.errors import DeviceError
@@ -11,7 +14,6 @@ from tikgen.errors import DeviceError
 # Taichi's device: the first that CUDA_VISIBLE_DEVICES leaves.
 DEVICE = 0
 _ON_DEVICE = 2
-_INVALID_CONTEXT, _DEINITIALISED = 201, 4
 # Streams that the driver makes itself: legacy, per thread.
 _GIVEN_STREAMS = (0, 1, 2)
 
@@ -67,16 +69,26 @@ def context() -> Any:
 
 
 def enter() -> None:
-    """Make the primary context that of this thread."""
-    check(driver().cuCtxSetCurrent(context()), "cuCtxSetCurrent")
+    """Make the primary context that of this thread, if it has none.
+
+    Raises:
+        DeviceError: if it is in another one.
+    """
+    d = driver()
+    (current,) = check(d.cuCtxGetCurrent(), "cuCtxGetCurrent")
+    if not int(current or 0):
+        check(d.cuCtxSetCurrent(context()), "cuCtxSetCurrent")
+    elif int(current) != int(context()):
+        raise DeviceError(
+            "a call",
+            "this thread is in the context of another library, and not in the primary context, "
+            "which Taichi and torch share",
+        )
 
 
-def is_foreign_context(code: Any) -> bool:
-    """Return whether a call failed because this thread is in no context, or in another one."""
-    if int(code) == _INVALID_CONTEXT:
-        return True
-    error, current = driver().cuCtxGetCurrent()
-    return not error and int(current) != int(context())
+def has_no_context() -> bool:
+    """Return whether this thread is in no context yet."""
+    return not int(check(driver().cuCtxGetCurrent(), "cuCtxGetCurrent")[0] or 0)
 
 
 @functools.cache
@@ -95,8 +107,26 @@ def attribute(name: str) -> int:
     return int(check(d.cuDeviceGetAttribute(which, DEVICE), "cuDeviceGetAttribute")[0])
 
 
+@contextlib.contextmanager
+def unrestricted() -> Iterator[None]:
+    """Enter the primary context; allow calls that must not be part of a graph being recorded."""
+    enter()
+    exchange = driver().cuThreadExchangeStreamCaptureMode
+    (mode,) = check(exchange(_capture_mode("RELAXED")), "cuThreadExchangeStreamCaptureMode")
+    try:
+        yield
+    finally:
+        exchange(mode)
+
+
+def _capture_mode(name: str) -> Any:
+    return getattr(driver().CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{name}")
+
+
 class Module:
-    """PTX that the driver compiled for the device; unloaded with the last reference.
+    """PTX that the driver compiled for the device.
+
+    It stays loaded: graphs that others recorded may launch it.
 
     Args:
         text: the PTX.
@@ -106,10 +136,9 @@ class Module:
     """
 
     def __init__(self, text: str) -> None:
-        enter()
-        d = driver()
-        (self._module,) = check(d.cuModuleLoadData(text.encode() + b"\0"), "cuModuleLoadData")
-        weakref.finalize(self, _unload, self._module).atexit = False
+        with unrestricted():
+            found = driver().cuModuleLoadData(text.encode() + b"\0")
+        (self._module,) = check(found, "cuModuleLoadData")
 
     def function(self, name: str) -> Any:
         """Return an entry of the text."""
@@ -124,11 +153,6 @@ class Module:
         return max(1, int(count)) * attribute("MULTIPROCESSOR_COUNT")
 
 
-def _unload(module: Any) -> None:
-    # Launches under way end first; a graph that was captured keeps its own reference.
-    driver().cuModuleUnload(module)
-
-
 class Memory:
     """Memory on the device, freed with the last reference.
 
@@ -137,8 +161,8 @@ class Memory:
     """
 
     def __init__(self, size: int) -> None:
-        enter()
-        (made,) = check(driver().cuMemAlloc(size), "cuMemAlloc")
+        with unrestricted():
+            (made,) = check(driver().cuMemAlloc(max(1, size)), "cuMemAlloc")
         self.address = int(made)
         self.size = size
         weakref.finalize(self, _free, self.address).atexit = False
@@ -154,8 +178,25 @@ class Memory:
         check(copy(address, self.address, self.size, stream), "cuMemcpyDtoHAsync")
 
 
+class Scratch(Memory):
+    """An array of zeros on the device, for a kernel to work in.
+
+    Args:
+        shape: its extents.
+        itemsize: bytes of an element.
+    """
+
+    def __init__(self, shape: tuple[int, ...], itemsize: int) -> None:
+        super().__init__(math.prod(shape) * itemsize)
+        self.shape = shape
+        with unrestricted():
+            check(driver().cuMemsetD8(self.address, 0, self.size), "cuMemsetD8")
+            wait_for(0)  # Launches in other streams do not wait for the default one.
+
+
 def _free(address: int) -> None:
-    driver().cuMemFree(address)
+    with contextlib.suppress(DeviceError), unrestricted():
+        driver().cuMemFree(address)
 
 
 def wait_for(stream: int) -> None:
@@ -190,6 +231,17 @@ def stream_problem(stream: int) -> str:
     return "" if int(owner) == int(context()) else "belongs to another device or context"
 
 
+def let_wait(stream: int, other: int) -> None:
+    """Let later launches in a stream wait for what was launched in another one so far."""
+    d = driver()
+    (event,) = check(d.cuEventCreate(d.CUevent_flags.CU_EVENT_DISABLE_TIMING), "cuEventCreate")
+    try:
+        check(d.cuEventRecord(event, other), "cuEventRecord")
+        check(d.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent")
+    finally:
+        d.cuEventDestroy(event)
+
+
 def is_capturing(stream: int) -> bool:
     """Return whether launches in a stream are recorded for a graph instead of run."""
     (status,) = check(driver().cuStreamIsCapturing(stream), "cuStreamIsCapturing")
@@ -211,8 +263,8 @@ class CapturedGraph:
     def begin(self) -> None:
         """Record what this thread launches in the stream, instead of running it."""
         d = driver()
-        mode = d.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        check(d.cuStreamBeginCapture(self.stream, mode), "cuStreamBeginCapture")
+        found = d.cuStreamBeginCapture(self.stream, _capture_mode("THREAD_LOCAL"))
+        check(found, "cuStreamBeginCapture")
 
     def discard(self) -> None:
         """End recording, and discard what was recorded."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,18 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tikgen import registry
+from tikgen.dtypes import DType
 from tikgen.engines import argument_struct, cuda_driver, cuda_streams, ptx_numbers, ptx_text
 from tikgen.engines.argument_struct import Kind, c_value
 from tikgen.engines.cuda_streams import Graph, current_stream, on_stream
 from tikgen.engines.ptx_text import Instruction
-from tikgen.errors import ArgumentError, DeviceError
+from tikgen.errors import ArgumentError
 from tikgen.taichi import arrays
 
 __all__ = ["ARCH", "NAME", "Code", "Graph", "identity", "load", "machine_code", "on_stream"]
 
 NAME, ARCH = "direct-cuda", "cuda"
-# Of what is stored, to be changed with its form.
-_FORM = "1"
 # As many blocks as Taichi launches at most, for each multiprocessor.
 _MOST_BLOCKS = 64
 _MOST_KEPT = 256
@@ -37,7 +37,7 @@ def problem() -> str:
 
 def identity() -> Mapping[str, str]:
     """Return what machine code depends on beside the kernel: processor and versions."""
-    return {"processor": "sm_{}{}".format(*cuda_driver.capability()), "form": _FORM}
+    return {"processor": "sm_{}{}".format(*cuda_driver.capability())}
 
 
 def text_of(kernel: Any) -> str:
@@ -45,32 +45,39 @@ def text_of(kernel: Any) -> str:
     return str(registry.call("kernel_ptx", kernel))
 
 
-def machine_code(text: str, kinds: Sequence[Kind]) -> bytes:
-    """Return machine code, which can be stored, made of the result of :func:`text_of`.
+def text_problem(text: str, kinds: Sequence[Kind]) -> str:
+    """Return why the code of a kernel cannot run without Taichi, or an empty string.
 
-    Raises:
-        ValueError: if the code cannot run without Taichi; the message says why.
+    Args:
+        text: its PTX.
+        kinds: dtype and number of axes of each argument.
     """
     if why := argument_struct.problem(kinds):
-        raise ValueError(why)
-    size = _behind(kinds)
-    head, tasks = ptx_text.translated(text, size)
+        return why
+    try:
+        _, tasks = ptx_text.translated(text, _behind(kinds))
+    except ValueError as error:
+        return str(error)
+    known: set[int] = set()
     for task in tasks:
         if why := _layout_problem(task.reads, kinds):
-            raise ValueError(why)
+            return why
+        if task.sets and not all(map(ptx_numbers.can_run, task.instructions)):
+            return "computes how often a loop runs from more than sizes and scalars"
+        if known & task.sets:
+            return "computes how often a loop runs more than once"
+        known |= task.sets
+    return "uses a number that no task computes" if any(t.gets - known for t in tasks) else ""
+
+
+def machine_code(text: str, kinds: Sequence[Kind]) -> bytes:
+    """Return PTX for launches without Taichi, and how to launch it, of a text without problem."""
+    size = _behind(kinds)
+    head, tasks = ptx_text.translated(text, size)
     numbers = [task for task in tasks if task.sets]
     launched = [task for task in tasks if not task.sets]
-    known: set[int] = set()
-    for task in numbers:
-        if not all(map(ptx_numbers.can_run, task.instructions)):
-            raise ValueError("computes how often a loop runs from more than sizes and scalars")
-        if known & task.sets:
-            raise ValueError("computes how often a loop runs more than once")
-        known |= task.sets
-    if any(task.gets - known for task in tasks):
-        raise ValueError("uses a number that no task computes")
     # Each is of 8 bytes at most.
-    size += max((offset + 8 for offset in known), default=0)
+    size += max((offset + 8 for task in numbers for offset in task.sets), default=0)
     return json.dumps(
         {
             "ptx": ptx_text.written(head, launched, size),
@@ -79,6 +86,22 @@ def machine_code(text: str, kinds: Sequence[Kind]) -> bytes:
             "tasks": [{"name": t.name, "block": t.block, "head": _head(t)} for t in launched],
         }
     ).encode()
+
+
+def begin(text: str, kinds: Sequence[Kind]) -> _Made:
+    """Make the result of :func:`machine_code`, which takes some milliseconds."""
+    return _Made(machine_code(text, kinds))
+
+
+class _Made:
+    """Machine code that is ready."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def result(self) -> bytes:
+        """Return the machine code."""
+        return self._content
 
 
 def _behind(kinds: Sequence[Kind]) -> int:
@@ -119,12 +142,9 @@ def load(machine_code: bytes, kinds: Sequence[Kind]) -> Code:
         kinds: dtype and number of axes of each argument.
 
     Raises:
-        ValueError: if the driver refuses it.
+        DeviceError: if the driver refuses it.
     """
-    try:
-        return Code(json.loads(machine_code), kinds)
-    except DeviceError as error:
-        raise ValueError(str(error)) from None
+    return Code(json.loads(machine_code), kinds)
 
 
 class _Task(NamedTuple):
@@ -161,6 +181,10 @@ class Code:
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""
         return DirectLauncher(self)
+
+    def scratch(self, dtype: DType, shape: tuple[int, ...]) -> cuda_driver.Scratch:
+        """Return a new array for a kernel to work in."""
+        return cuda_driver.Scratch(shape, dtype.bits // 8)
 
     def launches(
         self, arguments: bytes, elements: int
@@ -245,6 +269,7 @@ class DirectLauncher:
         self._elements: dict[int, int] = {}
         self._staged: dict[int, tuple[cuda_driver.Memory, int]] = {}
         self._launches: tuple[tuple[Any, int, int], ...] | None = None
+        self._stream: int | None = None  # That of the last launch.
         self._start = cuda_driver.driver().cuLaunchKernel
         cuda_driver.enter()
 
@@ -268,21 +293,25 @@ class DirectLauncher:
 
     def _usable(self, slot: int, array: Any) -> int:
         """Return the address at which the device finds an array."""
+        if isinstance(array, cuda_driver.Scratch):
+            self._arrays[slot], self._addresses[slot] = array, array.address
+            return array.address
         address, size = arrays.address_of(array)
         if address == self._addresses.get(slot) and array is self._arrays.get(slot):
-            held = self._staged.get(slot)
-            return held[0].address if held else address
+            known = self._staged.get(slot)
+            return known[0].address if known else address
         self._staged.pop(slot, None)
         self._arrays.pop(slot, None)
         used = address
         if isinstance(array, np.ndarray) or getattr(array, "is_cuda", True) is False:
-            memory = cuda_driver.Memory(size)
+            held = (m for m, at in self._staged.values() if (at, m.size) == (address, size))
+            memory = next(held, None) or cuda_driver.Memory(size)  # One for an array in place.
             self._staged[slot] = memory, address
             used = memory.address
         elif why := cuda_driver.memory_problem(address):
             raise ArgumentError(self._code.name, f"array {slot} {why}")
         self._arrays[slot], self._addresses[slot] = array, address
-        self._elements[slot] = int(np.prod(array.shape))
+        self._elements[slot] = math.prod(array.shape)
         return used
 
     def set_all(self, values: Sequence[Any]) -> None:
@@ -324,12 +353,22 @@ class DirectLauncher:
             ArgumentError: if arrays of the host would have to be copied within a graph.
         """
         stream = current_stream()
+        if stream != self._stream:
+            self._change_stream(stream)
         if self._staged:
             self._launch_staged(stream)
             return
         self._run(stream)
         if cuda_streams.local.recorded is not None:
             cuda_streams.local.recorded.append((self._code, *self._arrays.values()))
+
+    def _change_stream(self, stream: int) -> None:
+        """Let this stream wait for the last one, if launches in both work in the same scratch."""
+        before, self._stream = self._stream, stream
+        if any(isinstance(array, cuda_driver.Scratch) for array in self._arrays.values()):
+            cuda_driver.enter()
+            if before is not None and not cuda_driver.is_capturing(stream):
+                cuda_driver.let_wait(stream, before)
 
     def _run(self, stream: int) -> None:
         launches = self._launches
@@ -342,13 +381,15 @@ class DirectLauncher:
                 self._run_again(found, (function, blocks, block), stream)
 
     def _run_again(self, failed: Any, launch: tuple[Any, int, int], stream: int) -> None:
-        """Launch once more, in the primary context, if that was not the current one."""
-        if cuda_driver.is_foreign_context(failed[0]):
+        """Launch once more, if it failed because this thread had no context."""
+        if cuda_driver.has_no_context():
             cuda_driver.enter()
             function, blocks, block = launch
             failed = self._start(
                 function, blocks, 1, 1, block, 1, 1, 0, stream, self._parameters, 0
             )
+        else:
+            cuda_driver.enter()  # Says so if it is in that of another library.
         cuda_driver.check(failed, f"the launch of {self._code.name}")
 
     def _prepare(self) -> tuple[tuple[Any, int, int], ...]:

@@ -93,7 +93,7 @@ def translated(text: str, size: int) -> tuple[str, list[Task]]:
     """
     text = text.replace("\0", "")
     starts = list(_ENTRY.finditer(text))
-    if not starts or len(starts) != text.count(".entry"):
+    if not starts or len(starts) != text.count(".entry") or text.count(".version") != 1:
         raise ValueError("its PTX is of an unknown form")
     head = text[: starts[0].start()]
     if ".func" in text or re.search(r"^\s*(?:@!?%p\d+\s+)?call", text, re.MULTILINE):
@@ -242,7 +242,7 @@ class _Translation:
 def written(head: str, tasks: Sequence[Task], size: int) -> str:
     """Return the PTX of tasks, each of which takes ``size`` bytes."""
     entries = (
-        f".visible .entry {task.name}(\n\t.param .align 8 .b8 {task.name}_param_0[{size}]\n)"
+        f".visible .entry {task.name}(\n\t.param .align 16 .b8 {task.name}_param_0[{size}]\n)"
         f"{task.text}"
         for task in tasks
     )
