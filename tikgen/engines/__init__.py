@@ -8,6 +8,7 @@ kernel, compiles it for the device at hand, and launches it without Taichi.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from tikgen.engines.argument_struct import Kind
 
 TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
-# The modules of the engines beside Taichi.
+# Taichi, until another engine is proven for the kernel.
+AUTO = "auto"
+# The module of each engine beside Taichi, and the package that it needs.
 _MODULES = {
-    DIRECT_CPU: "tikgen.engines.direct_cpu",
-    DIRECT_CUDA: "tikgen.engines.direct_cuda",
+    DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite"),
+    DIRECT_CUDA: ("tikgen.engines.direct_cuda", "cuda"),
 }
 ENGINES = (TAICHI, *_MODULES)
 
@@ -107,18 +110,28 @@ class Engine(Protocol):
         Args:
             machine_code: the result of :meth:`machine_code`, of the same :meth:`identity`.
             kinds: dtype and number of axes of each argument.
+
+        Raises:
+            ValueError: if it is no machine code.
         """
 
 
 def engine(name: str) -> Engine:
     """Return an engine beside Taichi, by name."""
-    return cast("Engine", importlib.import_module(_MODULES[name]))
+    return cast("Engine", importlib.import_module(_MODULES[name][0]))
+
+
+def missing(name: str) -> str:
+    """Return which package an engine lacks, or an empty string; this imports nothing."""
+    package = _MODULES[name][1]
+    found = importlib.util.find_spec(package) is not None
+    return "" if found else f"{package} is missing; pip install tikgen[fast]"
 
 
 def problem(name: str) -> str:
     """Return why an engine cannot be used on this machine, or an empty string."""
-    if name == TAICHI:
+    if name in (TAICHI, AUTO):
         return ""
     if name not in _MODULES:
-        return f"there is none of that name; take one of {', '.join(ENGINES)}"
+        return f"there is none of that name; take one of {', '.join((*ENGINES, AUTO))}"
     return engine(name).problem()

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+from pathlib import Path
 from typing import Any
+
+# Fields of /proc/cpuinfo that decide which code a processor runs, and which code is fast.
+_KNOWN = frozenset(
+    {
+        *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
+        *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
+    }
+)
 
 
 def problem() -> str:
@@ -38,9 +47,14 @@ class Library:
 
     Args:
         content: the result of :func:`object_code`.
+
+    Raises:
+        ValueError: if it is no object file, which would end the process.
     """
 
     def __init__(self, content: bytes) -> None:
+        if not content.startswith(b"\x7fELF"):
+            raise ValueError("is no object file")
         llvm = _llvm()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
@@ -51,16 +65,26 @@ class Library:
         return int(self._engine.get_function_address(name))
 
 
+@functools.cache
 def identity() -> dict[str, str]:
-    """Return what object code depends on beside its text: processor and versions."""
-    llvm = _llvm()
-    return {
-        "processor": llvm.get_host_cpu_name(),
-        "features": llvm.get_host_cpu_features().flatten(),
-        "system": llvm.get_default_triple(),
-        "llvm": ".".join(map(str, llvm.llvm_version_info)),
-        "llvmlite": importlib.metadata.version("llvmlite"),
-    }
+    """Return what object code depends on beside its text: processor and versions.
+
+    This imports no LLVM, so that it costs nothing where no code is found.
+    """
+    return {**_processor(), "llvmlite": importlib.metadata.version("llvmlite")}
+
+
+def _processor() -> dict[str, str]:
+    """Return the name and the features of the processor, as Linux knows them."""
+    try:
+        with Path("/proc/cpuinfo").open("rb", buffering=0) as file:
+            first = file.read(1 << 14).partition(b"\n\n")[0].decode(errors="replace")
+    except OSError:
+        llvm = _llvm()
+        features = llvm.get_host_cpu_features().flatten()
+        return {"name": llvm.get_host_cpu_name(), "features": features}
+    lines = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines if name.strip() in _KNOWN}
 
 
 @functools.cache

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from tikgen import engines
 from tikgen.errors import ArgumentError
-from tikgen.pipeline.direct import Direct, direct_of, takes_context
+from tikgen.pipeline.automatic import Automatic, choice_of, is_small
+from tikgen.pipeline.direct import direct_of, takes_context
 from tikgen.pipeline.loaded import Loaded
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
@@ -38,10 +39,15 @@ class BoundKernel:
 
     def __init__(self, kernel: _Bindable, values: tuple[Any, ...], engine: str) -> None:
         self.kernel = kernel
-        self.engine = engine
+        self._option = engine
         self._epoch = runtime.epoch()
         # Read once in each call, so that code and arguments always belong together.
         self._binding = _Binding(kernel.loaded, values, engine)
+
+    @property
+    def engine(self) -> str:
+        """Return the engine that launches it."""
+        return self._binding.engine
 
     def __call__(self, /, **scalars: Any) -> Any:
         """Launch the kernel with the bound arguments.
@@ -57,6 +63,8 @@ class BoundKernel:
         context = binding.contexts.get(get_ident())
         if scalars and not binding.keep_scalars(scalars, context):
             return self(**scalars)  # The binding was replaced meanwhile.
+        if binding.choice is not None and binding.choice.is_due(binding.loaded):
+            return self._advance(binding, binding.choice)
         if not binding.is_fast or launcher.is_differentiating():
             return binding.run_plainly()
         if context is None or context.version != binding.version:
@@ -82,9 +90,23 @@ class BoundKernel:
                 raise ArgumentError(loaded.name, problem)
         old = dict(zip(loaded.signature.names, binding.values, strict=False))  # No workspace.
         # Fields are compiled in: another field needs another instance of the kernel.
-        made = _Binding(loaded, tuple((old | arguments).values()), self.engine)
+        made = _Binding(loaded, tuple((old | arguments).values()), self._option)
         with binding.changing:
             self._binding, binding.is_current = made, False
+
+    def _advance(self, binding: _Binding, choice: Automatic) -> Any:
+        """Launch, and take another engine from then on if one is proven now."""
+        if launcher.is_differentiating():
+            return binding.run_plainly()
+        arguments = tuple(binding.values[: len(binding.loaded.signature.names)])
+        returned = choice.launch(binding.loaded, arguments, binding.sizes)
+        if choice.direct is not None:
+            version = binding.version
+            made = _Binding(binding.loaded, arguments, self._option)
+            with binding.changing:
+                if self._binding is binding and binding.version == version:
+                    self._binding, binding.is_current = made, False
+        return returned
 
     def _current(self) -> _Binding:
         """Return the arguments bound to the current code of the kernel."""
@@ -109,7 +131,7 @@ class BoundKernel:
             loaded = self.kernel.loaded
             if loaded is binding.loaded:
                 return binding
-            made = _Binding(loaded, loaded.signature.order(arguments, {}), self.engine)
+            made = _Binding(loaded, loaded.signature.order(arguments, {}), self._option)
             with binding.changing:
                 if self._binding is binding and binding.version == version:
                     self._binding, binding.is_current = made, False
@@ -125,14 +147,23 @@ class _Binding:
 
     def __init__(self, loaded: Loaded, values: tuple[Any, ...], engine: str) -> None:
         self.loaded = loaded
-        self._direct: Direct | None = None
-        if engine == engines.TAICHI:
-            self.values = list(loaded.prepare(values))
+        self.sizes = loaded.check(values)
+        # What will choose another engine, if that is open.
+        self.choice: Automatic | None = None
+        if engine == engines.AUTO and is_small(values):
+            self.choice = choice_of(loaded)
+            self._direct = self.choice.direct
+            if self._direct is not None or self.choice.why:
+                self.choice = None
+        else:
+            by_name = engine not in (engines.AUTO, engines.TAICHI)
+            self._direct = direct_of(loaded, engine) if by_name else None
+        self.engine = engines.TAICHI if self._direct is None else self._direct.engine
+        if self._direct is None:
+            self.values = list(loaded.with_workspace(values, self.sizes))
             self.is_fast = takes_context(loaded, tuple(self.values))
         else:
-            self.values, self._sizes = list(values), loaded.check(values)
-            self._direct = direct_of(loaded, engine)
-            self.is_fast = True
+            self.values, self.is_fast = list(values), True
         self.contexts: dict[int, _Context] = {}  # By thread.
         self.version = 0  # Counts the changes of scalars.
         self.is_current = True
@@ -180,7 +211,7 @@ class _Binding:
     def _new_context(self) -> _Context:
         if self._direct is None:
             return _Context(launcher.Launcher(self.loaded.function, self.values))
-        return _Context(self._direct.launcher(), self._direct.scratch(self._sizes))
+        return _Context(self._direct.launcher(), self._direct.scratch(self.sizes))
 
     def run_plainly(self) -> Any:
         """Launch by a plain call of Taichi."""

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tikgen import engines
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.machine.devices import device_name
 from tikgen.pipeline import events, records
@@ -44,6 +45,7 @@ def build(
     schedule: Mapping[str, Any] | str | None = None,
     shape: tuple[int, ...] | Mapping[str, int] | None = None,
     arch: str | None = None,
+    engine: str = engines.TAICHI,
     **params: Any,
 ) -> Kernel:
     """Return the kernel of a template with the given parameters.
@@ -60,6 +62,7 @@ def build(
         shape: sizes to bake into the kernel, in the order of the template's size symbols or by
             symbol; without it the kernel takes any.
         arch: arch whose schedule is taken: the current one by default, else cpu.
+        engine: what launches the kernel, see :meth:`Kernel.with_engine`.
         params: problem and schedule parameters.
 
     Raises:
@@ -68,6 +71,7 @@ def build(
             ``schedule="tuned"`` and nothing was tuned.
         RenderError: if the template is malformed.
         CompileBudgetExceeded: if the kernel would take minutes to compile.
+        EngineUnavailable: if the engine cannot run here, or is unknown.
         UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
     """
     try:
@@ -76,6 +80,7 @@ def build(
             schedule,
             shape,
             arch,
+            engine,
             records.generation,
             runtime.current_arch(),
             runtime.is_debug(),
@@ -100,6 +105,7 @@ def build(
             )
             source = _render_once(variant, journal)
             kernel = kernel_of(source, journal=journal).with_record(record)
+            kernel = kernel.with_engine(engine)
         except TikgenError:
             journal.emit(events.Subject(str(name), "", 0, "tikgen"))
             raise

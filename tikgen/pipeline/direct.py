@@ -35,31 +35,37 @@ class Direct:
 
     Args:
         loaded: the kernel.
-        code: its machine code.
+        engine: the engine.
+        code: the machine code.
     """
 
-    def __init__(self, loaded: Loaded, code: engines.Code) -> None:
+    def __init__(self, loaded: Loaded, engine: str, code: engines.Code) -> None:
+        self.engine = engine
         self.epoch = runtime.epoch()
-        self._code = code
+        self.code = code
         self._symbols, self._workspace = loaded.signature.symbols, loaded.workspace
         self._own = _Own()
 
     def launcher(self) -> engines.DirectLauncher:
         """Return a new launcher, in which no argument is set."""
-        return self._code.launcher()
+        return self.code.launcher()
 
     def scratch(self, sizes: Sequence[int]) -> list[Any]:
         """Return new scratch arrays; threads that launch at once cannot share them."""
         named = dict(zip(self._symbols, sizes, strict=True))
-        return [self._code.scratch(a.dtype, concrete_shape(a, named)) for a in self._workspace]
+        return [self.code.scratch(a.dtype, concrete_shape(a, named)) for a in self._workspace]
 
     def launch(self, loaded: Loaded, values: Sequence[Any]) -> None:
         """Launch the kernel once in this thread, with checked arguments and its workspace."""
-        own = self._own
-        if own.launcher is None:
-            own.launcher = self.launcher()
-        own.launcher.set_all(values)
-        loaded.launch_bound(own.launcher.launch)
+        made = self._own.launcher = self._own.launcher or self.launcher()
+        made.set_all(values)
+        loaded.launch_bound(made.launch)
+
+    def try_with(self, values: Sequence[Any]) -> None:
+        """Launch the machine code once, which does not count as a launch of the kernel."""
+        made = self.launcher()
+        made.set_all(values)
+        made.launch()
 
     def own_scratch(self, sizes: Sequence[int]) -> list[Any]:
         """Return the scratch arrays of this thread for some sizes."""
@@ -97,10 +103,10 @@ def direct_of(loaded: Loaded, name: str) -> Direct:
     with runtime.compiling:
         code = MachineCode(loaded, name)
         code.make()
-        return keep_direct(loaded, name, code)
+        return keep_direct(loaded, Direct(loaded, name, code.load()))
 
 
-def keep_direct(loaded: Loaded, name: str, code: MachineCode) -> Direct:
-    """Load machine code, and have :func:`direct_of` return it."""
-    made = _directs.setdefault(loaded, {})[name] = Direct(loaded, code.load())
+def keep_direct(loaded: Loaded, made: Direct) -> Direct:
+    """Have :func:`direct_of` return ``made``, which is returned."""
+    _directs.setdefault(loaded, {})[made.engine] = made
     return made

@@ -6,9 +6,10 @@ import datetime
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
-from tikgen import untrusted
+from tikgen import engines, untrusted
 from tikgen.store import default_store
 from tikgen.taichi import runtime
 from tikgen.template.parameters import canonical
@@ -37,6 +38,7 @@ class Evidence:
             values are not verified.
         mutants: number of mutants that the verification killed, and of all that it tried; empty
             if it tried none.
+        engine: what launched the kernel.
     """
 
     digest: str
@@ -52,6 +54,7 @@ class Evidence:
     when: str
     never_varied: Sequence[str] = ()
     mutants: Sequence[int] = ()
+    engine: str = engines.TAICHI
 
 
 @dataclass
@@ -77,6 +80,7 @@ def keep(
     tallies: Mapping[str, Tally],
     never_varied: Sequence[str] = (),
     mutants: Sequence[int] = (),
+    engine: str = engines.TAICHI,
 ) -> None:
     """Put evidence into the store for each digest in ``tallies``."""
     store = default_store()
@@ -96,16 +100,37 @@ def keep(
             when=now,
             never_varied=tuple(never_varied),
             mutants=tuple(mutants),
+            engine=engine,
         )
-        store.write(KIND, f"{digest}-{arch}", asdict(evidence))
+        store.write(KIND, _key(digest, arch, engine), asdict(evidence))
 
 
 def evidence_for(digest: str) -> tuple[Evidence, ...]:
-    """Return the evidence for a digest, one entry for each arch on which it ran."""
+    """Return the evidence for a digest, one entry for each arch and engine with which it ran."""
     found = (stored(digest, arch) for arch in runtime.ARCHS)
-    return tuple(evidence for evidence in found if evidence is not None)
+    beside = (
+        stored(digest, arch, engine)
+        for engine, arch in product(engines.ENGINES, runtime.ARCHS)
+        if engine != engines.TAICHI
+    )
+    return tuple(evidence for evidence in (*found, *beside) if evidence is not None)
 
 
-def stored(digest: str, arch: str) -> Evidence | None:
-    """Return the evidence for a digest on an arch, or None."""
-    return untrusted.as_known(default_store().read(KIND, f"{digest}-{arch}"), Evidence)
+def stored(digest: str, arch: str, engine: str = engines.TAICHI) -> Evidence | None:
+    """Return the evidence for a digest on an arch, launched by an engine, or None."""
+    return untrusted.as_known(default_store().read(KIND, _key(digest, arch, engine)), Evidence)
+
+
+def is_verified(digest: str, arch: str, engine: str) -> bool:
+    """Return whether a digest passed its last verification by an engine, with these versions."""
+    found = stored(digest, arch, engine)
+    return (
+        found is not None
+        and found.passed
+        and (found.engine, found.tikgen) == (engine, __version__)
+        and found.taichi == importlib.metadata.version("taichi")
+    )
+
+
+def _key(digest: str, arch: str, engine: str) -> str:
+    return f"{digest}-{arch}" if engine == engines.TAICHI else f"{digest}-{arch}-{engine}"

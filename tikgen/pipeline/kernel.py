@@ -18,6 +18,7 @@ from tikgen.errors import (
     TikgenError,
     WrongThread,
 )
+from tikgen.pipeline import automatic
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.direct import direct_of
 from tikgen.pipeline.eject import eject_text
@@ -109,8 +110,13 @@ class Kernel:
 
     @property
     def engine(self) -> str:
-        """Return the engine that launches it."""
-        return self._engine
+        """Return the engine that launches it, if it is called with small arrays."""
+        return automatic.engine_of(self._loaded, self._engine)
+
+    @property
+    def why(self) -> str:
+        """Return in a sentence why that engine launches it, and no other one."""
+        return automatic.why(self._loaded, self._engine)
 
     @property
     def source(self) -> Source:
@@ -186,8 +192,9 @@ class Kernel:
         """Return the kernel of the same code that an engine launches.
 
         Args:
-            engine: ``"taichi"``, or ``"direct-cpu"``, which compiles Taichi's code for the
-                processor at hand and launches it without Taichi.
+            engine: ``"taichi"``; ``"direct-cpu"``, which compiles Taichi's code for the processor
+                at hand and launches it without Taichi; or ``"auto"``, which is Taichi until
+                direct-cpu is proven for the kernel, and then direct-cpu where it is faster.
 
         Raises:
             EngineUnavailable: if the engine cannot run here, or is unknown.
@@ -222,6 +229,8 @@ class Kernel:
         if self._engine == engines.TAICHI or is_differentiating():
             return loaded.run(loaded.prepare(values))
         sizes = loaded.check(values)
+        if self._engine == engines.AUTO:
+            return automatic.launch(loaded, values, sizes)
         direct = direct_of(loaded, self._engine)
         direct.launch(loaded, (*values, *direct.own_scratch(sizes)))
         return None

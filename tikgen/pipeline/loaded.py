@@ -128,8 +128,11 @@ class Loaded:
 
     def prepare(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the checked arguments followed by the workspace, for the current ``ti.init``."""
-        sizes = self.check(values)
-        return (*values, *self._scratch_for(sizes)) if self.workspace else values
+        return self.with_workspace(values, self.check(values))
+
+    def with_workspace(self, values: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, ...]:
+        """Return checked arguments followed by the workspace for some sizes."""
+        return (*values, *self._scratch_for(sizes)) if self.workspace else tuple(values)
 
     def run(self, values: tuple[Any, ...]) -> Any:
         """Launch the kernel with the result of :meth:`prepare`, after compiling if necessary."""
@@ -290,7 +293,7 @@ class Loaded:
                 arrays.copy_back(passed[index], values[index])
         return returned
 
-    def _scratch_for(self, sizes: list[int]) -> tuple[Any, ...]:
+    def _scratch_for(self, sizes: Sequence[int]) -> tuple[Any, ...]:
         named = dict(zip(self.signature.symbols, sizes, strict=True))
         found = []
         for array in self.workspace:

@@ -85,8 +85,15 @@ class MachineCode:
 
     def load(self) -> engines.Code:
         """Load the code, which was found or made, into this process."""
-        assert self.stored is not None
-        return self._engine.load(self.stored.content, self._kinds)
+        while True:
+            assert self.stored is not None
+            try:
+                return self._engine.load(self.stored.content, self._kinds)
+            except ValueError:  # The store has something else under the key.
+                if self._text:
+                    raise
+                self.stored = None
+                self.make()
 
     def _taichi_text(self) -> str:
         """Return the code that Taichi makes of the kernel."""

@@ -126,6 +126,15 @@ def address_of(array: Any) -> tuple[int, int]:
     raise TypeError(f"{type(array).__name__} has no address")
 
 
+def size_of(value: Any) -> int:
+    """Return the bytes of an array of any kind that is no field, and 0 for anything else."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, Ndarray):
+        return int(value.arr.nelement() * value.arr.element_size())
+    return value.element_size() * value.nelement() if hasattr(value, "data_ptr") else 0
+
+
 def bytes_of(array: Any) -> int:
     """Return how many bytes a Taichi array frees; those of a field stay until ``ti.init``."""
     if not isinstance(array, Ndarray) or is_stale(array):

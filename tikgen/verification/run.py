@@ -65,8 +65,7 @@ def verify(
         max_examples: examples for each arch, each a variant launched up to three times.
         mutants: how many kernels, each changed in one place, to try on each arch where nothing
             failed: the report lists those that the verification did not notice.
-        engine: what launches the kernels, see :meth:`Kernel.with_engine`. Evidence is kept for
-            ``"taichi"`` only.
+        engine: what launches the kernels, see :meth:`Kernel.with_engine`.
         seed: seed of all that is drawn; None takes a new one, which the report holds.
         scripts: folder for scripts that repeat failures, made by the first.
         timeout: seconds after which a launch, its compilation included, has failed.
@@ -86,7 +85,9 @@ def verify(
         raise TikgenError("Verification needs hypothesis: pip install 'tikgen[verify]'.")
     template = find_template(name)
     _check(template, archs, max_examples, mutants, params)
-    if problem := engines.problem(engine):
+    problem = engines.problem(engine)
+    if problem or engine == engines.AUTO:
+        problem = problem or "takes the name of one engine; got 'auto'"
         raise ParameterError("verify", {"engine": problem})
     if engine != engines.TAICHI and tuple(archs) != (arch := engines.engine(engine).ARCH,):
         raise ParameterError("verify", {"engine": f"{engine!r} needs archs=({arch!r},)"})
@@ -140,10 +141,15 @@ def _verify_on(
         search = Search(template, arch, params, limits, show, show_mutants)
         found = search.run()
     noticed = found.mutation.noticed if found.mutation else ()
-    if limits.engine == engines.TAICHI:
-        evidence.keep(
-            template.name, arch, limits.seed, search.tallies, found.never_varied, mutants=noticed
-        )
+    evidence.keep(
+        template.name,
+        arch,
+        limits.seed,
+        search.tallies,
+        found.never_varied,
+        mutants=noticed,
+        engine=limits.engine,
+    )
     if found.failure is None:
         return found
     case, outcome = found.failure.case, found.failure.outcome

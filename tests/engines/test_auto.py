@@ -1,0 +1,222 @@
+"""The engine "auto": Taichi, until machine code is there and gives the same bits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from conftest import ARCH, init_taichi
+from tikgen import engines
+from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
+from tikgen.pipeline import automatic, evidence
+from tikgen.pipeline.direct import Direct
+from tikgen.taichi import runtime
+
+DIRECT = "direct-cpu"
+on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
+pytestmark = [pytest.mark.arch, on_cpu]
+pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
+numbers = itertools.count(3)
+
+
+@pytest.fixture
+def few_launches(ti_arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "LAUNCHES", 3)
+    monkeypatch.setattr(automatic, "_BETWEEN", 1)
+
+
+@pytest.fixture
+def kernel(few_launches: None) -> Iterator[Any]:
+    """Give a kernel whose machine code is nowhere yet."""
+    yield tikgen.build("map", expr=f"z = a*x + {next(numbers)}", dtype="f32", engine="auto")
+
+
+def until_direct(kernel: Any, launch: Any) -> None:
+    """Launch until the kernel's machine code is proven, or is given up."""
+    for _ in range(20):
+        launch()
+        choice = automatic.choice_of(kernel.loaded)
+        if choice._making is not None:
+            choice._making.wait(60)
+        if choice.direct is not None or choice.why:
+            launch()
+            return
+    raise AssertionError(kernel.why)
+
+
+def expected(kernel: Any, *values: Any) -> np.ndarray:
+    z = np.zeros_like(values[1])
+    kernel.with_engine("taichi")(*values, z)
+    return z
+
+
+@pytest.mark.parametrize("is_bound", [True, False], ids=["bound", "plain"])
+def test_taichi_launches_until_the_code_is_proven(
+    kernel: Any, is_bound: bool, rng: np.random.Generator
+) -> None:
+    x, z = rng.random(500, np.float32), np.zeros(500, np.float32)
+    call = kernel.bind(2.0, x, z) if is_bound else lambda: kernel(2.0, x, z)
+    want = expected(kernel, 2.0, x)
+    engines_seen = []
+
+    def launch() -> None:
+        z.fill(0)
+        before = kernel.launches
+        call()
+        assert kernel.launches == before + 1
+        assert (z == want).all()
+        engines_seen.append(kernel.engine)
+
+    assert (kernel.engine, "after 3 launches" in kernel.why) == ("taichi", True)
+    until_direct(kernel, launch)
+    assert engines_seen[0] == "taichi"
+    assert engines_seen[-1] == kernel.engine == DIRECT
+    assert "is proven" in kernel.why
+    if is_bound:
+        assert call.engine == DIRECT
+        assert DIRECT in repr(call)
+        call(a=3.0)
+        assert (z == expected(kernel, 3.0, x)).all()
+
+
+def test_a_later_ti_init_finds_the_code_and_needs_no_compiler(kernel: Any) -> None:
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    until_direct(kernel, lambda: kernel(1.0, x, z))
+    init_taichi()
+    assert kernel.engine == DIRECT
+    z.fill(0)
+    kernel(1.0, x, z)
+    bound = kernel.bind(1.0, x, z)
+    bound()
+    assert bound.engine == DIRECT
+    assert z.all()
+    assert not kernel.is_compiled()
+
+
+def test_arrays_are_compared_where_they_share_memory(few_launches: None) -> None:
+    kernel = tikgen.build("map", expr=f"y = y + {next(numbers)}*x", dtype="f64", engine="auto")
+    x, y = np.ones(7), np.zeros(7)
+    want = y.copy()
+    for _ in range(12):
+        kernel(x, y)
+        kernel.with_engine("taichi")(x, want)
+        if (making := automatic.choice_of(kernel.loaded)._making) is not None:
+            making.wait(60)
+    assert (y == want).all()
+    assert kernel.engine == DIRECT
+
+
+def test_scratch_arrays_are_of_no_account(few_launches: None, rng: np.random.Generator) -> None:
+    kernel = tikgen.build("reduce", op="max", dtype="f64", engine="auto")
+    assert kernel.workspace
+    x, y = rng.random(5000), np.zeros(1)
+    until_direct(kernel, kernel.bind(x, y))
+    y.fill(0)
+    kernel(x, y)
+    assert (kernel.engine, y[0]) == (DIRECT, x.max())
+
+
+def test_over_large_arrays_taichi_launches(kernel: Any) -> None:
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    until_direct(kernel, lambda: kernel(1.0, x, z))
+    large = np.ones(automatic.MOST_BYTES // 8 + 1, np.float32)
+    assert kernel.bind(1.0, large, np.zeros_like(large)).engine == "taichi"
+    assert kernel.bind(1.0, large[:-1].copy(), np.zeros_like(large[:-1])).engine == DIRECT
+
+
+def test_other_bits_leave_the_kernel_to_taichi(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    monkeypatch.setattr(Direct, "try_with", lambda self, values: None)
+    x, z = rng.random(9, np.float32), np.zeros(9, np.float32)
+    bound = kernel.bind(2.0, x, z)
+
+    def launch() -> None:
+        z.fill(0)
+        bound()
+
+    until_direct(kernel, launch)
+    assert (kernel.engine, bound.engine) == ("taichi", "taichi")
+    assert "differed from those of Taichi" in kernel.why
+    assert (z == expected(kernel, 2.0, x)).all()
+
+
+def test_evidence_of_the_engine_is_a_proof(kernel: Any) -> None:
+    values = (2.0, np.ones(9, np.float32), np.zeros(9, np.float32))
+    kernel.with_engine(DIRECT)(*values)
+    tally = evidence.Tally(kernel.params)
+    tally.add(True, 0.0)
+    init_taichi()
+    assert kernel.engine == "taichi"
+    evidence.keep("map", "cpu", 0, {kernel.digest: tally}, engine=DIRECT)
+    assert [e.engine for e in kernel.evidence] == [DIRECT]
+    init_taichi()
+    assert kernel.engine == DIRECT
+
+
+def failing(error: Exception) -> Any:
+    def fail(*_: Any) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken", "why"),
+    [
+        (engines, "missing", lambda name: "llvmlite is missing", "llvmlite is missing"),
+        (engines, "problem", lambda name: "LLVM 15; 17 is needed", "LLVM 15; 17 is needed"),
+        (runtime, "is_profiling", lambda: True, "profiler"),
+        (runtime, "is_debug", lambda: True, "debug mode"),
+        (engines.engine(DIRECT), "text_problem", lambda *a: "an unknown form", "an unknown form"),
+        (engines.engine(DIRECT), "load", failing(RuntimeError("no room")), "no room"),
+        (engines.engine(DIRECT), "begin", failing(OSError("no process")), "no process"),
+    ],
+    ids=["missing", "another LLVM", "profiler", "debug", "form", "load", "process"],
+)
+def test_whatever_is_wrong_taichi_launches(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, broken: Any, why: str
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    until_direct(kernel, lambda: kernel(1.0, x, z))
+    assert kernel.engine == "taichi"
+    assert why in kernel.why
+    assert z.all()
+    bound = kernel.bind(1.0, x, z)
+    z.fill(0)
+    bound()
+    assert z.all()
+    assert bound.engine == "taichi"
+
+
+def test_a_process_that_fails_is_given_up(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = engines.engine(DIRECT).begin
+    monkeypatch.setattr(
+        engines.engine(DIRECT), "begin", lambda text, kinds: begin("not LLVM", kinds)
+    )
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    until_direct(kernel, lambda: kernel(1.0, x, z))
+    assert "ended with exit status 1" in kernel.why
+
+
+def test_what_no_engine_beside_taichi_takes_stays_with_taichi(ti_arch: str) -> None:
+    field = tikgen.build("stencil", dim=1, storage="field", engine="auto")
+    assert (field.engine, "it takes fields" in field.why) == ("taichi", True)
+
+
+def test_auto_is_an_option_of_builds(ti_arch: str) -> None:
+    kernel = tikgen.build("map", expr="y = x", engine="auto")
+    assert kernel is tikgen.build("map", expr="y = x").with_engine("auto")
+    assert tikgen.build("map", expr="y = x", engine=DIRECT).engine == DIRECT
+    with pytest.raises(EngineUnavailable, match="none of that name"):
+        tikgen.build("map", expr="y = x", engine="warp")
+    with pytest.raises(ParameterError, match="one engine"):
+        tikgen.verify("map", engine="auto")
+    with pytest.raises(ArgumentError):
+        kernel(np.zeros(3, np.float32), np.zeros(4, np.float32))
