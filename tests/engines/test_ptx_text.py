@@ -128,6 +128,7 @@ def test_the_new_form_does_what_the_old_one_did() -> None:
     ("body", "why"),
     [
         ("\tld.global.u64 %rd6, [%rd4+8];", "uses Taichi's runtime at 8"),
+        ("\tld.global.u64 %rd6, [%rd4+32880];", "takes random numbers"),
         ("\tst.global.u64 [%rd4], %rd1;", "uses Taichi's runtime in an unknown way"),
         ("\tst.global.u32 [%rd2], 3;", "uses its arguments in an unknown way: st.global.u32"),
         ("\tadd.s64 %rd6, %rd2, %rd7;", "uses its arguments in an unknown way: add.s64"),

@@ -147,7 +147,10 @@ def verify_command(
         ),
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="What launches the kernels; direct-cpu needs llvmlite.")
+        Engine,
+        typer.Option(
+            help="What launches the kernels; direct-cpu needs llvmlite, direct-cuda CUDA."
+        ),
     ] = Engine.taichi,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed, to repeat a verification.")

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
 # Taichi, until another engine is proven for the kernel.
 AUTO = "auto"
-# The module of each engine beside Taichi, and the package that it needs.
+# The module of each engine beside Taichi, the package that it needs, and the extra that has it.
 _MODULES = {
-    DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite"),
-    DIRECT_CUDA: ("tikgen.engines.direct_cuda", "cuda"),
+    DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite", "fast"),
+    DIRECT_CUDA: ("tikgen.engines.direct_cuda", "cuda", "cuda"),
 }
 ENGINES = (TAICHI, *_MODULES)
 
@@ -123,9 +123,9 @@ def engine(name: str) -> Engine:
 
 def missing(name: str) -> str:
     """Return which package an engine lacks, or an empty string; this imports nothing."""
-    package = _MODULES[name][1]
+    _, package, extra = _MODULES[name]
     found = importlib.util.find_spec(package) is not None
-    return "" if found else f"{package} is missing; pip install tikgen[fast]"
+    return "" if found else f"{package} is missing; pip install tikgen[{extra}]"
 
 
 def problem(name: str) -> str:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-# Where LLVMRuntime holds the address of the temporaries.
-_TEMPORARIES = 32872
+# Where LLVMRuntime holds the address of the temporaries, and that of the state of random numbers.
+_TEMPORARIES, _RANDOM = 32872, 32880
 _ENTRY = re.compile(
     r"\.visible \.entry (?P<name>\w+)\(\s*\.param \.align 8 \.b8 (?P<param>\w+)\[32\]\s*\)"
 )
@@ -227,6 +227,8 @@ class _Translation:
         if place.what == "arguments":
             self._reads.update((place.offset + n * size, size) for n in range(count))
             return place.offset
+        if place == _Place("runtime", _RANDOM):
+            raise ValueError("takes random numbers")
         if place.what != "temporaries" or not 0 <= place.offset < _MOST_BYTES:
             raise ValueError(f"uses Taichi's {place.what} at {place.offset} in an unknown way")
         temporaries.update(place.offset + n * size for n in range(count))
