@@ -111,7 +111,7 @@ def compiler(kernel: Kernel, arch: str, kind: str) -> Iterator[ChildProcess]:
     Raises:
         UnsupportedOnArch: if the arch does not work here.
     """
-    options = {"kind": kind, **compiler_options()}
+    options = {"kind": kind, **compiler_options(kind)}
     with (
         tempfile.TemporaryDirectory(prefix="tikgen-ir-") as folder,
         ChildProcess(_WORKER, arch, folder, json.dumps(options)) as process,
@@ -122,10 +122,11 @@ def compiler(kernel: Kernel, arch: str, kind: str) -> Iterator[ChildProcess]:
         yield process
 
 
-def compiler_options() -> dict[str, Any]:
+def compiler_options(kind: str) -> dict[str, Any]:
     """Return those options of ``ti.init`` that a compiling process takes over."""
     current = runtime.init_options()
-    return {k: current[k] for k in _OPTIONS if k in current}
+    more = runtime.gpu_options() if kind == "ptx" and runtime.is_initialised() else {}
+    return {k: current[k] for k in _OPTIONS if k in current} | more
 
 
 def ask(process: ChildProcess, kernel: Kernel, job: dict[str, Any]) -> str:
