@@ -119,6 +119,32 @@ def test_arrays_of_the_host_are_copied(fake: FakeDriver) -> None:
     assert (z == 3).all()
 
 
+def test_memory_for_arrays_of_the_host_is_kept(fake: FakeDriver) -> None:
+    launcher = code("map-0").launcher()
+    x, y, z = (np.arange(9, dtype=np.float32) for _ in range(3))
+    launcher.set_all([1.0, x, y, z])
+    launcher.launch()
+    launcher.set_all([2.0, x, y, np.zeros(9, np.float32)])
+    launcher.launch()
+    launcher.set_all([2.0, y, y, z])
+    launcher.launch()
+    first, second, third = (struct.unpack_from("=QQQQ", one[4], 16) for one in fake.launched)
+    assert first == second and len(set(first[::2])) == 2
+    x, y, z = (struct.unpack_from("=Q", fake.launched[2][4], at)[0] for at in (16, 32, 48))
+    assert x == y != z and {x, z} <= {*fake._memory}
+    assert len(fake._memory) <= 4 and third != first
+
+
+def test_an_array_that_was_resized_is_refused(fake: FakeDriver) -> None:
+    launcher = code("map-0").launcher()
+    x, y, z = (np.arange(9, dtype=np.float32) for _ in range(3))
+    launcher.set_all([1.0, x, y, z])
+    launcher.launch()
+    x.resize(10_000, refcheck=False)
+    with pytest.raises(ArgumentError, match="array 1 was resized"):
+        launcher.launch()
+
+
 def test_a_graph_records_launches(fake: FakeDriver) -> None:
     launcher = code("map-0").launcher()
     launcher.set_all([1.0, *(OnDevice(fake, 4096 * n, 5) for n in (1, 2, 3))])

@@ -19,7 +19,7 @@ KIND = "code"
 # What decides how machine code is made and called.
 _MADE_BY = (
     *("argument_struct.py", "direct_cpu.py", "llvm_text.py", "native.py", "thread_pool.ll"),
-    *("direct_cuda.py", "ptx_text.py", "ptx_numbers.py"),
+    *("cuda_code.py", "direct_cuda.py", "ptx_text.py", "ptx_numbers.py"),
 )
 
 
