@@ -47,14 +47,30 @@ class AnyLauncher(Protocol):
 
 
 class DirectLauncher(AnyLauncher, Protocol):
-    """Launches machine code; for one thread at a time."""
+    """Launches machine code; for one thread at a time.
+
+    Attributes:
+        arguments: memory of the host into which :attr:`Code.pack_into` packs the arguments.
+    """
+
+    arguments: Any
+
+    def choose_loop(self, size: int) -> None:
+        """Prepare for arrays of ``size`` bytes in all, which were packed."""
 
     def set_all(self, values: Sequence[Any]) -> None:
         """Set every argument, in the order of the slots."""
 
 
 class Code(Protocol):
-    """The machine code of a kernel, loaded into this process."""
+    """The machine code of a kernel, loaded into this process.
+
+    Attributes:
+        pack_into: packs the fields of all arguments, scalars, and extents and addresses of arrays
+            of the host; None if those are not taken.
+    """
+
+    pack_into: Callable[..., None] | None
 
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""

@@ -125,7 +125,7 @@ class DirectLauncher:
     is_spent = False
 
     def __init__(self, code: Code, threads: int) -> None:
-        self._code = code
+        self._code, self._pack_into = code, code.pack_into
         self.arguments = code.struct()
         self._pool = thread_pool.pool_of(threads)
         self._runtime = ctypes.create_string_buffer(_RUNTIME_SIZE)
@@ -155,9 +155,10 @@ class DirectLauncher:
         argument.shape[:] = tuple(array.shape)
         argument.data = address
         self._bytes[slot] = size
-        self._choose_loop(sum(self._bytes.values()))
+        self.choose_loop(sum(self._bytes.values()))
 
-    def _choose_loop(self, size: int) -> None:
+    def choose_loop(self, size: int) -> None:
+        """Choose how loops run over arrays of ``size`` bytes in all."""
         if self._is_serial is not (size < _FEW_BYTES):
             self._is_serial = size < _FEW_BYTES
             run = self._pool.serial_for if self._is_serial else self._pool.parallel_for
@@ -175,8 +176,8 @@ class DirectLauncher:
                 fields += value.shape
                 fields.append(address)
                 size += more
-        self._code.pack_into(self.arguments, 0, *fields)
-        self._choose_loop(size)
+        self._pack_into(self.arguments, 0, *fields)
+        self.choose_loop(size)
 
     def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
         """Return the function that sets the scalar argument in ``slot``."""

@@ -170,15 +170,20 @@ def choice_of(loaded: Loaded) -> Automatic:
     return found
 
 
-def launch(loaded: Loaded, values: tuple[Any, ...], sizes: Sequence[int]) -> Any:
-    """Launch a kernel with checked arguments by what is chosen for it."""
+def launch(
+    loaded: Loaded, values: tuple[Any, ...], sizes: Sequence[int]
+) -> tuple[Any, Direct | None]:
+    """Launch a kernel with checked arguments by what is chosen for it.
+
+    Return what it returns, and what may launch its next call over small arrays beside Taichi.
+    """
     choice = choice_of(loaded)
     if choice.direct is not None and is_small(values):
         choice.direct.launch(loaded, (*values, *choice.direct.own_scratch(sizes)))
-        return None
+        return None, choice.direct
     if choice.is_due(loaded) and is_small(values):
-        return choice.launch(loaded, values, sizes)
-    return loaded.run(loaded.with_workspace(values, sizes))
+        return choice.launch(loaded, values, sizes), choice.direct
+    return loaded.run(loaded.with_workspace(values, sizes)), choice.direct
 
 
 def engine_of(loaded: Loaded, option: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import weakref
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from typing import Any
 from tikgen import engines
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.machine_code import MachineCode
-from tikgen.taichi import kernels, launcher, runtime
+from tikgen.pipeline.quick_call import QuickCall, quick_call
+from tikgen.taichi import arrays, kernels, launcher, runtime
 from tikgen.template.arguments import concrete_shape
 
 # Archs on which launches over a cached context are proven correct.
@@ -43,8 +45,11 @@ class Direct:
         self.engine = engine
         self.epoch = runtime.epoch()
         self.code = code
-        self._symbols, self._workspace = loaded.signature.symbols, loaded.workspace
+        self._signature, self._workspace = loaded.signature, loaded.workspace
         self._own = _Own()
+        self._quick: QuickCall | None = None
+        if code.pack_into is not None:
+            self._quick = quick_call(loaded.signature, bool(loaded.workspace), code.pack_into)
 
     def launcher(self) -> engines.DirectLauncher:
         """Return a new launcher, in which no argument is set."""
@@ -52,7 +57,7 @@ class Direct:
 
     def scratch(self, sizes: Sequence[int]) -> list[Any]:
         """Return new scratch arrays; threads that launch at once cannot share them."""
-        named = dict(zip(self._symbols, sizes, strict=True))
+        named = dict(zip(self._signature.symbols, sizes, strict=True))
         return [self.code.scratch(a.dtype, concrete_shape(a, named)) for a in self._workspace]
 
     def launch(self, loaded: Loaded, values: Sequence[Any]) -> None:
@@ -60,6 +65,38 @@ class Direct:
         made = self._own.launcher = self._own.launcher or self.launcher()
         made.set_all(values)
         loaded.launch_bound(made.launch)
+
+    def call(self, loaded: Loaded, values: tuple[Any, ...], most: int) -> bool:
+        """Check the arguments and launch the kernel, both in the quickest way.
+
+        Return False, without a launch, if that is not possible: the long way must be taken.
+
+        Args:
+            loaded: the code that the kernel has now.
+            values: the arguments in order, of any kind and number.
+            most: how many bytes arrays may have.
+        """
+        if (
+            self._quick is None
+            or self._signature is not loaded.signature
+            or self.epoch is not runtime.epoch()
+            or launcher.is_differentiating()
+            or not loaded.is_loaded
+        ):
+            return False
+        own = self._own
+        made = own.launcher
+        if made is None:
+            made = own.launcher = self.launcher()
+        try:
+            count = self._quick(made.arguments, own.fields, values)
+        except (TypeError, ValueError, OverflowError, struct.error):
+            return False
+        if count is None or count > most:
+            return False
+        made.choose_loop(count)
+        loaded.launch_bound(made.launch)
+        return True
 
     def try_with(self, values: Sequence[Any]) -> None:
         """Launch the machine code once, which does not count as a launch of the kernel."""
@@ -75,7 +112,11 @@ class Direct:
         if key not in kept:
             if len(kept) >= _MOST_SIZES:
                 kept.clear()
+                self._own.fields.clear()
             kept[key] = self.scratch(sizes)
+            self._own.fields[key] = tuple(
+                field for a in kept[key] for field in (*a.shape, arrays.address_of(a)[0])
+            )
         return kept[key]
 
 
@@ -84,7 +125,9 @@ class _Own(threading.local):
 
     def __init__(self) -> None:
         self.launcher: engines.DirectLauncher | None = None
+        # Scratch arrays by sizes, and their fields in a struct of arguments.
         self.scratch: dict[tuple[int, ...], list[Any]] = {}
+        self.fields: dict[tuple[int, ...], tuple[Any, ...]] = {}
 
 
 _directs: weakref.WeakKeyDictionary[Loaded, dict[str, Direct]] = weakref.WeakKeyDictionary()

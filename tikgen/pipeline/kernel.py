@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from tikgen.errors import (
 )
 from tikgen.pipeline import automatic
 from tikgen.pipeline.bound import BoundKernel
-from tikgen.pipeline.direct import direct_of
+from tikgen.pipeline.direct import Direct, direct_of
 from tikgen.pipeline.eject import eject_text
 from tikgen.pipeline.events import Event
 from tikgen.pipeline.evidence import Evidence, evidence_for
@@ -30,7 +31,7 @@ from tikgen.pipeline.rendering import Source, Variant
 from tikgen.pipeline.signature import Signature
 from tikgen.taichi import arrays, runtime
 from tikgen.taichi.launcher import is_differentiating
-from tikgen.template.arguments import Array, concrete_shape, split_extent
+from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
 from tikgen.template.parameters import ParameterModel, canonical
 
@@ -61,6 +62,9 @@ class Kernel:
         self._offer: _Offer | None = None
         self._record: Record | None = None
         self._engine = engines.TAICHI
+        # What the last call took beside Taichi, and for how many bytes.
+        self._direct: Direct | None = None
+        self._most_bytes = sys.maxsize
         self._family: list[Kernel] = [self]
 
     @property
@@ -209,7 +213,8 @@ class Kernel:
             if (kernel._record, kernel._engine) == (record, engine):
                 return kernel
         other = copy.copy(self)
-        other._record, other._engine = record, engine
+        other._record, other._engine, other._direct = record, engine, None
+        other._most_bytes = automatic.MOST_BYTES if engine == engines.AUTO else sys.maxsize
         self._family.append(other)
         return other
 
@@ -225,14 +230,17 @@ class Kernel:
         """
         if self._offer is not None:
             self.take_offer(args, kwargs)
-        loaded = self._loaded
+        loaded, direct = self._loaded, self._direct
+        if direct is not None and not kwargs and direct.call(loaded, args, self._most_bytes):
+            return None
         values = loaded.signature.order(args, kwargs)
         if self._engine == engines.TAICHI or is_differentiating():
             return loaded.run(loaded.prepare(values))
         sizes = loaded.check(values)
         if self._engine == engines.AUTO:
-            return automatic.launch(loaded, values, sizes)
-        direct = direct_of(loaded, self._engine)
+            returned, self._direct = automatic.launch(loaded, values, sizes)
+            return returned
+        direct = self._direct = direct_of(loaded, self._engine)
         direct.launch(loaded, (*values, *direct.own_scratch(sizes)))
         return None
 
@@ -343,20 +351,7 @@ class Kernel:
 
     def sizes_of(self, values: Mapping[str, Any]) -> dict[str, int]:
         """Return the value of each size symbol, from the shapes of ``values``."""
-        sizes: dict[str, int] = {}
-        for argument in self._loaded.signature.arguments:
-            if isinstance(argument, Array) and argument.name in values:
-                shape = np.shape(values[argument.name])
-                if len(shape) != argument.ndim:
-                    raise ArgumentError(
-                        self.template.name,
-                        f"argument {argument.name!r} takes {argument.ndim} axes; got shape {shape}",
-                    )
-                for declared, extent in zip(argument.shape, shape, strict=True):
-                    symbol, more = split_extent(declared)
-                    if symbol is not None:
-                        sizes.setdefault(symbol, extent - more)
-        return sizes
+        return self._loaded.signature.sizes_of(values)
 
     def tune(self, /, *args: Any, **options: Any) -> TuneResult:
         """Find the fastest schedule of its problem on this machine, for your own data.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from tikgen.dtypes import DType
 from tikgen.taichi import arrays
 from tikgen.template.argument_checks import Check, Rules, hidden_problem, is_tensor, kind_of
-from tikgen.template.arguments import Array, Scalar
+from tikgen.template.arguments import Array, Scalar, split_extent
 
 _STALE = "argument {name!r} was made before the last ti.init and is stale"
 _TORCH_NAMES = {f"torch.{dtype.numpy.name}": dtype for dtype in DType}
@@ -20,6 +21,25 @@ class Signature(Rules):
 
     device_kind = arrays.TiScalarNdarray
     apart_kinds = arrays.TaichiArray
+
+    def sizes_of(self, values: Mapping[str, Any]) -> dict[str, int]:
+        """Return the value of each size symbol, from the shapes of ``values``.
+
+        Raises:
+            ArgumentError: if an array has the wrong number of axes.
+        """
+        sizes: dict[str, int] = {}
+        for argument in self.arguments:
+            if isinstance(argument, Array) and argument.name in values:
+                shape = np.shape(values[argument.name])
+                if len(shape) != argument.ndim:
+                    problem = f"takes {argument.ndim} axes; got shape {shape}"
+                    raise self._error(f"argument {argument.name!r} {problem}")
+                for declared, extent in zip(argument.shape, shape, strict=True):
+                    symbol, more = split_extent(declared)
+                    if symbol is not None:
+                        sizes.setdefault(symbol, extent - more)
+        return sizes
 
     def _made_check(self, argument: Array | Scalar) -> Check:
         return _TaichiCheck(argument, self.symbols)

@@ -135,14 +135,14 @@ class Rules:
         self.arguments = arguments
         self.names = tuple(a.name for a in arguments)
         self.symbols = symbols(arguments)
-        self._checks = tuple(
+        self.checks = tuple(
             None if isinstance(a, Opaque) else self._made_check(a) for a in arguments
         )
         self._opaque = tuple(i for i, a in enumerate(arguments) if isinstance(a, Opaque))
         arrays = [i for i, a in enumerate(arguments) if isinstance(a, Array)]
         # Pairs (written, other) that must not share memory, each pair once.
         written = {i for i, a in enumerate(arguments) if isinstance(a, Array) and a.written}
-        self._apart = tuple(
+        self.apart = tuple(
             (i, j) for i in written for j in arrays if i != j and (j > i or j not in written)
         )
 
@@ -196,7 +196,7 @@ class Rules:
                 raise self._error(problem)
         device_kind = self.device_kind
         sizes = [-1] * len(self.symbols)
-        for check, value in zip(self._checks, values, strict=True):
+        for check, value in zip(self.checks, values, strict=True):
             if check is None:
                 continue
             kind = type(value)
@@ -223,12 +223,14 @@ class Rules:
                     if extent != more:
                         raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
                 elif sizes[symbol] < 0:
+                    if extent < more:  # No size is negative.
+                        raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
                     sizes[symbol] = extent - more
                 elif sizes[symbol] != extent - more:
                     raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
             if not 0 < count <= MOST_ELEMENTS:
                 raise self._error(check.wrong_count(tuple(shape)))
-        for i, j in self._apart:
+        for i, j in self.apart:
             if self._may_share(values[i], values[j]):
                 self._check_alias(i, j, values)
         return sizes
@@ -240,7 +242,7 @@ class Rules:
 
     def scalar_problem(self, index: int, value: Any) -> str:
         """Return what is wrong with ``value`` for the scalar at ``index``, or nothing."""
-        check = self._checks[index]
+        check = self.checks[index]
         return check.scalar_problem(value) if check is not None else ""
 
     def _may_share(self, one: Any, other: Any) -> bool:
@@ -256,7 +258,7 @@ class Rules:
         return ranges[0][0] < ranges[1][1] and ranges[1][0] < ranges[0][1]
 
     def _check_alias(self, i: int, j: int, values: Sequence[Any]) -> None:
-        one, other = self._checks[i], self._checks[j]
+        one, other = self.checks[i], self.checks[j]
         assert one is not None
         assert other is not None
         may_be_same = one.inplace and not other.written

@@ -50,7 +50,7 @@ class Signature(Rules):
         values = self.order(args, kwargs)
         return all(
             isinstance(check, _BundleCheck) and check.suits(value)
-            for check, value in zip(self._checks, values, strict=True)
+            for check, value in zip(self.checks, values, strict=True)
         )
 
 
