@@ -157,7 +157,11 @@ class OnDevice:
     """An array that the driver says is on the device."""
 
     def __init__(self, driver: FakeDriver, address: int, *shape: int, owner: Any = (0, 0)) -> None:
-        self.shape, self._address = shape, address
+        self.shape = shape
+        self.move(driver, address, owner)
+
+    def move(self, driver: FakeDriver, address: int, owner: Any = (0, 0)) -> None:
+        self._address = address
         driver.owner[address] = owner
 
     def data_ptr(self) -> int:

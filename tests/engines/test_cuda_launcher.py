@@ -59,6 +59,28 @@ def test_arguments_are_passed_by_value(fake: FakeDriver) -> None:
     assert struct.unpack("=f4xi4xQ", fake.launched[0][4][:24]) == (-1.0, 7, 16384)
 
 
+def test_changes_of_the_same_arrays_are_noticed(fake: FakeDriver) -> None:
+    launcher = code("map-0").launcher()
+    values = [1.0, *(OnDevice(fake, 4096 * n, 9) for n in (1, 2, 3))]
+    for _ in range(2):
+        launcher.set_all(values)
+        launcher.launch()
+    values[1].shape = (7,)
+    launcher.set_all(values)
+    launcher.launch()
+    values[2].move(fake, 40960)
+    launcher.set_all(values)
+    launcher.launch()
+    launcher.scalar_setter(0, True, True)(3.0)
+    launcher.launch()
+    launcher.set_all(values)
+    launcher.launch()
+    passed = [struct.unpack("=f4xi4xQi4xQ", one[4][:40]) for one in fake.launched]
+    assert passed[0] == passed[1] == (1.0, 9, 4096, 9, 8192)
+    assert passed[2:4] == [(1.0, 7, 4096, 9, 8192), (1.0, 7, 4096, 9, 40960)]
+    assert passed[4:] == [(3.0, 7, 4096, 9, 40960), (1.0, 7, 4096, 9, 40960)]
+
+
 def test_large_arrays_are_given_more_blocks(fake: FakeDriver) -> None:
     launcher = code("map-0").launcher()
     arrays = [OnDevice(fake, 4096 * n, 100_000) for n in range(1, 4)]
@@ -78,7 +100,7 @@ def test_loop_bounds_are_computed_on_the_host(fake: FakeDriver) -> None:
     launcher.launch()
     # Tiles of 128 x 128, a block of 256 threads each.
     assert [(blocks, block) for _, blocks, block, _, _ in fake.launched] == [(3 * 4, 256)]
-    behind = launcher._buffer.raw[56:80]
+    behind = launcher.arguments.raw[56:80]
     assert struct.unpack("=6i", behind) == (3 * 4 * 256, 4 * 256, m - 1, n - 1, m, n)
 
 

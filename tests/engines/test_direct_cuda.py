@@ -55,10 +55,6 @@ def made(name: str, params: dict[str, Any], given: tuple[Any, ...]) -> tuple[Any
     return kernel, values, np.zeros(shape, dtype.numpy)
 
 
-def on_device(torch: Any, values: list[Any]) -> list[Any]:
-    return [torch.from_numpy(v).cuda() if isinstance(v, np.ndarray) else v for v in values]
-
-
 @pytest.fixture
 def axpy(ti_arch: str) -> Any:
     return tikgen.build("map", expr="z = a*x + y", dtype="f32").with_engine(DIRECT)

@@ -45,10 +45,13 @@ class _Task(NamedTuple):
 class Code:
     """The machine code of a kernel, in the primary context."""
 
+    # Addresses of the host cannot be packed as they are.
+    pack_into = None
+
     def __init__(self, read: Mapping[str, Any], kinds: Sequence[Kind]) -> None:
         self.kinds = tuple(kinds)
         self.struct = argument_struct.c_type(kinds)
-        self.pack_into = argument_struct.packer(kinds).pack_into
+        self.pack = argument_struct.packer(kinds).pack_into
         self.size = int(read["size"])
         self.name = _NAME.sub("", read["tasks"][0]["name"]) if read["tasks"] else "kernel"
         self._numbers = [_instruction(one) for one in read["numbers"]]
@@ -140,9 +143,9 @@ class DirectLauncher:
 
     def __init__(self, code: Code) -> None:
         self._code = code
-        self._buffer = ctypes.create_string_buffer(max(8, code.size))
-        self._arguments = code.struct.from_buffer(self._buffer)
-        self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self._buffer))
+        self.arguments = ctypes.create_string_buffer(max(8, code.size))
+        self._fields = code.struct.from_buffer(self.arguments)
+        self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.arguments))
         self._parameters = ctypes.addressof(self._pointers)
         self._behind = behind(code.kinds)
         # By slot: the array, its address, its elements; memory on the device in its stead.
@@ -151,12 +154,16 @@ class DirectLauncher:
         self._elements: dict[int, int] = {}
         self._staged: dict[int, tuple[cuda_driver.Memory, int]] = {}
         self._launches: tuple[_Launch, ...] | None = None
-        # What set_all set last, unless it was changed since; the slots of its tensors.
+        # What set_all set last, unless it was changed since; the slots of tensors; all shapes.
         self._last: tuple[Any, ...] | None = None
         self._moving: list[int] = []
+        self._shapes: list[tuple[int, Any]] = []
         self._stream: int | None = None  # That of the last launch.
         self._start = cuda_driver.driver().cuLaunchKernel
         cuda_driver.enter()
+
+    def choose_loop(self, size: int) -> None:
+        """Do nothing: the number of blocks follows from the arguments."""
 
     def renew(self) -> None:
         """Do nothing: a launch leaves the context as it is."""
@@ -169,7 +176,7 @@ class DirectLauncher:
         """
         if self._is_set(slot, array):
             return
-        argument = getattr(self._arguments, f"a{slot}")
+        argument = getattr(self._fields, f"a{slot}")
         argument.data = self._usable(slot, array)
         argument.shape[:] = tuple(array.shape)
         self._launches = self._last = None
@@ -224,6 +231,7 @@ class DirectLauncher:
             last is not None
             and all(map(operator.is_, values, last))
             and all(self._is_set(slot, last[slot]) for slot in self._moving)
+            and all(last[slot].shape == shape for slot, shape in self._shapes)
         ):
             return
         self._last = None
@@ -233,9 +241,10 @@ class DirectLauncher:
                 fields.append(c_value(dtype, value))
             else:
                 fields += (*value.shape, self._usable(slot, value))
-        self._code.pack_into(self._buffer, 0, *fields)
+        self._code.pack(self.arguments, 0, *fields)
         self._launches, self._last = None, tuple(values)
         self._moving = [slot for slot, one in enumerate(values) if hasattr(one, "data_ptr")]
+        self._shapes = [(slot, array.shape) for slot, array in self._arrays.items()]
 
     def scalar_setter(self, slot: int, is_float: bool, is_signed: bool) -> Callable[[Any], None]:
         """Return the function that sets the scalar argument in ``slot``."""
@@ -245,7 +254,7 @@ class DirectLauncher:
         counts = any(part.start <= place < part.stop for part in self._code.reads)
 
         def put(value: Any) -> None:
-            setattr(self._arguments, name, c_value(dtype, value))
+            setattr(self._fields, name, c_value(dtype, value))
             self._last = None
             if counts:
                 self._launches = None
@@ -301,8 +310,8 @@ class DirectLauncher:
 
     def _prepare(self) -> tuple[_Launch, ...]:
         elements = max(self._elements.values(), default=0)
-        behind, launches = self._code.launches(self._buffer.raw, elements)
-        ctypes.memmove(ctypes.addressof(self._buffer) + self._behind, behind, len(behind))
+        behind, launches = self._code.launches(self.arguments.raw, elements)
+        ctypes.memmove(ctypes.addressof(self.arguments) + self._behind, behind, len(behind))
         self._launches = launches
         return launches
 

@@ -114,9 +114,10 @@ class Direct:
                 kept.clear()
                 self._own.fields.clear()
             kept[key] = self.scratch(sizes)
-            self._own.fields[key] = tuple(
-                field for a in kept[key] for field in (*a.shape, arrays.address_of(a)[0])
-            )
+            if self._quick is not None:
+                self._own.fields[key] = tuple(
+                    field for a in kept[key] for field in (*a.shape, arrays.address_of(a)[0])
+                )
         return kept[key]
 
 
