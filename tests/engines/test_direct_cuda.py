@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.arch, on_cuda]
 TEMPLATES = sorted(path.parent.name for path in BUILTIN_FOLDER.glob("*/kernel.py.j2"))
 # Template, parameters, shapes of the arrays and values of the scalars.
 WORKS: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
-    ("map", {"expr": "z = sqrt(x*x + y*y)*a/(y + 1)", "dtype": "f32"}, (2.5, (1001,), (1001,))),
+    ("map", {"expr": "z = sqrt(x*x + y*y)*a/(y + 1)", "dtype": "f32"}, ((1001,), (1001,), 2.5)),
     ("map", {"expr": "z = exp(x) - y", "dtype": "f64", "dim": 2}, ((37, 41), (37, 41))),
     ("map", {"expr": "z = 2*x + y", "dtype": "f32"}, ((1,), (1,))),
     ("map", {"expr": "z = 2*x + y", "dtype": "f32"}, ((5_000_011,), (5_000_011,))),
@@ -51,7 +51,7 @@ def made(name: str, params: dict[str, Any], given: tuple[Any, ...]) -> tuple[Any
             values.append((rng.random(one) + 0.5).astype(dtype.numpy))
         else:
             values.append(rng.integers(-9, 9, one).astype(dtype.numpy))
-    shape = values[-1].shape[::-1] if name == "transpose" else values[-1].shape
+    shape = values[0].shape[::-1] if name == "transpose" else values[0].shape
     return kernel, values, np.zeros(shape, dtype.numpy)
 
 

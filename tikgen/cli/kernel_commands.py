@@ -206,7 +206,9 @@ def ir_command(
         Kind, typer.Argument(help="What to print; spirv needs vulkan, ptx needs cuda.")
     ],
     param: Params = None,
-    arch: Annotated[Arch, typer.Option(metavar="ARCH", help="cpu, cuda or vulkan.")] = Arch.cpu,
+    arch: Annotated[
+        Arch, typer.Option("--arch", metavar="ARCH", help="cpu, cuda or vulkan.")
+    ] = Arch.cpu,
     shape: Shape = None,
 ) -> None:
     """Print a kernel at one stage of its compilation, from Python to machine code."""

@@ -49,7 +49,7 @@ def map(
                 z[i + 6656] = new_z_13
                 z[i + 7168] = new_z_14
                 z[i + 7680] = new_z_15
-            else:
+            elif i < z.shape[0]:
                 for i_item in range(16):
                     i_rest = i + i_item * 512
                     if i_rest < z.shape[0]:
