@@ -1,4 +1,4 @@
-"""Times bound launches of the engine direct-cpu beside those of Taichi, and writes a page's table.
+"""Times launches of the engine direct-cpu beside those of Taichi, and writes a page's table.
 
 ``python benchmarks/engines.py`` draws sizes from a new seed, ``--seed N`` from that one. Every
 result is compared before it is timed. Calls are timed in turn, and a row shows medians.
@@ -7,8 +7,11 @@ result is compared before it is timed. Calls are timed in turn, and a row shows 
 from __future__ import annotations
 
 import argparse
+import functools
 import random
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from tikgen.units import duration
 from timing import Turns
 
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
-ROUNDS = 21
+ROUNDS, FIRST_ROUNDS = 21, 5
 Work = tuple[str, Any, list[Any], "Callable[[], object] | None"]
 
 
@@ -67,11 +70,12 @@ def works(rng: random.Random) -> list[Work]:
 
 
 def measured(kernel: Any, values: list[Any], numpy: Callable[[], object] | None) -> list[float]:
-    """Return seconds of a bound launch by Taichi and by the engine, and of NumPy or 0."""
+    """Return seconds of bound launches by both engines, of a plain call, and of NumPy or 0."""
     copies = [v.copy() if isinstance(v, np.ndarray) else v for v in values]
     calls: dict[str, Callable[[], object]] = {
         "taichi": kernel.bind(*values),
         "direct": kernel.with_engine("direct-cpu").bind(*copies),
+        "plain": functools.partial(kernel.with_engine("direct-cpu"), *copies),
     }
     for call in calls.values():
         call()
@@ -86,8 +90,38 @@ def measured(kernel: Any, values: list[Any], numpy: Callable[[], object] | None)
         turns.time(last)
     timings = turns.timings()
     return [
-        timings[name].median if name in timings else 0.0 for name in ("taichi", "direct", "numpy")
+        timings[name].median if name in timings else 0.0
+        for name in ("taichi", "direct", "plain", "numpy")
     ]
+
+
+FIRST = """
+import sys, time
+import numpy as np, taichi as ti
+ti.init(arch=ti.cpu, log_level=ti.ERROR)
+import tikgen
+a, b, c = (np.ones((60, 60), np.float32) for _ in range(3))
+kernel = tikgen.build("gemm", engine=sys.argv[1])
+start = time.perf_counter()
+kernel(a, b, c, 1.0, 0.0)
+print(time.perf_counter() - start)
+"""
+
+
+def first_launches() -> str:
+    """Return in a sentence how long a first launch takes in a process that is not the first."""
+    found: dict[str, list[float]] = {"taichi": [], "direct-cpu": []}
+    for _ in range(1 + FIRST_ROUNDS):
+        for engine, seconds in found.items():
+            command = [sys.executable, "-c", FIRST, engine]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            seconds.append(float(done.stdout.splitlines()[-1]))
+    taichi, direct = (duration(statistics.median(seconds[1:])) for seconds in found.values())
+    return (
+        f"The first launch of gemm in a process that is not the first takes {taichi} by Taichi, "
+        f"whose own cache has the code, and {direct} by direct-cpu (medians of {FIRST_ROUNDS} "
+        "processes in turn)."
+    )
 
 
 def main() -> None:
@@ -96,17 +130,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     seed = parser.parse_args().seed
     ti.init(arch=ti.cpu, log_level=ti.ERROR)
-    rows, ratios, small = [], [], []
+    rows, ratios, small, more = [], [], [], []
     for title, kernel, values, numpy in works(random.Random(seed)):
-        taichi, direct, by_numpy = measured(kernel, values, numpy)
+        taichi, direct, plain, by_numpy = measured(kernel, values, numpy)
         ratios.append(taichi / direct)
         if max(np.size(v) for v in values) <= 4096:
             small.append(direct)
+            more.append(plain - direct)
         rows.append(
             (
                 title,
                 duration(taichi),
                 duration(direct),
+                duration(plain),
                 f"{taichi / direct:.2f}x",
                 f"{by_numpy / direct:.2f}x" if by_numpy else "",
             )
@@ -119,11 +155,18 @@ def main() -> None:
         f"{machine['date']}, {machine['versions']}.",
         "",
         *table(
-            ("work", "Taichi, bound", "direct-cpu, bound", "as fast as Taichi", "as NumPy"), rows
+            (
+                *("work", "Taichi, bound", "direct-cpu, bound", "a plain call"),
+                *("bound, as fast as Taichi", "as NumPy"),
+            ),
+            rows,
         ),
         "",
         f"Geometric mean of all works: {statistics.geometric_mean(ratios):.2f} times as fast as "
-        f"Taichi. Up to 4,096 elements a launch takes {duration(max(small))} at most.",
+        f"Taichi. Up to 4,096 elements a bound launch takes {duration(max(small))} at most, and a "
+        f"plain call {duration(max(more))} more at most.",
+        "",
+        first_launches(),
     ]
     print("\n".join(lines))
     write_section(PAGE, "cpu", lines)

@@ -47,6 +47,7 @@ SHOWN: dict[str, dict[str, Any]] = {
     "transpose": {"perm": (1, 0)},
     "spmv": {"format": "csr"},
     "scan": {"op": "sum"},
+    "update": {"equations": "u' = u + a*lap(u)", "scalars": ("a",), "boundary": "periodic"},
     "ring": {
         "handler": "total = total + x",
         "inputs": {"x": "f32"},

@@ -5,6 +5,7 @@ from . import ring as ring
 from .dtypes import DType as DType
 from .errors import TikgenError as TikgenError
 from .expression import Assignments as Assignments
+from .expression import Equations as Equations
 from .expression import Expression as Expression
 from .lifecycle.cause import why as why
 from .lifecycle.description import describe as describe
@@ -23,12 +24,15 @@ from .pipeline.builder import render as render
 from .pipeline.kernel import Kernel as Kernel
 from .pipeline.one_off import elementwise as elementwise
 from .pipeline.one_off import from_string as from_string
+from .pipeline.one_off import update as update
 from .pipeline.rendering import Source as Source
 from .pipeline.rendering import Variant as Variant
 from .template.arguments import Array as Array
 from .template.arguments import Scalar as Scalar
 from .template.base import Cost as Cost
 from .template.base import Template as Template
+from .template.boundaries import dirichlet as dirichlet
+from .template.boundaries import neumann as neumann
 from .template.catalogue import (
     add_template_path as add_template_path,
 )
@@ -67,6 +71,7 @@ __all__ = [
     "BoundKernel",
     "Cost",
     "DType",
+    "Equations",
     "Expression",
     "Identifier",
     "Invalid",
@@ -88,6 +93,7 @@ __all__ = [
     "build",
     "clear",
     "describe",
+    "dirichlet",
     "elementwise",
     "errors",
     "from_string",
@@ -95,6 +101,7 @@ __all__ = [
     "live",
     "load_ipython_extension",
     "load_template",
+    "neumann",
     "parameter",
     "render",
     "ring",
@@ -102,6 +109,7 @@ __all__ = [
     "trace",
     "tune",
     "unload_ipython_extension",
+    "update",
     "verify",
     "why",
 ]

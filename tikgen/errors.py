@@ -69,6 +69,7 @@ class ExpressionError(TikgenError):
     """An expression contains something other than the arithmetic that tikgen allows."""
 
     def __init__(self, text: str, problem: str) -> None:
+        self.text = text
         self.problem = problem
         super().__init__(f"Expression {text!r}: {problem}")
 

@@ -169,7 +169,9 @@ def test_what_fails_its_proof_is_left_out_and_reported(
     bundle: tikgen.aot.Bundle, kernels: list[tikgen.Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replace one artefact by that of another kernel, which the manifest does not show."""
-    wrong = with_evidence(tikgen.build("map", expr="z = y - a*x", dim=2, dtype="f64"))
+    # Another sign shows whatever the data is.
+    expr = "z = where(y > a*x, 7, 5) - 3"
+    wrong = with_evidence(tikgen.build("map", expr=expr, dim=2, dtype="f64"))
     original = writing.compile_modules
 
     def swapping(arch: str, modules: Any, folder: Path, tell: Any, stop: Any) -> None:
@@ -183,7 +185,7 @@ def test_what_fails_its_proof_is_left_out_and_reported(
     monkeypatch.setattr(writing, "compile_modules", swapping)
     found = tikgen.aot.export([*kernels[:2], wrong], bundle.path, [TO], examples=2)
     (failure,) = found.failures
-    assert (failure.name, failure.arch) == ("map_z_y_a_x_dim2_f64", TO)
+    assert (failure.name, failure.arch) == ("map_z_where_y_a_x_7_5_3_dim2_f64", TO)
     assert "failed the proof" in failure.problem
     assert found.kernels == tuple(sorted(found.kernels))
     assert "map_z_y_a_x_dim2_f64" not in found.kernels

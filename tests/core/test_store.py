@@ -253,6 +253,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 required = {
     "map": {"expr": "z = a*x + y"},
+    "update": {"equations": "u' = lap(u)"},
     "ring": {"handler": "y = 2*x", "inputs": {"x": "f32"}, "outputs": {"y": "f32"}},
 }
 for name in tikgen.list_templates():

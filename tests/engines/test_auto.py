@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH, init_taichi
-from tikgen import engines
+from tikgen import aot, engines
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
 from tikgen.pipeline import automatic, evidence
 from tikgen.pipeline.direct import Direct
@@ -98,6 +102,37 @@ def test_a_later_ti_init_finds_the_code_and_needs_no_compiler(kernel: Any) -> No
     assert not kernel.is_compiled()
 
 
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=st.lists(st.sampled_from(["call", "bound", "scalar", "rebind", "large"]), max_size=30))
+def test_any_order_of_launches_gives_the_bits_of_taichi(kernel: Any, steps: list[str]) -> None:
+    sizes = {"rebind": 700, "large": automatic.MOST_BYTES // 4}
+    rng = np.random.default_rng(len(steps))
+    x, z = rng.random(300, np.float32), np.zeros(300, np.float32)
+    a, bound = 2.0, kernel.bind(2.0, x, z)
+    taichi = kernel.with_engine("taichi")
+    for step in steps:
+        z.fill(0)
+        if step == "call":
+            kernel(a, x, z)
+        elif step == "bound":
+            bound()
+        elif step == "scalar":
+            a += 0.1
+            bound(a=a)
+        else:
+            x, z = rng.random(sizes[step], np.float32), np.zeros(sizes[step], np.float32)
+            bound.rebind(x=x, z=z)
+            bound()
+        wanted = np.zeros_like(z)
+        taichi(a, x, wanted)
+        assert (z == wanted).all()
+        making = automatic.choice_of(kernel.loaded)._making
+        if making is not None and step != "bound":
+            making.wait(60)
+
+
 def test_arrays_are_compared_where_they_share_memory(few_launches: None) -> None:
     kernel = tikgen.build("map", expr=f"y = y + {next(numbers)}*x", dtype="f64", engine="auto")
     x, y = np.ones(7), np.zeros(7)
@@ -159,6 +194,39 @@ def test_evidence_of_the_engine_is_a_proof(kernel: Any) -> None:
     assert kernel.engine == DIRECT
 
 
+def test_a_trace_says_which_engine_and_why(kernel: Any, few_launches: None) -> None:
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    with tikgen.trace() as trace:
+        until_direct(kernel, lambda: kernel(1.0, x, z))
+        field = tikgen.build("stencil", dim=1, storage="field", engine="auto")
+        assert "fields" in field.why
+    assert "direct-cpu, compiled" in str(trace)
+    assert "taichi, it takes fields" in str(trace)
+    init_taichi()
+    with tikgen.trace() as trace:
+        kernel(1.0, x, z)
+        kernel(1.0, x, z)
+    assert "direct-cpu, from the store" in str(trace)
+    (launches,) = trace.launches
+    assert launches.count == 2
+    assert "from the store" in trace.html()
+    assert "launched by direct-cpu" in repr(kernel)
+    assert "engine: direct-cpu" in kernel._repr_html_()
+
+
+def test_recordings_have_every_launch(
+    kernel: Any, few_launches: None, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    until_direct(kernel, lambda: kernel(1.0, x, z))
+    with aot.record(tmp_path / "calls.yml") as recording:
+        bound = kernel.bind(1.0, x, z)
+        for call in (lambda: kernel(2.0, x, z), lambda: kernel(a=3.0, x=x, z=z), bound) * 2:
+            call()
+    assert [launch.arguments["a"] for launch in recording.content.launches] == [2.0, 3.0, 1.0] * 2
+    assert kernel.engine == DIRECT
+
+
 def failing(error: Exception) -> Any:
     def fail(*_: Any) -> None:
         raise error
@@ -195,14 +263,47 @@ def test_whatever_is_wrong_taichi_launches(
     assert bound.engine == "taichi"
 
 
+def test_what_a_process_makes_is_in_the_store(kernel: Any) -> None:
+    """So that it is not lost if this process ends before it asks."""
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    while (making := automatic.choice_of(kernel.loaded)._making) is None:
+        kernel(1.0, x, z)
+    making.wait(60)
+    init_taichi()
+    for _ in range(automatic.COMPARED):
+        kernel(1.0, x, z)
+    assert kernel.engine == DIRECT
+
+
 def test_a_process_that_fails_is_given_up(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = engines.engine(DIRECT).begin
     monkeypatch.setattr(
-        engines.engine(DIRECT), "begin", lambda text, kinds: begin("not LLVM", kinds)
+        engines.engine(DIRECT), "begin", lambda text, *rest: begin("not LLVM", *rest)
     )
     x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
     until_direct(kernel, lambda: kernel(1.0, x, z))
     assert "ended with exit status 1" in kernel.why
+
+
+def test_threads_follow_as_well(kernel: Any) -> None:
+    x = np.ones(300, np.float32)
+    want = expected(kernel, 2.0, x)
+
+    def launch(_: int) -> list[bool]:
+        z, found = np.zeros_like(x), []
+        bound = kernel.bind(2.0, x, z)
+        for call in (bound, lambda: kernel(2.0, x, z)) * 100:
+            z.fill(0)
+            call()
+            found.append(bool((z == want).all()))
+            making = automatic.choice_of(kernel.loaded)._making
+            if making is not None:
+                making.wait(60)
+        return found
+
+    with ThreadPoolExecutor() as threads:
+        assert all(map(all, threads.map(launch, range(4))))
+    assert kernel.engine == DIRECT
 
 
 def test_what_no_engine_beside_taichi_takes_stays_with_taichi(ti_arch: str) -> None:

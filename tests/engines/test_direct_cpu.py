@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -236,6 +238,50 @@ def test_without_llvmlite_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, ti
             tikgen.build("map", expr="y = x").with_engine(DIRECT)
     finally:
         native._llvm.cache_clear()
+
+
+def test_another_llvm_is_named(monkeypatch: pytest.MonkeyPatch, ti_arch: str) -> None:
+    monkeypatch.setattr(native._llvm(), "llvm_version_info", (15, 0, 7))
+    with pytest.raises(EngineUnavailable, match=r"LLVM 15\.0\.7; 17 or later is needed"):
+        tikgen.build("map", expr="y = x", engine=DIRECT)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "why"),
+    [("Darwin", "arm64", "needs Linux"), ("Linux", "riscv64", "does not know .* riscv64")],
+)
+def test_another_system_is_named(
+    monkeypatch: pytest.MonkeyPatch, ti_arch: str, system: str, machine: str, why: str
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: types.SimpleNamespace(sysname=system, machine=machine))
+    with pytest.raises(EngineUnavailable, match=why):
+        tikgen.build("map", expr="y = x", engine=DIRECT)
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="for x86")
+def test_a_processor_without_avx2_is_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch, ti_arch: str, rng: np.random.Generator
+) -> None:
+    llvm = native._llvm()
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "x86-64")
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: types.SimpleNamespace(flatten=str))
+    kernel = tikgen.build("map", expr="z = x*y + 19/7", dtype="f32")
+    x, y, z = arrays(1001, rng)
+    expected = np.zeros_like(z)
+    kernel(x, y, expected)
+    kernel.with_engine(DIRECT)(x, y, z)
+    np.testing.assert_allclose(z, expected, rtol=1e-6)
+
+
+def test_arrays_that_are_bound_cannot_be_freed(axpy: Any, rng: np.random.Generator) -> None:
+    x, y, z = arrays(9, rng)
+    bound = axpy.bind(1.0, x, y, z)
+    with pytest.raises(ValueError, match="resize"):
+        x.resize(10**6)
+    kept = x + y
+    del x, y
+    bound()
+    assert (z == kept).all()
 
 
 DEBUG = """

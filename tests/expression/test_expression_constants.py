@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 
 import tikgen
@@ -270,6 +270,23 @@ def float_trees() -> st.SearchStrategy[str]:
     return st.recursive(leaves, grow, max_leaves=6)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("text", ("x + 1/0", "w = -1/0; z = x * w", "sin(x - 0/0)", "x % (1/0)"))
+def test_an_operation_on_an_infinite_constant_is_refused(dtype: str, text: str) -> None:
+    with pytest.raises(tikgen.errors.ParameterError, match=r"inf|nan.*which fast math excludes"):
+        tikgen.render("map", expr=text, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_an_infinite_constant_is_compared_and_chosen(ti_arch: str, dtype: str) -> None:
+    kernel = tikgen.elementwise("z = where(x < 1/0, min(x, 1/0), -1/0); w = 1/0", dtype)
+    x = np.array([-3, 0, 2], kernel.problem.dtype.numpy)
+    z, w = np.full_like(x, 77), np.full_like(x, 77)
+    kernel(x=x, z=z, w=w)
+    assert (z == x).all()
+    assert (w == np.inf).all()
+
+
 @COMPILED
 @given(st.data())
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -277,7 +294,11 @@ def test_floats_are_those_of_numpy(ti_arch: str, dtype: str, data: Any) -> None:
     kind = DType(dtype)
     texts = [data.draw(float_trees()) for _ in range(6)]
     program = "; ".join(f"z{n} = {text}" for n, text in enumerate(texts))
-    kernel = tikgen.elementwise(program, dtype, unroll=1)
+    try:
+        kernel = tikgen.elementwise(program, dtype, unroll=1)
+    except tikgen.errors.ParameterError as error:
+        assert "fast math" in str(error)
+        reject()
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     given = {n: rng.uniform(-9, 9, 32).astype(kind.numpy) for n in kernel.problem.expr.inputs}
     names = kernel.signature.names

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tikgen import engines
 from tikgen.cli import app
 from tikgen.machine import doctor
 
@@ -23,6 +24,19 @@ def test_it_examines_an_arch_that_works(ti_arch: str) -> None:
     assert any(limit.startswith(ti_arch) for limit in diagnosis.limits)
     assert [c.name for c in diagnosis.caches if c.name == "taichi offline"]
     json.dumps(diagnosis.to_dict())
+
+
+def test_it_tries_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = (doctor.ArchReport("cpu", True, "", ""),)
+    report = doctor._engine_report("direct-cpu", cpu)
+    if engines.missing("direct-cpu"):
+        assert "pip install tikgen[fast]" in report.message
+    else:
+        assert (report.works, "the same bits" in report.message) == (True, True), report.message
+    absent = doctor._engine_report("direct-cpu", (doctor.ArchReport("cpu", False, "", ""),))
+    assert not absent.works
+    monkeypatch.setattr(engines, "missing", lambda name: "llvmlite is missing")
+    assert doctor._engine_report("direct-cpu", cpu).message == "llvmlite is missing"
 
 
 def test_lavapipe_brings_its_loop_limit() -> None:
@@ -80,5 +94,6 @@ def test_the_command_prints_the_same_as_text_and_as_json(monkeypatch: pytest.Mon
     found = json.loads(data.stdout)
     assert {a["name"] for a in found["archs"]} == {"cpu", "cuda", "vulkan"}
     assert found["versions"]["taichi"] in text.stdout
-    for limit in found["limits"]:
-        assert limit in text.stdout
+    assert [e["name"] for e in found["engines"]] == ["direct-cpu"]
+    for shown in (*found["limits"], *(e["name"] for e in found["engines"])):
+        assert shown in text.stdout

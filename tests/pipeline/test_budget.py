@@ -68,6 +68,7 @@ def test_a_kernel_beyond_the_budget_is_refused_before_it_is_compiled(tmp_path) -
 def test_every_default_is_far_below_the_budget(name) -> None:
     required: dict[str, dict[str, Any]] = {
         "map": {"expr": "y = a*x + 1"},
+        "update": {"equations": "u' = u + lap(u)", "order": 8, "dim": 3, "boundary": "zero"},
         "ring": {"handler": "y = 2*x", "inputs": {"x": "f32"}, "outputs": {"y": "f32"}},
     }
     params = required.get(name, {})

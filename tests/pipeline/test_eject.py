@@ -16,6 +16,8 @@ import tikgen
 from conftest import built_in_templates
 from tikgen.errors import TemplateError
 
+UPDATE = "r = dx(v); u' = a*lap(u) - r; q = where(i > 1, u[0, 1], x)"
+SIDES = {"u": "reflect", "v": {"x": "periodic", "y-": ("value", "a"), "y+": ("flux", 2.0)}}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("stencil", {"dim": 2, "order": 4}),
     ("stencil", {"dim": 1, "storage": "field", "update": True, "boundary": "periodic"}),
@@ -30,6 +32,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("spmv", {"format": "csr"}),
     ("spmv", {"format": "ell", "dtype": "f64"}),
     ("histogram", {"bins": 7, "weighted": True}),
+    ("update", {"equations": UPDATE, "scalars": ("a",), "boundary": SIDES, "types": {"v": "f16"}}),
     (
         "ring",
         {

@@ -40,6 +40,7 @@ CODE = [
 # What templates need to be built at all.
 NEEDED: dict[str, dict[str, Any]] = {
     "map": {"expr": "out = x + 1"},
+    "update": {"equations": "u' = lap(u)"},
     "ring": {"handler": "y = x", "inputs": {"x": "f32"}, "outputs": {"y": "f32"}},
 }
 

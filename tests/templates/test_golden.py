@@ -20,6 +20,8 @@ RING = {
     "inputs": {"x": "f32", "n": "i16"},
     "outputs": {"total": "f32", "count": "i16"},
 }
+PERIODIC = {"dim": 2, "boundary": "periodic", "scalars": ("a",)}
+SIDES = {"dim": 2, "scalars": ("a",), "boundary": {"x": ("value", "a"), "y": "reflect"}}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "stencil_interior": ("stencil", {"dim": 3, "order": 4}),
     "stencil_field": ("stencil", {"dim": 3, "storage": "field", "unroll": 2}),
@@ -35,9 +37,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "spmv_ell": ("spmv", {"format": "ell"}),
     "histogram": ("histogram", {"bins": 16}),
     "ring": ("ring", {**RING, "state": ("total",)}),
+    "update": ("update", {"equations": "r = u*v**2; u' = u + a*(lap(u) - r)", **PERIODIC}),
+    "update_sides": ("update", {"equations": "u' = u + a*lap(u) + u[0, -2]", **SIDES}),
     "map_default": ("map", {"expr": "z = a*x + y", "dim": 2}),
     "map_baked": ("map", {"expr": "z = a*x + y", "shape": 1000}),
     "map_cuda": ("map", {"expr": "z = a*x + y", "arch": "cuda"}),
+    "update_cuda": (
+        "update",
+        {"equations": "u' = lap(u)", **PERIODIC, "scalars": (), "arch": "cuda"},
+    ),
     "stencil_cuda": ("stencil", {"dim": 3, "arch": "cuda"}),
     "reduce_cuda": ("reduce", {"op": "sum", "arch": "cuda"}),
     "scan_cuda": ("scan", {"op": "sum", "arch": "cuda"}),

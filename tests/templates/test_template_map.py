@@ -327,3 +327,11 @@ def test_floats_that_divide_in_a_loop_take_no_real_function(ti_arch: str) -> Non
         elementwise("x // y", loop="flat", unroll=1)
     binary = elementwise("x % 2", loop="flat", unroll=1)
     assert "x[i] % ti.f32(2.0)" in binary.source.text
+
+
+def test_names_may_be_listed_in_one_text() -> None:
+    one = tikgen.render("map", expr="z = q*x + r*y", scalars="q, r", arch="cpu")
+    other = tikgen.render("map", expr="z = q*x + r*y", scalars=("q", "r"), arch="cpu")
+    assert one.digest == other.digest
+    with pytest.raises(ParameterError, match=r"'b-c' is not a plain identifier"):
+        tikgen.render("map", expr="z = x", scalars="b-c", arch="cpu")

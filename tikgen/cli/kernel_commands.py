@@ -171,7 +171,7 @@ def verify_command(
     name, params = request(name, param)
     options: dict[str, Any] = {"max_examples": max_examples, "mutants": mutants, "seed": seed}
     if engine is not Engine.taichi:
-        options |= {"engine": engine.value, "archs": (engines.engine(engine.value).ARCH,)}
+        options |= {"engine": engine.value, "archs": (engines.arch_of(engine.value),)}
     if arch:
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}

@@ -50,6 +50,11 @@ def doctor_command(json: Json = False) -> None:
     )
     say("")
     print_table(
+        ("engine", "works", "says"),
+        [(e.name, "yes" if e.works else "no", e.message) for e in diagnosis.engines],
+    )
+    say("")
+    print_table(
         ("cache", "entries", "size", "folder"),
         [(c.name, str(c.entries), size(c.bytes), c.folder) for c in diagnosis.caches],
     )

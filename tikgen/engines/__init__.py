@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
 # Taichi, until another engine is proven for the kernel.
 AUTO = "auto"
-# The module of each engine beside Taichi, the package that it needs, and the extra that has it.
+# What launches a kernel unless the call that made it says otherwise.
+DEFAULT = TAICHI
+# The module of each engine beside Taichi, the package that it needs, the extra that has it, and the
+# arch of its kernels.
 _MODULES = {
-    DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite", "fast"),
-    DIRECT_CUDA: ("tikgen.engines.direct_cuda", "cuda", "cuda"),
+    DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite", "fast", "cpu"),
+    DIRECT_CUDA: ("tikgen.engines.direct_cuda", "cuda", "cuda", "cuda"),
 }
 ENGINES = (TAICHI, *_MODULES)
 
@@ -93,9 +96,7 @@ class Making(Protocol):
 class Engine(Protocol):
     """What the module of an engine has."""
 
-    # Its name, and the arch of Taichi whose kernels it takes.
     NAME: str
-    ARCH: str
 
     def problem(self) -> str:
         """Return why it cannot be used on this machine, or an empty string."""
@@ -117,8 +118,11 @@ class Engine(Protocol):
     def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
         """Return machine code, which can be stored, made of a text without problem."""
 
-    def begin(self, text: str, kinds: Sequence[Kind]) -> Making:
-        """Begin to make the result of :meth:`machine_code` beside the work of this process."""
+    def begin(self, text: str, kinds: Sequence[Kind], key: str, name: str) -> Making:
+        """Begin to make the result of :meth:`machine_code` beside the work of this process.
+
+        It may be put into the store meanwhile, under ``key`` and ``name``.
+        """
 
     def load(self, machine_code: bytes, kinds: Sequence[Kind]) -> Code:
         """Load machine code into this process.
@@ -137,9 +141,14 @@ def engine(name: str) -> Engine:
     return cast("Engine", importlib.import_module(_MODULES[name][0]))
 
 
+def arch_of(name: str) -> str:
+    """Return the arch of Taichi whose kernels an engine takes."""
+    return _MODULES[name][3]
+
+
 def missing(name: str) -> str:
     """Return which package an engine lacks, or an empty string; this imports nothing."""
-    _, package, extra = _MODULES[name]
+    _, package, extra, _ = _MODULES[name]
     found = importlib.util.find_spec(package) is not None
     return "" if found else f"{package} is missing; pip install tikgen[{extra}]"
 

@@ -19,7 +19,7 @@ from tikgen.taichi import arrays, artefacts, runtime
 # Bytes of LLVMRuntime up to its fields, on a processor with 64 bits: thread pool, the function
 # that runs a parallel loop, and the buffer of numbers that tasks pass on.
 _POOL, _PARALLEL_FOR, _TEMPORARIES = 8280, 8288, 32872
-NAME, ARCH = "direct-cpu", "cpu"
+NAME = "direct-cpu"
 _RUNTIME_SIZE = 1 << 16
 _TEMPORARY_SIZE = 1 << 20
 # Loops over fewer bytes run in one thread: to wake another one takes longer.
@@ -70,9 +70,16 @@ def machine_code(text: str, kinds: Sequence[argument_struct.Kind]) -> bytes:
     return native.object_code(llvm_text.translated(text))
 
 
-def begin(text: str, kinds: Sequence[argument_struct.Kind]) -> Elsewhere:
-    """Begin to make the object file of a kernel in a child process."""
-    return Elsewhere(llvm_text.translated(text))
+def begin(text: str, kinds: Sequence[argument_struct.Kind], key: str, name: str) -> Elsewhere:
+    """Begin to make the object file of a kernel in a child process, which puts it into the store.
+
+    Args:
+        text: its LLVM text.
+        kinds: dtype and number of axes of each argument.
+        key: key of the object file in the store.
+        name: what it is, for people.
+    """
+    return Elsewhere(llvm_text.translated(text), key, name)
 
 
 def load(content: bytes, kinds: Sequence[argument_struct.Kind]) -> Code:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 from tikgen.children import safe_path
-from tikgen.engines import native
+from tikgen.engines import code_store, native
 
 
 class Elsewhere:
@@ -16,17 +16,21 @@ class Elsewhere:
 
     A child holds no lock of this process, may be forked from and does not delay its end.
 
+    It puts the object file into the store, where it is found even if this process ends before.
+
     Args:
         text: LLVM text with opaque pointers.
+        key: key of the object file in the store.
+        name: what it is, for people.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, key: str, name: str) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process.
         with tempfile.TemporaryFile() as given:
             given.write(text.encode())
             given.seek(0)
             self._process = subprocess.Popen(
-                safe_path.command(__name__),
+                safe_path.command(__name__, key, name),
                 stdin=given,
                 stdout=self._output,
                 stderr=subprocess.DEVNULL,
@@ -56,4 +60,7 @@ class Elsewhere:
 
 if __name__ == "__main__":
     os.nice(10)
-    sys.stdout.buffer.write(native.object_code(sys.stdin.read()))
+    _, key, name = sys.argv
+    made = native.object_code(sys.stdin.read())
+    code_store.keep(key, name, code_store.Stored(made))
+    sys.stdout.buffer.write(made)

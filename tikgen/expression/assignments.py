@@ -22,7 +22,13 @@ from tikgen.expression.constants import fold, fold_assignments
 from tikgen.expression.helpers import helper_functions
 from tikgen.expression.reader import free_output, parse_assignments, parse_expression
 from tikgen.expression.rounding import Bounded, bound, exact, gap, stored
-from tikgen.expression.tree import LITERALS, Node, literal_value, power_problem, suitability_problem
+from tikgen.expression.tree import (
+    LITERALS,
+    Node,
+    folded_problem,
+    literal_value,
+    suitability_problem,
+)
 
 NDArray = npt.NDArray[Any]
 
@@ -32,7 +38,7 @@ _NO_F64_ON_VULKAN = frozenset(
 )
 
 
-class _Text:
+class Text:
     """A frozen value that equals others of the same text."""
 
     __slots__ = ("__weakref__", "text")
@@ -45,6 +51,7 @@ class _Text:
 
     @classmethod
     def parse(cls, value: Any) -> Any:
+        """Return ``value`` as an instance; raise ExpressionError."""
         raise NotImplementedError
 
     @classmethod
@@ -58,6 +65,7 @@ class _Text:
         return core_schema.no_info_plain_validator_function(validate)
 
     def folded(self, dtype: DType) -> Any:
+        """Return what is computed in ``dtype``; raise ExpressionError."""
         raise NotImplementedError
 
     def check(self, dtype: DType) -> None:
@@ -80,7 +88,7 @@ class _Text:
         raise AttributeError(f"{type(self).__name__} is frozen")
 
 
-class Expression(_Text):
+class Expression(Text):
     """One expression over named values, such as ``where(x > 0, a*x, 0)``.
 
     It may contain ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the
@@ -88,7 +96,9 @@ class Expression(_Text):
     max min pow round sign sin sqrt tan tanh where``. As in NumPy, ``min`` and ``max`` ignore NaN,
     ``round`` rounds halves to even, integers wrap around, the least integer is its own ``abs``,
     integer ``//`` and ``%`` by zero give 0, and those of floats are exact. Operations on literals
-    are computed in the dtype of the kernel, and f16 in f32. Lines may break within parentheses.
+    are computed in the dtype of the kernel, and f16 in f32. A constant that is infinite or not a
+    number, such as ``1/0``, goes into comparisons, ``where``, ``min`` and ``max`` alone, for fast
+    math has no such numbers. Lines may break within parentheses.
     Expressions that differ in white space only are equal.
     """
 
@@ -126,7 +136,7 @@ class Expression(_Text):
         """
         _refuse(self, suitability_problem(self.node, dtype))
         folded = Expression(fold(self.node, dtype.computed.numpy))
-        _refuse(self, power_problem(folded.node, dtype))
+        _refuse(self, folded_problem(folded.node, dtype))
         return folded
 
     def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
@@ -194,7 +204,7 @@ class Expression(_Text):
         return type(self), (self.node,)  # The text may be longer than parse allows.
 
 
-class Assignments(_Text):
+class Assignments(Text):
     """Assignments such as ``z = a*x + y; w = z*z``, executed in order at every element.
 
     A semicolon or a line break ends each. After its assignment a name refers to the new value,
@@ -267,7 +277,7 @@ class Assignments(_Text):
         nodes = [(name, expression.node) for name, expression in self.assignments]
         folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
         for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
-            _refuse(expression, power_problem(node, dtype))
+            _refuse(expression, folded_problem(node, dtype))
         return Assignments(tuple((name, Expression(node)) for name, node in folded))
 
     def helpers(self, dtype: DType) -> str:
@@ -283,9 +293,14 @@ class Assignments(_Text):
             known[name] = _run(expression.node, known, shape)
         return {name: known[name] for name in self.outputs}
 
-    def error_bound(self, values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
+    def error_bound(
+        self,
+        values: Mapping[str, Any],
+        dtype: DType,
+        errors: Mapping[str, Any] | None = None,
+    ) -> dict[str, NDArray]:
         """Return a bound on the error of each output; see :meth:`Expression.error_bound`."""
-        known = _with_errors(values, dtype, None)
+        known = _with_errors(values, dtype, errors)
         folded = self.folded(dtype)
         for name, expression in folded.assignments:
             known[name] = stored(bound(expression.node, known, dtype.computed), dtype)

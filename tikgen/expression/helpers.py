@@ -276,3 +276,10 @@ def angle_of(y, x):
 ''',
 }
 HELPERS = frozenset({*_SIGNED, *_UNSIGNED, *_BOTH, *_FLOAT})
+
+
+def definition(name: str, dtype: DType) -> str:
+    """Return the definition of one ``ti.func`` for a float dtype."""
+    replaced = _float_words(dtype)
+    text = _text(name, dtype)
+    return re.sub(r"\b[A-Z_]+\b", lambda word: replaced.get(word[0], word[0]), text)

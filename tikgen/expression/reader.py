@@ -49,17 +49,17 @@ _LINES = "; a line break ends a statement unless it is within parentheses"
 
 def parse_expression(text: object) -> Node:
     """Return the tree of one expression, a number; raise ExpressionError."""
-    text, statements = _statements(text)
+    text, statements = statements_of(text)
     if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
         hint = _LINES if "\n" in text else ""
         raise ExpressionError(_shown(text), f"takes one expression, and no statement{hint}")
-    return _Reader(text).number(statements[0].value)
+    return Reader(text).number(statements[0].value)
 
 
 def parse_assignments(text: object) -> list[tuple[str, Node]]:
     """Return (name, tree) for each assignment in a text; raise ExpressionError."""
-    text, statements = _statements(text)
-    reader = _Reader(text)
+    text, statements = statements_of(text)
+    reader = Reader(text)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
         return [(free_output(node), node)]
@@ -73,26 +73,34 @@ def free_output(node: Node) -> str:
     return next(choice for choice in choices if choice not in names)
 
 
-def _statements(text: object) -> tuple[str, list[ast.stmt]]:
-    """Return the text without its common indentation, and its statements."""
+def statements_of(
+    text: object, most: int = MOST_CHARACTERS, also: str = ""
+) -> tuple[str, list[ast.stmt]]:
+    """Return the text without its common indentation, and its statements.
+
+    Args:
+        text: what a user wrote.
+        most: how many characters it may have.
+        also: characters that it may contain besides those of arithmetic, such as ``#``.
+    """
     if not isinstance(text, str):
         raise ExpressionError(str(text)[:60], f"takes a text; got {type(text).__name__}")
     shown = _shown(text)
-    if len(text) > MOST_CHARACTERS:
-        raise ExpressionError(
-            shown, f"has {len(text)} characters; at most {MOST_CHARACTERS} are allowed"
-        )
+    if len(text) > most:
+        raise ExpressionError(shown, f"has {len(text)} characters; at most {most} are allowed")
     text = text.replace("\r\n", "\n")
-    odd = [c for c in text if c != "\n" and not (c.isascii() and c.isprintable())]
+    odd = [c for c in text if c not in "\n" + also and not (c.isascii() and c.isprintable())]
     if odd:
         raise ExpressionError(shown, f"has the character {odd[0]!r}, which is not allowed")
     text = inspect.cleandoc(text).strip()
-    if "#" in text:
+    if "#" in text and "#" not in also:
         raise ExpressionError(shown, "has a comment, which is not allowed")
     try:
         statements = ast.parse(text).body
     except SyntaxError as error:
         hint = _symbol_hint(text)
+        if error.lineno and "\n" in text:
+            hint += quoted(text, error.lineno, (error.offset or 1) - 1)
         raise ExpressionError(shown, f"is not arithmetic: {error.msg}{hint}") from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError(shown, "cannot be read: it is nested too deeply") from None
@@ -109,19 +117,29 @@ def _symbol_hint(text: str) -> str:
     return f"; {', '.join(found)}" if found else ""
 
 
+def quoted(text: str, number: int, column: int) -> str:
+    """Return a line of the text, counted from 1, with a caret under a column, counted from 0."""
+    line = text.splitlines()[number - 1]
+    return f"\n    {line}\n    {' ' * column}^"
+
+
 def _shown(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class _Reader:
+class Reader:
     """Converts Python's syntax tree to :class:`Node`, and refuses what is not allowed."""
+
+    most_nodes = MOST_NODES
+    functions = tuple(FUNCTIONS)
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._count = 0
 
     def assignment(self, statement: ast.stmt) -> tuple[str, Node]:
+        """Return the name and the tree of one assignment."""
         if isinstance(statement, ast.AugAssign):
             self._refuse(f"{self._piece(statement)!r}: write it out, as in 'y = y + x'")
         if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -149,8 +167,8 @@ class _Reader:
         self._count += 1
         if depth > DEEPEST:
             self._refuse(f"is nested more than {DEEPEST} levels deep")
-        if self._count > MOST_NODES:
-            self._refuse(f"has more than {MOST_NODES} operations")
+        if self._count > self.most_nodes:
+            self._refuse(f"has more than {self.most_nodes} operations")
         match tree:
             case ast.Constant():
                 return self._constant(tree.value)
@@ -215,10 +233,9 @@ class _Reader:
             self._refuse(f"{what!r} is {_article(tree.func)}, and only functions can be called")
         name = tree.func.id
         if name not in FUNCTIONS:
-            known = ", ".join(FUNCTIONS)
-            self._refuse(
-                f"calls {name!r}, which is not a function.{near(name, FUNCTIONS)} Known: {known}"
-            )
+            known = ", ".join(self.functions)
+            hint = near(name, self.functions)
+            self._refuse(f"calls {name!r}, which is not a function.{hint} Known: {known}")
         if tree.keywords:
             self._refuse(f"{name}() takes no keyword arguments")
         fewest, most, _ = FUNCTIONS[name]

@@ -24,6 +24,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "!=": np.not_equal,
 }
 _LOGIC = frozenset({"and", "or", "not"})
+# What has a result in fast math, even if an operand is an infinite constant.
+_KEEP_INFINITY = frozenset({*COMPARISONS, "where", "min", "max", "isnan"})
 
 # Function: (fewest arguments, most arguments, needs a float dtype).
 FUNCTIONS: dict[str, tuple[int, int, bool]] = {
@@ -151,10 +153,28 @@ def _node_problem(node: Node, dtype: DType) -> str | None:
     return None
 
 
-def power_problem(folded: Node, dtype: DType) -> str | None:
-    """Return why a power in a folded tree cannot be computed in ``dtype``, or None."""
-    if dtype.is_float:
-        return None
+def folded_problem(folded: Node, dtype: DType) -> str | None:
+    """Return why a folded tree cannot be computed in ``dtype``, or None."""
+    return _infinity_problem(folded) if dtype.is_float else _power_problem(folded, dtype)
+
+
+def _infinity_problem(folded: Node) -> str | None:
+    """Return which operation has an infinite or undefined constant, or None.
+
+    Fast math assumes that there is none: LLVM drops the result, and what would store it.
+    """
+    for node in folded.walk():
+        if node.op not in _KEEP_INFINITY:
+            for arg in node.args:
+                if arg.op == "number" and not np.isfinite(float(arg.value)):
+                    takes = "comparisons, where, min and max take such a constant"
+                    return (
+                        f"{node.op} has the constant {arg.value}, which fast math excludes; {takes}"
+                    )
+    return None
+
+
+def _power_problem(folded: Node, dtype: DType) -> str | None:
     for node in folded.walk():
         if node.op == "**" and not node.has_small_exponent:
             most = LARGEST_EXPONENT

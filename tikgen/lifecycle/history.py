@@ -230,6 +230,8 @@ def _describe(stage: str, found: Mapping[str, Any]) -> str:
         arch = f" for {found['arch']}" if found.get("arch") else ""
         status = _CACHE.get(found.get("cache", "unknown"), _CACHE["unknown"])
         return f"{status}{arch}"
+    if stage == "engine":
+        return ", ".join(str(found[key]) for key in ("engine", "source", "why") if key in found)
     return str(found.get({"load": "file", "register": "function"}.get(stage, ""), ""))
 
 

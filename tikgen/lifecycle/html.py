@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tikgen import engines
 from tikgen.pipeline.evidence import Evidence
 from tikgen.pipeline.rendering import Source
 from tikgen.template.parameters import ParameterInfo, canonical
@@ -135,10 +136,10 @@ def parameter_values(infos: Iterable[ParameterInfo], params: Mapping[str, Any]) 
 
 
 def evidence_table(evidence: Iterable[Evidence]) -> Markup:
-    """Return a table of evidence with a row for each arch."""
+    """Return a table of evidence with a row for each arch and engine."""
     rows = [
         (
-            e.arch,
+            e.arch if e.engine == engines.TAICHI else f"{e.arch}, {e.engine}",
             status("passed", "good") if e.passed else status("failed", "bad"),
             e.examples,
             f"{e.worst:.2g} of the tolerance",

@@ -14,7 +14,17 @@ from tikgen.template.base import Template
 from tikgen.units import counted, duration
 
 # The details of events that are shown; the others appear elsewhere in the card.
-_SHOWN = ("schedule_origin", "lines", "same_as", "signature", "cache", "arch")
+_SHOWN = (
+    "schedule_origin",
+    "lines",
+    "same_as",
+    "signature",
+    "cache",
+    "arch",
+    "engine",
+    "source",
+    "why",
+)
 
 
 def of_kernel(kernel: Kernel) -> str:
@@ -30,6 +40,7 @@ def of_kernel(kernel: Kernel) -> str:
             class_="side",
         ),
         _origin(kernel),
+        html.tag("p", f"engine: {kernel.engine} ({kernel.why})", class_="pale"),
         _evidence(kernel),
         html.section("last timings", _timings(kernel.events, kernel.loaded.launched)),
         html.of_source(kernel.source),

@@ -30,6 +30,7 @@ COLOURS = {
     "instantiate": "#e69f00",
     "ast": "#cc79a7",
     "compile": "#d55e00",
+    "engine": "#7b5a3c",
     "launch": "#009e73",
     # Of actors, after Paul Tol's muted scheme (2021).
     "created": "#bbbbbb",

@@ -12,12 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tikgen import engines
 from tikgen.children import safe_path
 from tikgen.machine.devices import ARCHS, device_name
 from tikgen.store import default_store
 from tikgen.version import __version__
 
-PACKAGES = ("taichi", "numpy", "jinja2", "pydantic", "hypothesis", "matplotlib", "torch")
+PACKAGES = (
+    *("taichi", "numpy", "jinja2", "pydantic", "hypothesis", "matplotlib", "torch", "llvmlite"),
+)
 _PROBE_SECONDS = 120
 # The process that runs a kernel, and its output if the result is correct.
 _PROBE = "tikgen.demo.probe"
@@ -59,6 +62,15 @@ class ArchReport:
 
 
 @dataclass(frozen=True)
+class EngineReport:
+    """Whether an engine beside Taichi can be used here."""
+
+    name: str
+    works: bool
+    message: str
+
+
+@dataclass(frozen=True)
 class CacheReport:
     """A cache on disk."""
 
@@ -77,6 +89,7 @@ class Diagnosis:
     caches: tuple[CacheReport, ...]
     limits: tuple[str, ...]
     troubles: tuple[str, ...]
+    engines: tuple[EngineReport, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as plain data."""
@@ -94,16 +107,29 @@ def examine(archs: tuple[str, ...] = ARCHS) -> Diagnosis:
         caches=_caches(taichi_folder),
         limits=_limits_of(reports),
         troubles=_troubles(reports, taichi_folder),
+        engines=tuple(_engine_report(n, reports) for n in engines.ENGINES if n != engines.TAICHI),
     )
 
 
-def _run_probe(arch: str) -> tuple[int, str]:
+def _engine_report(name: str, archs: tuple[ArchReport, ...]) -> EngineReport:
+    """Return whether an engine works, as a process finds that launches a kernel by it."""
+    if why := engines.missing(name):
+        return EngineReport(name, False, why)
+    arch = next((r for r in archs if r.name == engines.arch_of(name)), None)
+    if arch is None or not arch.works:
+        return EngineReport(name, False, f"{engines.arch_of(name)} does not work, or was not tried")
+    report = _report_of(arch.name, *_run_probe(arch.name, name))
+    message = "a kernel ran and gave the same bits as with Taichi"
+    return EngineReport(name, report.works, message if report.works else report.message)
+
+
+def _run_probe(arch: str, *engine: str) -> tuple[int, str]:
     environment = safe_path.environment()
     for name in ("TI_ARCH", "TI_LOG_LEVEL"):
         environment.pop(name, None)
     try:
         done = subprocess.run(
-            safe_path.command(_PROBE, arch),
+            safe_path.command(_PROBE, arch, *engine),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=_PROBE_SECONDS,

@@ -7,6 +7,7 @@ anything goes wrong, Taichi launches.
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from tikgen import engines
 from tikgen.engines import DIRECT_CPU
 from tikgen.engines.code_store import Stored
 from tikgen.errors import EngineUnavailable, TikgenError, WrongThread
-from tikgen.pipeline import evidence
+from tikgen.pipeline import events, evidence
 from tikgen.pipeline.direct import Direct, keep_direct
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.machine_code import MachineCode
@@ -60,7 +61,7 @@ class Automatic:
             self._code = _code_of(loaded)
             self._take_stored(loaded)
         except _GIVEN_UP as error:
-            self._give_up(error)
+            self._give_up(loaded, error)
 
     @property
     def state(self) -> str:
@@ -113,7 +114,7 @@ class Automatic:
         except WrongThread:
             pass  # Another thread may come by.
         except _GIVEN_UP as error:
-            self._give_up(error)
+            self._give_up(loaded, error)
 
     def _take_stored(self, loaded: Loaded) -> None:
         if self._code.stored is None:
@@ -143,8 +144,7 @@ class Automatic:
             if isinstance(argument, Array) and argument.written
         ]
         if not all(one.tobytes() == other.tobytes() for one, other in written):
-            self._candidate = None
-            self.why = "its results differed from those of Taichi in some bits"
+            self._give_up(loaded, "its results differed from those of Taichi in some bits")
             return returned
         self._equal += 1
         if self._equal >= COMPARED and self._code.stored is not None:
@@ -152,9 +152,11 @@ class Automatic:
             self._candidate, self.direct = None, keep_direct(loaded, candidate)
         return returned
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, loaded: Loaded, problem: Exception | str) -> None:
         self._candidate = self._making = None
-        self.why = error.why if isinstance(error, EngineUnavailable) else str(error)
+        self.why = problem.why if isinstance(problem, EngineUnavailable) else str(problem)
+        details = {"engine": engines.TAICHI, "why": self.why}
+        events.emit("engine", loaded.subject, time.perf_counter(), 0.0, **details)
 
 
 # What may go wrong without a loss: Taichi launches.

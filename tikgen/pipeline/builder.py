@@ -45,7 +45,7 @@ def build(
     schedule: Mapping[str, Any] | str | None = None,
     shape: tuple[int, ...] | Mapping[str, int] | None = None,
     arch: str | None = None,
-    engine: str = engines.TAICHI,
+    engine: str = engines.DEFAULT,
     **params: Any,
 ) -> Kernel:
     """Return the kernel of a template with the given parameters.

@@ -145,9 +145,7 @@ def direct_of(loaded: Loaded, name: str) -> Direct:
     if known is not None and known.epoch is runtime.epoch():
         return known
     with runtime.compiling:
-        code = MachineCode(loaded, name)
-        code.make()
-        return keep_direct(loaded, Direct(loaded, name, code.load()))
+        return keep_direct(loaded, Direct(loaded, name, MachineCode(loaded, name).load()))
 
 
 def keep_direct(loaded: Loaded, made: Direct) -> Direct:

@@ -16,9 +16,10 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
-from tikgen.expression import Assignments, Expression
+from tikgen.expression import Assignments, Equations, Expression, Update
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
+from tikgen.template import boundaries
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
 
@@ -43,12 +44,14 @@ def eject_text(source: Source, arch: str) -> str:
     for function in (template.reference, template.inputs, template.tolerance, worst_error):
         collected.add(function)
     programs = [v for _, v in variant.problem if isinstance(v, Assignments)]
+    programs += [u.assignments for u in _updates(variant)]
     if programs or any(isinstance(v, Expression) for _, v in variant.problem):
         collected.add(perturbed_error)
     functions = "\n\n".join(collected.functions.values())
     parts = [
         _with_imports(_numbered(source), _imports(collected)).rstrip(),
         *(_program_function(program, _kernel_dtype(variant)) for program in programs),
+        *(f"on_grid = {_update_code(update)}" for update in _updates(variant)),
         f"p = {_namespace(variant, functions)}",
         *collected.constants.values(),
         functions.rstrip(),
@@ -87,7 +90,7 @@ class _Collected:
             self.imports[name] = f"import {value.__name__}" + (
                 f" as {name}" if name != value.__name__ else ""
             )
-        elif isinstance(value, types.FunctionType) and value.__module__ == user.__module__:
+        elif isinstance(value, types.FunctionType) and _is_copied(value, user):
             self.add(value)
         elif _is_imported(value):
             self.imports[name] = f"from {value.__module__} import {name}"
@@ -121,6 +124,21 @@ def _is_imported(value: Any) -> bool:
     """Return whether an import in the ejected file can provide ``value``."""
     names = ("typing", "collections.abc")
     return isinstance(value, types.ModuleType) or getattr(value, "__module__", "") in names
+
+
+def _is_copied(function: types.FunctionType, user: Callable[..., Any]) -> bool:
+    """Return whether the ejected file holds a copy of a function that another one uses."""
+    return function.__module__ in (user.__module__, boundaries.__name__)
+
+
+def _updates(variant: Variant) -> list[Update]:
+    """Return what the equations among the problem parameters become on its grid."""
+    settings = dict(variant.problem)
+    found = [v for v in settings.values() if isinstance(v, Equations)]
+    grid = {n: settings[n] for n in inspect.signature(Equations.on).parameters if n in settings}
+    if not isinstance(grid.get("spacing", ()), tuple):
+        grid["spacing"] = (grid["spacing"],) * grid["dim"]
+    return [equations.on(**grid) for equations in found]
 
 
 def _source_of(function: Callable[..., Any]) -> str:
@@ -198,19 +216,9 @@ def _value_code(name: str, value: Any, functions: str) -> str:
         fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
         return f"SimpleNamespace({fields})"
     if isinstance(value, Assignments):
-        return (
-            "SimpleNamespace(\n"
-            f"        names={value.names!r},\n"
-            f"        inputs={value.inputs!r},\n"
-            f"        outputs={value.outputs!r},\n"
-            f"        folded=lambda dtype: p.{name},\n"
-            "        evaluate=evaluate,\n"
-            "        error_bound=lambda values, dtype: {\n"
-            "            name: perturbed_error(lambda **v: evaluate(**v)[name], values, dtype)\n"
-            f"            for name in {value.outputs!r}\n"
-            "        },\n"
-            "    )"
-        )
+        return _program_code(value, f"p.{name}")
+    if isinstance(value, Equations):
+        return "SimpleNamespace(on=lambda **grid: on_grid)"
     if isinstance(value, str):
         return repr(str(value))
     return repr(value)
@@ -252,6 +260,42 @@ def _program_function(program: Assignments, dtype: DType | None) -> str:
         f"    return {{{outputs}}}",
     ]
     return "\n".join(lines)
+
+
+def _program_code(program: Assignments, itself: str) -> str:
+    """Return code for what templates use of a program; ``evaluate`` is its function."""
+    return (
+        "SimpleNamespace(\n"
+        f"        names={program.names!r},\n"
+        f"        inputs={program.inputs!r},\n"
+        f"        outputs={program.outputs!r},\n"
+        f"        folded=lambda dtype: {itself},\n"
+        "        evaluate=evaluate,\n"
+        "        error_bound=lambda values, dtype, errors=None: {\n"
+        "            name: perturbed_error(\n"
+        "                lambda **v: evaluate(**v)[name], values, dtype, errors\n"
+        "            )\n"
+        f"            for name in {program.outputs!r}\n"
+        "        },\n"
+        "    )"
+    )
+
+
+def _update_code(update: Update) -> str:
+    """Return code for what templates use of equations on a grid."""
+    accesses = pprint.pformat(dict(update.accesses), width=90)
+    return (
+        "SimpleNamespace(\n"
+        f"    inputs={update.inputs!r},\n"
+        f"    outputs={update.outputs!r},\n"
+        f"    scalars={update.scalars!r},\n"
+        f"    arrays={dict(update.arrays)!r},\n"
+        f"    indices={dict(update.indices)!r},\n"
+        f"    accesses={accesses},\n"
+        "    offsets=lambda array: [o for name, o in on_grid.accesses.values() if name == array],\n"
+        f"    assignments={_program_code(update.assignments, 'on_grid.assignments')},\n"
+        ")"
+    )
 
 
 def _plain_code(value: Any) -> str:

@@ -26,6 +26,7 @@ STAGES = {
     "instantiate": "a new template signature: read its Python AST",
     "ast": "transform the Python AST into Taichi's",
     "compile": "IR passes and code generation, or code from a cache",
+    "engine": "machine code for an engine beside Taichi, or why Taichi launches",
     "launch": "calls of the compiled kernel",
 }
 # The states of an actor and what it does in them. A batch of an actor is like a launch of a kernel.

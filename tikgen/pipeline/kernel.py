@@ -61,10 +61,9 @@ class Kernel:
         self._loaded = loaded
         self._offer: _Offer | None = None
         self._record: Record | None = None
-        self._engine = engines.TAICHI
-        # What the last call took beside Taichi, and for how many bytes.
+        # What the last call took beside Taichi.
         self._direct: Direct | None = None
-        self._most_bytes = sys.maxsize
+        self._set_engine(engines.DEFAULT)
         self._family: list[Kernel] = [self]
 
     @property
@@ -213,10 +212,14 @@ class Kernel:
             if (kernel._record, kernel._engine) == (record, engine):
                 return kernel
         other = copy.copy(self)
-        other._record, other._engine, other._direct = record, engine, None
-        other._most_bytes = automatic.MOST_BYTES if engine == engines.AUTO else sys.maxsize
+        other._record, other._direct = record, None
+        other._set_engine(engine)
         self._family.append(other)
         return other
+
+    def _set_engine(self, engine: str) -> None:
+        self._engine = engine
+        self._most_bytes = automatic.MOST_BYTES if engine == engines.AUTO else sys.maxsize
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Check the arguments and launch the kernel; return its return value, mostly None.
@@ -426,9 +429,10 @@ class Kernel:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
         # A user's text may define several kernels.
         function = self._loaded.subject.name
+        launched = "" if self._engine == engines.TAICHI else f", launched by {self.engine}"
         its = f"{function} of " if self._loaded.subject.origin == "live" else ""
         return (
             f"<Kernel {its}{self.template.name}({params})\n"
             f"  takes {self._loaded.signature}\n"
-            f"  digest {self.digest[:16]}>"
+            f"  digest {self.digest[:16]}{launched}>"
         )

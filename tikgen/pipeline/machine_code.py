@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import time
+import weakref
 
 from tikgen import engines
 from tikgen.engines import code_store
 from tikgen.engines.code_store import Stored
 from tikgen.errors import EngineUnavailable
+from tikgen.pipeline import events
 from tikgen.pipeline.closed_text import is_closed
 from tikgen.pipeline.loaded import Loaded
 from tikgen.taichi import kernels, launcher, runtime
@@ -29,8 +32,10 @@ class MachineCode:
     """
 
     def __init__(self, loaded: Loaded, name: str) -> None:
-        self._loaded = loaded
+        # Weakly: what is kept for a kernel must not keep it alive.
+        self._loaded: Loaded = weakref.proxy(loaded)
         self._engine = engines.engine(name)
+        self._name = loaded.source.variant.label
         if why := _why_not(loaded, self._engine):
             raise self._refused(why)
         every = (*loaded.signature.arguments, *loaded.workspace)
@@ -40,6 +45,7 @@ class MachineCode:
             if isinstance(a, Array | Scalar)
         ]
         self._key = self._text = ""
+        self._source = "from the store"
         self.stored: Stored | None = None
         # The code of another text is found by what Taichi makes of it.
         if is_closed(loaded.source.text):
@@ -76,24 +82,31 @@ class MachineCode:
         Its result is for :meth:`keep`.
         """
         text = self._taichi_text()
-        return None if self.stored is not None else self._engine.begin(text, self._kinds)
+        if self.stored is not None:
+            return None
+        return self._engine.begin(text, self._kinds, self._key, self._name)
 
     def keep(self, stored: Stored) -> None:
         """Take code, and put it into the store."""
-        self.stored = stored
-        code_store.keep(self._key, f"{self._loaded.source.variant.label}", stored)
+        self.stored, self._source = stored, "compiled"
+        code_store.keep(self._key, self._name, stored)
 
     def load(self) -> engines.Code:
-        """Load the code, which was found or made, into this process."""
-        while True:
-            assert self.stored is not None
-            try:
-                return self._engine.load(self.stored.content, self._kinds)
-            except ValueError:  # The store has something else under the key.
-                if self._text:
-                    raise
-                self.stored = None
-                self.make()
+        """Load the code, made if the store has none, into this process; raises what make does."""
+        start = time.perf_counter()
+        self.make()
+        assert self.stored is not None
+        try:
+            code = self._engine.load(self.stored.content, self._kinds)
+        except ValueError:  # The store has something else under the key.
+            if self._text:
+                raise
+            self.stored = None
+            return self.load()
+        details = {"engine": self._engine.NAME, "source": self._source}
+        seconds = time.perf_counter() - start
+        events.emit("engine", self._loaded.subject, start, seconds, **details)
+        return code
 
     def _taichi_text(self) -> str:
         """Return the code that Taichi makes of the kernel."""
@@ -113,7 +126,7 @@ class MachineCode:
 
 
 def _why_not(loaded: Loaded, engine: engines.Engine) -> str:
-    if runtime.current_arch() != engine.ARCH:
+    if runtime.current_arch() != engines.arch_of(engine.NAME):
         return f"Taichi runs on {runtime.current_arch()}"
     if runtime.is_debug():
         return "debug mode needs Taichi"

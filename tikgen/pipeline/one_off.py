@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import create_model
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, RenderError
-from tikgen.expression import Assignments, Expression
+from tikgen.expression import Assignments, Equations, Expression
 from tikgen.pipeline.builder import build, kernel_of
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import Source, Variant, render_variant
@@ -65,6 +65,26 @@ def elementwise(expr: str | Expression | Assignments, dtype: Any = "f32", **para
         UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
     """
     return build("map", expr=expr, dtype=dtype, **params)
+
+
+def update(
+    equations: str | Equations, dim: int, scalars: str | Sequence[str] = (), **params: Any
+) -> Kernel:
+    """Return the kernel that computes equations over fields: ``build("update", ...)``.
+
+    Args:
+        equations: such as ``"u' = u + dt*lap(u)"``, one a line or separated by semicolons; ``u'``
+            is the next value of ``u``, the argument ``u_next``.
+        dim: number of axes of every array.
+        scalars: names that are numbers of a call, such as ``"dt c"``.
+        params: further parameters of the template ``update``, such as ``boundary``, ``dtype``,
+            ``order`` and ``spacing``.
+
+    Raises:
+        ParameterError: if the equations do not fit, with the line quoted, or a parameter is wrong.
+        UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
+    """
+    return build("update", equations=equations, dim=dim, scalars=scalars, **params)
 
 
 def from_string(text: str, /, **params: Any) -> Kernel:

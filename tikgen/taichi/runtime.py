@@ -170,7 +170,8 @@ def init_options() -> dict[str, Any]:
 def code_options() -> dict[str, str]:
     """Return the version of Taichi, and every option that may go into the code of kernels."""
     config, own = impl.pytaichi.prog.config(), impl.pytaichi
-    names = [n for n in dir(config) if not n.startswith(("_", "offline_cache", "device_memory"))]
+    apart = ("_", "offline_cache", "device_memory", "print_", "verbose")
+    names = [name for name in dir(config) if not name.startswith(apart)]
     options = {name: str(getattr(config, name)) for name in names}
     for name in ("default_fp", "default_ip", "default_up"):
         options[f"own {name}"] = str(getattr(own, name))

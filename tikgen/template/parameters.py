@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, TemplateError
-from tikgen.expression import Assignments, Expression
+from tikgen.expression import Assignments, Equations, Expression
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
 
 RESERVED = frozenset({"name", "schedule", "arch", "shape"})
@@ -120,7 +120,13 @@ class ParameterModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _normalise(cls, data: Any) -> Any:
-        return {k: plain(v) for k, v in data.items()} if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        fields = cls.model_fields
+        return {
+            k: _listed(v) if k in fields and _takes_names(fields[k].annotation) else plain(v)
+            for k, v in data.items()
+        }
 
     @model_validator(mode="after")
     def _checked(self) -> ParameterModel:
@@ -267,12 +273,15 @@ def plain(value: Any) -> Any:
 def _shown(value: Any) -> str:
     if isinstance(value, DType | Identifier):
         return str(value)
-    if isinstance(value, Expression | Assignments):
+    if isinstance(value, Expression | Assignments | Equations):
         return repr(str(value))
     return repr(value)
 
 
-_SAFE_TYPES = (int, float, bool, DType, Identifier, Expression, Assignments, type(None), Ellipsis)
+_SAFE_TYPES = (
+    *(int, float, bool, DType, Identifier, Expression, Assignments, Equations),
+    *(type(None), Ellipsis),
+)
 
 
 def _is_safe(annotation: Any) -> bool:
@@ -281,6 +290,18 @@ def _is_safe(annotation: Any) -> bool:
     arguments = get_args(annotation)
     containers = (tuple, dict, Union, types.UnionType, typing.Annotated)
     return get_origin(annotation) in containers and all(_is_safe(a) for a in arguments)
+
+
+def _takes_names(annotation: Any) -> bool:
+    """Return whether a parameter takes a tuple of identifiers."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return any(map(_takes_names, get_args(annotation)))
+    return get_origin(annotation) is tuple and get_args(annotation)[:1] == (Identifier,)
+
+
+def _listed(value: Any) -> Any:
+    """Return names in one text, such as ``"dt c"`` or ``"dt, c"``, as a tuple."""
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else plain(value)
 
 
 def _choices(field: FieldInfo) -> list[str]:
@@ -319,7 +340,7 @@ def _type_name(annotation: Any) -> str:
         return _listing([str(a) for a in arguments])
     names = {int: "an integer", float: "a number", bool: "True or False", str: "str"}
     names |= {DType: "a dtype", Identifier: "an identifier", type(None): "None"}
-    names |= {Expression: "an expression", Assignments: "an expression"}
+    names |= {Expression: "an expression", Assignments: "an expression", Equations: "equations"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 

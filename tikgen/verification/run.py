@@ -89,7 +89,7 @@ def verify(
     if problem or engine == engines.AUTO:
         problem = problem or "takes the name of one engine; got 'auto'"
         raise ParameterError("verify", {"engine": problem})
-    if engine != engines.TAICHI and tuple(archs) != (arch := engines.engine(engine).ARCH,):
+    if engine != engines.TAICHI and tuple(archs) != (arch := engines.arch_of(engine),):
         raise ParameterError("verify", {"engine": f"{engine!r} needs archs=({arch!r},)"})
     if seed is None:
         seed = random.SystemRandom().randrange(2**32)

@@ -23,6 +23,7 @@ from tikgen.aot.user_kernels.value_text import unused
 from tikgen.errors import ExportError
 from tikgen.pipeline import events
 from tikgen.pipeline.bound import BoundKernel
+from tikgen.pipeline.direct import Direct
 from tikgen.pipeline.loaded import Loaded
 from tikgen.taichi import arrays as taichi_arrays
 from tikgen.taichi import hooks, runtime
@@ -133,6 +134,7 @@ class Recording:
     def listening(self) -> Iterator[None]:
         """Record every launch within the block."""
         run, call = Loaded.run, BoundKernel.__call__
+        launch, quick = Direct.launch, Direct.call
 
         @functools.wraps(run)
         def running(loaded: Loaded, values: tuple[Any, ...]) -> Any:
@@ -151,12 +153,26 @@ class Recording:
                 self._take_template(binding.loaded, binding.values)
             return returned
 
+        @functools.wraps(launch)
+        def launching(direct: Direct, loaded: Loaded, values: Sequence[Any]) -> None:
+            launch(direct, loaded, values)
+            self._take_template(loaded, values)
+
+        @functools.wraps(quick)
+        def quickly(direct: Direct, loaded: Loaded, values: tuple[Any, ...], most: int) -> bool:
+            is_launched = quick(direct, loaded, values, most)
+            if is_launched:
+                self._take_template(loaded, values)
+            return is_launched
+
         hook = hooks.CallHook(self._take_own)
         Loaded.run, BoundKernel.__call__ = running, calling  # type: ignore[method-assign, assignment]
+        Direct.launch, Direct.call = launching, quickly  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
             Loaded.run, BoundKernel.__call__ = run, call  # type: ignore[method-assign]
+            Direct.launch, Direct.call = launch, quick  # type: ignore[method-assign]
             hook.remove()
 
     @contextlib.contextmanager

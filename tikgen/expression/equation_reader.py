@@ -1,0 +1,384 @@
+"""Reads equations over fields on a grid, and replaces derivatives by finite differences."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from tikgen.errors import ExpressionError, near
+from tikgen.expression import operators
+from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
+from tikgen.expression.reader import Reader, quoted
+from tikgen.expression.staggering import CENTRE, Place, in_words, place_of
+from tikgen.expression.tree import CONSTANTS, Node
+
+PRIME = "\u02b9"  # Stands for ' in names, since Python takes it for a letter.
+INDICES = "ijk"
+FURTHEST = 64
+
+Offset = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What the meaning of equations depends on.
+
+    Attributes:
+        dim: number of axes.
+        order: order of accuracy of derivatives, even.
+        spacing: distance between points on each axis.
+        scalars: names that are numbers of a call.
+        constants: numbers by name.
+        at: the axes on which each field lies half a cell before the centre.
+        outputs: names without a prime that are written; None for those that nothing reads.
+    """
+
+    dim: int
+    order: int = 2
+    spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
+    scalars: tuple[str, ...] = ()
+    constants: Mapping[str, float] = field(default_factory=dict)
+    at: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    outputs: tuple[str, ...] | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.dim, self.order, self.spacing, self.scalars, self.outputs))
+
+
+class EquationReader(Reader):
+    """Reads statements in order, and remembers what they read and assign.
+
+    Attributes:
+        accesses: array and offset of each value that is read, by the name of the value.
+        indices: axis of each index that is read.
+        used: arrays and scalars that are read, in order.
+        assigned: what is assigned, in order: name and tree.
+        kinds: whether each target is the next value of a field, updated in place, a temporary or
+            an output.
+    """
+
+    most_nodes = 20_000
+    functions = KNOWN
+
+    def __init__(self, text: str, statements: list[ast.stmt], grid: Grid) -> None:
+        super().__init__(text)
+        self._grid = grid
+        self.accesses: dict[str, tuple[str, Offset]] = {}
+        self.indices: dict[str, int] = {}
+        self.used: dict[str, None] = {}
+        self.assigned: list[tuple[str, Node]] = []
+        # Trees of temporaries over what is read, and where what was assigned lies.
+        self._definitions: dict[str, Node] = {}
+        self._places: dict[str, Place] = {}
+        self._result: Place = None
+        self._at: ast.AST = statements[0]
+        targets = [self._target(statement) for statement in statements]
+        values = [s.value for s in statements if isinstance(s, ast.Assign)]
+        self.kinds = self._kinds(targets, values)
+        for target, value in zip(targets, values, strict=True):
+            self._assign(target.id, value)
+
+    # What is assigned.
+
+    def _target(self, statement: ast.stmt) -> ast.Name:
+        self._at = statement
+        if isinstance(statement, ast.Expr):
+            self._refuse("assigns nothing; write \"u' = ...\" or 'name = ...'")
+        if not isinstance(statement, ast.Assign):
+            self.assignment(statement)
+        assert isinstance(statement, ast.Assign)
+        target = self._at = statement.targets[0]
+        if len(statement.targets) != 1 or not isinstance(target, ast.Name):
+            self._refuse('assign to one plain name, or to its next value, as in "u\' = ..."')
+        own = self._name(target.id.removesuffix(PRIME))
+        if own in self._grid.scalars or own in self._grid.constants:
+            self._refuse(f"{own!r} is a scalar or a constant, and cannot be assigned")
+        return target
+
+    def _kinds(self, targets: list[ast.Name], values: list[ast.expr]) -> dict[str, str]:
+        reads = [[n for n in ast.walk(v) if isinstance(n, ast.Name)] for v in values]
+        kinds: dict[str, str] = {}
+        for number, target in enumerate(targets):
+            name, self._at = target.id, target
+            if name.endswith(PRIME):
+                self._check_next(name, kinds, {other.id for other in targets})
+                kinds[name] = "next"
+            elif name not in kinds:
+                later = any(node.id == name for node in itertools.chain(*reads[number + 1 :]))
+                kinds[name] = self._kind(name, reads[: number + 1], later)
+        for name in self._grid.outputs or ():
+            if kinds.get(name) not in ("output", "inplace"):
+                self._refuse(f"the output {name!r} is not assigned.{near(name, kinds)}")
+        return kinds
+
+    def _check_next(self, name: str, known: Mapping[str, str], targets: set[str]) -> None:
+        if name in known:
+            self._refuse(f"{shown(name)} is assigned twice; take a temporary for the first value")
+        if stored_name(name) in targets:
+            self._refuse(f"{shown(name)} is the argument {stored_name(name)}, assigned as well")
+        if name[:-1] in targets:
+            self._refuse(f"{name[:-1]!r} is assigned as well; only one of both can be")
+
+    def _kind(self, name: str, reads: list[list[ast.Name]], later: bool) -> str:
+        if any(node.id == name for node in reads[-1]):
+            return "inplace"
+        for node in itertools.chain(*reads[:-1]):
+            if node.id == name:
+                self._at = node
+                self._refuse(
+                    f"{name!r} is read before it is assigned; assign it further up, or write "
+                    f'"{name}\' = ..." for its next value'
+                )
+        outputs = self._grid.outputs
+        if outputs is None:
+            return "temporary" if later else "output"
+        if name not in outputs and not later:
+            self._refuse(f"{name!r} is neither read nor one of the outputs")
+        return "output" if name in outputs else "temporary"
+
+    def _assign(self, name: str, value: ast.expr) -> None:
+        kind, own = self.kinds[name], name.removesuffix(PRIME)
+        self._at = value
+        if self._grid.at:
+            found = place_of(value, self._home, self._differ)
+            fixed = kind in ("next", "inplace") or own in self._grid.at
+            self._result = self._grid.at.get(own, CENTRE) if fixed else found
+            if fixed and found is not None and found != self._result:
+                self._differ(value, self._result or CENTRE, found)
+        node = self.number(value)
+        self.assigned.append((stored_name(name), node))
+        self._definitions[name] = self._inlined(node)
+        self._places[name] = self._result
+
+    def _home(self, name: str) -> Place:
+        """Return where a name lies."""
+        if name in self._places:
+            return self._places[name]
+        if name in (*self._grid.scalars, *self._grid.constants, *CONSTANTS) or self._is_index(name):
+            return None
+        return self._grid.at.get(name, CENTRE)
+
+    def _differ(self, tree: ast.AST, one: frozenset[int], other: frozenset[int]) -> NoReturn:
+        self._at = tree
+        first, second = (in_words(place, self._grid.dim) for place in (one, other))
+        self._refuse(
+            f"mixes values at the {first} with values at the {second}; take the average of one "
+            "of them, as in avgx(u)"
+        )
+
+    # What is read.
+
+    def _read(self, tree: ast.expr, depth: int) -> Node:
+        before, self._at = self._at, tree
+        if isinstance(tree, ast.Name):
+            node = self._value(tree.id)
+        elif isinstance(tree, ast.Subscript):
+            node = self._neighbour(tree)
+        else:
+            node = super()._read(tree, depth)
+        self._at = before
+        return node
+
+    def _value(self, name: str) -> Node:
+        """Return what a name stands for at the point."""
+        if name in self._grid.constants:
+            return _number(self._grid.constants[name])
+        if name in CONSTANTS:
+            return Node("constant", value=name)
+        if name in self._places:  # It was assigned.
+            return Node("name", value=stored_name(name))
+        if name.endswith(PRIME):
+            self._refuse(f"{shown(name)} is read before it is assigned")
+        if self._is_index(name):
+            return self._index(name)
+        self.used[self._name(name)] = None
+        if name in self._grid.scalars:
+            return Node("name", value=name)
+        return self._access(name, (0,) * self._grid.dim)
+
+    def _is_index(self, name: str) -> bool:
+        grid = self._grid
+        known = (*grid.scalars, *grid.constants, *grid.at, *getattr(self, "kinds", ()))
+        return name in (*INDICES[: grid.dim], *AXES[: grid.dim]) and name not in known
+
+    def _index(self, name: str) -> Node:
+        """Return the tree of an index, or of a coordinate where the result lies."""
+        axis = (INDICES if name in INDICES else AXES).index(name)
+        index = Node("name", value=INDICES[axis])
+        self.indices[INDICES[axis]] = axis
+        if name in INDICES:
+            return index
+        if axis in (self._result or ()):
+            index = Node("-", (index, _number(0.5)))
+        spacing = self._grid.spacing[axis]
+        return index if spacing == 1 else Node("*", (index, _number(spacing)))
+
+    def _access(self, array: str, offset: Offset) -> Node:
+        """Return the name of an array's value at an offset."""
+        if any(abs(step) > FURTHEST for step in offset):
+            self._refuse(f"reaches further than {FURTHEST} points")
+        if any(offset) and self.kinds.get(array) == "inplace":
+            self._refuse(
+                f"{array!r} is updated in place, so that its neighbours may be old or new; "
+                f'write "{array}\' = ..."'
+            )
+        steps = (f"{'n' if step < 0 else ''}{abs(step)}" for step in offset)
+        name = "\u00b7".join((array, *steps)) if any(offset) else array
+        self.accesses[name] = (array, offset)
+        return Node("name", value=name)
+
+    def _neighbour(self, tree: ast.Subscript) -> Node:
+        if not isinstance(tree.value, ast.Name):
+            self._refuse("only a name has neighbours")
+        name = tree.value.id
+        items = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+        offset = tuple(self._step(item) for item in items)
+        self._at = tree
+        if len(offset) != self._grid.dim:
+            self._refuse(f"takes {self._grid.dim} offsets, one an axis; got {len(offset)}")
+        numbers = (*self._grid.scalars, *self._grid.constants, *CONSTANTS)
+        if name in numbers or self._is_index(name):
+            self._refuse(f"{name!r} is a number, and has no neighbours")
+        if self.kinds.get(name) == "inplace":
+            self._access(name, offset)
+        return self._shifted(self._value(name), offset)
+
+    def _step(self, tree: ast.expr) -> int:
+        self._at = tree
+        sign = 1
+        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub | ast.UAdd):
+            sign = -1 if isinstance(tree.op, ast.USub) else 1
+            tree = tree.operand
+        if not isinstance(tree, ast.Constant) or type(tree.value) is not int:
+            self._refuse("an offset is a whole number, as in u[1, 0]")
+        return sign * int(tree.value)
+
+    def _inlined(self, node: Node) -> Node:
+        """Return the tree with temporaries replaced by what they stand for."""
+        if node.op == "name":
+            return self._definitions.get(str(node.value), node)
+        return Node(node.op, tuple(map(self._inlined, node.args)), node.value)
+
+    def _shifted(self, node: Node, offset: Offset) -> Node:
+        """Return the tree at the point that lies at an offset."""
+        if not any(offset):
+            return node
+        if node.op != "name":
+            return Node(node.op, tuple(self._shifted(a, offset) for a in node.args), node.value)
+        name = str(node.value)
+        if self.kinds.get(name) == "temporary" or self.kinds.get(name) == "output":
+            return self._shifted(self._definitions[name], offset)
+        if name in self.indices:
+            step = offset[self.indices[name]]
+            return Node("+", (node, _number(step))) if step else node
+        if name in self.accesses and name not in self._places:
+            array, own = self.accesses[name]
+            return self._access(array, tuple(a + b for a, b in zip(own, offset, strict=True)))
+        if name in self._grid.scalars:
+            return node
+        if self.kinds.get(name) == "inplace":
+            self._access(name, offset)
+        next_value = re.sub(r"_next$", "'", name)
+        raise self._error(
+            f"the neighbours of {next_value} are not known yet; assign its value to a temporary "
+            "first, and take the neighbours of that"
+        )
+
+    # Derivatives.
+
+    def _call(self, tree: ast.Call, depth: int) -> Node:
+        name = tree.func.id if isinstance(tree.func, ast.Name) else ""
+        if name == "grad":
+            self._refuse("a gradient has several components; write dx(u), dy(u), dz(u)")
+        if name not in OPERATORS:
+            return super()._call(tree, depth)
+        along = self._along(name, tree, depth)
+        self._check_operands(name, len(tree.args))
+        fields = [self.number(arg, depth) for arg in tree.args]
+        places = [self._place(arg) for arg in tree.args]
+        if name == "lap":
+            return self._second(fields[0], range(self._grid.dim))
+        if name == "div":
+            parts = [self._first(fields[axis], axis, places[axis]) for axis in range(len(fields))]
+            return functools.reduce(lambda one, other: Node("+", (one, other)), parts)
+        if name == "curl":
+            right, left = (self._first(fields[n], 1 - n, places[n]) for n in (0, 1))
+            return Node("-", (left, right))
+        axes = axes_of(name)
+        node, place = fields[0], places[0] or CENTRE
+        if name in AVERAGES:
+            return operators.average(node, axes[0], self._move, axes[0] in place)
+        if along is not None:
+            spacing = self._grid.spacing[axes[0]]
+            return operators.upwind(node, axes[0], spacing, self._move, along)
+        if len(axes) == 2 and axes[0] == axes[1]:
+            return self._second(node, axes[:1])
+        for axis in axes:
+            node, place = self._first(node, axis, place), place ^ {axis}
+        return node
+
+    def _move(self, node: Node, axis: int, step: int) -> Node:
+        return self._shifted(node, tuple(step * (a == axis) for a in range(self._grid.dim)))
+
+    def _place(self, tree: ast.expr) -> Place:
+        return place_of(tree, self._home, self._differ) if self._grid.at else None
+
+    def _first(self, node: Node, axis: int, place: Place) -> Node:
+        grid = self._grid
+        from_faces = axis in (place or CENTRE) if grid.at else None
+        return operators.first(node, axis, grid.order, grid.spacing[axis], self._move, from_faces)
+
+    def _second(self, node: Node, axes: range | tuple[int, ...]) -> Node:
+        return operators.second(node, axes, self._grid.order, self._grid.spacing, self._move)
+
+    def _along(self, name: str, tree: ast.Call, depth: int) -> Node | None:
+        """Return the speed of an upwind derivative, or None."""
+        if not tree.keywords:
+            return None
+        keyword = tree.keywords[0]
+        if len(tree.keywords) != 1 or keyword.arg != "along" or name not in FIRST:
+            self._refuse("takes fields; only dx, dy and dz take along=, the speed of the flow")
+        if self._grid.at:
+            self._refuse("upwind derivatives need all values at one place, without at=")
+        return self.number(keyword.value, depth)
+
+    def _check_operands(self, name: str, count: int) -> None:
+        dim = self._grid.dim
+        wanted = {"div": dim, "curl": 2}.get(name, 1)
+        if count != wanted:
+            self._refuse(f"{name}() takes {wanted} fields; got {count}")
+        if name == "curl" and dim != 2:
+            self._refuse("curl() needs dim=2; in 3 dimensions write its components")
+        axes = axes_of(name) if name not in ("lap", "div", "curl") else ()
+        if max(axes, default=0) >= dim:
+            self._refuse(f"{name}() needs dim={max(axes) + 1}")
+        if name in AVERAGES and not self._grid.at:
+            self._refuse("averages belong to staggered grids; say by at= where the fields lie")
+
+    def _error(self, problem: str) -> ExpressionError:
+        tree = self._at
+        number = getattr(tree, "lineno", 1)
+        line = self._text.splitlines()[number - 1]
+        column = len(line.encode()[: getattr(tree, "col_offset", 0)].decode())
+        return ExpressionError(
+            shown(line.strip()), shown(problem + quoted(self._text, number, column))
+        )
+
+
+def stored_name(name: str) -> str:
+    """Return the argument that holds a name's value: ``u_next`` for the next value of ``u``."""
+    return f"{name[:-1]}_next" if name.endswith(PRIME) else name
+
+
+def shown(text: str) -> str:
+    """Return text as the user wrote it."""
+    return text.replace(PRIME, "'")
+
+
+def _number(value: float) -> Node:
+    return Node("number", value=int(value) if value == int(value) else value)

@@ -1,0 +1,140 @@
+"""Equations over fields on a grid: a text, and what it becomes on a grid."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tikgen.errors import ExpressionError
+from tikgen.expression.assignments import Assignments, Expression, Text
+from tikgen.expression.equation_reader import PRIME, EquationReader, Grid, shown, stored_name
+from tikgen.expression.reader import statements_of
+from tikgen.expression.staggering import place_on
+
+MOST_CHARACTERS = 20_000
+_NEXT = re.compile(r"(?<=[A-Za-z0-9_])'")
+
+
+@dataclass(frozen=True)
+class Update:
+    """What equations become on a grid.
+
+    Attributes:
+        assignments: the statements in order; a neighbour is a name of its own.
+        accesses: array and offset of each value that is read, by its name in the assignments.
+        arrays: role of each array by name: those that are read, in order of first use, and then
+            those that are only written.
+        scalars: scalars that are read.
+        inputs: arrays and scalars that are read, in order of first use.
+        indices: axis of each index that is read, by its name in the assignments.
+    """
+
+    assignments: Assignments
+    accesses: Mapping[str, tuple[str, tuple[int, ...]]]
+    arrays: Mapping[str, str]
+    scalars: tuple[str, ...]
+    inputs: tuple[str, ...]
+    indices: Mapping[str, int]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Return the arrays that are written, in order of their first assignment."""
+        return tuple(name for name in self.assignments.outputs if name in self.arrays)
+
+    @property
+    def temporaries(self) -> tuple[str, ...]:
+        """Return the names that are assigned and no array."""
+        return tuple(name for name in self.assignments.outputs if name not in self.arrays)
+
+    def offsets(self, array: str) -> tuple[tuple[int, ...], ...]:
+        """Return the offsets at which an array is read, sorted."""
+        return tuple(sorted(o for name, o in self.accesses.values() if name == array))
+
+
+class Equations(Text):
+    """Equations such as ``u' = u + dt*lap(u)``, one a line or separated by semicolons.
+
+    ``u'`` is the next value of the field ``u``. A name that is assigned and read further down is a
+    temporary, and one that is assigned and never read is an output. A name that its own right-hand
+    side reads, as in ``u = u + dt*v``, is updated in place. Equations may contain what an
+    :class:`Expression` may, and neighbours such as ``u[1, 0]``; the derivatives ``dx dy dz dxx dyy
+    dzz dxy dxz dyz lap``, upwind ones such as ``dx(u, along=c)``, ``div`` of a field for each axis
+    and ``curl`` of two; the averages ``avgx avgy avgz`` on staggered grids; the indices ``i j k``
+    and the coordinates ``x y z``. A derivative of a temporary or of an expression is that of what
+    it stands for. Equations that differ in white space and comments only are equal.
+    """
+
+    __slots__ = ("_lines", "_statements")
+
+    _lines: str
+    _statements: list[ast.stmt]
+
+    def __init__(self, source: str) -> None:
+        primed = _NEXT.sub(PRIME, source) if isinstance(source, str) else source
+        try:
+            lines, statements = statements_of(primed, MOST_CHARACTERS, also="#" + PRIME)
+        except ExpressionError as error:
+            raise ExpressionError(shown(error.text), shown(error.problem)) from None
+        text = "; ".join(shown(ast.unparse(statement)) for statement in statements)
+        super().__init__(_lines=lines, _statements=statements, text=text)
+
+    @classmethod
+    def parse(cls, value: str | Equations) -> Equations:
+        """Return ``value`` as equations.
+
+        Raises:
+            ExpressionError: if it is no text, or contains something that is not allowed.
+        """
+        return value if isinstance(value, Equations) else cls(value)
+
+    def on(
+        self,
+        dim: int,
+        order: int = 2,
+        spacing: tuple[float, ...] | None = None,
+        scalars: tuple[str, ...] = (),
+        constants: Mapping[str, float] | None = None,
+        at: Mapping[str, str] | None = None,
+        outputs: tuple[str, ...] | None = None,
+    ) -> Update:
+        """Return what the equations become on a grid.
+
+        Args:
+            dim: number of axes.
+            order: order of accuracy of derivatives, even.
+            spacing: distance between points on each axis; 1 by default.
+            scalars: names that are numbers of a call.
+            constants: numbers by name.
+            at: where fields lie on a staggered grid, such as ``"face x"``.
+            outputs: names without a prime that are written; without it those that nothing reads.
+
+        Raises:
+            ExpressionError: if they do not fit it; the message quotes the line.
+        """
+        places = {name: place_on(place, dim) for name, place in (at or {}).items()}
+        known = tuple(map(float, spacing or (1.0,) * dim))
+        return self._on(Grid(dim, order, known, scalars, constants or {}, places, outputs))
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
+    def _on(self, grid: Grid) -> Update:
+        reader = EquationReader(self._lines, self._statements, grid)
+        assigned = tuple((name, Expression(node)) for name, node in reader.assigned)
+        written = {stored_name(n): kind for n, kind in reader.kinds.items() if kind != "temporary"}
+        scalars = tuple(name for name in reader.used if name in grid.scalars)
+        arrays = {name: "in" for name in reader.used if name not in scalars}
+        arrays |= {n: "inout" if kind == "inplace" else "out" for n, kind in written.items()}
+        return Update(
+            assignments=Assignments(assigned),
+            accesses=reader.accesses,
+            arrays=arrays,
+            scalars=scalars,
+            inputs=tuple(reader.used),
+            indices=reader.indices,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (shown(self._lines),)

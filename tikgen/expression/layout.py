@@ -1,0 +1,65 @@
+"""Breaks long lines of generated code."""
+
+from __future__ import annotations
+
+import re
+
+WIDTH = 96
+_BRACKET = re.compile(r"[()\[\]]")
+_SUM = re.compile(r" (?=[+-] )")
+_PRODUCT = re.compile(r" (?=[*/] )")
+
+
+def broken(statement: str, width: int = WIDTH) -> str:
+    """Return an assignment with its sums, products and calls broken into lines where it is long."""
+    target, _, value = statement.partition(" = ")
+    if len(statement) <= width:
+        return statement
+    return f"{target} = (\n{_lines(value, 4, width)}\n)"
+
+
+def _lines(code: str, indent: int, width: int) -> str:
+    """Return an expression over several lines, each indented."""
+    pad = " " * indent
+    if len(code) + indent <= width:
+        return pad + code
+    for separator in (_SUM, _PRODUCT):
+        parts = _split(code, separator)
+        if len(parts) > 1:
+            return "\n".join(_lines(part, indent, width) for part in parts)
+    opened, closed = _last_bracket(code)
+    if opened < 0:
+        return pad + code
+    inside = [part.strip() for part in _split(code[opened + 1 : closed], re.compile(r"(?<=,)"))]
+    within = "\n".join(_lines(part, indent + 4, width) for part in inside)
+    return f"{pad}{code[: opened + 1]}\n{within}\n{pad}{code[closed:]}"
+
+
+def _split(code: str, separator: re.Pattern[str]) -> list[str]:
+    """Return the pieces of the code between separators that no bracket encloses."""
+    depth, start, parts = 0, 0, []
+    depths = []
+    for letter in code:
+        depth += (letter in "([") - (letter in ")]")
+        depths.append(depth)
+    for match in separator.finditer(code):
+        place = match.end()
+        if match.start() and depths[match.start() - 1] == 0 and match.start() > start:
+            parts.append(code[start : match.start()].rstrip())
+            start = place
+    return [*parts, code[start:]]
+
+
+def _last_bracket(code: str) -> tuple[int, int]:
+    """Return where the last outermost round bracket opens and closes, or -1."""
+    depth, opened, found = 0, -1, (-1, -1)
+    for match in _BRACKET.finditer(code):
+        letter = match[0]
+        if letter in "([":
+            opened = match.start() if depth == 0 else opened
+            depth += 1
+        else:
+            depth -= 1
+            if depth == 0 and letter == ")":
+                found = opened, match.start()
+    return found
