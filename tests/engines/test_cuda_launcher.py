@@ -86,7 +86,7 @@ def test_large_arrays_are_given_more_blocks(fake: FakeDriver) -> None:
     arrays = [OnDevice(fake, 4096 * n, 100_000) for n in range(1, 4)]
     launcher.set_all([1.0, *arrays])
     launcher.launch()
-    assert fake.launched[0][1] == -(-100_000 // 512)
+    assert fake.launched[0][1] == -(-3 * 400_000 // (8 * 512))
     launcher.set_all([1.0, *(OnDevice(fake, 4096 * n, 10**7) for n in range(1, 4))])
     launcher.launch()
     assert fake.launched[1][1] == 64 * 10

@@ -223,7 +223,14 @@ def _made(line: str) -> ptx_text.Instruction:
 
 
 @pytest.mark.parametrize(
-    "line", ["add.f32 %f1, %f2, %f3;", "bra $L;", "ld.global.u32 %r1, [%rd1];", "bar.sync 0;"]
+    "line",
+    [
+        "add.f32 %f1, %f2, %f3;",
+        "bra $L;",
+        "ld.global.u32 %r1, [%rd1];",
+        "bar.sync 0;",
+        "mov.u64 %rd1, __local_depot1;",
+    ],
 )
 def test_the_host_runs_integers_only(line: str) -> None:
     made = ptx_text.instruction(line)

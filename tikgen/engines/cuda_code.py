@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from tikgen.taichi import arrays
 
 # As many blocks as Taichi launches at most, for each multiprocessor.
 _MOST_BLOCKS = 64
+_BYTES_A_THREAD = 8
 _MOST_KEPT = 256
 _NAME = re.compile(r"_c\d+_\d+_kernel_\d+_\w+$")
 # Function, blocks, threads in a block.
@@ -45,13 +45,11 @@ class _Task(NamedTuple):
 class Code:
     """The machine code of a kernel, in the primary context."""
 
-    # Addresses of the host cannot be packed as they are.
-    pack_into = None
-
     def __init__(self, read: Mapping[str, Any], kinds: Sequence[Kind]) -> None:
         self.kinds = tuple(kinds)
         self.struct = argument_struct.c_type(kinds)
-        self.pack = argument_struct.packer(kinds).pack_into
+        self.pack_into = argument_struct.packer(kinds).pack_into
+        self.on_device: set[int] = cuda_driver.usable
         self.size = int(read["size"])
         self.name = _NAME.sub("", read["tasks"][0]["name"]) if read["tasks"] else "kernel"
         self._numbers = [_instruction(one) for one in read["numbers"]]
@@ -59,7 +57,11 @@ class Code:
         self._tasks = [self._loaded(one) for one in read["tasks"]]
         heads = [task.head for task in self._tasks if task.head]
         self.reads = _reads([self._numbers, *heads], behind(kinds))
-        self._known: dict[tuple[bytes, int], tuple[bytes, tuple[_Launch, ...]]] = {}
+        # What of the arguments says how often loops run.
+        self.counts: Callable[[bytes], Any] = (
+            operator.itemgetter(*self.reads) if self.reads else _nothing
+        )
+        self._known: dict[tuple[Any, int], tuple[bytes, tuple[_Launch, ...]]] = {}
 
     def _loaded(self, read: Mapping[str, Any]) -> _Task:
         function, block = self._module.function(read["name"]), read["block"]
@@ -75,26 +77,30 @@ class Code:
         """Return a new array for a kernel to work in."""
         return cuda_driver.Scratch(shape, dtype.bits // 8)
 
-    def launches(self, arguments: bytes, elements: int) -> tuple[bytes, tuple[_Launch, ...]]:
+    def address_of(self, scratch: cuda_driver.Scratch) -> int:
+        """Return the address of such an array."""
+        return scratch.address
+
+    def launches(self, arguments: bytes, size: int) -> tuple[bytes, tuple[_Launch, ...]]:
         """Return what is passed behind the arguments, and function, blocks and threads of each.
 
         Args:
             arguments: the arguments, and room for what is passed behind them.
-            elements: how many elements the largest array has.
+            size: bytes of all arrays.
         """
-        key = (b"".join(arguments[place] for place in self.reads), elements)
+        key = (self.counts(arguments), size)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
-            found = self._known[key] = self._computed(arguments, elements)
+            found = self._known[key] = self._computed(arguments, size)
         return found
 
-    def _computed(self, arguments: bytes, elements: int) -> tuple[bytes, tuple[_Launch, ...]]:
+    def _computed(self, arguments: bytes, size: int) -> tuple[bytes, tuple[_Launch, ...]]:
         memory = bytearray(arguments)
         ptx_numbers.run(self._numbers, memory)
         launched = [
-            (task.function, _blocks(task, memory, elements), task.block) for task in self._tasks
+            (task.function, _blocks(task, memory, size), task.block) for task in self._tasks
         ]
         return bytes(memory[behind(self.kinds) :]), tuple(launched)
 
@@ -113,11 +119,15 @@ def _reads(parts: Sequence[Sequence[Instruction]], end: int) -> list[slice]:
     return [slice(*place) for place in sorted(found) if place[0] < end]
 
 
-def _blocks(task: _Task, memory: bytearray, elements: int) -> int:
+def _nothing(arguments: bytes) -> None:
+    """Return the same for all arguments."""
+
+
+def _blocks(task: _Task, memory: bytearray, size: int) -> int:
     """Return how many blocks to launch; any number is right, since threads go on in strides.
 
-    No more than have work, and no more than run at once or than there are threads' worth of
-    elements: a loop may run over a constant number, of which few have work in small arrays.
+    No more than have work, and no more than run at once or than take 8 bytes a thread: a loop may
+    run over a constant number, of which few have work in small arrays.
     """
     if task.head is None:
         return task.resident if task.block > 1 else 1
@@ -128,7 +138,7 @@ def _blocks(task: _Task, memory: bytearray, elements: int) -> int:
     first, end = (ptx_numbers.value(operand, held, kind) for operand in test.operands[1:])
     count = end - first + test.name.startswith("setp.gt.")
     most = _MOST_BLOCKS * cuda_driver.attribute("MULTIPROCESSOR_COUNT")
-    enough = max(task.resident, -(-elements // task.block))
+    enough = max(task.resident, -(-size // (_BYTES_A_THREAD * task.block)))
     return max(1, min(-(-count // task.block), enough, most))
 
 
@@ -148,11 +158,14 @@ class DirectLauncher:
         self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.arguments))
         self._parameters = ctypes.addressof(self._pointers)
         self._behind = behind(code.kinds)
-        # By slot: the array, its address, its elements; memory on the device in its stead.
+        # By slot: the array, its address, its bytes; memory on the device in its stead.
         self._arrays: dict[int, Any] = {}
         self._addresses: dict[int, int] = {}
-        self._elements: dict[int, int] = {}
+        self._bytes: dict[int, int] = {}
         self._staged: dict[int, tuple[cuda_driver.Memory, int]] = {}
+        self._size = 0  # Of all arrays, in bytes.
+        self._has_scratch = False
+        self._counts: Any = None  # Those that the launches are for.
         self._launches: tuple[_Launch, ...] | None = None
         # What set_all set last, unless it was changed since; the slots of tensors; all shapes.
         self._last: tuple[Any, ...] | None = None
@@ -162,8 +175,20 @@ class DirectLauncher:
         self._start = cuda_driver.driver().cuLaunchKernel
         cuda_driver.enter()
 
-    def choose_loop(self, size: int) -> None:
-        """Do nothing: the number of blocks follows from the arguments."""
+    def packed(self, values: Sequence[Any], size: int) -> bool:
+        """Take arguments that were packed, with arrays of ``size`` bytes in all.
+
+        Return False while a graph is recorded, which keeps the arrays that were set one by one.
+        """
+        if cuda_streams.local.recorded is not None:
+            return False
+        if self._staged:
+            self._staged.clear()
+            self._arrays.clear()
+        self._last = None
+        if size != self._size or self._code.counts(self.arguments.raw) != self._counts:
+            self._size, self._launches = size, None
+        return True
 
     def renew(self) -> None:
         """Do nothing: a launch leaves the context as it is."""
@@ -179,6 +204,7 @@ class DirectLauncher:
         argument = getattr(self._fields, f"a{slot}")
         argument.data = self._usable(slot, array)
         argument.shape[:] = tuple(array.shape)
+        self._size = sum(self._bytes.values())
         self._launches = self._last = None
 
     def _is_set(self, slot: int, array: Any) -> bool:
@@ -196,6 +222,7 @@ class DirectLauncher:
         self._arrays.pop(slot, None)
         if isinstance(array, cuda_driver.Scratch):
             self._arrays[slot], self._addresses[slot] = array, array.address
+            self._has_scratch = True
             return array.address
         address, size = arrays.address_of(array)
         used = address
@@ -205,8 +232,10 @@ class DirectLauncher:
             used = memory.address
         elif why := cuda_driver.memory_problem(address):
             raise ArgumentError(self._code.name, f"array {slot} {why}")
+        else:
+            cuda_driver.keep_usable(address)
         self._arrays[slot], self._addresses[slot] = array, address
-        self._elements[slot] = math.prod(array.shape)
+        self._bytes[slot] = size
         return used
 
     def _memory_for(
@@ -241,7 +270,8 @@ class DirectLauncher:
                 fields.append(c_value(dtype, value))
             else:
                 fields += (*value.shape, self._usable(slot, value))
-        self._code.pack(self.arguments, 0, *fields)
+        self._code.pack_into(self.arguments, 0, *fields)
+        self._size = sum(self._bytes.values())
         self._launches, self._last = None, tuple(values)
         self._moving = [slot for slot, one in enumerate(values) if hasattr(one, "data_ptr")]
         self._shapes = [(slot, array.shape) for slot, array in self._arrays.items()]
@@ -281,7 +311,7 @@ class DirectLauncher:
     def _change_stream(self, stream: int) -> None:
         """Let this stream wait for the last one, if launches in both work in the same scratch."""
         before, self._stream = self._stream, stream
-        if any(isinstance(array, cuda_driver.Scratch) for array in self._arrays.values()):
+        if self._has_scratch:
             cuda_driver.enter()
             if before is not None and not cuda_driver.is_capturing(stream):
                 cuda_driver.let_wait(stream, before)
@@ -309,8 +339,9 @@ class DirectLauncher:
         cuda_driver.check(failed, f"the launch of {self._code.name}")
 
     def _prepare(self) -> tuple[_Launch, ...]:
-        elements = max(self._elements.values(), default=0)
-        behind, launches = self._code.launches(self.arguments.raw, elements)
+        raw = self.arguments.raw
+        behind, launches = self._code.launches(raw, self._size)
+        self._counts = self._code.counts(raw)
         ctypes.memmove(ctypes.addressof(self.arguments) + self._behind, behind, len(behind))
         self._launches = launches
         return launches

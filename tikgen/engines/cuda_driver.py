@@ -204,6 +204,18 @@ def wait_for(stream: int) -> None:
     check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize")
 
 
+# Addresses without a problem, so that the next call need not ask the driver.
+usable: set[int] = set()
+_MOST_USABLE = 65536
+
+
+def keep_usable(address: int) -> None:
+    """Keep an address that has no :func:`memory_problem`."""
+    if len(usable) >= _MOST_USABLE:
+        usable.clear()
+    usable.add(address)
+
+
 def memory_problem(address: int) -> str:
     """Return why the device cannot use memory at an address, or an empty string."""
     d = driver()

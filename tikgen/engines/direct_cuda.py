@@ -94,16 +94,20 @@ class _Made:
 
 def _layout_problem(reads: frozenset[tuple[int, int]], kinds: Sequence[Kind]) -> str:
     """Return which bytes are read that are no argument's."""
-    made, known = argument_struct.c_type(kinds), set()
+    made = argument_struct.c_type(kinds)
+    # Start and end of scalars and of extents, of which parts may be read, and of addresses.
+    numbers, addresses = set(), set()
     for number, (_, ndim) in enumerate(kinds):
         field = getattr(made, f"a{number}")
-        if ndim is None:
-            known.add((field.offset, field.size))
-            continue
-        known |= {(field.offset + 4 * axis, 4) for axis in range(ndim)}
-        known.add((field.offset + field.size - 8, 8))
-    strange = sorted(reads - known)
-    return f"reads {strange[0][1]} bytes at {strange[0][0]} of its arguments" if strange else ""
+        end = field.offset + field.size
+        numbers.add((field.offset, end if ndim is None else field.offset + 4 * ndim))
+        if ndim is not None:
+            addresses.add((end - 8, end))
+    for start, size in sorted(reads):
+        part = (start, start + size)
+        if part not in addresses and not any(a <= start and part[1] <= b for a, b in numbers):
+            return f"reads {size} bytes at {start} of its arguments"
+    return ""
 
 
 def _head(task: ptx_text.Task) -> list[Instruction] | None:

@@ -11,6 +11,7 @@ from tikgen.engines.ptx_text import Instruction, address
 
 Registers = dict[str, int]
 _KIND = re.compile(r"[bsu](?:8|16|32|64)$")
+_VALUE = re.compile(r"%|-?\d")
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "eq": operator.eq,
     "ne": operator.ne,
@@ -60,6 +61,8 @@ def can_run(made: Instruction) -> bool:
         return False
     if made.name == "ret":
         return True
+    if name == "mov" and not _VALUE.match(made.operands[1]):  # The address of something.
+        return False
     if kind == "pred":
         return name in ("and", "or", "xor", "not", "mov")
     if not _KIND.match(kind):
