@@ -22,9 +22,10 @@ import_hook.follow()
 
 # Functions of higher rooms that methods of a kernel call.
 registry.register(
-    kernel_ptx="tikgen.lifecycle.ptx:ptx_of",
+    export="tikgen.aot.exporting.export:export",
     kernel_html="tikgen.lifecycle.kernel_card:of_kernel",
     kernel_ir="tikgen.lifecycle.ir:ir_of",
+    kernel_ptx="tikgen.lifecycle.ptx:ptx_of",
     kernel_lifecycle="tikgen.lifecycle.trace:of_kernel",
     tune="tikgen.tuning.run:tune",
 )

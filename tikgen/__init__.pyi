@@ -27,6 +27,12 @@ from .pipeline.one_off import from_string as from_string
 from .pipeline.one_off import update as update
 from .pipeline.rendering import Source as Source
 from .pipeline.rendering import Variant as Variant
+from .program.parts import copy as copy
+from .program.parts import loop as loop
+from .program.parts import swap as swap
+from .program.parts import varying as varying
+from .program.parts import when as when
+from .program.program import Program as Program
 from .template.arguments import Array as Array
 from .template.arguments import Scalar as Scalar
 from .template.base import Cost as Cost
@@ -77,6 +83,7 @@ __all__ = [
     "Invalid",
     "Kernel",
     "ProblemModel",
+    "Program",
     "Report",
     "Scalar",
     "ScheduleModel",
@@ -92,6 +99,7 @@ __all__ = [
     "aot",
     "build",
     "clear",
+    "copy",
     "describe",
     "dirichlet",
     "elementwise",
@@ -101,15 +109,19 @@ __all__ = [
     "live",
     "load_ipython_extension",
     "load_template",
+    "loop",
     "neumann",
     "parameter",
     "render",
     "ring",
+    "swap",
     "sweep",
     "trace",
     "tune",
     "unload_ipython_extension",
     "update",
+    "varying",
     "verify",
+    "when",
     "why",
 ]

@@ -144,6 +144,10 @@ class DeviceError(TikgenError):
         super().__init__(f"The CUDA driver refused {what}: {why}.")
 
 
+class ProgramError(TikgenError):
+    """A program cannot be made, run or restored as asked."""
+
+
 class TaichiNotInitialised(TikgenError):
     """A kernel was launched before ``ti.init``."""
 

@@ -19,6 +19,7 @@ from tikgen import aot, engines
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
 from tikgen.pipeline import automatic, evidence
 from tikgen.pipeline.direct import Direct
+from tikgen.store import default_store
 from tikgen.taichi import runtime
 
 DIRECT = "direct-cpu"
@@ -32,6 +33,7 @@ numbers = itertools.count(3)
 def few_launches(ti_arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "LAUNCHES", 3)
     monkeypatch.setattr(automatic, "_BETWEEN", 1)
+    monkeypatch.setattr(automatic, "MOST_TIME", float("inf"))  # How busy the machine is.
 
 
 @pytest.fixture
@@ -167,7 +169,7 @@ def test_over_large_arrays_taichi_launches(kernel: Any) -> None:
 def test_other_bits_leave_the_kernel_to_taichi(
     kernel: Any, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    monkeypatch.setattr(Direct, "try_with", lambda self, values: None)
+    monkeypatch.setattr(Direct, "try_with", lambda self, values: 0.0)
     x, z = rng.random(9, np.float32), np.zeros(9, np.float32)
     bound = kernel.bind(2.0, x, z)
 
@@ -179,6 +181,16 @@ def test_other_bits_leave_the_kernel_to_taichi(
     assert (kernel.engine, bound.engine) == ("taichi", "taichi")
     assert "differed from those of Taichi" in kernel.why
     assert (z == expected(kernel, 2.0, x)).all()
+
+
+def test_what_is_not_faster_is_left_to_taichi(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "MOST_TIME", 0.0)
+    x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
+    until_direct(kernel, lambda: kernel(1.0, x, z))
+    assert kernel.engine == "taichi"
+    assert "not much faster" in kernel.why
+    init_taichi()
+    assert "being compared" in kernel.why
 
 
 def test_evidence_of_the_engine_is_a_proof(kernel: Any) -> None:
@@ -232,6 +244,21 @@ def failing(error: Exception) -> Any:
         raise error
 
     return fail
+
+
+def test_verifications_keep_evidence_of_their_engine(
+    few_launches: None, one_process: None, tmp_path: Path
+) -> None:
+    given = {"expr": f"z = x + {next(numbers)}", "dtype": "f32"}
+    tikgen.verify("map", archs=("cpu",), engine=DIRECT, max_examples=8, scripts=tmp_path, **given)
+    found = [e for digest in verified_digests() for e in tikgen.verification.evidence_for(digest)]
+    assert {(e.engine, e.arch, e.passed) for e in found if given["expr"] in e.params["expr"]} == {
+        (DIRECT, "cpu", True)
+    }
+
+
+def verified_digests() -> set[str]:
+    return {key.partition("-")[0] for key in default_store().keys(evidence.KIND)}
 
 
 @pytest.mark.parametrize(

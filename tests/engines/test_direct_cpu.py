@@ -301,3 +301,27 @@ def test_in_debug_mode_taichi_launches() -> None:
         [sys.executable, "-c", DEBUG], capture_output=True, text=True, timeout=120, check=False
     )
     assert "debug mode" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("accuracy", ["kahan", "pairwise"])
+@pytest.mark.parametrize("problem", [{"dim": 1}, {"dim": 2, "axis": 1}], ids=str)
+def test_sums_whose_rounding_matters_keep_it(
+    ti_arch: str, accuracy: str, problem: dict[str, Any], rng: np.random.Generator
+) -> None:
+    kernel = tikgen.build("reduce", op="sum", accuracy=accuracy, **problem)
+    direct = kernel.with_engine(DIRECT)
+    for size in (3, 17, 100, 5001):
+        x = rng.integers(0, 4, size).astype(np.float32)
+        # What is lost beside them shows once they are gone.
+        first, last = rng.choice(size, 2, replace=False)
+        x[first], x[last] = 2**24, -(2**24)
+        given = x if problem["dim"] == 1 else x[None]
+        found, expected = np.zeros(1, np.float32), np.zeros(1, np.float32)
+        direct(given, found)
+        kernel(given, expected)
+        exact = x.astype(np.float64).sum()
+        if accuracy == "kahan":
+            assert found == expected == exact
+        else:
+            allowed = np.log2(size) * np.finfo(np.float32).eps * np.abs(x).sum()
+            assert abs(found - exact) <= allowed

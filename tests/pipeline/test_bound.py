@@ -221,3 +221,15 @@ def test_after_clear_it_raises(kernel: tikgen.Kernel, rng: np.random.Generator) 
         bound()
     with pytest.raises(ArgumentError, match="was unloaded; build it again"):
         kernel(x, y, 1.0)
+
+
+def test_the_option_auto_works_on_every_arch(ti_arch: str) -> None:
+    kernel = tikgen.build("map", expr="y = x + 23", dtype="f32", engine="auto")
+    x, y = np.ones(5, np.float32), np.zeros(5, np.float32)
+    bound = kernel.bind(x, y)
+    for call in (bound, lambda: kernel(x, y)):
+        y.fill(0)
+        call()
+        assert (y == 24).all()
+    assert (kernel.engine, bound.engine) == ("taichi", "taichi")
+    assert ti_arch == "cpu" or f"Taichi runs on {ti_arch}" in kernel.why or "missing" in kernel.why

@@ -15,6 +15,7 @@ SCRIPTS = (
     "machine",
     "page",
     "parts",
+    "programs",
     "report",
     "ring",
     "tables",

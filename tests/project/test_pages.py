@@ -30,6 +30,7 @@ PROGRAMS = {
     "index": "\n".join(blocks("index.md")),
     "start": "\n".join(blocks("start.md")),
     "engines": "\n".join(blocks("engines.md")),
+    "programs": "\n".join(blocks("programs.md")),
     # A few steps show that it runs.
     **{
         f"gallery-{number}": re.sub(r"range\(\d{3,}\):", "range(3):", block)
@@ -52,7 +53,7 @@ def promised(program: str) -> list[str]:
     return re.findall(r"^ *print\(.*\)  # (.*?)(?::.*)?$", program, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["index", "start", "concepts", "engines"])
+@pytest.mark.parametrize("page", ["index", "start", "concepts", "engines", "programs"])
 def test_the_programs_of_a_page_run_as_printed(page: str, ran: dict[str, Ran]) -> None:
     printed = ran[page].output.splitlines()
     for line in promised(PROGRAMS[page]):

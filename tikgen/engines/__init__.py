@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from tikgen.dtypes import DType
@@ -21,13 +21,22 @@ TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
 AUTO = "auto"
 # What launches a kernel unless the call that made it says otherwise.
 DEFAULT = TAICHI
-# The module of each engine beside Taichi, the package that it needs, the extra that has it, and the
-# arch of its kernels.
-_MODULES = {
-    DIRECT_CPU: ("tikgen.engines.direct_cpu", "llvmlite", "fast", "cpu"),
-    DIRECT_CUDA: ("tikgen.engines.direct_cuda", "cuda", "cuda", "cuda"),
+
+
+class _Place(NamedTuple):
+    """Where an engine beside Taichi is, what it needs, and the arch of Taichi that it is for."""
+
+    module: str
+    package: str
+    extra: str
+    arch: str
+
+
+_PLACES = {
+    DIRECT_CPU: _Place("tikgen.engines.direct_cpu", "llvmlite", "fast", "cpu"),
+    DIRECT_CUDA: _Place("tikgen.engines.direct_cuda", "cuda", "cuda", "cuda"),
 }
-ENGINES = (TAICHI, *_MODULES)
+ENGINES = (TAICHI, *_PLACES)
 
 
 class AnyLauncher(Protocol):
@@ -146,25 +155,25 @@ class Engine(Protocol):
 
 def engine(name: str) -> Engine:
     """Return an engine beside Taichi, by name."""
-    return cast("Engine", importlib.import_module(_MODULES[name][0]))
+    return cast("Engine", importlib.import_module(_PLACES[name].module))
 
 
 def arch_of(name: str) -> str:
     """Return the arch of Taichi whose kernels an engine takes."""
-    return _MODULES[name][3]
+    return _PLACES[name].arch
 
 
 def missing(name: str) -> str:
     """Return which package an engine lacks, or an empty string; this imports nothing."""
-    _, package, extra, _ = _MODULES[name]
-    found = importlib.util.find_spec(package) is not None
-    return "" if found else f"{package} is missing; pip install tikgen[{extra}]"
+    place = _PLACES[name]
+    found = importlib.util.find_spec(place.package) is not None
+    return "" if found else f"{place.package} is missing; pip install tikgen[{place.extra}]"
 
 
 def problem(name: str) -> str:
     """Return why an engine cannot be used on this machine, or an empty string."""
     if name in (TAICHI, AUTO):
         return ""
-    if name not in _MODULES:
+    if name not in _PLACES:
         return f"there is none of that name; take one of {', '.join((*ENGINES, AUTO))}"
     return engine(name).problem()

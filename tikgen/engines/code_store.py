@@ -7,20 +7,15 @@ import binascii
 import functools
 import hashlib
 import json
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from tikgen.store import default_store
 from tikgen.version import __version__
 
 KIND = "code"
-# What decides how machine code is made and called.
-_MADE_BY = (
-    *("argument_struct.py", "direct_cpu.py", "llvm_text.py", "native.py", "thread_pool.ll"),
-    *("cuda_code.py", "direct_cuda.py", "ptx_text.py", "ptx_numbers.py"),
-)
 
 
 @dataclass(frozen=True)
@@ -62,6 +57,7 @@ def keep(key: str, name: str, stored: Stored) -> None:
 def _sources() -> str:
     """Return the SHA-256 of the files that decide how machine code is made and called."""
     found = hashlib.sha256()
-    for name in _MADE_BY:
-        found.update(pkgutil.get_data(__package__, name) or b"")
+    for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
+        if file.name.endswith((".py", ".ll")):
+            found.update(file.read_bytes())
     return found.hexdigest()

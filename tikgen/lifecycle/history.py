@@ -10,10 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tikgen.pipeline.events import ACTOR_STAGES, RENDERED, STAGES, Event, Launches, Subject
+from tikgen.pipeline.events import (
+    ACTOR_STAGES,
+    PROGRAM_STAGES,
+    RENDERED,
+    STAGES,
+    Event,
+    Launches,
+    Subject,
+)
 from tikgen.units import duration
 
-ALL_STAGES = STAGES | ACTOR_STAGES
+ALL_STAGES = STAGES | ACTOR_STAGES | PROGRAM_STAGES
 _CACHE = {
     "compiled": "compiled",
     "disk": "from the cache on disk",
@@ -211,7 +219,7 @@ def describe(event: Event) -> str:
 
 
 def _describe(stage: str, found: Mapping[str, Any]) -> str:
-    if stage in ACTOR_STAGES:
+    if stage in ACTOR_STAGES or stage in PROGRAM_STAGES:
         return ", ".join(f"{name}={value}" for name, value in found.items())
     if stage == "resolve":
         origin = found.get("schedule_origin")

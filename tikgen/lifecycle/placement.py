@@ -43,6 +43,8 @@ COLOURS = {
     "restart": "#aa4499",
     "terminating": "#6655aa",
     "terminated": "#332288",
+    # Of programs.
+    "run": "#444444",
 }
 # The greatest width of a pause, in seconds or as a share of the whole time.
 _LONGEST_PAUSE, _LONGEST_SHARE = 1e-3, 0.02

@@ -14,6 +14,7 @@ _ORIGINS = {
     "script": "your own",
     "taichi": "Taichi's own",
     "actor": "an actor",
+    "program": "a program",
 }
 
 
@@ -34,9 +35,9 @@ def headline(trace: Lives) -> str:
     kernels = sum(
         any(stage.name != "load" for stage in life.stages)
         for life in lives
-        if not life.subject.is_actor
+        if life.subject.is_kernel
     )
-    launches = sum(each.count for each in trace.launches if not each.subject.is_actor)
+    launches = sum(each.count for each in trace.launches if each.subject.is_kernel)
     compiled = sum(e.stage == "compile" for e in trace.events)
     return (
         f"{counted(kernels, 'kernel')}, {counted(compiled, 'compilation')}, "

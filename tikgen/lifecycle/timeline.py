@@ -140,7 +140,7 @@ def _launches(lane: Lane) -> str:
     """Return the number of launches, and the typical time of one."""
     launches = lane.life.launches
     if launches is None:
-        return "" if lane.life.subject.is_actor else "no launch"
+        return "no launch" if lane.life.subject.is_kernel else ""
     typical = launches.typical
     if typical is None:
         return counted(launches.count, launches.stage)

@@ -168,8 +168,8 @@ class Trace(Lives):
         return self.table()
 
     def __repr__(self) -> str:
-        kernels = sum(not life.subject.is_actor for life in self.kernels)
-        launches = sum(each.count for each in self.launches if not each.subject.is_actor)
+        kernels = sum(life.subject.is_kernel for life in self.kernels)
+        launches = sum(each.count for each in self.launches if each.subject.is_kernel)
         return f"<Trace: {kernels} kernels, {len(self.events)} events, {launches} launches>"
 
     def _repr_html_(self) -> str:

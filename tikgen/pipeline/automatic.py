@@ -6,6 +6,7 @@ anything goes wrong, Taichi launches.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import weakref
@@ -25,16 +26,19 @@ from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.machine_code import MachineCode
 from tikgen.taichi import arrays, runtime
 from tikgen.template.arguments import Array
-from tikgen.units import size
+from tikgen.units import duration, size
 
 # Over more bytes the launch itself is a small part of the time.
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 18
 # After so many launches Taichi's own part of them took as long as the text of the code does.
 LAUNCHES = 500
 # Launches between looks at a child process.
 _BETWEEN = 50
 # Launches in which both engines must give the same bits.
 COMPARED = 3
+# Which part of the time of a plain call by Taichi a direct launch may take, in the best of them. A
+# bound launch by Taichi takes less than a plain call.
+MOST_TIME = 0.8
 
 
 class Automatic:
@@ -56,6 +60,8 @@ class Automatic:
         self._candidate: Direct | None = None
         self._making: engines.Making | None = None
         self._equal = 0
+        # The shortest launches that were compared, by Taichi and directly.
+        self._times = math.inf, math.inf
         self._due = LAUNCHES
         try:
             self._code = _code_of(loaded)
@@ -134,8 +140,11 @@ class Automatic:
     ) -> Any:
         """Launch by Taichi, and over copies of the arrays directly."""
         copies = _copies(values)
+        start = time.perf_counter()
         returned = loaded.run(loaded.with_workspace(values, sizes))
-        candidate.try_with((*copies, *candidate.scratch(sizes)))
+        stop = time.perf_counter()
+        seconds = candidate.try_with((*copies, *candidate.scratch(sizes)))
+        self._times = min(self._times[0], stop - start), min(self._times[1], seconds)
         written = [
             (arrays.to_host(value), copy)
             for argument, value, copy in zip(
@@ -147,7 +156,12 @@ class Automatic:
             self._give_up(loaded, "its results differed from those of Taichi in some bits")
             return returned
         self._equal += 1
-        if self._equal >= COMPARED and self._code.stored is not None:
+        if self._equal == COMPARED and self._code.stored is not None:
+            taichi, direct = self._times
+            if direct > MOST_TIME * taichi:
+                shown = f"{duration(direct)} instead of {duration(taichi)} by a plain call"
+                self._give_up(loaded, f"it was not much faster: {shown}")
+                return returned
             self._code.keep(replace(self._code.stored, agrees=True))
             self._candidate, self.direct = None, keep_direct(loaded, candidate)
         return returned

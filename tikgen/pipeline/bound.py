@@ -12,6 +12,7 @@ from tikgen.errors import ArgumentError
 from tikgen.pipeline.automatic import Automatic, choice_of, is_small
 from tikgen.pipeline.direct import direct_of, takes_context
 from tikgen.pipeline.loaded import Loaded
+from tikgen.pipeline.signature import Signature
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
 
@@ -43,6 +44,17 @@ class BoundKernel:
         self._epoch = runtime.epoch()
         # Read once in each call, so that code and arguments always belong together.
         self._binding = _Binding(kernel.loaded, values, engine)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the bound arguments by name; raises ArgumentError if they are of no use now."""
+        binding = self._current()
+        return dict(zip(binding.loaded.signature.names, binding.values, strict=False))
+
+    @property
+    def signature(self) -> Signature:
+        """Return the ordered arguments of the kernel."""
+        return self._binding.loaded.signature
 
     @property
     def engine(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -99,11 +100,13 @@ class Direct:
         loaded.launch_bound(made.launch)
         return True
 
-    def try_with(self, values: Sequence[Any]) -> None:
-        """Launch the machine code once, which does not count as a launch of the kernel."""
+    def try_with(self, values: Sequence[Any]) -> float:
+        """Launch the machine code once, without counting it; return the seconds that it took."""
         made = self.launcher()
         made.set_all(values)
+        start = time.perf_counter()
         made.launch()
+        return time.perf_counter() - start
 
     def own_scratch(self, sizes: Sequence[int]) -> list[Any]:
         """Return the scratch arrays of this thread for some sizes."""

@@ -42,6 +42,7 @@ ACTOR_STAGES = {
     "terminating": "an actor accepts nothing new, and handles what is queued",
     "terminated": "an actor has ended",
 }
+PROGRAM_STAGES = {"run": "a program runs steps"}
 RENDERED, LIVE = "tikgen:", "tikgen-live:"
 # One in so many launches over a cached context is timed, with and without a recording. They take
 # microseconds. The first few are timed as well, since they differ from the rest.
@@ -54,11 +55,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Event:
-    """One stage of a kernel or an actor.
+    """One stage of a kernel, an actor or a program.
 
     Attributes:
-        stage: one of :data:`STAGES` or :data:`ACTOR_STAGES`.
-        subject: the kernel or actor.
+        stage: one of :data:`STAGES`, :data:`ACTOR_STAGES` or :data:`PROGRAM_STAGES`.
+        subject: the kernel, actor or program.
         start: start in seconds of ``time.perf_counter``.
         seconds: duration.
         thread: identity of the thread.
@@ -126,7 +127,7 @@ class Recording:
 
     def wants(self, subject: Subject) -> bool:
         """Return whether ``subject`` is recorded."""
-        return self.all_kernels or subject.origin in ("tikgen", "live", "actor")
+        return self.all_kernels or subject.origin in ("tikgen", "live", "actor", "program")
 
     def take(self, event: Event) -> None:
         """Keep an event if its subject is recorded."""
@@ -148,6 +149,12 @@ class Recording:
             self._bound.add(living)
             launches.add_times([(start, stop, threading.get_ident())])
         return launches.timed
+
+    def watch_bound(self, living: Living) -> None:
+        """Count the bound launches of a kernel, of which none need be timed."""
+        if self.wants(living.subject):
+            self.tally(living.subject, living.profiled_name())
+            self._bound.add(living)
 
     def _count_bound(self) -> None:
         if self.stopped is not None:
@@ -285,6 +292,13 @@ def record_bound_launch(living: Living, start: float, stop: float) -> None:
     every = _TIMED_EVERY if timed else _SELDOM_TIMED_EVERY
     few = min(timed, default=living.bound_launches) < _FIRST_TIMED
     living.next_timed = living.bound_launches + (1 if few else every)
+
+
+def record_bound_launches(living: Living, count: int) -> None:
+    """Add bound launches that nobody timed to those of a kernel."""
+    for each in _recordings:
+        each.watch_bound(living)
+    living.bound_launches += count
 
 
 @contextlib.contextmanager

@@ -12,11 +12,12 @@ _MOST_SPANS = 2000
 
 
 class Subject(NamedTuple):
-    """The kernel or actor of an event.
+    """The kernel, program or actor of an event.
 
     ``origin`` is ``tikgen``, ``live``, ``script`` for kernels of the user's own files, ``taichi``
-    for those of Taichi itself (as in ``to_numpy``), or ``actor`` for an actor of
-    :mod:`tikgen.ring`, which has a name and no file.
+    for those of Taichi itself (as in ``to_numpy``), ``program`` for a
+    :class:`tikgen.Program`, or ``actor`` for an actor of :mod:`tikgen.ring`, which has a name and
+    no file.
     """
 
     name: str
@@ -28,6 +29,11 @@ class Subject(NamedTuple):
     def is_actor(self) -> bool:
         """Return whether it is an actor."""
         return self.origin == "actor"
+
+    @property
+    def is_kernel(self) -> bool:
+        """Return whether it is a kernel."""
+        return self.origin not in ("actor", "program")
 
 
 @dataclass

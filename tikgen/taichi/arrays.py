@@ -140,3 +140,13 @@ def bytes_of(array: Any) -> int:
     if not isinstance(array, Ndarray) or is_stale(array):
         return 0
     return int(array.arr.nelement() * array.arr.element_size())
+
+
+def write(array: Any, values: Any) -> None:
+    """Write a NumPy array of the same shape and dtype into an array of any kind."""
+    if isinstance(array, TaichiArray):
+        array.from_numpy(np.ascontiguousarray(values))
+    elif isinstance(array, np.ndarray):
+        array[...] = values
+    else:
+        array.copy_(array.new_tensor(values))

@@ -1,0 +1,138 @@
+"""Times a program's steps beside the same bound launches from Python, and writes a page's table.
+
+``python benchmarks/programs.py`` draws sizes from a new seed, ``--seed N`` from that one. Results
+are compared before they are timed. The forms are timed in turn. A row shows the time of a launch in
+the shortest round, since loops over threads take far longer while other programs run; on few
+elements that is the host's part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import taichi as ti
+
+import tikgen
+from machine import description
+from page import table, write_section
+from tikgen.units import duration
+
+PAGE = Path(__file__).parents[1] / "docs" / "programs.md"
+ROUNDS = 60
+STEPS = 300
+Array = np.ndarray[Any, Any]
+# A program's parts with its bound kernels, which stand for the same launches from Python.
+Made = tuple[list[Any], dict[str, Array], list[Any]]
+
+
+def maps(rng: random.Random, engine: str) -> Made:
+    """Return three maps over a few elements."""
+    n = rng.randint(4, 60)
+    x, y, z = (np.full(n, 0.5, np.float32) for _ in range(3))
+    texts = ("y = 0.5*x + z", "z = 0.5*y + x", "x = 0.5*z + y")
+    kernels = [tikgen.elementwise(text, scalars=()).with_engine(engine) for text in texts]
+    bound = [kernel.bind(x=x, y=y, z=z) for kernel in kernels]
+    return bound, {"x": x, "y": y, "z": z}, bound
+
+
+def scalars(rng: random.Random, engine: str) -> Made:
+    """Return arithmetic on device scalars."""
+    a, b = (np.full(1, rng.random(), np.float32) for _ in range(2))
+    kernel = tikgen.elementwise("q = 0.5*p + 0.25", scalars=()).with_engine(engine)
+    bound = [kernel.bind(p=a, q=b), kernel.bind(p=b, q=a)]
+    return bound, {"p": a, "q": b}, bound
+
+
+def heat(dim: int, low: int, high: int) -> Callable[[random.Random, str], Made]:
+    """Return what makes a stencil whose arrays change places."""
+
+    def made(rng: random.Random, engine: str) -> Made:
+        shape = tuple(rng.randint(low, high) for _ in range(dim))
+        u = np.random.default_rng(7).random(shape, np.float32)
+        un = np.zeros_like(u)
+        kernel = tikgen.build("stencil", dim=dim, update=True, boundary="periodic")
+        kernel = kernel.with_engine(engine)
+        step = kernel.bind(u, un, 0.1)
+        back = kernel.bind(un, u, 0.1)
+        return [step, tikgen.swap((u, un))], {"u": u, "un": un}, [step, back]
+
+    return made
+
+
+WORKS = {
+    "three maps, 4 to 60 elements": maps,
+    "device scalars": scalars,
+    "heat, 2D, 10 to 40 points a side": heat(2, 10, 40),
+    "heat, 3D, 24 to 48 points a side": heat(3, 24, 48),
+    "heat, 2D, 500 to 900 points a side": heat(2, 500, 900),
+}
+
+
+def measured(made: Callable[[random.Random, str], Made], seed: int) -> list[float]:
+    """Return seconds a launch: bound by Taichi, bound by direct-cpu, and in a program."""
+    forms: dict[str, Callable[[], object]] = {}
+    results: dict[str, dict[str, Array]] = {}
+    launches: dict[str, int] = {}
+    for form in ("taichi", "direct-cpu", "program"):
+        engine = "taichi" if form == "taichi" else "direct-cpu"
+        parts, arrays, bound = made(random.Random(seed), engine)
+        results[form] = arrays
+        if form == "program":
+            program = tikgen.Program(parts, native=True, **arrays)
+            kernels = sum(not isinstance(part, type(tikgen.swap((0, 1)))) for part in parts)
+            forms[form] = lambda p=program: p.run(STEPS)
+            launches[form] = STEPS * kernels
+        else:
+            rounds = max(1, STEPS // len(bound))
+            forms[form] = lambda b=tuple(bound), n=rounds: [f() for _ in range(n) for f in b]
+            launches[form] = rounds * len(bound)
+    for call in forms.values():
+        call()
+    if len(set(launches.values())) == 1:
+        for form in ("direct-cpu", "program"):
+            for name, values in results["taichi"].items():
+                np.testing.assert_allclose(results[form][name], values, rtol=1e-4, atol=1e-5)
+    shortest = dict.fromkeys(forms, float("inf"))
+    for _ in range(ROUNDS):
+        for form, call in forms.items():
+            start = time.perf_counter()
+            call()
+            shortest[form] = min(shortest[form], time.perf_counter() - start)
+    return [shortest[form] / launches[form] for form in forms]
+
+
+def main() -> None:
+    """Measure all works, and write the section."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    seed = parser.parse_args().seed
+    ti.init(arch=ti.cpu, log_level=ti.ERROR)
+    rows = []
+    for title, made in WORKS.items():
+        taichi, direct, program = measured(made, seed)
+        times = (duration(taichi), duration(direct), duration(program))
+        rows.append((title, *times, f"{taichi / program:.1f}x"))
+        print(*rows[-1], sep=" | ", flush=True)
+    machine = description("cpu")
+    lines = [
+        f"Sizes of seed {seed}, drawn for this run; time of a launch in the shortest of {ROUNDS} "
+        f"rounds in turn, on {machine['processor']}, {machine['cores']} cores.",
+        f"{machine['date']}, {machine['versions']}.",
+        "",
+        *table(
+            ("work", "Taichi, bound", "direct-cpu, bound", "in a program", "as fast as Taichi"),
+            rows,
+        ),
+    ]
+    print("\n".join(lines))
+    write_section(PAGE, "cpu", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""A program's steps as a graph that runs without Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from conftest import ARCH
+from tikgen.errors import ProgramError
+
+pytestmark = pytest.mark.usefixtures("ti_arch")
+
+
+def heat() -> tikgen.Program:
+    step = tikgen.build("stencil", dim=1, update=True, boundary="periodic")
+    u = np.random.default_rng(5).random(20, np.float32)
+    un = np.zeros_like(u)
+    looped = tikgen.loop(3, [step.bind(u, un, 0.25), tikgen.swap((u, un))])
+    return tikgen.Program([looped], u=u, un=un)
+
+
+def test_a_graph_has_the_launches_of_all_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def export(kernels: Any, path: str, archs: Any, **options: Any) -> str:
+        given.update(kernels=kernels, **options)
+        return path
+
+    monkeypatch.setattr("tikgen.aot.exporting.export.export", export)
+    assert heat().export("heat.zip", ["cpu"], verify=True) == "heat.zip"
+    ((name, kernel),) = given["kernels"].items()
+    assert kernel is tikgen.build("stencil", dim=1, update=True, boundary="periodic")
+    forth = (name, {"x": "u", "y": "un", "scale": 0.25})
+    back = (name, {"x": "un", "y": "u", "scale": 0.25})
+    assert given["graphs"] == {"program": [forth, back] * 3}
+    assert given["verify"] is True
+
+
+@pytest.mark.slow
+def test_a_graph_takes_the_same_steps(tmp_path: Path) -> None:
+    program = heat()
+    start = program["u"].copy()
+    arch = "x64" if ARCH == "cpu" else ARCH
+    program.export(tmp_path / "heat", [arch], verify=True, max_examples=1, examples=1)
+    program.run(2)  # As many as the graph does.
+    with tikgen.aot.load(tmp_path / "heat") as runtime:
+        given, other = runtime.array(start), runtime.array(np.zeros_like(start))
+        runtime.program(u=given, un=other)
+        np.testing.assert_allclose(given.to_numpy(), program["u"], rtol=1e-6)
+
+
+def test_what_a_graph_cannot_hold_is_refused(tmp_path: Path) -> None:
+    x = np.zeros(1, np.float32)
+    add = tikgen.elementwise("x = x + a").bind(x=x, a=1)
+    for part, message in (
+        (tikgen.varying(add, a=[1.0]), "whose scalars change with the step"),
+        (tikgen.when("x > 1", [add]), "cannot hold the condition 'x > 1'"),
+        (tikgen.loop(2, [add], until="x > 2"), "cannot hold the condition 'x > 2'"),
+        (tikgen.loop(1001, [add]), "more than 1000 launches"),
+    ):
+        with pytest.raises(ProgramError, match=message):
+            tikgen.Program([part], x=x).export(tmp_path / "graph", ["x64"])

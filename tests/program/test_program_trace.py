@@ -1,0 +1,35 @@
+"""A trace has a program's runs, and counts the launches within them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tikgen
+from conftest import ARCH
+
+pytestmark = pytest.mark.usefixtures("ti_arch")
+
+
+@pytest.mark.parametrize("native", (False, True) if ARCH == "cpu" else (False,))
+def test_a_trace_has_runs_and_launches(native: bool) -> None:
+    x = np.zeros(4, np.float32)
+    add = tikgen.elementwise("x = x + 1")
+    program = tikgen.Program([tikgen.loop(3, [add.bind(x)])], native=native)
+    program.run(1)
+    with tikgen.trace() as trace:
+        program.run(20)
+        program.run(5)
+    runs = [event for event in trace.events if event.stage == "run"]
+    assert [event.details["steps"] for event in runs] == [20, 5]
+    (launched,) = trace.launches
+    assert launched.subject.name == add.name
+    assert launched.count == 75
+    text = str(trace)
+    assert text.startswith("1 kernel, 0 compilations, 75 launches in ")
+    assert "program  [a program]" in text
+    assert "test_program_trace.py:" in text
+    how = "native" if native else "from Python"
+    assert f"steps=20, how={how}" in text
+    assert "steps=20" in trace._repr_html_()
+    assert len(trace.rows()) == 3

@@ -1,0 +1,1 @@
+"""Programs: bound kernels, swaps, loops and conditions that run many steps."""

@@ -1,0 +1,68 @@
+"""The steps of a program as a graph of a bundle, which runs without Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tikgen.errors import ProgramError
+from tikgen.pipeline.kernel import Kernel
+from tikgen.program.plan import Arrangement, Call, Condition, Plan
+from tikgen.program.slots import Slots, is_array
+from tikgen.program.stepping import PythonStepper
+
+_MOST_LAUNCHES = 1000
+
+
+class _Recorder(PythonStepper):
+    """Records launches, and launches nothing.
+
+    Args:
+        plan: what a step does.
+        slots: the arrays.
+    """
+
+    def __init__(self, plan: Plan, slots: Slots) -> None:
+        super().__init__(plan)
+        self._slots = slots
+        self.kernels: dict[str, Kernel] = {}
+        self.launches: list[tuple[Any, ...]] = []
+
+    def launch(self, call: Call, step: int) -> None:
+        """Record a launch as a bundle takes it."""
+        kernel = call.kernel
+        if call.varying:
+            raise ProgramError(
+                f"a graph cannot hold {kernel.name}, whose scalars change with the step"
+            )
+        if len(self.launches) == _MOST_LAUNCHES:
+            raise ProgramError(f"a graph cannot hold more than {_MOST_LAUNCHES} launches")
+        values = {
+            name: self._name(value) if is_array(value) else value
+            for name, value in call.bound.arguments.items()
+        }
+        self.kernels[kernel.name] = kernel
+        self.launches.append((kernel.name, values))
+
+    def _name(self, array: Any) -> str:
+        name = self._slots.name_of(self._slots.number_of(array, "a graph"))
+        if not name:
+            raise ProgramError(
+                "a graph cannot hold a reshaped array that changes places; copy instead of swapping"
+            )
+        return name
+
+    def _holds(self, condition: Condition, at: Arrangement, step: int) -> bool:
+        raise ProgramError(f"a graph cannot hold the condition {condition.text!r}")
+
+
+def graph_of(plan: Plan, slots: Slots) -> tuple[dict[str, Kernel], list[tuple[Any, ...]]]:
+    """Return the kernels by name, and launches until all arrays stand as at first.
+
+    Raises:
+        ProgramError: if a graph cannot hold what the program does.
+    """
+    recorder = _Recorder(plan, slots)
+    recorder.run(plan.first, 0, 1)
+    while recorder.at != plan.first:
+        recorder.run(recorder.at, 0, 1)
+    return recorder.kernels, recorder.launches

@@ -1,0 +1,167 @@
+"""What a program is a list of, as users write it."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tikgen.errors import ProgramError
+from tikgen.pipeline.bound import BoundKernel
+from tikgen.template.arguments import Scalar
+
+# A function of the number of the step, or a value for each step.
+Changing = Callable[[int], Any] | Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Swap:
+    """Pairs of arrays that change places."""
+
+    pairs: tuple[tuple[Any, Any], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """A copy of the elements of one array into another."""
+
+    source: Any
+    target: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Parts that run several times."""
+
+    times: int
+    parts: tuple[Part, ...]
+    until: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class When:
+    """Parts that run if a condition holds, and others that run if not."""
+
+    condition: str
+    parts: tuple[Part, ...]
+    otherwise: tuple[Part, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """A bound kernel with scalars that change with the step."""
+
+    bound: BoundKernel
+    scalars: Mapping[str, Changing]
+
+
+Part = BoundKernel | Swap | Copy | Loop | When | Varying | str
+
+
+def swap(*pairs: tuple[Any, Any]) -> Swap:
+    """Return the part of a program that lets arrays change places, without a copy.
+
+    From there on each array of a pair stands wherever the program names the other one.
+
+    Args:
+        pairs: pairs of arrays of equal shape, dtype and layout.
+
+    Raises:
+        ProgramError: if something is no pair of two arrays.
+    """
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ProgramError(f"swap takes pairs such as (u, u_next); got {_kind(pair)}")
+        if pair[0] is pair[1]:
+            raise ProgramError("swap was given one array twice in a pair")
+    if not pairs:
+        raise ProgramError("swap takes at least one pair such as (u, u_next)")
+    return Swap(tuple((one, other) for one, other in pairs))
+
+
+def copy(source: Any, target: Any) -> Copy:
+    """Return the part of a program that copies every element of ``source`` into ``target``.
+
+    Args:
+        source: an array.
+        target: an array of the same shape and dtype.
+    """
+    return Copy(source, target)
+
+
+def loop(times: int, parts: Iterable[Part], *, until: str | None = None) -> Loop:
+    """Return the part of a program that runs ``parts`` several times within each step.
+
+    Args:
+        times: how many times.
+        parts: what a program takes.
+        until: a condition on one-element arrays, such as ``"rr < 1e-8"``, checked after each time;
+            the loop ends where it holds, and after ``times`` in any case.
+
+    Raises:
+        ProgramError: if ``times`` is no whole number above 0, or ``parts`` holds something else.
+    """
+    if isinstance(times, bool) or not isinstance(times, numbers.Integral) or times < 1:
+        raise ProgramError(f"loop takes a whole number of times, 1 or more; got {times!r}")
+    return Loop(int(times), parts_of(parts), until)
+
+
+def when(condition: str, parts: Iterable[Part], *, otherwise: Iterable[Part] = ()) -> When:
+    """Return the part of a program that runs ``parts`` where a condition holds.
+
+    Args:
+        condition: a condition on one-element arrays, such as ``"rr > tol"``.
+        parts: what a program takes.
+        otherwise: what runs where the condition does not hold.
+
+    Raises:
+        ProgramError: if ``parts`` or ``otherwise`` holds something else.
+    """
+    return When(condition, parts_of(parts), parts_of(otherwise))
+
+
+def varying(bound: BoundKernel, **scalars: Changing) -> Varying:
+    """Return the part of a program that launches a kernel with scalars that change with the step.
+
+    Args:
+        bound: the bound kernel.
+        scalars: for each scalar a function of the number of the step, counted from 0, or a
+            sequence with a value for each step. A function must depend on that number alone: it may
+            be called for steps ahead.
+
+    Raises:
+        ProgramError: if ``bound`` is no bound kernel or has no such scalar.
+    """
+    if not isinstance(bound, BoundKernel):
+        raise ProgramError(f"varying takes a bound kernel, kernel.bind(...); got {_kind(bound)}")
+    known = [a.name for a in bound.signature.arguments if isinstance(a, Scalar)]
+    for name, value in scalars.items():
+        if name not in known:
+            takes = ", ".join(known) or "no scalar"
+            raise ProgramError(f"{bound.kernel.name} has no scalar {name!r}; it takes {takes}")
+        if not callable(value) and not (hasattr(value, "__len__") and not isinstance(value, str)):
+            what = "takes a function of the step or a value for each step"
+            raise ProgramError(f"scalar {name!r} {what}; got {_kind(value)}")
+    if not scalars:
+        raise ProgramError("varying takes scalars by name, such as dt=lambda step: 0.1/(step + 1)")
+    return Varying(bound, scalars)
+
+
+def parts_of(parts: Iterable[Any]) -> tuple[Part, ...]:
+    """Return the parts as a tuple; raise ProgramError if one is something else."""
+    if isinstance(parts, Part) or not isinstance(parts, Iterable):
+        raise ProgramError(f"a program takes a list of parts; got {_kind(parts)}")
+    found = tuple(parts)
+    for part in found:
+        if not isinstance(part, Part):
+            hint = "; bind it: kernel.bind(...)" if hasattr(part, "bind") else ""
+            raise ProgramError(
+                "a program takes bound kernels, assignments as text, swap, copy, loop, when and "
+                f"varying; got {_kind(part)}{hint}"
+            )
+    return found
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")

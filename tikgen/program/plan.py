@@ -1,0 +1,313 @@
+"""What a program does in a step, with the arrays for which each kernel is launched then.
+
+Swaps leave no trace but this: after them kernels are launched for other arrays. An arrangement says
+which array stands for which. All arrangements that a step can lead to are found when the program is
+made, and with them every launch, which is made once for its arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from tikgen.dtypes import DType
+from tikgen.errors import ProgramError, TikgenError
+from tikgen.pipeline.bound import BoundKernel
+from tikgen.pipeline.builder import build
+from tikgen.pipeline.kernel import Kernel
+from tikgen.program import parts, scalars
+from tikgen.program.slots import Slots, dtype_of, is_array
+
+# For each array the number of the one that stands for it.
+Arrangement = tuple[int, ...]
+_MOST_CALLS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A launch of a kernel for certain arrays."""
+
+    bound: BoundKernel
+    varying: Mapping[str, parts.Changing]
+
+    @property
+    def kernel(self) -> Kernel:
+        """Return the kernel."""
+        return cast("Kernel", self.bound.kernel)
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """A bound kernel, with position in the signature and number of each array."""
+
+    bound: BoundKernel
+    slots: tuple[tuple[int, int], ...]
+    varying: Mapping[str, parts.Changing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """Pairs of numbers of arrays that change places."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    def of(self, at: Arrangement) -> Arrangement:
+        """Return the arrangement after it."""
+        changed = list(at)
+        for one, other in self.pairs:
+            changed[one], changed[other] = changed[other], changed[one]
+        return tuple(changed)
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """The launch that computes a condition, and the array to which it writes the value."""
+
+    text: str
+    launch: Launch
+    flag: scalars.Flag
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """Nodes that run several times, or until a condition holds."""
+
+    times: int
+    nodes: tuple[Node, ...]
+    until: Condition | None
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Nodes of which a condition chooses."""
+
+    condition: Condition
+    nodes: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+
+
+Node = Launch | Exchange | Repeat | Choice
+
+
+class Plan:
+    """The nodes of a step, and their launches for every arrangement that steps can lead to.
+
+    Args:
+        listed: the parts of a program.
+        slots: its arrays; those that its kernels take are added.
+
+    Attributes:
+        nodes: what a step does.
+        first: the arrangement in which each array stands for itself.
+        starts: the arrangements with which a step can begin.
+
+    Raises:
+        ProgramError: if a part cannot run as it is written.
+    """
+
+    def __init__(self, listed: tuple[parts.Part, ...], slots: Slots) -> None:
+        self.slots = slots
+        self._conditions: dict[str, Condition] = {}
+        self._calls: dict[tuple[Launch, Arrangement], Call] = {}
+        # By the arrays that are passed, which are the same in many arrangements.
+        self._made: dict[tuple[Launch, Arrangement], Call] = {}
+        self._ends: dict[tuple[Node, Arrangement], frozenset[Arrangement]] = {}
+        self._add_arrays(listed)
+        slots.give_names()
+        self.nodes = self._resolved(listed)
+        self._check_swapped(self.nodes)
+        self.first: Arrangement = tuple(range(len(slots.arrays)))
+        self.starts: dict[Arrangement, None] = {}
+        found = [self.first]
+        while found:
+            at = found.pop()
+            if at not in self.starts:
+                self.starts[at] = None
+                found += sorted(self._after(self.nodes, [at]))
+
+    def calls(self) -> list[Call]:
+        """Return every call, each once."""
+        return list(self._made.values())
+
+    def call(self, launch: Launch, at: Arrangement) -> Call:
+        """Return the call of a launch in an arrangement; it is made once for those arrays."""
+        found = self._calls.get((launch, at))
+        if found is None:
+            standing = tuple(at[n] if n < len(at) else n for _, n in launch.slots)
+            found = self._made.get((launch, standing))
+            if found is None:
+                found = Call(self._bound_for(launch, standing), launch.varying)
+                self._made[launch, standing] = found
+            if len(self._calls) == _MOST_CALLS:
+                raise ProgramError(
+                    f"its swaps lead to more than {_MOST_CALLS} launches for different arrays; "
+                    "swap fewer arrays"
+                )
+            self._calls[launch, at] = found
+        return found
+
+    def condition(self, text: str) -> Condition:
+        """Return a condition, made if missing."""
+        if text not in self._conditions:
+            bound, flag = scalars.condition(text, self.slots)
+            self._conditions[text] = Condition(text, self._launch(bound), flag)
+        return self._conditions[text]
+
+    def prepared(self, text: str) -> Condition:
+        """Return a condition, with a call for every start of a step."""
+        condition = self.condition(text)
+        for at in self.starts:
+            self.call(condition.launch, at)
+        return condition
+
+    def _add_arrays(self, listed: Iterable[parts.Part]) -> None:
+        for part in listed:
+            bound = part.bound if isinstance(part, parts.Varying) else part
+            if isinstance(bound, BoundKernel):
+                try:
+                    arguments = bound.arguments
+                except TikgenError as error:
+                    raise ProgramError(str(error)) from None
+                for name, value in arguments.items():
+                    if is_array(value):
+                        self.slots.add(value, name)
+            elif isinstance(part, parts.Copy):
+                for array, name in ((part.source, "source"), (part.target, "target")):
+                    if not is_array(array):
+                        raise ProgramError(f"copy takes arrays; got {type(array).__name__}")
+                    self.slots.add(array, name)
+            elif isinstance(part, parts.Loop):
+                self._add_arrays(part.parts)
+            elif isinstance(part, parts.When):
+                self._add_arrays((*part.parts, *part.otherwise))
+
+    def _resolved(self, listed: Iterable[parts.Part]) -> tuple[Node, ...]:
+        return tuple(map(self._node, listed))
+
+    def _node(self, part: parts.Part) -> Node:
+        """Return a part with numbers for arrays."""
+        slots = self.slots
+        match part:
+            case str():
+                return self._launch(scalars.assigned(part, slots))
+            case parts.Varying():
+                return self._launch(part.bound, part.scalars)
+            case parts.Copy():
+                one, other = slots.add(part.source, ""), slots.add(part.target, "")
+                slots.check_equal(one, other, "copy")
+                return self._launch(_copying(part))
+            case parts.Swap():
+                return self._exchange(part)
+            case parts.Loop():
+                until = self.condition(part.until) if part.until is not None else None
+                return Repeat(part.times, self._resolved(part.parts), until)
+            case parts.When():
+                condition = self.condition(part.condition)
+                chosen = self._resolved(part.parts), self._resolved(part.otherwise)
+                return Choice(condition, *chosen)
+        return self._launch(part)
+
+    def _exchange(self, part: parts.Swap) -> Exchange:
+        slots, pairs = self.slots, []
+        for one, other in part.pairs:
+            pair = slots.number_of(one, "swap"), slots.number_of(other, "swap")
+            slots.check_equal(*pair, "swap")
+            pairs.append(pair)
+        further = [partner for pair in pairs for partner in slots.partners(*pair)]
+        return Exchange((*pairs, *further))
+
+    def _check_swapped(self, nodes: Iterable[Node]) -> None:
+        """Raise ProgramError if an array that is swapped shares memory with another one."""
+        for node in nodes:
+            if isinstance(node, Exchange):
+                for number in {number for pair in node.pairs for number in pair}:
+                    self.slots.check_apart(number)
+            elif isinstance(node, Repeat):
+                self._check_swapped(node.nodes)
+            elif isinstance(node, Choice):
+                self._check_swapped((*node.nodes, *node.otherwise))
+
+    def _launch(
+        self, bound: BoundKernel, varying: Mapping[str, parts.Changing] | None = None
+    ) -> Launch:
+        numbers = tuple(
+            (place, self.slots.add(value, ""))
+            for place, value in enumerate(bound.arguments.values())
+            if is_array(value)
+        )
+        return Launch(bound, numbers, varying or {})
+
+    def _bound_for(self, launch: Launch, standing: tuple[int, ...]) -> BoundKernel:
+        values = list(launch.bound.arguments.values())
+        for (place, _), number in zip(launch.slots, standing, strict=True):
+            values[place] = self.slots.arrays[number]
+        try:
+            return cast("Kernel", launch.bound.kernel).bind(*values)
+        except TikgenError as error:
+            raise ProgramError(f"after a swap {error}") from None
+
+    def _after(
+        self, nodes: Sequence[Node], starts: Iterable[Arrangement]
+    ) -> frozenset[Arrangement]:
+        """Return all arrangements after some nodes, whose calls are made."""
+        found = frozenset(starts)
+        for node in nodes:
+            found = frozenset().union(*(self._ends_of(node, at) for at in sorted(found)))
+        return found
+
+    def _ends_of(self, node: Node, at: Arrangement) -> frozenset[Arrangement]:
+        if (node, at) not in self._ends:
+            self._ends[node, at] = self._found_ends(node, at)
+        return self._ends[node, at]
+
+    def _found_ends(self, node: Node, at: Arrangement) -> frozenset[Arrangement]:
+        if isinstance(node, Launch):
+            self.call(node, at)
+            return frozenset([at])
+        if isinstance(node, Exchange):
+            return frozenset([node.of(at)])
+        if isinstance(node, Choice):
+            self.call(node.condition.launch, at)
+            return self._after(node.nodes, [at]) | self._after(node.otherwise, [at])
+        ends = _iterated(lambda found: self._after(node.nodes, found), at, node.times)
+        if node.until is None:
+            return ends[_last(ends, node.times)]
+        every = frozenset().union(*ends[1:])
+        for end in sorted(every):
+            self.call(node.until.launch, end)
+        return every
+
+
+Ends = list[frozenset[Arrangement]]
+
+
+def _iterated(
+    after: Callable[[frozenset[Arrangement]], frozenset[Arrangement]], at: Arrangement, times: int
+) -> Ends:
+    """Return the arrangements after each time of a loop, up to the first that come again."""
+    ends: Ends = [frozenset([at])]
+    while len(ends) <= times:
+        found = after(ends[-1])
+        ends.append(found)
+        if found in ends[:-1]:
+            break
+    return ends
+
+
+def _last(ends: Ends, times: int) -> int:
+    """Return the place in ``ends`` of the arrangements after a number of times."""
+    if times < len(ends):
+        return times
+    begin = ends.index(ends[-1])
+    return begin + (times - begin) % (len(ends) - 1 - begin)
+
+
+def _copying(part: parts.Copy) -> BoundKernel:
+    dtype: DType = dtype_of(part.source)
+    dim = len(part.source.shape)
+    try:
+        kernel = build("map", expr="target = source", dtype=dtype, dim=dim, scalars=())
+        return kernel.bind(source=part.source, target=part.target)
+    except TikgenError as error:
+        raise ProgramError(f"copy: {error}") from None

@@ -1,0 +1,313 @@
+"""A program: bound kernels, swaps, loops and conditions that run many steps."""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tikgen import registry
+from tikgen.errors import EngineUnavailable, ProgramError, TikgenError
+from tikgen.pipeline import events
+from tikgen.pipeline.events import Subject
+from tikgen.program import picture, running
+from tikgen.program import reference as references
+from tikgen.program import state as states
+from tikgen.program.exporting import graph_of
+from tikgen.program.native import NativeStepper
+from tikgen.program.parts import parts_of
+from tikgen.program.plan import Plan
+from tikgen.program.reference import Verified
+from tikgen.program.slots import Slots
+from tikgen.program.state import State
+from tikgen.program.stepping import PythonStepper, Stepper
+from tikgen.program.walk import Walk
+from tikgen.taichi import runtime
+
+
+class Program:
+    """A list of parts that runs many steps, with the least work on the host.
+
+    One pass over the list is a step. A part is a bound kernel, an assignment to one-element arrays
+    such as ``"alpha = rr / pq"``, or what :func:`swap`, :func:`copy`, :func:`loop`, :func:`when`
+    and :func:`varying` return. On cpu steps run in native code where the engine direct-cpu can
+    launch every kernel; elsewhere Python launches them.
+
+    A swap copies nothing: afterwards each array of a pair stands where the program names the other
+    one. So after an odd number of steps with ``swap((u, un))`` the array ``un`` holds the newest
+    values of ``u``. ``program["u"]`` and ``program.current(u)`` are the array that holds them, and
+    :meth:`settle` moves every array's values into itself.
+
+    Args:
+        parts: what a step does, in order.
+        native: whether steps run in native code: None where possible, True always, False never.
+        names: arrays, and numbers for conditions, by name. Arrays without a name have that of the
+            argument for which they are passed first, numbered where several would have one.
+
+    Raises:
+        ProgramError: if a part cannot run as it is written: arrays that are swapped differ, were
+            made before the last ``ti.init``, or share memory with others; a name is unknown; or
+            ``native=True`` is not possible.
+    """
+
+    def __init__(
+        self, parts: Iterable[Any], /, *, native: bool | None = None, **names: Any
+    ) -> None:
+        listed = parts_of(parts)
+        if not listed:
+            raise ProgramError("a program takes at least one part")
+        self._parts = listed
+        self._slots = Slots(names)
+        self._plan = Plan(listed, self._slots)
+        if not self._plan.calls():
+            raise ProgramError("a program takes at least one kernel")
+        self._epoch = runtime.epoch()
+        maker = sys._getframe(1)
+        self._subject = Subject("program", maker.f_code.co_filename, maker.f_lineno, "program")
+        self._native = native
+        self._lock = threading.Lock()
+        stepper, self._why = self._made_stepper()
+        self._walk = Walk(self._plan, stepper)
+
+    def _made_stepper(self) -> tuple[Stepper, str]:
+        """Return what does the steps, and why it is Python, if it is."""
+        if self._native is False:
+            return PythonStepper(self._plan), "native=False"
+        try:
+            return NativeStepper(self._plan), ""
+        except EngineUnavailable as error:
+            if self._native:
+                raise ProgramError(f"native=True: {error}") from None
+            return PythonStepper(self._plan), str(error)
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps it has run, those before a restored state included."""
+        return self._walk.steps
+
+    @property
+    def is_native(self) -> bool:
+        """Return whether steps run in native code."""
+        return isinstance(self._walk.stepper, NativeStepper)
+
+    @property
+    def why_not_native(self) -> str:
+        """Return why Python launches the kernels, or an empty string."""
+        return self._why
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of its arrays."""
+        return tuple(self._slots.names)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the array that holds the values of a name now.
+
+        Raises:
+            ProgramError: if there is no such name.
+        """
+        return self._standing(self._slots.lookup(name))
+
+    def __iter__(self) -> Iterator[str]:
+        """Return an iterator over the names of its arrays."""
+        return iter(self.names)
+
+    def current(self, array: Any) -> Any:
+        """Return the array that stands for ``array`` now, after all swaps so far.
+
+        Raises:
+            ProgramError: if no kernel of the program takes the array.
+        """
+        return self._standing(self._slots.number_of(array, "current"))
+
+    def _standing(self, number: int) -> Any:
+        return self._slots.arrays[self._walk.standing(number)]
+
+    def run(
+        self,
+        steps: int | None = None,
+        *,
+        every: int | None = None,
+        call: Callable[[Program], Any] | None = None,
+        until: str | None = None,
+        check_every: int = 1,
+        most: int | None = None,
+        progress: bool = False,
+    ) -> running.Run:
+        """Run steps; return how many were done, how long they took and why they ended.
+
+        Ctrl-C ends it between two steps.
+
+        Args:
+            steps: how many steps; or use ``until``.
+            every: ``call`` is called after each step whose number is a multiple of it.
+            call: a function that takes the program.
+            until: a condition on one-element arrays and numbers by name, such as ``"rr < 1e-8"``;
+                steps end where it holds.
+            check_every: the condition is checked after each step whose number is a multiple of it,
+                and at the end.
+            most: how many steps at most, which ``until`` needs.
+            progress: whether to show a bar with steps a second, GB/s and the time left.
+
+        Raises:
+            ProgramError: if an argument does not fit, or an array was freed, moved or resized since
+                the program was made.
+        """
+        before = self._walk.steps
+        wanted = running.Wanted(steps, every, call, until, check_every, most, progress)
+        with self._working():
+            start = time.perf_counter()
+            try:
+                return running.run(self._walk, wanted, lambda: call and call(self))
+            finally:
+                self._record(start, self._walk.steps - before)
+
+    def _record(self, start: float, steps: int) -> None:
+        """Record a run for traces."""
+        how = "native" if self.is_native else "from Python"
+        seconds = time.perf_counter() - start
+        events.emit("run", self._subject, start, seconds, steps=steps, how=how)
+
+    def stop(self) -> None:
+        """End a run in progress after its current step; another thread or ``call`` may do so."""
+        self._walk.stop()
+
+    def settle(self) -> None:
+        """Move values so that each array holds those of its own name again.
+
+        This copies the arrays that swaps left in each other's places, and nothing else.
+        """
+        with self._working():
+            states.settle(self._walk, self._slots)
+
+    def state(self) -> State:
+        """Return copies of all values by name, and the number of steps."""
+        self.check()
+        return states.state_of(self._walk, self._slots)
+
+    def restore(self, found: State) -> None:
+        """Go back to a state: each array then holds the values of its own name.
+
+        Args:
+            found: what :meth:`state` returned, of this program or of another one with arrays of
+                the same names, dtypes and shapes.
+
+        Raises:
+            ProgramError: if the arrays differ.
+        """
+        if not isinstance(found, State):
+            raise ProgramError(f"restore takes what state() returned; got {type(found).__name__}")
+        with self._working():
+            states.restore(self._walk, self._slots, found)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state into a file of NumPy's format npz, a checkpoint; see :meth:`load`.
+
+        An existing file is replaced in one step, so that it is whole at any time.
+
+        Raises:
+            ProgramError: if the file cannot be written.
+        """
+        states.save(self.state(), path, str(self))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Go back to the state in a file that :meth:`save` wrote, in another process as well.
+
+        Raises:
+            ProgramError: if the file cannot be read, is no checkpoint, or has arrays of other
+                names, dtypes or shapes.
+        """
+        with self._working():
+            states.restore(self._walk, self._slots, states.load(path, self._slots))
+
+    def reference(self, steps: int) -> dict[str, Any]:
+        """Return the values of every name after further steps, computed by NumPy.
+
+        It uses the references of the kernels, rounds what they write to the dtypes of the arrays,
+        and changes none.
+
+        Raises:
+            ProgramError: if ``steps`` is no whole number of 0 or more.
+            TemplateError: if a kernel has no reference.
+        """
+        count = running.Wanted(steps=steps).total
+        self.check()
+        self._walk.check_tables(count)
+        return references.reference(self._walk, self._slots, count)
+
+    def verify(self, steps: int = 3) -> Verified:
+        """Compare each launch of further steps with its reference, then put all arrays back.
+
+        Launches are those of a run, with the arrays and scalars of each step.
+
+        Raises:
+            ProgramError: if ``steps`` is no whole number of 0 or more.
+        """
+        count = running.Wanted(steps=steps).total
+        with self._working():
+            self._walk.check_tables(count)
+            return references.verify(self._walk, self._slots, count)
+
+    def export(self, path: str | os.PathLike[str], archs: Sequence[str], **options: Any) -> Any:
+        """Export its steps as the graph ``program`` of a bundle, which runs without Python.
+
+        The graph does as many steps as its arrays need to stand as at first, two for a program that
+        swaps a pair, and takes the arrays by the names of the program. Scalars stay as they are.
+
+        Args:
+            path: a folder, or a file whose name ends in ``.zip``.
+            archs: archs to compile for: ``"x64"``, ``"vulkan"``, ``"cuda"``, or ``"cpu"``.
+            options: options of :func:`tikgen.aot.export`, such as ``verify=True``.
+
+        Returns:
+            The :class:`tikgen.aot.Bundle`.
+
+        Raises:
+            ProgramError: if it has conditions or scalars that change with the step, or too many
+                launches.
+            ExportError: as :func:`tikgen.aot.export` raises it.
+        """
+        kernels, launches = graph_of(self._plan, self._slots)
+        graphs = {"program": launches}
+        return registry.call("export", kernels, path, archs, graphs=graphs, **options)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Refuse two runs at once, and arrays that changed."""
+        if not self._lock.acquire(blocking=False):
+            raise ProgramError("the program is running already")
+        try:
+            self.check()
+            yield
+        finally:
+            self._walk.stepper.finish()
+            self._lock.release()
+
+    def check(self) -> None:
+        """Raise ProgramError if it cannot run now, since an array or Taichi changed."""
+        if runtime.epoch() is not self._epoch:
+            raise ProgramError("the program was made before the last ti.init; make it again")
+        self._slots.check_unchanged()
+        stepper = self._walk.stepper
+        if isinstance(stepper, NativeStepper) and not stepper.is_current:
+            try:
+                self._walk.stepper, self._why = self._made_stepper()
+            except TikgenError as error:
+                raise ProgramError(str(error)) from None
+
+    def __str__(self) -> str:
+        """Return the program in words, a line for each part."""
+        return "\n".join(picture.lines(self._parts, self._slots))
+
+    def __repr__(self) -> str:
+        how = "native code" if self.is_native else "launches from Python"
+        return f"<Program of {len(self._parts)} parts by {how}, step {self.steps}>"
+
+    def _repr_html_(self) -> str:
+        """Return the HTML for a notebook."""
+        return f"<pre>{html.escape(repr(self))}\n{html.escape(str(self))}</pre>"

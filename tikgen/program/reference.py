@@ -1,0 +1,179 @@
+"""What a program must compute, in NumPy: all its steps, and each launch beside the kernel's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.errors import TemplateError, VerificationError
+from tikgen.pipeline.comparison import errors, fractions
+from tikgen.program import varying
+from tikgen.program.plan import Call, Plan
+from tikgen.program.scalars import Flag
+from tikgen.program.slots import Slots, is_array
+from tikgen.program.stepping import PythonStepper, Stepper
+from tikgen.program.walk import Walk
+from tikgen.taichi import arrays
+from tikgen.template.arguments import Array
+from tikgen.template.base import Template
+
+NDArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A comparison of every launch of some steps with its reference.
+
+    Attributes:
+        launches: how many launches were compared.
+        worst: largest error as a fraction of the tolerance.
+        unchecked: kernels without a reference, which were not compared.
+        message: what is wrong first, or an empty string.
+    """
+
+    launches: int
+    worst: float
+    unchecked: tuple[str, ...]
+    message: str
+
+    @property
+    def ok(self) -> bool:
+        """Return whether launches were compared, and all are right."""
+        return not self.message and self.launches > 0
+
+    def raise_for_failure(self) -> None:
+        """Raise :class:`VerificationError` unless it is ok."""
+        if not self.ok:
+            raise VerificationError("program", self.message or "no kernel has a reference")
+
+
+class ReferenceStepper(PythonStepper):
+    """Does steps on copies of the arrays, with the kernels' references.
+
+    Args:
+        plan: what a step does.
+        slots: the arrays.
+    """
+
+    def __init__(self, plan: Plan, slots: Slots) -> None:
+        super().__init__(plan)
+        self._slots = slots
+        self.values = [np.array(arrays.to_host(array)) for array in slots.arrays]
+
+    def launch(self, call: Call, step: int) -> None:
+        """Compute what the launch writes."""
+        given = {
+            name: self.values[self._slots.number_of(value, name)] if is_array(value) else value
+            for name, value in _arguments(call, step).items()
+        }
+        for name, value in _expected(call, given).items():
+            number = self._slots.number_of(call.bound.arguments[name], name)
+            with np.errstate(all="ignore"):
+                self.values[number] = value.astype(self.values[number].dtype)
+
+    def value_of(self, flag: Flag) -> bool:
+        """Return whether a condition held when it was last computed."""
+        return bool(self.values[self._slots.number_of(flag.array, "a condition")][0])
+
+
+class CheckingStepper(PythonStepper):
+    """Launches as another stepper does, and compares each launch with its reference.
+
+    Args:
+        plan: what a step does.
+        stepper: what launches.
+    """
+
+    def __init__(self, plan: Plan, stepper: Stepper) -> None:
+        super().__init__(plan)
+        self._launcher = stepper
+        self.launches = 0
+        self.worst = 0.0
+        self.unchecked: dict[str, None] = {}
+        self.message = ""
+
+    def launch(self, call: Call, step: int) -> None:
+        """Launch, and compare what was written."""
+        given = {
+            name: np.array(arrays.to_host(value)) if is_array(value) else value
+            for name, value in _arguments(call, step).items()
+        }
+        try:
+            expected = _expected(call, given)
+        except TemplateError:
+            self.unchecked[call.kernel.name] = None
+            self._launcher.launch(call, step)
+            return
+        with np.errstate(all="ignore"):
+            wanted = dict(expected)
+            allowed = call.kernel.template.tolerance(call.kernel.problem, given, wanted)
+        self._launcher.launch(call, step)
+        self.launches += 1
+        for name, value in expected.items():
+            actual = np.array(arrays.to_host(call.bound.arguments[name]))
+            self._compare(f"step {step}: {call.kernel.name}, {name}", actual, value, allowed, name)
+
+    def _compare(
+        self, what: str, actual: NDArray, wanted: NDArray, allowed: Mapping[str, Any], name: str
+    ) -> None:
+        error, limit = errors(actual, wanted, allowed.get(name, 0))
+        found = fractions(error, limit)
+        worst = float(found.max(initial=0))
+        self.worst = max(self.worst, worst)
+        if worst > 1 and not self.message:
+            place = np.unravel_index(int(np.argmax(found)), found.shape)
+            where = ", ".join(map(str, place))
+            self.message = (
+                f"{what}[{where}] is {actual[place]!s}, expected {wanted[place]!s}, off by "
+                f"{float(error[place]):.3g} where {float(limit[place]):.3g} is allowed"
+            )
+
+
+def _arguments(call: Call, step: int) -> dict[str, Any]:
+    """Return the arguments of a launch by name, with the scalars of the step."""
+    now = {
+        name: varying.values(call.bound, name, source, step, 1)[0].item()
+        for name, source in call.varying.items()
+    }
+    return {**call.bound.arguments, **now}
+
+
+def _expected(call: Call, given: Mapping[str, Any]) -> dict[str, NDArray]:
+    """Return the values of each array that a launch writes; raises TemplateError."""
+    kernel = call.kernel
+    if type(kernel.template).reference is Template.reference:
+        raise TemplateError(kernel.template.name, "has no reference")
+    with np.errstate(all="ignore"):
+        found = kernel.reference(**given)
+    results = found if isinstance(found, tuple) else (found,)
+    written = [a.name for a in kernel.signature.arguments if isinstance(a, Array) and a.written]
+    return dict(zip(written, map(np.asarray, results), strict=True))
+
+
+def reference(walk: Walk, slots: Slots, steps: int) -> dict[str, NDArray]:
+    """Return the values of every name after further steps, computed by NumPy."""
+    stepper = ReferenceStepper(walk.plan, slots)
+    ahead = Walk(walk.plan, stepper)
+    ahead.steps, ahead.at = walk.steps, walk.at
+    ahead.advance(steps)
+    return {name: stepper.values[ahead.standing(number)] for name, number in slots.names.items()}
+
+
+def verify(walk: Walk, slots: Slots, steps: int) -> Verified:
+    """Compare each launch of further steps with its reference; then put all arrays back."""
+    before = [np.array(arrays.to_host(array)) for array in slots.arrays]
+    checking = CheckingStepper(walk.plan, walk.stepper)
+    ahead = Walk(walk.plan, checking)
+    ahead.steps, ahead.at = walk.steps, walk.at
+    try:
+        ahead.advance(steps)
+    finally:
+        for array, values in zip(slots.arrays, before, strict=True):
+            if not arrays.is_read_only(array):
+                arrays.write(array, values)
+    unchecked = tuple(checking.unchecked)
+    return Verified(checking.launches, checking.worst, unchecked, checking.message)

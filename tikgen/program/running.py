@@ -1,0 +1,175 @@
+"""Runs the steps of a program: calls, conditions and progress in between."""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from tikgen.errors import ProgramError
+from tikgen.program import costs
+from tikgen.program.walk import Walk
+from tikgen.progress import rates
+
+# After so many seconds Python looks for Ctrl-C, and shows progress.
+_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run did.
+
+    Attributes:
+        steps: how many steps.
+        seconds: how long they took, calls included.
+        reached: whether the condition of ``until`` held at the end; None without one.
+    """
+
+    steps: int
+    seconds: float
+    reached: bool | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The arguments of :meth:`Program.run`, checked.
+
+    Raises:
+        ProgramError: if they do not fit together.
+    """
+
+    steps: int | None
+    every: int | None = None
+    call: Callable[[Any], Any] | None = None
+    until: str | None = None
+    check_every: int = 1
+    most: int | None = None
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 0), ("most", 0), ("every", 1), ("check_every", 1)):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+                raise ProgramError(f"{name} takes a whole number; got {value!r}")
+            if value < least:
+                raise ProgramError(f"{name} takes a number of {least} or more; got {value}")
+        if (self.steps is None) == (self.until is None):
+            raise ProgramError("run takes either steps, or until with most")
+        if self.until is not None and self.most is None:
+            raise ProgramError("until needs most=: how many steps at most")
+        if self.until is None and (self.most is not None or self.check_every != 1):
+            raise ProgramError("most and check_every belong to until")
+        if (self.every is None) != (self.call is None):
+            raise ProgramError("every and call belong together: every=100, call=function")
+        if self.call is not None and not callable(self.call):
+            raise ProgramError(f"call takes a function; got {type(self.call).__name__}")
+
+    @property
+    def total(self) -> int:
+        """Return how many steps at most."""
+        return int(self.steps if self.steps is not None else self.most)  # type: ignore[arg-type]
+
+
+def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
+    """Run steps; see :meth:`Program.run`."""
+    until = walk.plan.prepared(wanted.until) if wanted.until is not None else None
+    walk.check_tables(wanted.total)
+    reached = None if until is None else False
+    first, last = walk.steps, walk.steps + wanted.total
+    began = time.perf_counter()
+    with _shown(walk, wanted) as show, _Interrupts(walk) as interrupts:
+        walk.begin()
+        while walk.steps < last and not walk.is_stopped:
+            most = min(last, walk.steps + walk.ahead)
+            for each in (wanted.every, wanted.check_every if until else None):
+                if each:
+                    most = min(most, walk.steps // each * each + each)
+            before, start = walk.steps, time.perf_counter()
+            interrupts.advance(most - before)
+            walk.ahead = _ahead(walk.ahead, most - before, time.perf_counter() - start)
+            show(walk.steps - first)
+            if wanted.every and walk.steps % wanted.every == 0:
+                call()
+            ended = walk.steps == last or walk.is_stopped
+            if until and (walk.steps % wanted.check_every == 0 or ended):
+                reached = walk.holds(until)
+                if reached:
+                    break
+    return Run(walk.steps - first, time.perf_counter() - began, reached)
+
+
+def _ahead(ahead: int, steps: int, seconds: float) -> int:
+    """Return how many steps to do next, if some took so many seconds."""
+    if seconds > _SECONDS:
+        return max(1, int(steps * _SECONDS / seconds))
+    # Doubled at most, as a single step may take less time than those to come.
+    return 2 * ahead if steps == ahead and seconds < _SECONDS / 2 else ahead
+
+
+class _Interrupts:
+    """Has Ctrl-C stop steps in progress, and do what it does only after the current one.
+
+    Where its handler raises nothing, the steps go on.
+
+    Args:
+        walk: the steps.
+    """
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._was_stopped = False
+        self._heard: tuple[int, FrameType | None] | None = None
+        self._is_stepping = False
+        self._handler: Any = None
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                self._handler = handler
+                signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if not self._is_stepping:
+            self._handler(number, frame)
+            return
+        if self._heard is None:
+            self._was_stopped = self._walk.is_stopped
+        self._heard = number, frame
+        self._walk.stop()
+
+    def advance(self, count: int) -> None:
+        """Do steps; Ctrl-C takes effect after them."""
+        self._is_stepping = True
+        try:
+            self._walk.advance(count)
+        finally:
+            self._is_stepping = False
+            heard, self._heard = self._heard, None
+            if heard is not None:
+                if not self._was_stopped:
+                    self._walk.begin()
+                self._handler(*heard)
+
+
+@contextlib.contextmanager
+def _shown(walk: Walk, wanted: Wanted) -> Iterator[Callable[[int], None]]:
+    """Show a bar if it is wanted; give the function that takes how many steps were done."""
+    if not wanted.progress:
+        yield lambda done: None
+        return
+    with rates(wanted.total, costs.bytes_a_step(walk.plan)) as show:
+        yield show

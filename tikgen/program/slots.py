@@ -1,0 +1,211 @@
+"""The arrays of a program, each under a number and a name."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tikgen.dtypes import DType
+from tikgen.errors import ProgramError, near
+from tikgen.taichi import arrays
+
+
+class Slots:
+    """The arrays of a program in order of their first use.
+
+    Args:
+        named: arrays and numbers by the names that the user gives them.
+    """
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self.arrays: list[Any] = []
+        self.constants: dict[str, int | float] = {}
+        self.names: dict[str, int] = {}
+        self._by_identity: dict[Any, int] = {}
+        self._used_as: list[str] = []
+        self._ambiguous: dict[str, list[str]] = {}
+        for name, value in named.items():
+            if not name.isidentifier():
+                raise ProgramError(f"{name!r} is no name: use letters, digits and underscores")
+            if isinstance(value, int | float | np.integer | np.floating):
+                self.constants[name] = value.item() if isinstance(value, np.generic) else value
+            elif not is_array(value):
+                kind = type(value).__name__
+                raise ProgramError(f"name {name!r} takes an array or a number; got {kind}")
+            elif (number := self.add(value, name)) in self.names.values():
+                other = next(known for known, at in self.names.items() if at == number)
+                raise ProgramError(f"{other!r} and {name!r} name one array")
+            else:
+                self.names[name] = number
+
+    def add(self, array: Any, used_as: str) -> int:
+        """Return the number of an array, a new one at its first use.
+
+        Args:
+            array: the array.
+            used_as: name of the argument for which it is passed.
+        """
+        identity = _identity(array)
+        if identity not in self._by_identity:
+            self._by_identity[identity] = len(self.arrays)
+            self.arrays.append(array)
+            self._used_as.append(used_as)
+        return self._by_identity[identity]
+
+    def add_hidden(self, array: Any) -> int:
+        """Return the number of an array of the program's own, which has no name."""
+        return self.add(array, "")
+
+    def number_of(self, array: Any, where: str) -> int:
+        """Return the number of an array that a kernel takes; raise ProgramError if none does."""
+        if not is_array(array):
+            raise ProgramError(f"{where} takes arrays; got {type(array).__name__}")
+        found = self._by_identity.get(_identity(array))
+        if found is None:
+            raise ProgramError(
+                f"{where} was given an array that no kernel of the program takes: "
+                f"{described(array)}; pass the very array that was bound"
+            )
+        return found
+
+    def give_names(self) -> None:
+        """Name every array: as the user did, or as the first argument for which it is passed."""
+        named = set(self.names.values())
+        by_argument: dict[str, list[int]] = {}
+        for number, used_as in enumerate(self._used_as):
+            if number not in named and used_as:
+                by_argument.setdefault(used_as, []).append(number)
+        for argument, numbers in by_argument.items():
+            taken = argument in self.names or argument in self.constants
+            if len(numbers) == 1 and not taken:
+                self.names[argument] = numbers[0]
+                continue
+            known = {*self.names, *self.constants, *by_argument}
+            free = (n for c in itertools.count(1) if (n := f"{argument}_{c}") not in known)
+            names = dict(zip(free, numbers, strict=False))
+            if not taken:
+                self._ambiguous[argument] = list(names)
+            self.names |= names
+
+    def name_of(self, number: int) -> str:
+        """Return the name of an array."""
+        return next((name for name, at in self.names.items() if at == number), "")
+
+    def lookup(self, name: str) -> int:
+        """Return the number of the array of a name; raise ProgramError if there is none."""
+        if not isinstance(name, str):
+            raise ProgramError(f"takes a name; got {type(name).__name__}, try current(array)")
+        if name in self.names:
+            return self.names[name]
+        if several := self._ambiguous.get(name):
+            raise ProgramError(
+                f"{name!r} may be {' or '.join(several)}; "
+                f"give the array a name of its own: Program([...], {name}=array)"
+            )
+        takes = ", ".join([*self.names, *self.constants]) or "none"
+        hint = near(name, [*self.names, *self.constants])
+        raise ProgramError(f"the name {name!r} is unknown.{hint} Known: {takes}")
+
+    def check_equal(self, one: int, other: int, what: str) -> None:
+        """Raise ProgramError unless two arrays have one kind, dtype, shape and layout."""
+        if _layout(self.arrays[one]) != _layout(self.arrays[other]):
+            raise ProgramError(
+                f"{what} takes arrays of one kind, dtype, shape and layout; got "
+                f"{self._shown(one)} and {self._shown(other)}"
+            )
+
+    def partners(self, one: int, other: int) -> list[tuple[int, int]]:
+        """Return pairs of reshaped arrays that change places when two arrays do.
+
+        A kernel may take ``u.ravel()`` beside ``u``. Where ``u`` changes places with ``un``, it
+        does so with ``un.ravel()``, which is added.
+        """
+        found: dict[tuple[int, int], None] = {}
+        for number, array in enumerate(list(self.arrays)):
+            if number in (one, other):
+                continue
+            for its, opposite in ((one, other), (other, one)):
+                if self._is_reshaped(number, its):
+                    view = self.arrays[opposite].reshape(tuple(array.shape))
+                    pair = number, self.add(view, "")
+                    found[pair if its == one else pair[::-1]] = None
+        return list(found)
+
+    def _is_reshaped(self, one: int, other: int) -> bool:
+        """Return whether two arrays have the same elements in another shape."""
+        arrays = self.arrays[one], self.arrays[other]
+        ranges = [_range(array) for array in arrays]
+        return (
+            ranges[0] is not None
+            and ranges[0] == ranges[1]
+            and (arrays[0].dtype == arrays[1].dtype)
+        )
+
+    def check_apart(self, number: int) -> None:
+        """Raise ProgramError if another array shares memory with one that is swapped."""
+        one = _range(self.arrays[number])
+        for other, array in enumerate(self.arrays):
+            its = _range(array)
+            if other == number or not one or not its or self._is_reshaped(number, other):
+                continue
+            if one[0] < its[1] and its[0] < one[1]:
+                raise ProgramError(
+                    f"{self._shown(number)} is swapped, and {self._shown(other)} shares memory "
+                    "with it; such a view would not change places with it"
+                )
+
+    def _shown(self, number: int) -> str:
+        return f"{self.name_of(number)} ({described(self.arrays[number])})"
+
+    def check_unchanged(self) -> None:
+        """Raise ProgramError if an array was freed, moved or resized since it was added."""
+        for number, (array, was) in enumerate(zip(self.arrays, self._by_identity, strict=True)):
+            if _identity(array) != was:
+                name = self.name_of(number)
+                raise ProgramError(
+                    f"array {name!r} was freed, moved or resized since the program was made, and "
+                    f"is {described(array)} now; make the program again"
+                )
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is a NumPy array, a Taichi array, a field or a tensor."""
+    return isinstance(value, (np.ndarray, *arrays.TaichiArray)) or hasattr(value, "data_ptr")
+
+
+def dtype_of(array: Any) -> DType:
+    """Return the dtype of an array."""
+    return DType.parse(str(array.dtype).removeprefix("torch."))
+
+
+def described(array: Any) -> str:
+    """Return kind, dtype and shape of an array in words."""
+    kind, dtype, shape, _ = _layout(array)
+    return f"{kind} {dtype} of shape {shape}"
+
+
+def _layout(array: Any) -> tuple[str, Any, tuple[int, ...], Any]:
+    if isinstance(array, np.ndarray):
+        return "ndarray", array.dtype, array.shape, array.strides
+    kind = type(array).__name__
+    if hasattr(array, "data_ptr"):
+        return f"{array.device} {kind}", array.dtype, tuple(array.shape), tuple(array.stride())
+    return kind, array.dtype, tuple(array.shape), None
+
+
+def _identity(array: Any) -> Any:
+    """Return what two references to the same elements have in common."""
+    if isinstance(array, arrays.TaichiArray):
+        return "taichi", id(array), tuple(array.shape)
+    return (*_range(array), *_layout(array)[1:])  # type: ignore[misc]
+
+
+def _range(array: Any) -> tuple[int, int] | None:
+    """Return the memory of an array on the host or of a tensor, None for those of Taichi."""
+    if isinstance(array, arrays.TaichiArray):
+        return None
+    address, size = arrays.address_of(array)
+    return address, address + size

@@ -1,0 +1,65 @@
+"""Where a program stands: its step, its arrangement of arrays, and what does further steps."""
+
+from __future__ import annotations
+
+from tikgen.program import varying
+from tikgen.program.plan import Condition, Plan
+from tikgen.program.stepping import Stepper
+
+
+class Walk:
+    """The steps of a program, one after the other.
+
+    Args:
+        plan: what a step does.
+        stepper: what does it.
+
+    Attributes:
+        steps: how many steps were done.
+        at: the arrangement after them.
+        ahead: how many steps to do at a time, so that Python looks for Ctrl-C often enough.
+    """
+
+    def __init__(self, plan: Plan, stepper: Stepper) -> None:
+        self.plan = plan
+        self.stepper = stepper
+        self.steps = 0
+        self.at = plan.first
+        self.ahead = 1
+
+    def begin(self) -> None:
+        """Forget an earlier order to stop."""
+        self.stepper.stopped = False
+
+    def stop(self) -> None:
+        """Have the steps in progress end after the current one."""
+        self.stepper.stopped = True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether the steps in progress are to end."""
+        return self.stepper.stopped
+
+    def advance(self, count: int) -> None:
+        """Do steps, fewer if they are stopped."""
+        stepper = self.stepper
+        try:
+            stepper.run(self.at, self.steps, count)
+        finally:
+            self.steps += stepper.done
+            self.at = stepper.at
+
+    def standing(self, number: int) -> int:
+        """Return the number of the array that stands for another one now."""
+        return self.at[number] if number < len(self.at) else number
+
+    def holds(self, condition: Condition) -> bool:
+        """Return whether a condition holds now."""
+        self.stepper.launch(self.plan.call(condition.launch, self.at), self.steps)
+        return condition.flag.holds
+
+    def check_tables(self, count: int) -> None:
+        """Raise ProgramError if a table of a scalar is too short for so many further steps."""
+        for call in self.plan.calls():
+            for name, source in call.varying.items():
+                varying.check_length(name, source, self.steps + count)
