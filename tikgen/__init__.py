@@ -25,6 +25,7 @@ registry.register(
     export="tikgen.aot.exporting.export:export",
     kernel_html="tikgen.lifecycle.kernel_card:of_kernel",
     kernel_ir="tikgen.lifecycle.ir:ir_of",
+    kernel_ptx="tikgen.lifecycle.ptx:ptx_of",
     kernel_lifecycle="tikgen.lifecycle.trace:of_kernel",
     tune="tikgen.tuning.run:tune",
 )

@@ -137,6 +137,13 @@ class EngineUnavailable(TikgenError):
         super().__init__(f"{kernel} cannot be launched by the engine {engine!r}: {why}")
 
 
+class DeviceError(TikgenError):
+    """The driver of a device refused a call."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"The CUDA driver refused {what}: {why}.")
+
+
 class ProgramError(TikgenError):
     """A program cannot be made, run or restored as asked."""
 

@@ -182,7 +182,7 @@ class Stencil(Template):
                 shape = {"block_x": 256, "sweep": 8 if arch == "cuda" else 16}
             else:
                 shape = {"block_x": 128, "block_y": 2} if arch == "cuda" else {"block_y": 4}
-                shape |= {"sweep": 64}
+                shape |= {"sweep": _length_of_sweep(sizes) if arch == "cuda" else 64}
             ahead = 2 if p.dim == 3 or arch == "vulkan" else 0
             blocks = 8448 if arch == "vulkan" else 0
             return {"loop": "sweep", "unroll": 1, "ahead": ahead, "blocks": blocks, **shape}
@@ -327,6 +327,18 @@ class Stencil(Template):
         if drawn.get("points"):
             drawn["points"] = {k[: drawn["dim"]]: v for k, v in drawn["points"].items()}
         return drawn
+
+
+def _length_of_sweep(sizes: Mapping[str, int] | None) -> int:
+    """Return how many points a thread walks on cuda: few where there are few threads.
+
+    H100, f32, with 64, 32 and 16: 73^3 in 13.3, 7.5 and 4.7 us, 155^3 in 15.9, 12.9 and 14.4, 268^3
+    in 87, 78 and 74, 512^3 in 927, 935 and 953.
+    """
+    if sizes is None:
+        return 32
+    count = math.prod(sizes.values())
+    return 16 if count < 2**21 else 32 if count < 2**26 else 64
 
 
 def weights(p: Any) -> dict[tuple[int, ...], float]:

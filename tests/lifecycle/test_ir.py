@@ -19,6 +19,7 @@ import tikgen
 from conftest import ARCH, init_taichi
 from tikgen.cli import app
 from tikgen.errors import ArgumentError, KernelCompileError, TikgenError, UnsupportedOnArch
+from tikgen.lifecycle import ir
 from tikgen.lifecycle.ir import KINDS, ir_of
 from tikgen.lifecycle.spirv import disassemble
 
@@ -218,3 +219,13 @@ def test_the_command_prints_what_the_function_returns(ti_arch: str) -> None:
     assert shown.stdout == kernel.ir("ast")
     assert run("stencil", "python", "-p", "dim=1", "-p", "unroll=2").stdout == kernel.source.text
     assert run("stencil", "bla").exit_code == 2
+
+
+@pytest.mark.skipif(ARCH not in ("cpu", "cuda"), reason="other archs write no machine code")
+def test_a_compiling_process_shows_the_same_code_again(ti_arch: str) -> None:
+    kernel = tikgen.build("map", expr="z = 2*x + y")
+    kind = "asm" if ti_arch == "cpu" else "ptx"
+    job = ir.job_of(kernel, kind, ())
+    with ir.compiler(kernel, ti_arch, kind) as process:
+        first, second = (ir.ask(process, kernel, job) for _ in range(2))
+    assert first.splitlines()[-3:] == second.splitlines()[-3:]

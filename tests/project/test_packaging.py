@@ -85,6 +85,7 @@ def test_metadata(wheel: Path) -> None:
         "dask",
         "live",
         "fast",
+        "cuda",
         "notebook",
         "torch",
         "gpu",

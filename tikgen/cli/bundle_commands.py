@@ -69,7 +69,7 @@ def verify_command(
     arch: Annotated[
         list[BundleArch] | None,
         typer.Option(
-            metavar="ARCH", help="Arch to prove on; by default all that work. Repeatable."
+            "--arch", metavar="ARCH", help="Arch to prove on; by default all that work. Repeatable."
         ),
     ] = None,
     json: Json = False,
@@ -139,7 +139,9 @@ def run_command(
     ] = None,
     arch: Annotated[
         str | None,
-        typer.Option(metavar="ARCH", help="Arch to run on; by default the first that works."),
+        typer.Option(
+            "--arch", metavar="ARCH", help="Arch to run on; by default the first that works."
+        ),
     ] = None,
     seed: Seed = None,
     repeat: Annotated[

@@ -34,6 +34,7 @@ class Engine(str, Enum):
 
     taichi = "taichi"
     direct_cpu = "direct-cpu"
+    direct_cuda = "direct-cuda"
 
 
 Name = Annotated[
@@ -60,13 +61,17 @@ Shape = Annotated[
         help="Sizes to bake into the kernel, such as --shape 200,200,200 or --shape rows=9,cols=7.",
     ),
 ]
-RunArch = Annotated[Arch, typer.Option(metavar="ARCH", help="cpu, cuda or vulkan.")]
+# Named, since typer 0.27 takes a metavar that equals the name for the name.
+RunArch = Annotated[Arch, typer.Option("--arch", metavar="ARCH", help="cpu, cuda or vulkan.")]
 RunArchs = Annotated[
-    list[Arch] | None, typer.Option(metavar="ARCH", help="cpu, cuda or vulkan. Repeatable.")
+    list[Arch] | None,
+    typer.Option("--arch", metavar="ARCH", help="cpu, cuda or vulkan. Repeatable."),
 ]
 ScheduleArch = Annotated[
     Arch,
-    typer.Option(metavar="ARCH", help="Arch whose schedule is used: cpu, cuda or vulkan."),
+    typer.Option(
+        "--arch", metavar="ARCH", help="Arch whose schedule is used: cpu, cuda or vulkan."
+    ),
 ]
 Output = Annotated[
     Path | None,

@@ -59,6 +59,7 @@ def export_command(
     arch: Annotated[
         list[BundleArch] | None,
         typer.Option(
+            "--arch",
             metavar="ARCH",
             help="x64, vulkan, cuda, arm64, or cpu for this processor; by default x64 and vulkan. "
             "Repeatable.",

@@ -147,7 +147,10 @@ def verify_command(
         ),
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="What launches the kernels; direct-cpu needs llvmlite.")
+        Engine,
+        typer.Option(
+            help="What launches the kernels; direct-cpu needs llvmlite, direct-cuda CUDA."
+        ),
     ] = Engine.taichi,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed, to repeat a verification.")
@@ -203,7 +206,9 @@ def ir_command(
         Kind, typer.Argument(help="What to print; spirv needs vulkan, ptx needs cuda.")
     ],
     param: Params = None,
-    arch: Annotated[Arch, typer.Option(metavar="ARCH", help="cpu, cuda or vulkan.")] = Arch.cpu,
+    arch: Annotated[
+        Arch, typer.Option("--arch", metavar="ARCH", help="cpu, cuda or vulkan.")
+    ] = Arch.cpu,
     shape: Shape = None,
 ) -> None:
     """Print a kernel at one stage of its compilation, from Python to machine code."""

@@ -18,7 +18,7 @@ from tikgen.units import size
 def demo_command(
     arch: RunArch = Arch.cpu,
     n: Annotated[
-        int, typer.Option(min=8, max=512, metavar="N", help="Grid points along each axis.")
+        int, typer.Option("--n", min=8, max=512, metavar="N", help="Grid points along each axis.")
     ] = 128,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Time steps.")] = 400,
     output: Annotated[

@@ -37,7 +37,10 @@ Shape = Annotated[
     ),
 ]
 Budget = Annotated[
-    str, typer.Option(metavar="BUDGET", help="quick (a minute), full (all schedules), or seconds.")
+    str,
+    typer.Option(
+        "--budget", metavar="BUDGET", help="quick (a minute), full (all schedules), or seconds."
+    ),
 ]
 OneTemplate = Annotated[
     str | None,

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from tikgen.dtypes import DType
     from tikgen.engines.argument_struct import Kind
 
-TAICHI, DIRECT_CPU = "taichi", "direct-cpu"
+TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
 # Taichi, until another engine is proven for the kernel.
 AUTO = "auto"
 # What launches a kernel unless the call that made it says otherwise.
@@ -32,7 +32,10 @@ class _Place(NamedTuple):
     arch: str
 
 
-_PLACES = {DIRECT_CPU: _Place("tikgen.engines.direct_cpu", "llvmlite", "fast", "cpu")}
+_PLACES = {
+    DIRECT_CPU: _Place("tikgen.engines.direct_cpu", "llvmlite", "fast", "cpu"),
+    DIRECT_CUDA: _Place("tikgen.engines.direct_cuda", "cuda", "cuda", "cuda"),
+}
 ENGINES = (TAICHI, *_PLACES)
 
 
@@ -64,8 +67,11 @@ class DirectLauncher(AnyLauncher, Protocol):
 
     arguments: Any
 
-    def choose_loop(self, size: int) -> None:
-        """Prepare for arrays of ``size`` bytes in all, which were packed."""
+    def packed(self, values: Sequence[Any], size: int) -> bool:
+        """Take arguments that were packed, with arrays of ``size`` bytes in all.
+
+        Return False if they must be set one by one.
+        """
 
     def set_all(self, values: Sequence[Any]) -> None:
         """Set every argument, in the order of the slots."""
@@ -75,17 +81,22 @@ class Code(Protocol):
     """The machine code of a kernel, loaded into this process.
 
     Attributes:
-        pack_into: packs the fields of all arguments, scalars, and extents and addresses of arrays
-            of the host; None if those are not taken.
+        pack_into: packs the fields of all arguments: scalars, and extents and addresses of arrays.
+        on_device: addresses of the device that were found to be usable; None if it takes those of
+            the host.
     """
 
-    pack_into: Callable[..., None] | None
+    pack_into: Callable[..., None]
+    on_device: Container[int] | None
 
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""
 
     def scratch(self, dtype: DType, shape: tuple[int, ...]) -> Any:
         """Return a new array for a kernel to work in."""
+
+    def address_of(self, scratch: Any) -> int:
+        """Return the address of such an array."""
 
 
 class Making(Protocol):

@@ -99,6 +99,7 @@ class Code:
         self.kinds = tuple(kinds)
         self.struct = argument_struct.c_type(kinds)
         self.pack_into = argument_struct.packer(kinds).pack_into
+        self.on_device = None
         self._library = native.Library(content)
         # The function that runs a kernel over a context.
         self.address = self._library.address(llvm_text.RUN)
@@ -111,6 +112,10 @@ class Code:
     def scratch(self, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """Return a new array for a kernel to work in."""
         return np.zeros(shape, dtype.numpy)
+
+    def address_of(self, scratch: np.ndarray[Any, Any]) -> int:
+        """Return the address of such an array."""
+        return arrays.address_of(scratch)[0]
 
 
 class DirectLauncher:
@@ -163,6 +168,11 @@ class DirectLauncher:
         argument.data = address
         self._bytes[slot] = size
         self.choose_loop(sum(self._bytes.values()))
+
+    def packed(self, values: Sequence[Any], size: int) -> bool:
+        """Take arguments that were packed, with arrays of ``size`` bytes in all."""
+        self.choose_loop(size)
+        return True
 
     def choose_loop(self, size: int) -> None:
         """Choose how loops run over arrays of ``size`` bytes in all."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str
     except UnsupportedOnArch as error:
         error.args = (f"{error}; build it with arch={arch!r} for a schedule of that arch",)
         raise
-    return _from_child(kernel, _job(kernel, kind, args), arch)
+    return _from_child(kernel, job_of(kernel, kind, args), arch)
 
 
 def optimised_code(kernel: Kernel, arch: str, text: str | None = None) -> str | None:
@@ -79,14 +80,14 @@ def optimised_code(kernel: Kernel, arch: str, text: str | None = None) -> str | 
     kinds = [kind for kind in ("llvm-optimized", "spirv") if arch in (KINDS[kind] or ())]
     if not kinds:
         return None
-    job = _job(kernel, kinds[0], ())
+    job = job_of(kernel, kinds[0], ())
     try:
         return _from_child(kernel, job if text is None else job | {"text": text}, arch)
     except (KernelCompileError, UnsupportedOnArch):
         return None
 
 
-def _job(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:
+def job_of(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:
     """Return the message for the child."""
     return {
         "kind": kind,
@@ -99,23 +100,45 @@ def _job(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:
 
 def _from_child(kernel: Kernel, job: dict[str, Any], arch: str) -> str:
     """Return the code from a child process, or raise its error."""
-    name = kernel.template.name
-    current = runtime.init_options()
-    options = {k: current[k] for k in _OPTIONS if k in current} | {"kind": job["kind"]}
+    with compiler(kernel, arch, job["kind"]) as process:
+        return ask(process, kernel, job)
+
+
+@contextlib.contextmanager
+def compiler(kernel: Kernel, arch: str, kind: str) -> Iterator[ChildProcess]:
+    """Give a process that compiles kernels with the current options of ``ti.init``.
+
+    Raises:
+        UnsupportedOnArch: if the arch does not work here.
+    """
+    options = {"kind": kind, **compiler_options(kind)}
     with (
         tempfile.TemporaryDirectory(prefix="tikgen-ir-") as folder,
         ChildProcess(_WORKER, arch, folder, json.dumps(options)) as process,
     ):
-        problem = process.start()
-        if problem:
+        if problem := process.start():
+            name = kernel.template.name
             raise UnsupportedOnArch(name, arch, f"it does not work here: {problem}")
-        try:
-            process.send(json.dumps(job))
-            reply = process.reply(_MOST_SECONDS)
-        except (Died, TimeoutError) as error:
-            what = f"died: {error}" if isinstance(error, Died) else "timed out"
-            problem = f"the process that compiled it {what}"
-            raise KernelCompileError(name, problem, params=kernel.params) from None
+        yield process
+
+
+def compiler_options(kind: str) -> dict[str, Any]:
+    """Return those options of ``ti.init`` that a compiling process takes over."""
+    current = runtime.init_options()
+    more = runtime.gpu_options() if kind == "ptx" and runtime.is_initialised() else {}
+    return {k: current[k] for k in _OPTIONS if k in current} | more
+
+
+def ask(process: ChildProcess, kernel: Kernel, job: dict[str, Any]) -> str:
+    """Return the code that a compiling process answers, or raise its error."""
+    name = kernel.template.name
+    try:
+        process.send(json.dumps(job))
+        reply = process.reply(_MOST_SECONDS)
+    except (Died, TimeoutError) as error:
+        what = f"died: {error}" if isinstance(error, Died) else "timed out"
+        problem = f"the process that compiled it {what}"
+        raise KernelCompileError(name, problem, params=kernel.params) from None
     if "refused" in reply:
         raise kernel.loaded.explained(RuntimeError(reply["refused"]))
     if "failed" in reply:

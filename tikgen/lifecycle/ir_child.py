@@ -7,6 +7,7 @@ its own. It launches kernels only on cuda, where compiling alone is not enough.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import linecache
 import os
@@ -15,14 +16,14 @@ import struct
 import sys
 import types
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import taichi as ti
 
-from tikgen.children.work import Tell, one_line, serve
+from tikgen.children.work import Tell, one_line, serve, start
 from tikgen.lifecycle.spirv import disassemble
 from tikgen.pipeline.loader import entry_of
 from tikgen.pipeline.rendering import code_of
@@ -74,13 +75,18 @@ def main() -> None:
         options |= {"offline_cache": True, "offline_cache_file_path": _CACHE}
     # One thread, so that tasks are in order.
     options |= {"log_level": "info", "num_compile_threads": 1, "print_ir_dbg_info": False}
-    serve(arch, _answer, lines_per_init=sys.maxsize, **options)
+    again = functools.partial(start, arch, **options)
+    serve(arch, functools.partial(_answer, again), lines_per_init=sys.maxsize, **options)
 
 
-def _answer(line: str, tell: Tell) -> str:
+def _answer(again: Callable[[], None], line: str, tell: Tell) -> str:
     job = json.loads(line)
     try:
-        return json.dumps({"text": _text_of(job)})
+        text = _text_of(job)
+        if not text and job["kind"] in _FILES:  # Taichi writes files of the same code only once.
+            again()
+            text = _text_of(job)
+        return json.dumps({"text": text})
     except (runtime.CompilationError, runtime.RuntimeFailure) as error:
         return json.dumps({"refused": str(error)})
     except Exception as error:

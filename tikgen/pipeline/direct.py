@@ -13,7 +13,7 @@ from tikgen import engines
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.machine_code import MachineCode
 from tikgen.pipeline.quick_call import QuickCall, quick_call
-from tikgen.taichi import arrays, kernels, launcher, runtime
+from tikgen.taichi import kernels, launcher, runtime
 from tikgen.template.arguments import concrete_shape
 
 # Archs on which launches over a cached context are proven correct.
@@ -50,7 +50,9 @@ class Direct:
         self._own = _Own()
         self._quick: QuickCall | None = None
         if code.pack_into is not None:
-            self._quick = quick_call(loaded.signature, bool(loaded.workspace), code.pack_into)
+            self._quick = quick_call(
+                loaded.signature, bool(loaded.workspace), code.pack_into, code.on_device
+            )
 
     def launcher(self) -> engines.DirectLauncher:
         """Return a new launcher, in which no argument is set."""
@@ -91,11 +93,10 @@ class Direct:
             made = own.launcher = self.launcher()
         try:
             count = self._quick(made.arguments, own.fields, values)
-        except (TypeError, ValueError, OverflowError, struct.error):
+        except (TypeError, ValueError, OverflowError, RuntimeError, struct.error):
             return False
-        if count is None or count > most:
+        if count is None or count > most or not made.packed(values, count):
             return False
-        made.choose_loop(count)
         loaded.launch_bound(made.launch)
         return True
 
@@ -117,9 +118,10 @@ class Direct:
                 kept.clear()
                 self._own.fields.clear()
             kept[key] = self.scratch(sizes)
-            self._own.fields[key] = tuple(
-                field for a in kept[key] for field in (*a.shape, arrays.address_of(a)[0])
-            )
+            if self._quick is not None:
+                self._own.fields[key] = tuple(
+                    field for a in kept[key] for field in (*a.shape, self.code.address_of(a))
+                )
         return kept[key]
 
 

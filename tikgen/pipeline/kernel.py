@@ -196,8 +196,9 @@ class Kernel:
 
         Args:
             engine: ``"taichi"``; ``"direct-cpu"``, which compiles Taichi's code for the processor
-                at hand and launches it without Taichi; or ``"auto"``, which is Taichi until
-                direct-cpu is proven for the kernel, and then direct-cpu where it is faster.
+                at hand and launches it without Taichi; ``"direct-cuda"``, which launches Taichi's
+                PTX through the CUDA driver; or ``"auto"``, which is Taichi until direct-cpu is
+                proven for the kernel, and then direct-cpu where it is faster.
 
         Raises:
             EngineUnavailable: if the engine cannot run here, or is unknown.

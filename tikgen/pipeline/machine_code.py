@@ -134,6 +134,8 @@ def _why_not(loaded: Loaded, engine: engines.Engine) -> str:
         return f"Taichi {runtime.version()} is not known to it"
     if any(isinstance(a, Array) and a.storage == "field" for a in loaded.signature.arguments):
         return "it takes fields"
+    if "simt.grid.memfence" in loaded.source.text:
+        return "it waits for what others write to memory"
     if loaded.signature.is_opaque:
         return "an opaque argument needs Taichi"
     return "a return value needs Taichi" if kernels.returns_value(loaded.function) else ""

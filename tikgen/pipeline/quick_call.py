@@ -1,14 +1,15 @@
 """Checks and packs the arguments of a call in one function, which is generated for a signature.
 
 It makes every check that :meth:`Rules.check` makes, for the arguments that are met most often:
-NumPy arrays, and numbers of Python. Where one of them does not fit, or is of another kind, it
-returns nothing, and the long way says what is wrong.
+NumPy arrays, or tensors of torch on the device, and numbers of Python. Where one of them does not
+fit, or is of another kind, it returns nothing, and the long way says what is wrong.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,10 @@ _CONTIGUOUS, _WRITEABLE = 0x1, 0x400
 
 
 def quick_call(
-    signature: Signature, has_workspace: bool, pack_into: Callable[..., None]
+    signature: Signature,
+    has_workspace: bool,
+    pack_into: Callable[..., None],
+    on_device: Container[int] | None = None,
 ) -> QuickCall | None:
     """Return the function, or None if an argument is of a kind that it cannot check.
 
@@ -35,22 +39,25 @@ def quick_call(
         has_workspace: whether scratch arrays follow them.
         pack_into: packs the fields of all arguments, and then those of scratch arrays: scalars,
             and extents and address of arrays.
+        on_device: addresses that the first device can use, for tensors; None for NumPy arrays.
     """
     checks = [check for check in signature.checks if check is not None]
     if signature.is_opaque or any(c.takes_field or c.dtype.value == "f16" for c in checks):
         return None
     given = {f"a{n}": check for n, check in enumerate(checks)}
-    names: dict[str, Any] = {
-        "ndarray": np.ndarray,
-        "pack_into": pack_into,
-        "addressof": ctypes.addressof,
-        "byte_of": ctypes.c_char.from_buffer,
-        **{f"{name}_dtype": check.numpy for name, check in given.items()},
-    }
+    names: dict[str, Any] = {"pack_into": pack_into, "on_device": on_device}
+    names |= _names_of_numpy(given) if on_device is None else _names_of_torch(given)
+    if any(value is None for name, value in names.items() if name != "on_device"):
+        return None
+    begin, find = (_numpy, _at_numpy) if on_device is None else (_torch, _at_torch)
     known: set[int] = set()
     lines = [f"{', '.join(given)}, = values"]
     for name, check in given.items():
-        lines += _scalar(name, check) if check.is_scalar else _array(name, check, known)
+        lines += (
+            _scalar(name, check)
+            if check.is_scalar
+            else [*begin(name, check), *_shape(name, check, known), *find(name, check)]
+        )
     for i, j in signature.apart:
         lines += _apart(f"a{i}", checks[i], f"a{j}", checks[j])
     sizes = "".join(f"n{n}, " for n in range(len(signature.symbols)))
@@ -76,14 +83,49 @@ def _scalar(name: str, check: Check) -> list[str]:
     return [f"if not ({fits}): return None"]
 
 
-def _array(name: str, check: Check, known: set[int]) -> list[str]:
-    """Return the checks of an array; ``known`` are the size symbols met so far."""
+def _names_of_numpy(given: Mapping[str, Check]) -> dict[str, Any]:
+    return {
+        "ndarray": np.ndarray,
+        "addressof": ctypes.addressof,
+        "byte_of": ctypes.c_char.from_buffer,
+        **{f"{name}_dtype": check.numpy for name, check in given.items()},
+    }
+
+
+def _names_of_torch(given: Mapping[str, Check]) -> dict[str, Any]:
+    """Return the names; without torch, or a dtype of it, some are missing."""
+    torch = sys.modules.get("torch")
+    return {
+        "Tensor": getattr(torch, "Tensor", None),
+        **{f"{name}_dtype": getattr(torch, c.numpy.name, None) for name, c in given.items()},
+    }
+
+
+def _numpy(name: str, check: Check) -> list[str]:
     flags = _CONTIGUOUS | (_WRITEABLE if check.written else 0)
-    extents = [f"{name}_{axis}" for axis in range(check.ndim)]
-    lines = [
+    return [
         f"if type({name}) is not ndarray or {name}.dtype is not {name}_dtype: return None",
         f"{name}_flags = {name}.flags.num",
         f"if {name}_flags & {flags} != {flags}: return None",
+    ]
+
+
+def _torch(name: str, check: Check) -> list[str]:
+    """Return the checks of a tensor; its address tells the device, and sparse ones have none."""
+    wrong = [
+        f"type({name}) is not Tensor",
+        f"{name}.dtype is not {name}_dtype",
+        f"not {name}.is_contiguous()",
+        f"{name}.requires_grad",
+        f"{name}.is_neg()",
+    ]
+    return [f"if {' or '.join(wrong)}: return None"]
+
+
+def _shape(name: str, check: Check, known: set[int]) -> list[str]:
+    """Return the checks of a shape; ``known`` are the size symbols met so far."""
+    extents = [f"{name}_{axis}" for axis in range(check.ndim)]
+    lines = [
         f"{name}_shape = {name}.shape",
         f"if len({name}_shape) != {check.ndim}: return None",
         f"{', '.join(extents)}, = {name}_shape",
@@ -98,16 +140,23 @@ def _array(name: str, check: Check, known: set[int]) -> list[str]:
             lines.append(f"n{symbol} = {extent} - {more}")
             if more > 0:
                 lines.append(f"if n{symbol} < 0: return None")
-    address = f"addressof(byte_of({name}))"
-    if not check.written:  # A buffer cannot be taken of what is read-only.
-        address += f" if {name}_flags & {_WRITEABLE} else {name}.ctypes.data"
     return [
         *lines,
         f"{name}_count = {' * '.join(extents)}",
         f"if not 0 < {name}_count <= {MOST_ELEMENTS}: return None",
         f"{name}_bytes = {name}_count * {check.numpy.itemsize}",
-        f"{name}_at = {address}",
     ]
+
+
+def _at_numpy(name: str, check: Check) -> list[str]:
+    address = f"addressof(byte_of({name}))"
+    if not check.written:  # A buffer cannot be taken of what is read-only.
+        address += f" if {name}_flags & {_WRITEABLE} else {name}.ctypes.data"
+    return [f"{name}_at = {address}"]
+
+
+def _at_torch(name: str, check: Check) -> list[str]:
+    return [f"{name}_at = {name}.data_ptr()", f"if {name}_at not in on_device: return None"]
 
 
 def _apart(one: str, its: Check, other: str, others: Check) -> list[str]:

@@ -25,6 +25,12 @@ ARCHS = ("cpu", "cuda", "vulkan", "metal", "opengl", "gles", "amdgpu")
 compiling = threading.RLock()
 
 _CPU_NAMES = ("x64", "arm64")
+_GPU_OPTIONS = (
+    *("default_gpu_block_dim", "max_block_dim", "gpu_max_reg", "saturating_grid_dim"),
+    *("make_thread_local", "make_block_local", "half2_vectorization", "constant_folding"),
+    *("demote_dense_struct_fors", "cfg_optimization", "flatten_if", "external_optimization_level"),
+    *("move_loop_invariant_outside_if", "cache_loop_invariant_global_vars"),
+)
 _LLVM_ARCHS = ("cpu", "cuda", "amdgpu")
 # A runtime, its arch, and whether it checks bounds: those of the last query.
 _known: tuple[Any, str, bool] = (None, "", False)
@@ -172,6 +178,12 @@ def code_options() -> dict[str, str]:
     for name in ("short_circuit_operators", "unrolling_limit"):
         options[f"own {name}"] = str(getattr(own, name, None))
     return {"taichi": version(), **options}
+
+
+def gpu_options() -> dict[str, Any]:
+    """Return the options of ``ti.init`` that shape the code of tasks on a GPU."""
+    config = impl.pytaichi.prog.config()
+    return {name: getattr(config, name) for name in _GPU_OPTIONS if hasattr(config, name)}
 
 
 def version() -> str:

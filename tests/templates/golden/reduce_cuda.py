@@ -1,6 +1,6 @@
 # reduce: Reduction of an array to one number, or along one axis.
 # problem: op='sum', dim=1, axis=None, dtype=f32, accumulator=None, accuracy='fast'
-# schedule: chunks=8192, grain=4096, unroll=1, team=256
+# schedule: chunks=1024, grain=4096, unroll=1, team=256
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -12,9 +12,9 @@ def reduce(
     partial: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
     ti.loop_config(block_dim=256)
-    for chunk, lane in ti.ndrange(8192, 256):
+    for chunk, lane in ti.ndrange(1024, 256):
         count = x.shape[0]
-        length = ti.max((count - 1) // 8192 + 1, 4096)
+        length = ti.max((count - 1) // 1024 + 1, 4096)
         used = (count - 1) // length + 1
         if chunk < used:
             start = chunk * length
@@ -42,7 +42,7 @@ def reduce(
     ti.loop_config(block_dim=256)
     for lane in range(256):
         count = x.shape[0]
-        length = ti.max((count - 1) // 8192 + 1, 4096)
+        length = ti.max((count - 1) // 1024 + 1, 4096)
         used = (count - 1) // length + 1
         shared_total = ti.simt.block.SharedArray((256,), ti.f32)
         total = ti.f32(0.0)

@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=3, dtype=f32, order=2, spacing=1.0, points=None, boundary='interior', storage='ndarray', update=False
-# schedule: loop='sweep', block_x=128, block_y=2, sweep=64, ahead=2, blocks=0
+# schedule: loop='sweep', block_x=128, block_y=2, sweep=32, ahead=2, blocks=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -12,7 +12,7 @@ def stencil(
 ):
     ti.loop_config(block_dim=256)
     for slab, tile_j, tile_k, lane in ti.ndrange(
-        (x.shape[0] - 3) // 64 + 1,
+        (x.shape[0] - 3) // 32 + 1,
         (x.shape[1] - 3) // 2 + 1,
         (x.shape[2] - 2) // 128 + 1,
         256,
@@ -22,14 +22,14 @@ def stencil(
         if j < x.shape[1] - 1 and 1 <= k < x.shape[2] - 1:
             row = x.shape[2]
             plane = x.shape[1] * row
-            start = 1 + slab * 64
+            start = 1 + slab * 32
             here = start * plane + j * row + k
             end = (x.shape[0] - 1) * plane + j * row + k
             behind1 = x[0, 0, here - plane]
             at = x[0, 0, here]
             ahead1 = x[0, 0, here + plane]
             ahead2 = x[0, 0, ti.min(here + 2 * plane, end)]
-            stop = ti.min(start + 64, x.shape[0] - 1)
+            stop = ti.min(start + 32, x.shape[0] - 1)
             for i in range(start, stop - 2):
                 ahead3 = x[0, 0, here + 3 * plane]
                 y[0, 0, here] = (

@@ -1,0 +1,134 @@
+"""The engine direct-cuda: Taichi's PTX, loaded and launched through the CUDA driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tikgen import registry
+from tikgen.engines import argument_struct, cuda_driver, ptx_numbers, ptx_text
+from tikgen.engines.argument_struct import Kind
+from tikgen.engines.cuda_code import Code, behind
+from tikgen.engines.cuda_streams import Graph, on_stream
+from tikgen.engines.ptx_text import Instruction
+
+__all__ = ["ARCH", "NAME", "Code", "Graph", "identity", "load", "machine_code", "on_stream"]
+
+NAME, ARCH = "direct-cuda", "cuda"
+
+
+def problem() -> str:
+    """Return why it cannot be used on this machine, or an empty string."""
+    return cuda_driver.problem()
+
+
+def identity() -> Mapping[str, str]:
+    """Return what machine code depends on beside the kernel: processor and versions."""
+    return {"processor": "sm_{}{}".format(*cuda_driver.capability())}
+
+
+def text_of(kernel: Any) -> str:
+    """Return the PTX that Taichi makes of a compiled ``ti.kernel``."""
+    return str(registry.call("kernel_ptx", kernel))
+
+
+def text_problem(text: str, kinds: Sequence[Kind]) -> str:
+    """Return why the code of a kernel cannot run without Taichi, or an empty string.
+
+    Args:
+        text: its PTX.
+        kinds: dtype and number of axes of each argument.
+    """
+    if why := argument_struct.problem(kinds):
+        return why
+    try:
+        _, tasks = ptx_text.translated(text, behind(kinds))
+    except ValueError as error:
+        return str(error)
+    known: set[int] = set()
+    for task in tasks:
+        if why := _layout_problem(task.reads, kinds):
+            return why
+        if task.sets and not all(map(ptx_numbers.can_run, task.instructions)):
+            return "computes how often a loop runs from more than sizes and scalars"
+        if known & task.sets:
+            return "computes how often a loop runs more than once"
+        known |= task.sets
+    return "uses a number that no task computes" if any(t.gets - known for t in tasks) else ""
+
+
+def machine_code(text: str, kinds: Sequence[Kind]) -> bytes:
+    """Return PTX for launches without Taichi, and how to launch it, of a text without problem."""
+    size = behind(kinds)
+    head, tasks = ptx_text.translated(text, size)
+    numbers = [task for task in tasks if task.sets]
+    launched = [task for task in tasks if not task.sets]
+    # Each is of 8 bytes at most.
+    size += max((offset + 8 for task in numbers for offset in task.sets), default=0)
+    return json.dumps(
+        {
+            "ptx": ptx_text.written(head, launched, size),
+            "size": size,
+            "numbers": [one for task in numbers for one in task.instructions],
+            "tasks": [{"name": t.name, "block": t.block, "head": _head(t)} for t in launched],
+        }
+    ).encode()
+
+
+def begin(text: str, kinds: Sequence[Kind]) -> _Made:
+    """Make the result of :func:`machine_code`, which takes some milliseconds."""
+    return _Made(machine_code(text, kinds))
+
+
+class _Made:
+    """Machine code that is ready."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def result(self) -> bytes:
+        """Return the machine code."""
+        return self._content
+
+
+def _layout_problem(reads: frozenset[tuple[int, int]], kinds: Sequence[Kind]) -> str:
+    """Return which bytes are read that are no argument's."""
+    made = argument_struct.c_type(kinds)
+    # Start and end of scalars and of extents, of which parts may be read, and of addresses.
+    numbers, addresses = set(), set()
+    for number, (_, ndim) in enumerate(kinds):
+        field = getattr(made, f"a{number}")
+        end = field.offset + field.size
+        numbers.add((field.offset, end if ndim is None else field.offset + 4 * ndim))
+        if ndim is not None:
+            addresses.add((end - 8, end))
+    for start, size in sorted(reads):
+        part = (start, start + size)
+        if part not in addresses and not any(a <= start and part[1] <= b for a, b in numbers):
+            return f"reads {size} bytes at {start} of its arguments"
+    return ""
+
+
+def _head(task: ptx_text.Task) -> list[Instruction] | None:
+    """Return the start of a task up to where it leaves unless there is work for its thread."""
+    found = list(ptx_text.until_first_branch(task.instructions))
+    leave = found.pop()
+    if not found or not found[-1].name.startswith(("setp.ge.", "setp.gt.")):
+        return None
+    if found[-1].operands[0] != leave.guard:
+        return None
+    return found if all(map(ptx_numbers.can_run, found)) else None
+
+
+def load(machine_code: bytes, kinds: Sequence[Kind]) -> Code:
+    """Load machine code into this process.
+
+    Args:
+        machine_code: the result of :func:`machine_code`, of the same :func:`identity`.
+        kinds: dtype and number of axes of each argument.
+
+    Raises:
+        DeviceError: if the driver refuses it.
+    """
+    return Code(json.loads(machine_code), kinds)
