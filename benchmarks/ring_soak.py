@@ -53,6 +53,8 @@ Load = Callable[["Soak", str], Awaitable[None]]
 # Memory that the last third may have more than the second one, in bytes.
 GROWTH = 1 << 20
 # Seconds after which memory has settled.
+# Tenths of a second that a load may take longer on a busy machine.
+PATIENCE = 2000
 SETTLED = 60.0
 
 
@@ -172,6 +174,16 @@ class Soak:
             self.problem(f"memory grew from {middle / 1e6:.2f} to {last / 1e6:.2f} MB")
 
 
+async def _stop_after(soak: Soak, seconds: float) -> None:
+    """Stop the loads after some seconds, and not before each of them did something."""
+    for wait in (seconds, *[0.1] * PATIENCE):
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(soak.stop.wait(), wait)
+        if soak.stop.is_set() or all(sum(c.values()) for c in soak.outcomes.values()):
+            break
+    soak.stop.set()
+
+
 async def _watch_memory(soak: Soak, seconds: float) -> None:
     """Note the memory in use, sixty times in all."""
     while not soak.stop.is_set():
@@ -193,8 +205,8 @@ async def soaked(seconds: float, seed: int, loads: Mapping[str, Load] = LOADS) -
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(signal.SIGINT, soak.cut_short)
         print(f"begun with seed {seed}", flush=True)
-        loop.call_later(seconds, soak.stop.set)
         soak.outcomes = {name: Counter() for name in loads}
+        stopping = asyncio.ensure_future(_stop_after(soak, seconds))
         tasks = {asyncio.ensure_future(load(soak, name)): name for name, load in loads.items()}
         watching = asyncio.ensure_future(_watch_memory(soak, seconds))
         done, late = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -209,6 +221,7 @@ async def soaked(seconds: float, seed: int, loads: Mapping[str, Load] = LOADS) -
             task.cancel()
             soak.problem(f"{tasks[task]}: does not come to an end")
         await watching
+        await stopping
     soak.check_all()
     soak.check_memory(seconds)
     left = asyncio.all_tasks() - before
