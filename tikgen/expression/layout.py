@@ -37,16 +37,17 @@ def _lines(code: str, indent: int, width: int) -> str:
 
 def _split(code: str, separator: re.Pattern[str]) -> list[str]:
     """Return the pieces of the code between separators that no bracket encloses."""
-    depth, start, parts = 0, 0, []
-    depths = []
-    for letter in code:
-        depth += (letter in "([") - (letter in ")]")
-        depths.append(depth)
+    if not separator.search(code):
+        return [code]
+    depth, read, start, parts = 0, 0, 0, []
+    brackets = [(match.end(), match[0] in "([") for match in _BRACKET.finditer(code)]
     for match in separator.finditer(code):
-        place = match.end()
-        if match.start() and depths[match.start() - 1] == 0 and match.start() > start:
+        while read < len(brackets) and brackets[read][0] <= match.start():
+            depth += 1 if brackets[read][1] else -1
+            read += 1
+        if match.start() > start and depth == 0:
             parts.append(code[start : match.start()].rstrip())
-            start = place
+            start = match.end()
     return [*parts, code[start:]]
 
 
