@@ -6,8 +6,10 @@ import re
 
 WIDTH = 96
 _BRACKET = re.compile(r"[()\[\]]")
-_SUM = re.compile(r" (?=[+-] )")
-_PRODUCT = re.compile(r" (?=[*/] )")
+# Separators, and the brackets that may enclose them.
+_SUM = re.compile(r"[()\[\]]| (?=[+-] )")
+_PRODUCT = re.compile(r"[()\[\]]| (?=[*/] )")
+_COMMA = re.compile(r"[()\[\]]|, ")
 
 
 def broken(statement: str, width: int = WIDTH) -> str:
@@ -30,22 +32,22 @@ def _lines(code: str, indent: int, width: int) -> str:
     opened, closed = _last_bracket(code)
     if opened < 0:
         return pad + code
-    inside = [part.strip() for part in _split(code[opened + 1 : closed], re.compile(r"(?<=,)"))]
+    inside = _split(code[opened + 1 : closed], _COMMA)
+    inside = [f"{part}," for part in inside[:-1]] + inside[-1:]
     within = "\n".join(_lines(part, indent + 4, width) for part in inside)
     return f"{pad}{code[: opened + 1]}\n{within}\n{pad}{code[closed:]}"
 
 
 def _split(code: str, separator: re.Pattern[str]) -> list[str]:
     """Return the pieces of the code between separators that no bracket encloses."""
-    if not separator.search(code):
-        return [code]
-    depth, read, start, parts = 0, 0, 0, []
-    brackets = [(match.end(), match[0] in "([") for match in _BRACKET.finditer(code)]
+    depth, start, parts = 0, 0, []
     for match in separator.finditer(code):
-        while read < len(brackets) and brackets[read][0] <= match.start():
-            depth += 1 if brackets[read][1] else -1
-            read += 1
-        if match.start() > start and depth == 0:
+        letter = match[0]
+        if letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth -= 1
+        elif depth == 0 and match.start() > start:
             parts.append(code[start : match.start()].rstrip())
             start = match.end()
     return [*parts, code[start:]]
