@@ -14,6 +14,7 @@ from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.equation_reader import PRIME, EquationReader, Grid, shown, stored_name
 from tikgen.expression.reader import statements_of
+from tikgen.expression.sharing import shared
 from tikgen.expression.staggering import place_on
 
 if TYPE_CHECKING:
@@ -138,7 +139,9 @@ class Equations(Text):
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _on(self, grid: Grid) -> Update:
         reader = EquationReader(self._lines, self._statements, grid)
-        assigned = tuple((name, Expression(node)) for name, node in reader.assigned)
+        known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
+        statements = shared(reader.assigned, known, grid.scalars)
+        assigned = tuple((name, Expression(node)) for name, node in statements)
         written = {stored_name(n): kind for n, kind in reader.kinds.items() if kind != "temporary"}
         scalars = tuple(name for name in reader.used if name in grid.scalars)
         arrays = {name: "in" for name in reader.used if name not in scalars}
