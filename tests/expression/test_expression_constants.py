@@ -418,3 +418,20 @@ def test_the_least_integer_has_no_magnitude(ti_arch: str, dtype: str) -> None:
             for found, wanted in ((a, size // 3), (b, size < 0), (c, np.maximum(size, -5))):
                 np.testing.assert_array_equal(found, wanted, err_msg=loop)
             np.testing.assert_array_equal(d, size % kind.type(5))
+
+
+def test_half_powers_are_square_roots(ti_arch: str) -> None:
+    text = "p = x**1.5; q = x**-0.5; r = (x + y)**-2.5; s = x**0.25; t = 2**x"
+    folded = str(tikgen.expression.Assignments.parse(text).folded(DType.f32))
+    assert folded == (
+        "p = x * sqrt(x); q = 1 / sqrt(x); "
+        "r = 1 / ((x + y) ** 2 * sqrt(x + y)); s = x ** 0.25; t = 2 ** x"
+    )
+    kernel = tikgen.elementwise("p = x**1.5; q = x**-0.5; r = (x + y)**-2.5")
+    x, y = np.linspace(-1, 4, 64, dtype=np.float32), np.full(64, 0.5, np.float32)
+    found = [np.empty_like(x) for _ in range(3)]
+    kernel(x=x, y=y, p=found[0], q=found[1], r=found[2])
+    with np.errstate(all="ignore"):
+        wide, total = x.astype(np.float64), (x + y).astype(np.float64)
+        for one, expected in zip(found, (wide**1.5, wide**-0.5, total**-2.5), strict=True):
+            np.testing.assert_allclose(one[x > 0], expected[x > 0], rtol=2e-6)

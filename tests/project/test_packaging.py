@@ -89,6 +89,7 @@ def test_metadata(wheel: Path) -> None:
         "notebook",
         "torch",
         "gpu",
+        "sympy",
         "bench",
         "dev",
         "docs",

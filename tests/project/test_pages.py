@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def blocks(page: str, language: str = "python") -> list[str]:
 
 
 FIRST = "tutorials/first-template.md"
+SYMPY = "tutorials/from-sympy.md"
 # The first comes first, as it shows kernels that nobody has compiled.
 PROGRAMS = {
     "concepts": "\n".join(blocks("concepts.md")),
@@ -38,6 +40,8 @@ PROGRAMS = {
     },
     "first": "\n".join(block for block in blocks(FIRST) if "class Smooth" not in block),
 }
+if importlib.util.find_spec("sympy"):
+    PROGRAMS["sympy"] = "\n".join(blocks(SYMPY))
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,14 @@ def test_the_programs_of_a_page_run_as_printed(page: str, ran: dict[str, Ran]) -
     printed = ran[page].output.splitlines()
     for line in promised(PROGRAMS[page]):
         assert line in printed or line == "the same in NumPy"
+
+
+def test_equations_of_sympy_run_as_printed(ran: dict[str, Ran]) -> None:
+    pytest.importorskip("sympy")
+    printed = ran["sympy"].output
+    (shown,) = blocks(SYMPY, "text")
+    assert shown in printed
+    assert set(promised(PROGRAMS["sympy"])) <= set(printed.splitlines())
 
 
 @pytest.mark.parametrize("index", range(len(blocks("gallery.md"))))

@@ -128,6 +128,7 @@ class Expression(Text):
                 problem = f"the name {name!r} is unknown.{near(name, names)} {takes}"
                 raise ExpressionError(self.text, problem)
 
+    @functools.lru_cache(maxsize=256)  # noqa: B019 -- few are kept
     def folded(self, dtype: DType) -> Expression:
         """Return the expression with operations on literals computed in ``dtype``.
 
@@ -264,6 +265,7 @@ class Assignments(Text):
         """Return the operations in the program, functions by their names."""
         return frozenset().union(*(e.node.kinds for _, e in self.assignments))
 
+    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def folded(self, dtype: DType) -> Assignments:
         """Return the program with operations on literals computed in ``dtype``.
 

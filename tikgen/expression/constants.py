@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tikgen.expression.code import NumpyCode
-from tikgen.expression.tree import LITERALS, Node, literal_value
+from tikgen.expression.tree import LARGEST_EXPONENT, LITERALS, Node, literal_value
 
+_LARGEST_BASE = 8  # Operations in the base of a power that may be computed twice.
 _TRUTH = "truth"  # A known truth value; none is left after folding.
 
 
@@ -64,6 +65,8 @@ class _Folding:
         is_refused = node.op == "**" and self._dtype.kind != "f" and not folded.has_small_exponent
         if all(arg.op in LITERALS for arg in args) and not is_refused:
             return self._computed(folded)
+        if node.op == "**" and self._dtype.kind == "f":
+            return _by_root(folded) or folded
         return _chosen(node.op, args) or folded
 
     def _computed(self, node: Node) -> Node:
@@ -82,6 +85,23 @@ class _Folding:
             return Node("number", value=int(value))
         # The shortest text of the number.
         return Node("number", value=float(str(value)))
+
+
+def _by_root(power: Node) -> Node | None:
+    """Return a power with an exponent such as 1.5 as a product with a square root, else None.
+
+    No compiler does so, and a processor takes twenty times as long for a power.
+    """
+    base, exponent = power.args
+    value = literal_value(exponent) if exponent.op == "number" else 0
+    whole, is_half = divmod(2 * abs(value), 2) if abs(value) <= LARGEST_EXPONENT else (0, 0)
+    if is_half != 1 or (whole and base.operations > _LARGEST_BASE):
+        return None
+    found = Node("sqrt", (base,))
+    if whole:
+        factor = Node("**", (base, Node("number", value=int(whole)))) if whole > 1 else base
+        found = Node("*", (factor, found))
+    return found if value > 0 else Node("/", (Node("number", value=1), found))
 
 
 def _chosen(op: str, args: tuple[Node, ...]) -> Node | None:

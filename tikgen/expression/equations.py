@@ -5,18 +5,32 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.equation_reader import PRIME, EquationReader, Grid, shown, stored_name
 from tikgen.expression.reader import statements_of
+from tikgen.expression.sharing import shared
 from tikgen.expression.staggering import place_on
+
+if TYPE_CHECKING:
+    from tikgen.expression.sympy_text import SympyText
 
 MOST_CHARACTERS = 20_000
 _NEXT = re.compile(r"(?<=[A-Za-z0-9_])'")
+
+
+def sympy_text(value: object) -> SympyText | None:
+    """Return equations of SymPy as text, or None for a text; raise ExpressionError."""
+    if isinstance(value, str | Equations) or "sympy" not in sys.modules:
+        return None
+    from tikgen.expression import sympy_text as sympy_reader
+
+    return sympy_reader.read(value)
 
 
 @dataclass(frozen=True)
@@ -83,13 +97,16 @@ class Equations(Text):
         super().__init__(_lines=lines, _statements=statements, text=text)
 
     @classmethod
-    def parse(cls, value: str | Equations) -> Equations:
-        """Return ``value`` as equations.
+    def parse(cls, value: Any) -> Equations:
+        """Return ``value``, a text or equations of SymPy, as equations.
 
         Raises:
-            ExpressionError: if it is no text, or contains something that is not allowed.
+            ExpressionError: if it is neither, or contains something that is not allowed.
         """
-        return value if isinstance(value, Equations) else cls(value)
+        if isinstance(value, Equations):
+            return value
+        read = sympy_text(value)
+        return cls(value if read is None else read.text)
 
     def on(
         self,
@@ -122,7 +139,9 @@ class Equations(Text):
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _on(self, grid: Grid) -> Update:
         reader = EquationReader(self._lines, self._statements, grid)
-        assigned = tuple((name, Expression(node)) for name, node in reader.assigned)
+        known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
+        statements = shared(reader.assigned, known, grid.scalars)
+        assigned = tuple((name, Expression(node)) for name, node in statements)
         written = {stored_name(n): kind for n, kind in reader.kinds.items() if kind != "temporary"}
         scalars = tuple(name for name in reader.used if name in grid.scalars)
         arrays = {name: "in" for name in reader.used if name not in scalars}

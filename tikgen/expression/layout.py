@@ -6,8 +6,10 @@ import re
 
 WIDTH = 96
 _BRACKET = re.compile(r"[()\[\]]")
-_SUM = re.compile(r" (?=[+-] )")
-_PRODUCT = re.compile(r" (?=[*/] )")
+# Separators, and the brackets that may enclose them.
+_SUM = re.compile(r"[()\[\]]| (?=[+-] )")
+_PRODUCT = re.compile(r"[()\[\]]| (?=[*/] )")
+_COMMA = re.compile(r"[()\[\]]|, ")
 
 
 def broken(statement: str, width: int = WIDTH) -> str:
@@ -30,7 +32,8 @@ def _lines(code: str, indent: int, width: int) -> str:
     opened, closed = _last_bracket(code)
     if opened < 0:
         return pad + code
-    inside = [part.strip() for part in _split(code[opened + 1 : closed], re.compile(r"(?<=,)"))]
+    inside = _split(code[opened + 1 : closed], _COMMA)
+    inside = [f"{part}," for part in inside[:-1]] + inside[-1:]
     within = "\n".join(_lines(part, indent + 4, width) for part in inside)
     return f"{pad}{code[: opened + 1]}\n{within}\n{pad}{code[closed:]}"
 
@@ -38,15 +41,15 @@ def _lines(code: str, indent: int, width: int) -> str:
 def _split(code: str, separator: re.Pattern[str]) -> list[str]:
     """Return the pieces of the code between separators that no bracket encloses."""
     depth, start, parts = 0, 0, []
-    depths = []
-    for letter in code:
-        depth += (letter in "([") - (letter in ")]")
-        depths.append(depth)
     for match in separator.finditer(code):
-        place = match.end()
-        if match.start() and depths[match.start() - 1] == 0 and match.start() > start:
+        letter = match[0]
+        if letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth -= 1
+        elif depth == 0 and match.start() > start:
             parts.append(code[start : match.start()].rstrip())
-            start = place
+            start = match.end()
     return [*parts, code[start:]]
 
 

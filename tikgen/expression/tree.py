@@ -72,9 +72,11 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """Yield this node and all nodes below it, from left to right."""
-        yield self
-        for arg in self.args:
-            yield from arg.walk()
+        ahead = [self]
+        while ahead:
+            node = ahead.pop()
+            yield node
+            ahead.extend(reversed(node.args))
 
     @property
     def depth(self) -> int:

@@ -15,11 +15,11 @@ from tikgen.errors import CompileBudgetExceeded
 
 MOST_OPERATIONS = 20_000
 
-# No operation is written in fewer characters.
-_CHARACTERS = 4
-_REPEATED = re.compile(
-    r"ti\.static\(range\((\d+)\)\)|ti\.Vector\.\w+\([\w.]+, (\d+)\)|(ti\.static|ti\.Vector\()"
-)
+# Each operation is written with one of these at least.
+_OPERATOR = re.compile(r"[-+*/%<>=~^|&@(\[]|\b(?:for|in|is|and|or|not)\b")
+_TRIPS = re.compile(r"ti\.static\(range\((\d+)\)\)")
+_LENGTH = re.compile(r"ti\.Vector\.\w+\([\w.]+, (\d+)\)")
+_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
 _COUNTED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Subscript, ast.Call, ast.Assign)
 
@@ -32,13 +32,12 @@ def check_budget(kernel: str, text: str) -> None:
 
 def _is_small(text: str) -> bool:
     """Return True if a quick test shows that ``text`` is within the budget."""
-    repeats = []
-    for trips, length, other in _REPEATED.findall(text):
-        if other:
-            return False
-        repeats.append(int(trips or length))
-    length = len(text) - text.count(" ")
-    return length // _CHARACTERS * math.prod(repeats) <= MOST_OPERATIONS
+    trips, lengths = _TRIPS.findall(text), _LENGTH.findall(text)
+    others = text.count("ti.static") - len(trips) + text.count("ti.Vector") - len(lengths)
+    most = math.prod(map(int, trips)) * max(map(int, lengths), default=1)
+    for function in _FUNCTION.findall(text):
+        most *= max(1, text.count(f"{function}(") - 1)
+    return not others and len(_OPERATOR.findall(text)) * most <= MOST_OPERATIONS
 
 
 def operations(text: str) -> int:

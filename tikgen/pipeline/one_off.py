@@ -12,7 +12,8 @@ from pydantic import create_model
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, RenderError
-from tikgen.expression import Assignments, Equations, Expression
+from tikgen.expression import Assignments, Expression
+from tikgen.expression.equations import sympy_text
 from tikgen.pipeline.builder import build, kernel_of
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import Source, Variant, render_variant
@@ -68,15 +69,17 @@ def elementwise(expr: str | Expression | Assignments, dtype: Any = "f32", **para
 
 
 def update(
-    equations: str | Equations, dim: int, scalars: str | Sequence[str] = (), **params: Any
+    equations: Any, dim: int | None = None, scalars: str | Sequence[str] = (), **params: Any
 ) -> Kernel:
     """Return the kernel that computes equations over fields: ``build("update", ...)``.
 
     Args:
         equations: such as ``"u' = u + dt*lap(u)"``, one a line or separated by semicolons; ``u'``
-            is the next value of ``u``, the argument ``u_next``.
-        dim: number of axes of every array.
-        scalars: names that are numbers of a call, such as ``"dt c"``.
+            is the next value of ``u``, the argument ``u_next``. Or equations of SymPy: an ``Eq``,
+            a list of them or of pairs (left, right), or a dict.
+        dim: number of axes of every array; 2 by default, and for SymPy that of the fields.
+        scalars: names that are numbers of a call, such as ``"dt c"``; symbols of SymPy that are
+            no fields are numbers without being named here.
         params: further parameters of the template ``update``, such as ``boundary``, ``dtype``,
             ``order`` and ``spacing``.
 
@@ -84,7 +87,21 @@ def update(
         ParameterError: if the equations do not fit, with the line quoted, or a parameter is wrong.
         UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
     """
-    return build("update", equations=equations, dim=dim, scalars=scalars, **params)
+    try:
+        read = sympy_text(equations)
+    except ExpressionError as error:
+        raise ParameterError("update", {"equations": f"cannot be used: {error}"}) from None
+    if read is not None:
+        equations = read.text
+        if dim is not None and read.dim not in (None, dim):
+            raise ParameterError("update", {"dim": f"is {dim}, and the fields have {read.dim}"})
+        dim = read.dim if dim is None else dim
+        named = scalars.replace(",", " ").split() if isinstance(scalars, str) else [*scalars]
+        known = {*named, *(params.get("constants") or ())}
+        scalars = (*named, *(name for name in read.numbers if name not in known))
+    if dim is not None:
+        params["dim"] = dim
+    return build("update", equations=equations, scalars=scalars, **params)
 
 
 def from_string(text: str, /, **params: Any) -> Kernel:

@@ -1,0 +1,340 @@
+"""Turns SymPy's equations into the text of equations, of which all else is made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import sympy
+from sympy.core.function import AppliedUndef
+
+from tikgen.errors import ExpressionError
+from tikgen.expression.equation_reader import INDICES, PRIME, shown
+from tikgen.expression.operators import AXES
+from tikgen.expression.sympy_fields import Accesses, identifier, refuse
+from tikgen.expression.tree import LARGEST_EXPONENT
+
+_FUNCTIONS = {
+    sympy.Abs: "abs",
+    sympy.acos: "acos",
+    sympy.asin: "asin",
+    sympy.atan2: "atan2",
+    sympy.ceiling: "ceil",
+    sympy.cos: "cos",
+    sympy.exp: "exp",
+    sympy.floor: "floor",
+    sympy.log: "log",
+    sympy.Max: "max",
+    sympy.Min: "min",
+    sympy.sign: "sign",
+    sympy.sin: "sin",
+    sympy.tan: "tan",
+    sympy.tanh: "tanh",
+}
+_COMPARISONS: dict[Any, type[ast.cmpop]] = {
+    sympy.Lt: ast.Lt,
+    sympy.Le: ast.LtE,
+    sympy.Gt: ast.Gt,
+    sympy.Ge: ast.GtE,
+    sympy.Eq: ast.Eq,
+    sympy.Ne: ast.NotEq,
+}
+# Stands for the sum of all second derivatives; nobody else can give a function this name.
+_LAPLACIAN = sympy.Function("the Laplacian")
+
+
+@dataclass(frozen=True)
+class SympyText:
+    """Equations in SymPy, as text.
+
+    Attributes:
+        text: the equations, one a line.
+        dim: number of axes; None if no field says.
+        numbers: symbols that are read, and neither fields nor assigned nor axes, sorted.
+    """
+
+    text: str
+    dim: int | None
+    numbers: tuple[str, ...]
+
+
+def read(equations: Any) -> SympyText:
+    """Return SymPy's equations as text.
+
+    Args:
+        equations: a ``sympy.Eq``, or several: a list of ``Eq`` or of pairs (left, right), or a
+            dict; objects with ``lhs`` and ``rhs`` are taken as well.
+
+    Raises:
+        ExpressionError: if something has no counterpart in the text; it names the term.
+    """
+    pairs = [(_plain(left), _plain(right)) for left, right in _pairs(equations)]
+    if not pairs:
+        raise ExpressionError("[]", "is empty")
+    accesses = Accesses([side for pair in pairs for side in pair])
+    writer = _Writer(accesses)
+    lines = [writer.statement(left, right) for left, right in pairs]
+    assigned = {shown(line).partition(" = ")[0] for line in lines}
+    fields = {field.name for field in accesses.found.values()}
+    for name in sorted(writer.past & (fields | writer.numbers | assigned)):
+        refuse(name, "is the past value of a field as well; rename one of them")
+    for name in sorted(writer.numbers & fields):
+        refuse(name, "is a field and a plain symbol; rename one of them")
+    numbers = tuple(sorted(writer.numbers - assigned))
+    for letter in sorted(writer.coordinates & (writer.numbers | assigned)):
+        refuse(letter, "would be a coordinate and a number; rename the symbol or the axes")
+    return SympyText(shown("\n".join(lines)), accesses.dim, numbers)
+
+
+def _pairs(equations: Any) -> list[tuple[Any, Any]]:
+    """Return the left and the right side of each equation."""
+    equations = getattr(equations, "all_assignments", equations)  # Of pystencils.
+    if isinstance(equations, Mapping):
+        return list(equations.items())
+    several = isinstance(equations, Iterable) and not isinstance(equations, sympy.Basic)
+    pairs: list[tuple[Any, Any]] = []
+    for one in equations if several else [equations]:
+        if isinstance(one, tuple | list | sympy.Tuple) and len(one) == 2:
+            pairs.append((one[0], one[1]))
+        elif hasattr(one, "lhs") and hasattr(one, "rhs"):
+            if isinstance(one, sympy.Rel) and not isinstance(one, sympy.Eq):
+                refuse(one, "is a comparison; an equation is Eq(left, right)")
+            pairs.append((one.lhs, one.rhs))
+        else:
+            refuse(one, "is no equation; write Eq(left, right) or a pair (left, right)")
+    return pairs
+
+
+def _plain(side: Any) -> Any:
+    """Return a side as an expression in which indices are symbols."""
+    try:
+        side = sympy.sympify(side, strict=True)
+    except sympy.SympifyError:
+        refuse(side, f"is no expression of SymPy; got {type(side).__name__}")
+    if isinstance(side, sympy.MatrixBase | sympy.MatrixExpr):
+        refuse(side, "has several components; write an equation for each")
+    indices = side.atoms(sympy.Idx)
+    return side.xreplace({index: sympy.Symbol(str(index.label)) for index in indices})
+
+
+class _Writer:
+    """Builds Python's syntax trees, of which ``ast`` prints the text.
+
+    Attributes:
+        numbers: plain symbols that were met.
+        coordinates: letters of the text that stand for coordinates and indices.
+        past: names of the past values of fields.
+    """
+
+    def __init__(self, accesses: Accesses) -> None:
+        self._accesses = accesses
+        self.numbers: set[str] = set()
+        self.coordinates: set[str] = set()
+        self.past: set[str] = set()
+
+    def statement(self, left: Any, right: Any) -> str:
+        """Return one assignment."""
+        if left in self._accesses.found:
+            field = self._accesses.found[left]
+            if any(field.offset):
+                refuse(left, "is not the point itself; assign to it without offsets in space")
+            if field.step < 0:
+                refuse(left, "is a value of the past, and cannot be assigned")
+            target = self._field(left)
+        elif isinstance(left, sympy.Derivative):
+            refuse(
+                left, "cannot be assigned; write the step, as in Eq(u(t + dt, x), u(t, x) + ...)"
+            )
+        elif isinstance(left, sympy.Symbol) and left not in self._accesses.axes:
+            target = ast.Name(identifier(left))
+        else:
+            refuse(left, "cannot be assigned; the left side is a field or a symbol")
+        return f"{ast.unparse(target)} = {ast.unparse(self.number(right))}"
+
+    def number(self, term: Any) -> ast.expr:
+        """Return the tree of a term."""
+        if term in self._accesses.found:
+            return self._field(term)
+        if term.is_Symbol:
+            return self._symbol(term)
+        if term.is_Number or term.is_NumberSymbol:
+            return self._literal(term)
+        if term.is_Add:
+            return self._sum(term)
+        if term.is_Mul:
+            return self._product(term)
+        if isinstance(term, sympy.exp):  # A power of e in SymPy's eyes.
+            return self._call("exp", term.args)
+        if term.is_Pow:
+            return self._power(*term.as_base_exp())
+        if isinstance(term, sympy.Derivative):
+            return self._derivative(term)
+        if term.func == _LAPLACIAN:
+            return self._call("lap", term.args)
+        if isinstance(term, sympy.Piecewise):
+            return self._piecewise(term)
+        if isinstance(term, sympy.Mod):
+            return ast.BinOp(self.number(term.args[0]), ast.Mod(), self.number(term.args[1]))
+        if isinstance(term, sympy.atan):
+            return self._call("atan2", (*term.args, sympy.Integer(1)))
+        if term.func in _FUNCTIONS:
+            return self._call(_FUNCTIONS[term.func], term.args)
+        what = "function" if isinstance(term, sympy.Function | AppliedUndef) else "term"
+        return refuse(term, f"is a {what} ({term.func.__name__}) that equations do not have")
+
+    def truth(self, term: Any) -> ast.expr:
+        """Return the tree of a condition."""
+        if term.func in _COMPARISONS:
+            left, right = map(self.number, term.args)
+            return ast.Compare(left, [_COMPARISONS[term.func]()], [right])
+        if isinstance(term, sympy.And | sympy.Or):
+            op = ast.And() if isinstance(term, sympy.And) else ast.Or()
+            parts = sorted(term.args, key=sympy.default_sort_key)
+            return ast.BoolOp(op, [self.truth(part) for part in parts])
+        if isinstance(term, sympy.Not):
+            return ast.UnaryOp(ast.Not(), self.truth(term.args[0]))
+        return refuse(term, "is no comparison, And, Or or Not of comparisons")
+
+    # Names and numbers.
+
+    def _field(self, term: Any) -> ast.expr:
+        field = self._accesses.found[term]
+        name = ast.Name(field.name + {-1: "_prev", 0: "", 1: PRIME}[field.step])
+        if field.step < 0:
+            self.past.add(name.id)
+        if not any(field.offset):
+            return name
+        steps: list[ast.expr] = [ast.Constant(step) for step in field.offset]
+        place = ast.Tuple(steps) if len(steps) > 1 else steps[0]
+        return ast.Subscript(name, place)
+
+    def _symbol(self, term: Any) -> ast.expr:
+        if term in self._accesses.axes:
+            letters = INDICES if self._accesses.are_indices else AXES
+            letter = letters[self._accesses.axes.index(term)]
+            self.coordinates.add(letter)
+            return ast.Name(letter)
+        name = identifier(term)
+        self.numbers.add(name)
+        return ast.Name(name)
+
+    def _literal(self, term: Any) -> ast.expr:
+        if term is sympy.pi or term is sympy.E:
+            return ast.Name("pi" if term is sympy.pi else "e")
+        if term.is_NumberSymbol:
+            return ast.Constant(float(term))
+        if not term.is_finite:
+            refuse(term, "is not a finite number")
+        if term.is_negative:
+            return ast.UnaryOp(ast.USub(), self._literal(-term))
+        if term.is_Integer:
+            return ast.Constant(int(term))
+        if term.is_Rational:  # The dtype of the kernel rounds it, and nothing before.
+            return ast.BinOp(ast.Constant(int(term.p)), ast.Div(), ast.Constant(int(term.q)))
+        return ast.Constant(float(term))
+
+    def _call(self, function: str, args: Iterable[Any]) -> ast.expr:
+        ordered = list(args)
+        if function in ("max", "min"):
+            ordered = sorted(ordered, key=sympy.default_sort_key)
+        return ast.Call(ast.Name(function), [self.number(arg) for arg in ordered], [])
+
+    # Arithmetic.
+
+    def _sum(self, term: Any) -> ast.expr:
+        """Return a sum that begins with a term that is not subtracted, if there is one."""
+        parts = self._with_laplacians(term)
+        signs = [part.as_coeff_Mul()[0].is_negative for part in parts]
+        if True in signs and False in signs:
+            parts.insert(0, parts.pop(signs.index(False)))
+        total = self.number(parts[0])
+        for part in parts[1:]:
+            is_negative = part.as_coeff_Mul()[0].is_negative
+            op = ast.Sub() if is_negative else ast.Add()
+            total = ast.BinOp(total, op, self.number(-part if is_negative else part))
+        return total
+
+    def _with_laplacians(self, term: Any) -> list[Any]:
+        """Return the terms of a sum, in which a Laplacian replaces its second derivatives."""
+        parts = list(term.as_ordered_terms())
+        axes = self._accesses.axes
+        seconds: dict[tuple[Any, Any], dict[Any, Any]] = {}
+        for part in parts:
+            for factor in sympy.Mul.make_args(part):
+                if isinstance(factor, sympy.Derivative) and len(factor.variable_count) == 1:
+                    axis, count = factor.variable_count[0]
+                    if count == 2 and axis in axes:
+                        key = (part / factor, factor.expr)
+                        seconds.setdefault(key, {})[axis] = part
+        for (others, operand), found in seconds.items():
+            if len(axes) > 1 and len(found) == len(axes):
+                parts[parts.index(found[axes[0]])] = others * _LAPLACIAN(operand)
+                parts = [part for part in parts if part not in found.values()]
+        return parts
+
+    def _product(self, term: Any) -> ast.expr:
+        number, rest = term.as_coeff_Mul()
+        if number.is_negative:
+            return ast.UnaryOp(ast.USub(), self.number(-term))
+        above: list[ast.expr] = []
+        below: list[ast.expr] = []
+        for factor in rest.as_ordered_factors():
+            base, exponent = factor.as_base_exp()
+            if base is not sympy.E and exponent.is_number and exponent.is_negative:
+                below.append(self.number(sympy.Pow(base, -exponent)))
+            else:
+                above.append(self.number(factor))
+        if number != 1 or not above:
+            above.insert(0, self._literal(number))
+        product = _multiplied(above)
+        return ast.BinOp(product, ast.Div(), _multiplied(below)) if below else product
+
+    def _power(self, base: Any, exponent: Any) -> ast.expr:
+        """Return a power; a negative one as a quotient, and half ones by a square root."""
+        if base is sympy.E:
+            return self._call("exp", (exponent,))
+        if exponent.is_number and exponent.is_negative:
+            return ast.BinOp(ast.Constant(1), ast.Div(), self._power(base, -exponent))
+        halves = 2 * float(exponent) if exponent.is_number else 0.5
+        if halves != int(halves) or halves > 2 * LARGEST_EXPONENT:
+            return ast.BinOp(self.number(base), ast.Pow(), self.number(exponent))
+        whole, is_half = divmod(int(halves), 2)
+        factors = [self.number(base)] if whole == 1 else []
+        if whole > 1:
+            factors = [ast.BinOp(self.number(base), ast.Pow(), ast.Constant(whole))]
+        factors += [self._call("sqrt", (base,))] * is_half
+        return _multiplied(factors)
+
+    def _derivative(self, term: Any) -> ast.expr:
+        """Return a derivative, as one of at most two axes, or several in turn."""
+        letters: list[str] = []
+        for variable, count in term.variable_count:
+            if variable == self._accesses.time:
+                step = "write the step, as in Eq(u(t + dt, x), u(t, x) + dt*...)"
+                refuse(term, f"is a derivative in time; {step}")
+            if variable not in self._accesses.axes or not count.is_Integer:
+                refuse(term, f"is a derivative by {variable}, which is no axis of a field")
+            letters += [AXES[self._accesses.axes.index(variable)]] * int(count)
+        letters.sort()
+        names = ["".join(letters[n : n + 2]) for n in range(0, len(letters), 2)]
+        tree = self.number(term.expr)
+        for name in names:
+            tree = ast.Call(ast.Name(f"d{name}"), [tree], [])
+        return tree
+
+    def _piecewise(self, term: Any) -> ast.expr:
+        *cases, (last, otherwise) = term.args
+        if otherwise is not sympy.true:
+            refuse(term, "says nothing of other cases; end it with (value, True)")
+        tree = self.number(last)
+        for value, condition in reversed(cases):
+            args = [self.truth(condition), self.number(value), tree]
+            tree = ast.Call(ast.Name("where"), args, [])
+        return tree
+
+
+def _multiplied(factors: list[ast.expr]) -> ast.expr:
+    return reduce(lambda one, other: ast.BinOp(one, ast.Mult(), other), factors)
