@@ -83,7 +83,8 @@ class FieldUpdate(Template):
     (`("flux", g)`); g is a number or a scalar of the call. In a corner the rule of the last axis
     is applied to what the rules of the others give.
 
-    All is computed in `dtype`, whatever the `types` of the arrays are.
+    All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
+    arrays of one element, which another kernel may have written just before.
     """
 
     class Problem(ProblemModel):
@@ -99,6 +100,9 @@ class FieldUpdate(Template):
             "distance between points, one number or one for each axis", 1.0
         )
         scalars: tuple[Identifier, ...] = parameter("names that are numbers of a call", ())
+        on_device: tuple[Identifier, ...] = parameter(
+            "scalars that are passed as arrays of one element", ()
+        )
         constants: dict[Identifier, float] | None = parameter("numbers by name", None)
         boundary: Boundary = parameter(
             "what lies outside: a rule, or rules for sides such as 'x' or 'x-', or either for "
@@ -183,9 +187,10 @@ class FieldUpdate(Template):
         if arch != "vulkan":
             return None
         update = update_of(p)
-        if len(update.arrays) > MOST_ARRAYS_ON_VULKAN:
+        count = len(update.arrays) + len(p.on_device)
+        if count > MOST_ARRAYS_ON_VULKAN:
             return (
-                f"it takes {len(update.arrays)} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
+                f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
                 "split the equations"
             )
         return lacks_on_vulkan(update.assignments.folded(p.dtype).functions, p.dtype)
@@ -197,6 +202,9 @@ class FieldUpdate(Template):
         pointwise = not any(map(any, (offset for _, offset in update.accesses.values())))
         found: list[Array | Scalar] = []
         for name in argument_names(p):
+            if name in p.on_device:
+                found.append(Array(name, p.dtype, (1,)))
+                continue
             if name in p.scalars:
                 found.append(Scalar(name, p.dtype))
                 continue
@@ -215,7 +223,7 @@ class FieldUpdate(Template):
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         update = update_of(p)
-        arrays = [a for a in self.arguments(p) if isinstance(a, Array)]
+        arrays = [a for a in self.arguments(p) if a.name in update.arrays]
         names = index_names(p, update)
         extents = [f"{arrays[0].name}.shape[{axis}]" for axis in range(p.dim)]
         bounds = [
@@ -302,6 +310,7 @@ class FieldUpdate(Template):
             "equations": programs(),
             "boundary": boundaries(),
             "scalars": st.just(("a", "b")),
+            "on_device": st.sampled_from(((), ("a",), ("b",), ("a", "b"))),
             "spacing": step | st.tuples(step, step, step),
             "constants": st.none() | st.fixed_dictionaries({"b": step}),
             "types": st.none() | st.fixed_dictionaries({"w": stored}),
@@ -324,11 +333,13 @@ class FieldUpdate(Template):
         types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in names}
         if not dtype.is_float and any(stored.is_float for stored in types.values()):
             types = {}
+        scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
         spacing, outputs = drawn["spacing"], drawn["outputs"]
         return drawn | {
             "equations": text,
             "boundary": boundary,
-            "scalars": tuple(n for n in drawn["scalars"] if n in read and n not in constants),
+            "scalars": scalars,
+            "on_device": tuple(n for n in drawn["on_device"] if n in scalars),
             "constants": constants or None,
             "types": types or None,
             "spacing": spacing[:dim] if isinstance(spacing, tuple) else spacing,
@@ -435,6 +446,9 @@ def _check_names(p: Any, update: Update) -> None:
     for name in p.scalars:
         if name not in (*update.scalars, *boundary_scalars(p)):
             raise Invalid("scalars", f"names {name}, which nothing reads.{near(name, names)}")
+    for name in p.on_device:
+        if name not in p.scalars:
+            raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
     for kind in ("at", "types"):
         for name in getattr(p, kind) or ():
             if name not in names:
@@ -468,10 +482,16 @@ def rules_in_code(p: Any, update: Update, name: str) -> list[tuple[SimpleNamespa
     rules = rules_of(p, update).get(name, [(("interior", 0), ("interior", 0))] * p.dim)
     found = []
     for pair, spacing in zip(rules, spacing_of(p), strict=True):
-        numbers = [number_code(r, p.dtype, spacing) if r[0] in NUMBERED else "" for r in pair]
+        named = [(kind, scalar_code(p, n) if n in p.scalars else n) for kind, n in pair]
+        numbers = [number_code(r, p.dtype, spacing) if r[0] in NUMBERED else "" for r in named]
         both = zip(pair, numbers, strict=True)
         found.append(tuple(SimpleNamespace(kind=rule[0], number=code) for rule, code in both))
     return found
+
+
+def scalar_code(p: Any, name: str) -> str:
+    """Return generated code for the value of a scalar."""
+    return f"{name}[0]" if name in p.on_device else name
 
 
 def cast_of(dtype: DType, working: DType) -> str:
@@ -562,7 +582,7 @@ def statements(
     """
     update = update_of(p)
     folded = update.assignments.folded(p.dtype).assignments
-    values = {name: name for name in p.scalars}
+    values = {name: scalar_code(p, name) for name in p.scalars}
     for letter, axis in update.indices.items():
         values[letter] = f"ti.cast({index[axis]}, {p.dtype.taichi})"
     for name, (array, offset) in update.accesses.items():
@@ -605,6 +625,7 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     update = update_of(p)
     wide = wide_of(p.dtype)
     numbers = {n: np.asarray(given[n], p.dtype.numpy).astype(wide) for n in p.scalars}
+    numbers |= {n: numbers[n].reshape(()) for n in p.on_device}
     values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
     errors: dict[str, Any] = {}
     shape = np.shape(given[update.outputs[0]])

@@ -214,6 +214,23 @@ def test_a_field_in_place_may_read_neighbours_of_others(
     assert (twice == 2 * moved).all()
 
 
+def test_scalars_on_the_device_are_read_where_they_lie(
+    ti_arch: str, rng: np.random.Generator
+) -> None:
+    params = {"dim": 2, "scalars": "a b g", "boundary": tikgen.dirichlet("g")}
+    plain = tikgen.update("u' = u + a*lap(u) + b", **params)
+    kernel = tikgen.update("u' = u + a*lap(u) + b", **params, on_device="a g")
+    u = rng.uniform(-1, 1, (9, 70)).astype(np.float32)
+    values = {"a": 0.1, "b": 0.5, "g": 2.0}
+    (wanted,) = launched(plain, u=u, **values)
+    for name in ("a", "g"):
+        values[name] = np.float32([values[name]])
+    (found,) = launched(kernel, u=u, **values)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(tikgen.errors.ArgumentError, match="shape"):
+        kernel(u=u, u_next=np.empty_like(u), **values | {"a": np.zeros(2, np.float32)})
+
+
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -258,6 +275,7 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"boundary": ("value", "alpha")}, "takes alpha, which is no scalar"),
         ({"boundary": "open"}, "boundary"),
         ({"scalars": ("a", "b")}, "names b, which nothing reads"),
+        ({"on_device": ("aa",)}, "names aa, which is no scalar. Did you mean 'a'"),
         ({"constants": {"a": 2.0}}, "which is a constant as well"),
         ({"types": {"vv": "f16"}}, "names vv, which is no array"),
         ({"types": {"u_next": "i32"}}, "what is written is f32"),
