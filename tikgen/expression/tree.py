@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -139,8 +140,8 @@ def _node_problem(node: Node, dtype: DType) -> str | None:
     if dtype.is_float:
         # An infinity is the result of folding literals that fit.
         if node.op == "number" and np.isfinite(value := float(node.value)):
-            most = float(np.finfo(dtype.computed.numpy).max)
-            return f"{node.value!r} does not fit {dtype.computed}" if abs(value) > most else None
+            if abs(value) > _largest(dtype.computed):
+                return f"{node.value!r} does not fit {dtype.computed}"
         return None
     if node.op == "/":
         return f"/ needs a float dtype, and this one is {dtype}; use // to round down"
@@ -153,6 +154,11 @@ def _node_problem(node: Node, dtype: DType) -> str | None:
         except ValueError as error:
             return str(error)
     return None
+
+
+@functools.cache
+def _largest(dtype: DType) -> float:
+    return float(np.finfo(dtype.numpy).max)
 
 
 def folded_problem(folded: Node, dtype: DType) -> str | None:
