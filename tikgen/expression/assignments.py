@@ -282,6 +282,7 @@ class Assignments(Text):
             _refuse(expression, folded_problem(node, dtype))
         return Assignments(tuple((name, Expression(node)) for name, node in folded))
 
+    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def helpers(self, dtype: DType) -> str:
         """Return the definitions of each ``ti.func`` that the generated code calls."""
         nodes = [expression.node for _, expression in self.folded(dtype).assignments]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -138,10 +139,10 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
 def _node_problem(node: Node, dtype: DType) -> str | None:
     if dtype.is_float:
         # An infinity is the result of folding literals that fit.
-        if node.op == "number" and np.isfinite(value := float(node.value)):
-            most = float(np.finfo(dtype.computed.numpy).max)
-            return f"{node.value!r} does not fit {dtype.computed}" if abs(value) > most else None
-        return None
+        if node.op != "number" or not np.isfinite(value := float(node.value)):
+            return None
+        is_fit = abs(value) <= _largest(dtype.computed)
+        return None if is_fit else f"{node.value!r} does not fit {dtype.computed}"
     if node.op == "/":
         return f"/ needs a float dtype, and this one is {dtype}; use // to round down"
     if node.op == "constant" or (node.op in FUNCTIONS and FUNCTIONS[node.op][2]):
@@ -153,6 +154,11 @@ def _node_problem(node: Node, dtype: DType) -> str | None:
         except ValueError as error:
             return str(error)
     return None
+
+
+@functools.cache
+def _largest(dtype: DType) -> float:
+    return float(np.finfo(dtype.numpy).max)
 
 
 def folded_problem(folded: Node, dtype: DType) -> str | None:
