@@ -8,7 +8,7 @@ import pytest
 
 import tikgen
 from tikgen.errors import CompileBudgetExceeded
-from tikgen.pipeline.budget import MOST_OPERATIONS, check_budget, operations
+from tikgen.pipeline.budget import MOST_OPERATIONS, check_budget, most_operations, operations
 
 KERNEL = """\
 import taichi as ti
@@ -75,3 +75,4 @@ def test_every_default_is_far_below_the_budget(name) -> None:
     for arch in ("cpu", "cuda") if name == "ring" else ("cpu", "cuda", "vulkan"):
         text = tikgen.render(name, arch=arch, **params).text
         assert 0 < operations(text) < MOST_OPERATIONS / 4, arch
+        assert operations(text) <= most_operations(text), arch

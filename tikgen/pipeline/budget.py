@@ -26,18 +26,19 @@ _COUNTED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Subscript, ast.
 
 def check_budget(kernel: str, text: str) -> None:
     """Raise CompileBudgetExceeded if ``text`` would take more than half a minute to compile."""
-    if not _is_small(text) and (count := operations(text)) > MOST_OPERATIONS:
+    if most_operations(text) > MOST_OPERATIONS and (count := operations(text)) > MOST_OPERATIONS:
         raise CompileBudgetExceeded(kernel, count, MOST_OPERATIONS)
 
 
-def _is_small(text: str) -> bool:
-    """Return True if a quick test shows that ``text`` is within the budget."""
+def most_operations(text: str) -> float:
+    """Return quickly what ``operations(text)`` cannot exceed; infinite if that takes a tree."""
     trips, lengths = _TRIPS.findall(text), _LENGTH.findall(text)
-    others = text.count("ti.static") - len(trips) + text.count("ti.Vector") - len(lengths)
+    if text.count("ti.static") > len(trips) or text.count("ti.Vector") > len(lengths):
+        return math.inf
     most = math.prod(map(int, trips)) * max(map(int, lengths), default=1)
     for function in _FUNCTION.findall(text):
         most *= max(1, text.count(f"{function}(") - 1)
-    return not others and len(_OPERATOR.findall(text)) * most <= MOST_OPERATIONS
+    return len(_OPERATOR.findall(text)) * most
 
 
 def operations(text: str) -> int:
