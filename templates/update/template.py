@@ -42,7 +42,9 @@ Where = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edg
 
 MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
-MOST_OPERATIONS = 4000
+MOST_OPERATIONS = 1500
+# Of equations that stand in four loops, as in the real function.
+MOST_IN_ROWS = 400
 # What generated code calls its own values.
 OWN = re.compile(
     r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane|mirrored"
@@ -161,7 +163,7 @@ class FieldUpdate(Template):
     ) -> Mapping[str, Any]:
         if arch != "cpu":
             return {"loop": "points", "block_dim": 128}
-        if takes_turns(p):
+        if not fits_rows(p):
             return {"loop": "points"}
         strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 4}}[p.dim]
         return {"loop": "function", "row_buffer": 32, "iterations": 8, **strips}
@@ -171,7 +173,7 @@ class FieldUpdate(Template):
     ) -> Mapping[str, tuple[Any, ...]]:
         if arch == "cpu":
             return {
-                "loop": ("points",) if takes_turns(p) else ("function", "points"),
+                "loop": ("function", "points") if fits_rows(p) else ("points",),
                 "row_buffer": (8, 16, 32, 64),
                 "rows": (1, 2, 4, 8, 16),
                 "chunk": (1024, 4096, 16384),
@@ -180,6 +182,13 @@ class FieldUpdate(Template):
         return {"loop": ("points",), "block_dim": (0, 64, 128, 256)}
 
     def check(self, p: Any, s: Any, arch: str) -> None:
+        operations = update_of(p).assignments.operations
+        if s.loop == "function" and operations > MOST_IN_ROWS:
+            raise Invalid(
+                "loop",
+                f"cannot be 'function' with {operations} operations a point, more than "
+                f"{MOST_IN_ROWS}, which would take long to compile",
+            )
         if s.loop == "function" and takes_turns(p):
             raise Invalid("loop", "cannot be 'function' where floats are divided with // or %")
 
@@ -407,6 +416,11 @@ def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
     return tuple(dict.fromkeys((*update.inputs, *boundary_scalars(p), *update.outputs)))
+
+
+def fits_rows(p: Any) -> bool:
+    """Return whether a real function can compute rows, and compiles soon enough."""
+    return not takes_turns(p) and update_of(p).assignments.operations <= MOST_IN_ROWS
 
 
 def takes_turns(p: Any) -> bool:

@@ -82,6 +82,15 @@ def test_the_demo_runs_agrees_and_draws(tmp_path: Path, steps: str, ti_arch: str
     assert len(picture) > 20_000
 
 
+def test_the_demo_of_equations_agrees_and_draws(tmp_path: Path, ti_arch: str) -> None:
+    options = ("--n", "32", "--steps", "40", "--output", "pattern.png")
+    done = demo(ti_arch, "gray-scott", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for word in ("resolve", "render", "load", "3 steps agree with NumPy", "steps/s"):
+        assert word in " ".join(done.stdout.split())
+    assert (tmp_path / "pattern.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.once
 def test_without_matplotlib_it_names_the_extra(tmp_path: Path, ti_arch: str) -> None:
     blocker = tmp_path / "blocked" / "matplotlib"

@@ -26,6 +26,7 @@ def blocks(page: str, language: str = "python") -> list[str]:
 
 FIRST = "tutorials/first-template.md"
 SYMPY = "tutorials/from-sympy.md"
+EQUATION = "tutorials/equation.md"
 # The first comes first, as it shows kernels that nobody has compiled.
 PROGRAMS = {
     "concepts": "\n".join(blocks("concepts.md")),
@@ -33,6 +34,8 @@ PROGRAMS = {
     "start": "\n".join(blocks("start.md")),
     "engines": "\n".join(blocks("engines.md")),
     "programs": "\n".join(blocks("programs.md")),
+    "equations": "\n".join(blocks("equations.md")),
+    "equation": "\n".join(blocks(EQUATION)),
     # A few steps show that it runs.
     **{
         f"gallery-{number}": re.sub(r"range\(\d{3,}\):", "range(3):", block)
@@ -57,7 +60,9 @@ def promised(program: str) -> list[str]:
     return re.findall(r"^ *print\(.*\)  # (.*?)(?::.*)?$", program, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["index", "start", "concepts", "engines", "programs"])
+@pytest.mark.parametrize(
+    "page", ["index", "start", "concepts", "engines", "programs", "equations", "equation"]
+)
 def test_the_programs_of_a_page_run_as_printed(page: str, ran: dict[str, Ran]) -> None:
     printed = ran[page].output.splitlines()
     for line in promised(PROGRAMS[page]):
@@ -80,6 +85,18 @@ def test_a_program_of_the_gallery_draws_its_picture(index: int, ran: dict[str, R
     (drawn,) = done.folder.glob("*.png")
     assert (DOCS / "images" / "gallery" / drawn.name).is_file()
     assert f"](images/gallery/{drawn.name})" in (DOCS / "gallery.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["equations", "equation"])
+def test_a_mistake_in_equations_is_quoted_as_printed(page: str, ran: dict[str, Ran]) -> None:
+    (shown,) = blocks(f"{page}.md" if page == "equations" else EQUATION, "text")
+    assert shown in ran[page].output
+
+
+def test_the_tutorial_on_equations_draws_its_picture(ran: dict[str, Ran]) -> None:
+    assert ran["equation"].output
+    (drawn,) = ran["equation"].folder.glob("*.png")
+    assert (DOCS / "images" / drawn.name).is_file()
 
 
 def write_smooth(folder: Path) -> Path:

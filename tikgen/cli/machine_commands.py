@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,21 +16,43 @@ from tikgen.store import default_store
 from tikgen.units import size
 
 
+class Demo(str, Enum):
+    """What the demonstration computes."""
+
+    heat = "heat"
+    gray_scott = "gray-scott"
+
+
 def demo_command(
+    what: Annotated[
+        Demo, typer.Argument(help="heat, in a cube; or gray-scott, a pattern of two chemicals.")
+    ] = Demo.heat,
     arch: RunArch = Arch.cpu,
     n: Annotated[
-        int, typer.Option("--n", min=8, max=512, metavar="N", help="Grid points along each axis.")
-    ] = 128,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Time steps.")] = 400,
+        int | None,
+        typer.Option(
+            "--n",
+            min=8,
+            max=512,
+            metavar="N",
+            help="Grid points along each axis: 128, or 192 in 2D.",
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Time steps: 400, or 8000 of gray-scott."),
+    ] = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Picture to write.")
     ] = Path("tikgen_demo.png"),
 ) -> None:
-    """Solve the 3D heat equation, and compare with the exact solution and with NumPy."""
+    """Solve the 3D heat equation, or compute a pattern, and compare with what is known."""
     from tikgen.demo.demonstration import run_demo
+    from tikgen.demo.gray_scott import run_gray_scott
 
     check_picture(output)
-    result = run_demo(arch.value, n, steps, output, print_stage, say)
+    run, points, most = (run_demo, 128, 400) if what is Demo.heat else (run_gray_scott, 192, 8000)
+    result = run(arch.value, n or points, steps or most, output, print_stage, say)
     if not result.ok:
         raise typer.Exit(FAILED)
 
