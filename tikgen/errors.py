@@ -53,9 +53,9 @@ class ParameterError(TikgenError):
 
     def __init__(self, template: str, problems: Mapping[str, str]) -> None:
         self.parameter = next(iter(problems), "")
-        super().__init__(
-            f"{template}: " + "; ".join(f"parameter {k!r} {v}" for k, v in problems.items()) + "."
-        )
+        text = "; ".join(f"parameter {name!r} {problem}" for name, problem in problems.items())
+        # A question, such as "Did you mean 'u'?", and a quoted line end by themselves.
+        super().__init__(f"{template}: {text}{'' if text.endswith(('.', '?', '^')) else '.'}")
 
     @classmethod
     def unknown(cls, template: str, name: str, known: Iterable[str]) -> ParameterError:

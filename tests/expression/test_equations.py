@@ -161,6 +161,7 @@ def test_values_at_different_places_do_not_mix() -> None:
         ("u' = u[1, 2]", "takes 1 offsets, one an axis; got 2", "     ^"),
         ("u' = u[0.5]", "an offset is a whole number", "       ^"),
         ("u' = u[65]", "reaches further than 64 points", "     ^"),
+        ("u' = u(1)", "a neighbour is written with brackets, u[1]", "     ^"),
         ("u' = dy(u)", "needs dim=2", "     ^"),
         ("u' = avgx(u)", "averages belong to staggered grids", "     ^"),
         ("u' = lap(u, u)", "lap() takes 1 fields; got 2", "     ^"),

@@ -167,8 +167,8 @@ class EquationReader(Reader):
         self._at = tree
         first, second = (in_words(place, self._grid.dim) for place in (one, other))
         self._refuse(
-            f"mixes values at the {first} with values at the {second}; take the average of one "
-            "of them, as in avgx(u)"
+            f"mixes values at {first} with values at {second}; take the average of one of them, "
+            "as in avgx(u)"
         )
 
     # What is read.
@@ -296,6 +296,9 @@ class EquationReader(Reader):
         if name == "grad":
             self._refuse("a gradient has several components; write dx(u), dy(u), dz(u)")
         if name not in OPERATORS:
+            offsets = ", ".join(map(ast.unparse, tree.args))
+            if name not in KNOWN and tree.args and all(map(_is_whole, tree.args)):
+                self._refuse(f"a neighbour is written with brackets, {name}[{offsets}]")
             return super()._call(tree, depth)
         along = self._along(name, tree, depth)
         self._check_operands(name, len(tree.args))
@@ -368,6 +371,12 @@ class EquationReader(Reader):
         return ExpressionError(
             shown(line.strip()), shown(problem + quoted(self._text, number, column))
         )
+
+
+def _is_whole(tree: ast.expr) -> bool:
+    """Return whether a tree is an integer, which may be negative."""
+    operand = tree.operand if isinstance(tree, ast.UnaryOp) else tree
+    return isinstance(operand, ast.Constant) and type(operand.value) is int
 
 
 def stored_name(name: str) -> str:

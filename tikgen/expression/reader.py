@@ -99,9 +99,10 @@ def statements_of(
         statements = ast.parse(text).body
     except SyntaxError as error:
         hint = _symbol_hint(text)
+        problem = error.msg.partition(". Maybe you meant")[0]  # Python's hint is for programs.
         if error.lineno and "\n" in text:
             hint += quoted(text, error.lineno, (error.offset or 1) - 1)
-        raise ExpressionError(shown, f"is not arithmetic: {error.msg}{hint}") from None
+        raise ExpressionError(shown, f"is not arithmetic: {problem}{hint}") from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError(shown, "cannot be read: it is nested too deeply") from None
     if not statements:

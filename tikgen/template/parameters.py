@@ -20,10 +20,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
 from tikgen.dtypes import DType
-from tikgen.errors import ExpressionError, ParameterError, TemplateError
+from tikgen.errors import ExpressionError, ParameterError, TemplateError, near
 from tikgen.expression import Assignments, Equations, Expression
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
 
+_LONGEST = 200  # A type in more letters is described, and not spelled out.
 RESERVED = frozenset({"name", "schedule", "arch", "shape"})
 
 
@@ -349,6 +350,25 @@ def _listing(choices: Iterable[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
+def _refusal(field: FieldInfo, value: Any) -> str:
+    """Return in words what a parameter takes instead of a value."""
+    takes = _takes(field)
+    if len(takes) > _LONGEST:
+        takes = f"{_listing(_words(field.annotation))} or more ({field.description})"
+    got = "nothing" if value is PydanticUndefined else _shown(value)
+    hint = near(value, _words(field.annotation)) if isinstance(value, str) else ""
+    return f"takes {takes}; got {got}" + (f".{hint}" if hint else "")
+
+
+def _words(annotation: Any) -> list[str]:
+    """Return the texts among the values of a type, without those within containers."""
+    if get_origin(annotation) is Literal:
+        return [value for value in get_args(annotation) if isinstance(value, str)]
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [word for kind in get_args(annotation) for word in _words(kind)]
+    return []
+
+
 def _problems(model: type[ParameterModel], error: ValidationError) -> dict[str, str]:
     problems: dict[str, str] = {}
     for detail in error.errors(include_url=False):
@@ -362,8 +382,7 @@ def _problems(model: type[ParameterModel], error: ValidationError) -> dict[str, 
             field = model.model_fields[name]
             problems[name] = f"is missing; it takes {_takes(field)}: {field.description}"
         elif name in model.model_fields:
-            value = "nothing" if detail["input"] is PydanticUndefined else _shown(detail["input"])
-            problems.setdefault(name, f"takes {_takes(model.model_fields[name])}; got {value}")
+            problems.setdefault(name, _refusal(model.model_fields[name], detail["input"]))
         else:
             problems.setdefault(name, detail["msg"])
     return problems
