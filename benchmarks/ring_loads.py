@@ -221,8 +221,8 @@ async def passing(soak: Soak, name: str) -> None:
             if job.n != came + 3:
                 soak.problem(f"{name}: {job.n} came in the place of {came + 3}")
             came += 1
+            soak.outcomes[name]["passed on"] += 1
         await feeding
-    soak.outcomes[name]["passed on"] = came
 
 
 async def repeating(soak: Soak, name: str) -> None:
@@ -261,13 +261,13 @@ async def meeting(soak: Soak, name: str) -> None:
                     soak.problem(f"{name}: the barrier broke")
                 return
             rounds[place] += 1
+            soak.outcomes[name]["rounds"] += 1
             if max(rounds) - min(rounds) > 1:
                 soak.problem(f"{name}: {rounds} rounds")
 
     for place in range(3):
         await soak.start(f"{name} {place}", body)
     await soak.stop.wait()
-    soak.outcomes[name]["rounds"] = sum(rounds)
 
 
 async def _ask_rows(soak: Soak, name: str) -> None:

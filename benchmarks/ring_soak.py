@@ -52,9 +52,9 @@ REGULAR = (
 Load = Callable[["Soak", str], Awaitable[None]]
 # Memory that the last third may have more than the second one, in bytes.
 GROWTH = 1 << 20
-# Seconds after which memory has settled.
 # Tenths of a second that a load may take longer on a busy machine.
 PATIENCE = 2000
+# Seconds after which memory has settled.
 SETTLED = 60.0
 
 
@@ -65,7 +65,7 @@ class Soak:
         runtime: runs the actors.
         rng: draws everything.
         stop: is set when loads are to come to their ends.
-        outcomes: how often each load came to what.
+        outcomes: how often each load came to what, so far.
         problems: what is wrong, the first of it.
     """
 

@@ -21,8 +21,9 @@ from tikgen import (
     parameter,
 )
 from tikgen.errors import ExpressionError
-from tikgen.expression import lacks_on_vulkan
+from tikgen.expression import PARTIAL, lacks_on_vulkan
 from tikgen.pipeline.loop_steps import box, looped, parallel
+from tikgen.template.arguments import positive_values
 from tikgen.template.rules import Not
 
 # Names that are scalars unless `scalars` says otherwise.
@@ -32,8 +33,6 @@ MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
 # What LLVM calls a function for, an element at a time.
 TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
-# What has no value below 0, or for some numbers there.
-PARTIAL = {"log", "pow", "sqrt"}
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CHUNKS_A_TASK = 512
 
@@ -264,15 +263,7 @@ class Map(Template):
     ) -> dict[str, dict[str, Any]]:
         if not (p.dtype.is_float and PARTIAL & p.expr.functions):
             return {"uniform": {}}
-        # Below 0 roots, logarithms and powers have no value, and libraries take a detour there.
-        found: dict[str, Any] = {}
-        for argument in self.arguments(p):
-            if isinstance(argument, Scalar):
-                found[argument.name] = rng.uniform(0.5, 1)
-            elif argument.name in p.expr.inputs:
-                shape = tuple(sizes[extent] for extent in argument.shape)
-                found[argument.name] = rng.uniform(0.01, 1, shape).astype(p.dtype.numpy)
-        return {"positive": found}
+        return {"positive": positive_values(self.arguments(p), sizes, rng)}
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         return math.prod(sizes.values()) * int(p.expr.operations)

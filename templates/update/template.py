@@ -21,11 +21,12 @@ from tikgen import (
     parameter,
 )
 from tikgen.errors import ExpressionError, near
-from tikgen.expression import Update, lacks_on_vulkan
+from tikgen.expression import PARTIAL, Update, lacks_on_vulkan
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
 from tikgen.pipeline.jinja_text import without_marks
 from tikgen.pipeline.loop_steps import parallel
+from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import (
     ELEMENTS,
     MIRRORED,
@@ -303,6 +304,13 @@ class FieldUpdate(Template):
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
         return parallel(math.prod(sizes.values()))
+
+    def workload(
+        self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
+    ) -> dict[str, dict[str, Any]]:
+        if not (p.dtype.is_float and PARTIAL & update_of(p).assignments.functions):
+            return {"uniform": {}}
+        return {"positive": positive_values(self.arguments(p), sizes, rng)}
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         return math.prod(sizes.values()) * update_of(p).assignments.operations

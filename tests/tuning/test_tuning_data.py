@@ -28,10 +28,13 @@ from tuning_templates import SCALED_CODE, SCALED_TEXT, Simulated, make
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 NEEDED = {"map": {"expr": "y = a*x + y"}, "ring": {"handler": "y = x", "inputs": {"x": "f32"}}}
 NEEDED["ring"] |= {"outputs": {"y": "f32"}}
+NEEDED["update"] = {"equations": "u' = u + lap(u)"}
 # Problems whose typical data is another one than that of the template's defaults.
 FURTHER = [
     ("map", {"expr": "y = sqrt(x) + log(b)"}),
     ("map", {"expr": "y = x // b", "dtype": "i32"}),
+    ("update", {"equations": "u' = u + sqrt(w)*dx(u) + log(a)", "scalars": ("a",)}),
+    ("update", {"equations": "u' = u + dxx(u)", "dtype": "i32", "dim": 1}),
     ("histogram", {"dtype": "f64", "weighted": True}),
     ("histogram", {"dtype": "i8"}),
     ("histogram", {"dtype": "u64"}),

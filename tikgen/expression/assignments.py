@@ -32,6 +32,8 @@ from tikgen.expression.tree import (
 
 NDArray = npt.NDArray[Any]
 
+# Functions that have no value below 0, or for some numbers there.
+PARTIAL = frozenset({"log", "pow", "sqrt"})
 # A power with a literal whole exponent is multiplied out, and is not "pow".
 _NO_F64_ON_VULKAN = frozenset(
     {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from tikgen.dtypes import DType
 
@@ -132,3 +134,23 @@ def with_sizes(argument: Argument, sizes: Mapping[str, int]) -> Argument:
     if not isinstance(argument, Array):
         return argument
     return replace(argument, shape=concrete_shape(argument, sizes))
+
+
+def positive_values(
+    arguments: Iterable[Argument], sizes: Mapping[str, int], rng: np.random.Generator
+) -> dict[str, Any]:
+    """Return data on which kernels with roots, logarithms or powers are timed.
+
+    Below 0 these have no value, and libraries take a detour there. Scalars lie from 0.5 to 1,
+    elements of arrays that are read from 0.01 to 1, or from 1 to 99 where they are integers.
+    """
+    found: dict[str, Any] = {}
+    for argument in arguments:
+        if isinstance(argument, Scalar):
+            found[argument.name] = rng.uniform(0.5, 1)
+        elif argument.role in ("in", "inout"):
+            shape = concrete_shape(argument, sizes)
+            dtype = argument.dtype
+            values = rng.uniform(0.01, 1, shape) if dtype.is_float else rng.integers(1, 100, shape)
+            found[argument.name] = values.astype(dtype.numpy)
+    return found
