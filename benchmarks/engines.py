@@ -6,7 +6,6 @@ result is compared before it is timed. Calls are timed in turn, and a row shows 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import random
 import statistics
@@ -20,8 +19,7 @@ import numpy as np
 import taichi as ti
 
 import tikgen
-from machine import description
-from page import table, write_section
+from page import drawn_seed, write_works
 from tikgen.units import duration
 from timing import Turns
 
@@ -126,9 +124,7 @@ def first_launches() -> str:
 
 def main() -> None:
     """Measure, print and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    seed = parser.parse_args().seed
+    seed = drawn_seed(__doc__)
     ti.init(arch=ti.cpu, log_level=ti.ERROR)
     rows, ratios, small, more = [], [], [], []
     for title, kernel, values, numpy in works(random.Random(seed)):
@@ -148,28 +144,20 @@ def main() -> None:
             )
         )
         print(*rows[-1], sep=" | ", flush=True)
-    machine = description("cpu")
-    lines = [
-        f"Sizes of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn, on "
-        f"{machine['processor']}, {machine['cores']} cores.",
-        f"{machine['date']}, {machine['versions']}.",
-        "",
-        *table(
-            (
-                *("work", "Taichi, bound", "direct-cpu, bound", "a plain call"),
-                *("bound, as fast as Taichi", "as NumPy"),
-            ),
-            rows,
+    write_works(
+        PAGE,
+        "cpu",
+        f"Sizes of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn",
+        (
+            *("work", "Taichi, bound", "direct-cpu, bound", "a plain call"),
+            *("bound, as fast as Taichi", "as NumPy"),
         ),
-        "",
+        rows,
         f"Geometric mean of all works: {statistics.geometric_mean(ratios):.2f} times as fast as "
         f"Taichi. Up to 4,096 elements a bound launch takes {duration(max(small))} at most, and a "
         f"plain call {duration(max(more))} more at most.",
-        "",
         first_launches(),
-    ]
-    print("\n".join(lines))
-    write_section(PAGE, "cpu", lines)
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ call among many that nothing waits for; graphs repeat a launch many times. Round
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import time
@@ -19,8 +18,7 @@ import taichi as ti
 import torch
 
 import tikgen
-from machine import description
-from page import table, write_section
+from page import drawn_seed, write_works
 from tikgen.engines.direct_cuda import Graph
 from tikgen.units import duration
 
@@ -153,9 +151,7 @@ def measured(kernel: Any, values: list[Any], peer: Callable[[], object] | None) 
 
 def main() -> None:
     """Measure, print and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    seed = parser.parse_args().seed
+    seed = drawn_seed(__doc__)
     ti.init(arch=ti.cuda, log_level=ti.ERROR)
     torch.backends.cuda.matmul.allow_tf32 = False
     rows, small, ratios = [], [], []
@@ -172,28 +168,21 @@ def main() -> None:
     def median(name: str) -> str:
         return duration(statistics.median(found[name] for found in small if name in found))
 
-    machine = description("cuda")
-    lines = [
-        f"Sizes of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn, on "
-        f"{machine['device']}.",
-        f"{machine['date']}, {machine['versions']}.",
-        "",
-        *table(
-            (
-                *("work", "Taichi, bound", "direct-cuda, bound", "torch"),
-                *("direct-cuda in a graph", "torch in a graph"),
-            ),
-            rows,
+    write_works(
+        PAGE,
+        "cuda",
+        f"Sizes of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn",
+        (
+            *("work", "Taichi, bound", "direct-cuda, bound", "torch"),
+            *("direct-cuda in a graph", "torch in a graph"),
         ),
-        "",
+        rows,
         f"Up to {SMALL:,} elements a bound launch takes the host {median('taichi')} by Taichi, "
         f"{median('direct')} by direct-cuda, and a call of torch {median('torch')} (medians); in a "
         f"graph a launch takes {median('direct graph')}, one of torch {median('torch graph')}. "
         f"In graphs direct-cuda is {statistics.geometric_mean(ratios):.2f} times as fast as torch "
         "(geometric mean).",
-    ]
-    print("\n".join(lines))
-    write_section(PAGE, "cuda", lines)
+    )
 
 
 if __name__ == "__main__":

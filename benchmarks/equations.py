@@ -7,7 +7,6 @@ timed in turn; a row shows medians.
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import time
@@ -20,8 +19,7 @@ import numpy as np
 import taichi as ti
 
 import tikgen
-from machine import description
-from page import table, write_section
+from page import drawn_seed, write_works
 from peers import numba_equations, taichi_equations
 from tikgen.units import duration
 
@@ -191,9 +189,7 @@ def _steps(run: Callable[[int], object]) -> int:
 
 def main() -> None:
     """Measure all works, and write the section."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    seed = parser.parse_args().seed
+    seed = drawn_seed(__doc__)
     ti.init(arch=ti.cpu, log_level=ti.ERROR)
     rows = []
     for work in works(seed):
@@ -202,16 +198,9 @@ def main() -> None:
         plain = f"{times['plain Taichi'] / ours:.1f}x" if "plain Taichi" in times else ""
         rows.append((work.title, duration(ours), f"{times['Numba'] / ours:.2f}x", plain))
         print(*rows[-1], sep=" | ", flush=True)
-    machine = description("cpu")
-    lines = [
-        f"Grids of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn, f32, on "
-        f"{machine['processor']}, {machine['cores']} cores.",
-        f"{machine['date']}, {machine['versions']}.",
-        "",
-        *table(("work", "a step", "as fast as Numba", "as plain Taichi"), rows),
-    ]
-    print("\n".join(lines))
-    write_section(PAGE, "cpu", lines)
+    method = f"Grids of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn, f32"
+    head = ("work", "a step", "as fast as Numba", "as plain Taichi")
+    write_works(PAGE, "cpu", method, head, rows)
 
 
 if __name__ == "__main__":

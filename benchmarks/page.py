@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import os
 import platform
+import random
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -62,6 +64,42 @@ def write_page(page: Path, section: str, rows: list[Row]) -> None:
     lines = [_circumstances(), "", *table(HEAD, [row.cells() for row in rows])]
     print("\n".join(lines))
     write_section(page, section, lines)
+
+
+def write_works(
+    page: Path,
+    arch: str,
+    method: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *more: str,
+) -> None:
+    """Print works that were timed, and put them between the markers of ``arch`` in ``page``.
+
+    Args:
+        page: the page.
+        arch: what they ran on.
+        method: sizes and rounds, the beginning of a sentence that ends with the device.
+        head: what the columns show.
+        rows: a work each.
+        more: paragraphs below the table.
+    """
+    from machine import description
+
+    machine = description(arch)
+    device = machine.get("device") or f"{machine['processor']}, {machine['cores']} cores"
+    lines = [f"{method}, on {device}.", f"{machine['date']}, {machine['versions']}."]
+    lines += ["", *table(head, rows)]
+    lines += [line for paragraph in more for line in ("", paragraph)]
+    print("\n".join(lines))
+    write_section(page, arch, lines)
+
+
+def drawn_seed(description: str) -> int:
+    """Return the seed that the command line gives, or a new one."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    return int(parser.parse_args().seed)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

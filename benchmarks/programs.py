@@ -8,7 +8,6 @@ elements that is the host's part.
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from collections.abc import Callable
@@ -19,8 +18,7 @@ import numpy as np
 import taichi as ti
 
 import tikgen
-from machine import description
-from page import table, write_section
+from page import drawn_seed, write_works
 from tikgen.units import duration
 
 PAGE = Path(__file__).parents[1] / "docs" / "programs.md"
@@ -109,9 +107,7 @@ def measured(made: Callable[[random.Random, str], Made], seed: int) -> list[floa
 
 def main() -> None:
     """Measure all works, and write the section."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    seed = parser.parse_args().seed
+    seed = drawn_seed(__doc__)
     ti.init(arch=ti.cpu, log_level=ti.ERROR)
     rows = []
     for title, made in WORKS.items():
@@ -119,19 +115,12 @@ def main() -> None:
         times = (duration(taichi), duration(direct), duration(program))
         rows.append((title, *times, f"{taichi / program:.1f}x"))
         print(*rows[-1], sep=" | ", flush=True)
-    machine = description("cpu")
-    lines = [
+    method = (
         f"Sizes of seed {seed}, drawn for this run; time of a launch in the shortest of {ROUNDS} "
-        f"rounds in turn, on {machine['processor']}, {machine['cores']} cores.",
-        f"{machine['date']}, {machine['versions']}.",
-        "",
-        *table(
-            ("work", "Taichi, bound", "direct-cpu, bound", "in a program", "as fast as Taichi"),
-            rows,
-        ),
-    ]
-    print("\n".join(lines))
-    write_section(PAGE, "cpu", lines)
+        "rounds in turn"
+    )
+    head = ("work", "Taichi, bound", "direct-cpu, bound", "in a program", "as fast as Taichi")
+    write_works(PAGE, "cpu", method, head, rows)
 
 
 if __name__ == "__main__":

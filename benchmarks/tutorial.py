@@ -13,8 +13,7 @@ import numpy as np
 import taichi as ti
 
 import tikgen
-from machine import description
-from page import table, write_section
+from page import write_works
 from timing import Turns
 
 ROOT = Path(__file__).parents[1]
@@ -53,18 +52,9 @@ def main() -> None:
         turns.begin_round(last)
         turns.time(last)
     medians = {loop: timing.median for loop, timing in turns.timings().items()}
-    machine = description(arch)
-    device = machine.get("device") or f"{machine['processor']}, {machine['cores']} cores"
-    versions = ", ".join(machine["versions"].split(", ")[:3])
     rows = [(f"`{loop}`", f"{medians['points'] / medians[loop]:.1f}x") for loop in calls]
-    lines = [
-        f"{n}^3 points in f32 on {device}; medians of {ROUNDS} rounds in turn.",
-        f"{machine['date']}, {versions}.",
-        "",
-        *table(("`loop`", "as fast as `points`"), rows),
-    ]
-    print("\n".join(lines))
-    write_section(PAGE, arch, lines)
+    method = f"{n}^3 points in f32, medians of {ROUNDS} rounds in turn"
+    write_works(PAGE, arch, method, ("`loop`", "as fast as `points`"), rows)
 
 
 if __name__ == "__main__":

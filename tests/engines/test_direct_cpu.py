@@ -13,24 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 import taichi as ti
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from compared import TEMPLATES, compare
 from conftest import ARCH, init_taichi
 from tikgen.dtypes import DType
 from tikgen.engines import native
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
-from tikgen.template.base import BUILTIN_FOLDER
-from tikgen.template.catalogue import load_template
-from tikgen.verification.check import Trial
-from tikgen.verification.strategies import trials
 
 DIRECT = "direct-cpu"
 on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
 pytestmark = [pytest.mark.arch, on_cpu]
 pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
-TEMPLATES = sorted(path.parent.name for path in BUILTIN_FOLDER.glob("*/kernel.py.j2"))
 
 
 @pytest.fixture
@@ -44,29 +40,7 @@ def arrays(size: int, rng: np.random.Generator) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates_agree_with_their_reference(ti_arch: str, name: str) -> None:
-    template = load_template(BUILTIN_FOLDER / name)
-    compared = 0
-
-    @settings(
-        max_examples=3,
-        deadline=None,
-        phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(trials(template, ARCH, {}, lambda _: None, lambda _: None, engine=DIRECT))
-    def check(cases: Any) -> None:
-        nonlocal compared
-        for case in cases:
-            try:
-                outcome = Trial(template, case.params, **case.trial).run()
-            except EngineUnavailable as error:
-                assert "it takes fields" in str(error)
-                continue
-            assert outcome.ok, f"{case}: {outcome.message}"
-            compared += outcome.kind == "passed"
-
-    check()
-    assert compared
+    assert compare(name, DIRECT, 3, ["it takes fields"])
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u16", "i32", "u64", "f16", "f32", "f64"])

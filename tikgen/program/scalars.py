@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tikgen.program.slots import Slots, described, dtype_of
 from tikgen.taichi import arrays, runtime
 
 _FLAG = "flag"
+_Text = TypeVar("_Text", Assignments, Expression)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +39,7 @@ def assigned(text: str, slots: Slots) -> BoundKernel:
         ProgramError: if a name is unknown, or is no one-element array or number.
     """
     what = f"the assignment {text!r}"
-    try:
-        parsed = Assignments.parse(text)
-    except TikgenError as error:
-        raise ProgramError(str(error)) from None
+    parsed = _parsed(Assignments, text)
     for name in parsed.outputs:
         if name in slots.constants:
             raise ProgramError(f"{what}: {name!r} is a number; only arrays can be assigned")
@@ -55,15 +53,19 @@ def condition(text: str, slots: Slots) -> tuple[BoundKernel, Flag]:
         ProgramError: if a name is unknown, or is no one-element array or number.
     """
     what = f"the condition {text!r}"
-    try:
-        expression = Expression.parse(text)
-    except TikgenError as error:
-        raise ProgramError(str(error)) from None
+    expression = _parsed(Expression, text)
     if _FLAG in expression.names:
         raise ProgramError(f"{what}: the name {_FLAG!r} is used by the program; choose another")
     flag = _made_flag(_dtype(expression.names, what, slots))
     parsed = Assignments(((_FLAG, expression),))
     return _bound(parsed, what, slots, {_FLAG: flag.array}), flag
+
+
+def _parsed(kind: type[_Text], text: str) -> _Text:
+    try:
+        return kind.parse(text)
+    except TikgenError as error:
+        raise ProgramError(str(error)) from None
 
 
 def _dtype(names: tuple[str, ...], what: str, slots: Slots) -> DType:

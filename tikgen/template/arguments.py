@@ -148,7 +148,7 @@ def positive_values(
     for argument in arguments:
         if isinstance(argument, Scalar):
             found[argument.name] = rng.uniform(0.5, 1)
-        elif argument.role in ("in", "inout"):
+        elif isinstance(argument, Array) and argument.role in ("in", "inout"):
             shape = concrete_shape(argument, sizes)
             dtype = argument.dtype
             values = rng.uniform(0.01, 1, shape) if dtype.is_float else rng.integers(1, 100, shape)
