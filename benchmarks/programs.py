@@ -1,13 +1,15 @@
 """Times a program's steps beside the same bound launches from Python, and writes a page's table.
 
-``python benchmarks/programs.py`` draws sizes from a new seed, ``--seed N`` from that one. Results
-are compared before they are timed. The forms are timed in turn. A row shows the time of a launch in
-the shortest round, since loops over threads take far longer while other programs run; on few
-elements that is the host's part.
+``python benchmarks/programs.py`` does so on the processor, ``TIKGEN_TEST_ARCH=cuda python
+benchmarks/programs.py`` on a GPU. It draws sizes from a new seed, with ``--seed N`` from that one.
+Results are compared before they are timed. The forms are timed in turn. A row shows the time of a
+launch in the shortest round, since loops over threads take far longer while other programs run; on
+few elements that is the host's part.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -24,15 +26,26 @@ from tikgen.units import duration
 PAGE = Path(__file__).parents[1] / "docs" / "programs.md"
 ROUNDS = 60
 STEPS = 300
-Array = np.ndarray[Any, Any]
+ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
+ENGINE = "direct-cuda" if ARCH == "cuda" else "direct-cpu"
+Array = Any
 # A program's parts with its bound kernels, which stand for the same launches from Python.
 Made = tuple[list[Any], dict[str, Array], list[Any]]
+
+
+def on_device(values: np.ndarray[Any, Any]) -> Array:
+    """Return an array of the arch with these values."""
+    if ARCH == "cpu":
+        return values
+    array = ti.ndarray(ti.f32, values.shape)
+    array.from_numpy(values)
+    return array
 
 
 def maps(rng: random.Random, engine: str) -> Made:
     """Return three maps over a few elements."""
     n = rng.randint(4, 60)
-    x, y, z = (np.full(n, 0.5, np.float32) for _ in range(3))
+    x, y, z = (on_device(np.full(n, 0.5, np.float32)) for _ in range(3))
     texts = ("y = 0.5*x + z", "z = 0.5*y + x", "x = 0.5*z + y")
     kernels = [tikgen.elementwise(text, scalars=()).with_engine(engine) for text in texts]
     bound = [kernel.bind(x=x, y=y, z=z) for kernel in kernels]
@@ -41,7 +54,7 @@ def maps(rng: random.Random, engine: str) -> Made:
 
 def scalars(rng: random.Random, engine: str) -> Made:
     """Return arithmetic on device scalars."""
-    a, b = (np.full(1, rng.random(), np.float32) for _ in range(2))
+    a, b = (on_device(np.full(1, rng.random(), np.float32)) for _ in range(2))
     kernel = tikgen.elementwise("q = 0.5*p + 0.25", scalars=()).with_engine(engine)
     bound = [kernel.bind(p=a, q=b), kernel.bind(p=b, q=a)]
     return bound, {"p": a, "q": b}, bound
@@ -52,8 +65,8 @@ def heat(dim: int, low: int, high: int) -> Callable[[random.Random, str], Made]:
 
     def made(rng: random.Random, engine: str) -> Made:
         shape = tuple(rng.randint(low, high) for _ in range(dim))
-        u = np.random.default_rng(7).random(shape, np.float32)
-        un = np.zeros_like(u)
+        u = on_device(np.random.default_rng(7).random(shape, np.float32))
+        un = on_device(np.zeros(shape, np.float32))
         kernel = tikgen.build("stencil", dim=dim, update=True, boundary="periodic")
         kernel = kernel.with_engine(engine)
         step = kernel.bind(u, un, 0.1)
@@ -73,12 +86,12 @@ WORKS = {
 
 
 def measured(made: Callable[[random.Random, str], Made], seed: int) -> list[float]:
-    """Return seconds a launch: bound by Taichi, bound by direct-cpu, and in a program."""
+    """Return seconds a launch: bound by Taichi, bound by a direct engine, and in a program."""
     forms: dict[str, Callable[[], object]] = {}
     results: dict[str, dict[str, Array]] = {}
     launches: dict[str, int] = {}
-    for form in ("taichi", "direct-cpu", "program"):
-        engine = "taichi" if form == "taichi" else "direct-cpu"
+    for form in ("taichi", ENGINE, "program"):
+        engine = "taichi" if form == "taichi" else ENGINE
         parts, arrays, bound = made(random.Random(seed), engine)
         results[form] = arrays
         if form == "program":
@@ -93,14 +106,19 @@ def measured(made: Callable[[random.Random, str], Made], seed: int) -> list[floa
     for call in forms.values():
         call()
     if len(set(launches.values())) == 1:
-        for form in ("direct-cpu", "program"):
+        for form in (ENGINE, "program"):
             for name, values in results["taichi"].items():
-                np.testing.assert_allclose(results[form][name], values, rtol=1e-4, atol=1e-5)
+                found, expected = (
+                    array if ARCH == "cpu" else array.to_numpy()
+                    for array in (results[form][name], values)
+                )
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     shortest = dict.fromkeys(forms, float("inf"))
     for _ in range(ROUNDS):
         for form, call in forms.items():
             start = time.perf_counter()
             call()
+            ti.sync()
             shortest[form] = min(shortest[form], time.perf_counter() - start)
     return [shortest[form] / launches[form] for form in forms]
 
@@ -108,7 +126,7 @@ def measured(made: Callable[[random.Random, str], Made], seed: int) -> list[floa
 def main() -> None:
     """Measure all works, and write the section."""
     seed = drawn_seed(__doc__)
-    ti.init(arch=ti.cpu, log_level=ti.ERROR)
+    ti.init(arch=getattr(ti, ARCH), enable_fallback=False, log_level=ti.ERROR)
     rows = []
     for title, made in WORKS.items():
         taichi, direct, program = measured(made, seed)
@@ -119,8 +137,8 @@ def main() -> None:
         f"Sizes of seed {seed}, drawn for this run; time of a launch in the shortest of {ROUNDS} "
         "rounds in turn"
     )
-    head = ("work", "Taichi, bound", "direct-cpu, bound", "in a program", "as fast as Taichi")
-    write_works(PAGE, "cpu", method, head, rows)
+    head = ("work", "Taichi, bound", f"{ENGINE}, bound", "in a program", "as fast as Taichi")
+    write_works(PAGE, ARCH, method, head, rows)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ import pytest
 
 import tikgen
 from conftest import ARCH
+from steppers import stepped
 from tikgen.errors import ProgramError
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
-# What steps can be: native code runs on cpu alone.
-NATIVE = (False, True) if ARCH == "cpu" else (False,)
-stepped = pytest.mark.parametrize("native", NATIVE)
 
 
 def f32(*values: float) -> np.ndarray[Any, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 import tikgen
 from conftest import ARCH
+from steppers import stepped
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
 ADD = """
@@ -26,7 +27,7 @@ def add(
 """
 
 
-@pytest.mark.parametrize("native", (False, True) if ARCH == "cpu" else (False,))
+@stepped
 def test_conjugate_gradients_solve_a_poisson_equation(native: bool) -> None:
     n = 40
     b = np.random.default_rng(2).random(n)
@@ -71,7 +72,7 @@ def test_conjugate_gradients_solve_a_poisson_equation(native: bool) -> None:
     np.testing.assert_allclose(a @ x, b, atol=1e-9)
 
 
-@pytest.mark.parametrize("native", (False, True) if ARCH == "cpu" else (False,))
+@stepped
 def test_a_program_of_equations_has_their_names(native: bool) -> None:
     equations = """
         r  = u*v**2

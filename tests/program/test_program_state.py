@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 
 import tikgen
-from conftest import ARCH
+from steppers import stepped
 from tikgen.errors import ProgramError, TemplateError, VerificationError
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
-NATIVE = (False, True) if ARCH == "cpu" else (False,)
-stepped = pytest.mark.parametrize("native", NATIVE)
 SHAPE = (6, 7)
 
 

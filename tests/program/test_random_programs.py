@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
+from steppers import graphs_on_cpu, stepped
 from tikgen.errors import ProgramError
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
-NATIVE = (False, True) if ARCH == "cpu" else (False,)
 ARRAYS, SCALARS = ("u", "v", "w", "z"), ("n", "m", "k")
 # What a kernel does, and the same in NumPy. Integers wrap around, so that nothing is rounded.
 KERNELS: dict[str, Any] = {
@@ -116,10 +116,23 @@ def do(tree: Any, values: dict[str, Any], step: int) -> None:
                 do(part, values, step)
 
 
-@pytest.mark.parametrize("native", NATIVE)
+@stepped
 @settings(max_examples=40 if ARCH == "cpu" else 10)
 @given(st.lists(trees, min_size=1, max_size=5), st.integers(0, 5), st.integers(0, 5))
 def test_random_programs(native: bool, listed: list[Any], first: int, second: int) -> None:
+    check(native, listed, first, second)
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="cuda has graphs")
+@settings(max_examples=40)
+@given(st.lists(trees, min_size=1, max_size=5), st.integers(0, 5), st.integers(0, 600))
+def test_random_programs_as_graphs(listed: list[Any], first: int, second: int) -> None:
+    with graphs_on_cpu():
+        check(True, listed, first, second)
+
+
+def check(native: bool, listed: list[Any], first: int, second: int) -> None:
+    """Run a program twice, and compare with NumPy."""
     numbers = np.random.default_rng(0)
     named = {name: numbers.integers(-99, 99, 5, np.int32) for name in ARRAYS}
     named |= {name: numbers.integers(0, 9, 1, np.int32) for name in SCALARS}

@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tikgen.dtypes import DType
 from tikgen.engines import argument_struct, cuda_driver, cuda_streams, ptx_numbers, ptx_text
 from tikgen.engines.argument_struct import Kind, c_value
@@ -226,7 +224,7 @@ class DirectLauncher:
             return array.address
         address, size = arrays.address_of(array)
         used = address
-        if isinstance(array, np.ndarray) or getattr(array, "is_cuda", True) is False:
+        if arrays.is_copied(array):
             memory = self._memory_for(address, size, held[0] if held else None)
             self._staged[slot] = memory, address
             used = memory.address

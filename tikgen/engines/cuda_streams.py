@@ -48,6 +48,12 @@ def _look_for_torch() -> int:
     return _torch(cuda_driver.DEVICE)
 
 
+def wait_for_current() -> None:
+    """Wait until the launches in this thread's stream have finished."""
+    cuda_driver.enter()
+    cuda_driver.wait_for(current_stream())
+
+
 @contextlib.contextmanager
 def on_stream(stream: Any) -> Iterator[None]:
     """Launch kernels of the engine direct-cuda in a stream, within a ``with`` statement.

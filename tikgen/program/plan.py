@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from tikgen.dtypes import DType
 from tikgen.errors import ProgramError, TikgenError
@@ -146,6 +146,11 @@ class Plan:
                 )
             self._calls[launch, at] = found
         return found
+
+    def taken(self, launch: Launch) -> list[Any]:
+        """Return all arrays for which a launch is made, in any arrangement."""
+        numbers = {n for found, standing in self._made if found is launch for n in standing}
+        return [self.slots.arrays[number] for number in sorted(numbers)]
 
     def condition(self, text: str) -> Condition:
         """Return a condition, made if missing."""

@@ -19,6 +19,7 @@ from tikgen.program import picture, running
 from tikgen.program import reference as references
 from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
+from tikgen.program.graphs import GraphStepper
 from tikgen.program.native import NativeStepper
 from tikgen.program.parts import parts_of
 from tikgen.program.plan import Plan
@@ -36,7 +37,8 @@ class Program:
     One pass over the list is a step. A part is a bound kernel, an assignment to one-element arrays
     such as ``"alpha = rr / pq"``, or what :func:`swap`, :func:`copy`, :func:`loop`, :func:`when`
     and :func:`varying` return. On cpu steps run in native code where the engine direct-cpu can
-    launch every kernel; elsewhere Python launches them.
+    launch every kernel, on cuda as CUDA graphs where the engine direct-cuda can; elsewhere Python
+    launches them.
 
     A swap copies nothing: afterwards each array of a pair stands where the program names the other
     one. So after an odd number of steps with ``swap((u, un))`` the array ``un`` holds the newest
@@ -45,7 +47,8 @@ class Program:
 
     Args:
         parts: what a step does, in order.
-        native: whether steps run in native code: None where possible, True always, False never.
+        native: whether steps run in native code or as CUDA graphs: None where possible, True
+            always, False never.
         names: arrays, and numbers for conditions, by name. Arrays without a name have that of the
             argument for which they are passed first, numbered where several would have one.
 
@@ -79,6 +82,8 @@ class Program:
         if self._native is False:
             return PythonStepper(self._plan), "native=False"
         try:
+            if runtime.current_arch() == "cuda":
+                return GraphStepper(self._plan), ""
             return NativeStepper(self._plan), ""
         except EngineUnavailable as error:
             if self._native:
@@ -92,8 +97,8 @@ class Program:
 
     @property
     def is_native(self) -> bool:
-        """Return whether steps run in native code."""
-        return isinstance(self._walk.stepper, NativeStepper)
+        """Return whether steps run in native code, or as CUDA graphs."""
+        return not self._why
 
     @property
     def why_not_native(self) -> str:
@@ -169,7 +174,7 @@ class Program:
 
     def _record(self, start: float, steps: int) -> None:
         """Record a run for traces."""
-        how = "native" if self.is_native else "from Python"
+        how = self._walk.stepper.how
         seconds = time.perf_counter() - start
         events.emit("run", self._subject, start, seconds, steps=steps, how=how)
 
@@ -293,8 +298,7 @@ class Program:
         if runtime.epoch() is not self._epoch:
             raise ProgramError("the program was made before the last ti.init; make it again")
         self._slots.check_unchanged()
-        stepper = self._walk.stepper
-        if isinstance(stepper, NativeStepper) and not stepper.is_current:
+        if not self._walk.stepper.is_current:
             try:
                 self._walk.stepper, self._why = self._made_stepper()
             except TikgenError as error:
@@ -305,7 +309,7 @@ class Program:
         return "\n".join(picture.lines(self._parts, self._slots))
 
     def __repr__(self) -> str:
-        how = "native code" if self.is_native else "launches from Python"
+        how = self._walk.stepper.how
         return f"<Program of {len(self._parts)} parts by {how}, step {self.steps}>"
 
     def _repr_html_(self) -> str:

@@ -8,18 +8,28 @@ from typing import Protocol
 from tikgen.program import varying
 from tikgen.program.plan import Arrangement, Call, Choice, Condition, Exchange, Launch, Node, Plan
 from tikgen.program.scalars import Flag
+from tikgen.taichi import runtime
 
 
 class Stepper(Protocol):
     """Does the steps of a program."""
 
+    # What launches the kernels, in words.
+    how: str
     stopped: bool
     # How many steps the last run did, and the arrangement after them.
     done: int
     at: Arrangement
 
+    @property
+    def is_current(self) -> bool:
+        """Return whether every kernel still has the code that is launched."""
+
     def launch(self, call: Call, step: int) -> None:
         """Launch one call as in a step."""
+
+    def value_of(self, flag: Flag) -> bool:
+        """Return whether a condition held when it was last computed."""
 
     def run(self, at: Arrangement, step: int, count: int) -> None:
         """Do some steps, fewer if it is told to stop.
@@ -41,11 +51,18 @@ class PythonStepper:
         plan: what a step does.
     """
 
+    how = "launches from Python"
+
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.stopped = False
         self.done = 0
         self.at = plan.first
+
+    @property
+    def is_current(self) -> bool:
+        """Return True: bound kernels take new code by themselves."""
+        return True
 
     def launch(self, call: Call, step: int) -> None:
         """Launch one call as in a step."""
@@ -64,6 +81,7 @@ class PythonStepper:
         while self.done < count and not self.stopped:
             self.at = self._do(self._plan.nodes, self.at, step + self.done)
             self.done += 1
+        runtime.sync()  # So that Ctrl-C and progress know what is done.
 
     def finish(self) -> None:
         """Do nothing: each launch counts itself."""

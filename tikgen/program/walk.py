@@ -56,7 +56,7 @@ class Walk:
     def holds(self, condition: Condition) -> bool:
         """Return whether a condition holds now."""
         self.stepper.launch(self.plan.call(condition.launch, self.at), self.steps)
-        return condition.flag.holds
+        return self.stepper.value_of(condition.flag)
 
     def check_tables(self, count: int) -> None:
         """Raise ProgramError if a table of a scalar is too short for so many further steps."""

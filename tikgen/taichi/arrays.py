@@ -72,6 +72,11 @@ def is_on_host(array: Any) -> bool:
     return not isinstance(array, Ndarray | Field)
 
 
+def is_copied(array: Any) -> bool:
+    """Return whether a GPU cannot use the memory of ``array``: a NumPy array, a tensor on cpu."""
+    return isinstance(array, np.ndarray) or getattr(array, "is_cuda", True) is False
+
+
 def is_read_only(array: Any) -> bool:
     """Return whether ``array`` is a NumPy array that cannot be written."""
     return isinstance(array, np.ndarray) and not array.flags.writeable

@@ -1,0 +1,190 @@
+"""Steps as CUDA graphs: the device gets many launches with one call of the driver."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tikgen import engines
+from tikgen.pipeline import events
+from tikgen.program.launchers import Launchers
+from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat
+from tikgen.program.scalars import Flag
+from tikgen.program.stepping import PythonStepper
+from tikgen.taichi import arrays
+
+# Launches that a graph has where steps are short, and at most.
+_LAUNCHES, _MOST_LAUNCHES = 256, 4096
+_MOST_GRAPHS = 500
+
+Action = Callable[[], object]
+
+
+@dataclass
+class _Recorded:
+    """Launches that are repeated together.
+
+    Attributes:
+        run: does all of them.
+        calls: how often each call is launched.
+        end: the arrangement after them.
+        times: how often they were done since the last count.
+    """
+
+    run: Action
+    calls: Counter[Call]
+    end: Arrangement
+    times: int = 0
+
+
+class GraphStepper(PythonStepper):
+    """Does steps as graphs, with conditions and scalars that change with the step in between.
+
+    Args:
+        plan: what a step does.
+        launchers: launch its calls; those of the engine direct-cuda without it.
+        record: makes a function that does all of some launches, a CUDA graph without it.
+        wait: waits until the device has finished.
+
+    Raises:
+        EngineUnavailable: if a kernel cannot run without Taichi.
+    """
+
+    how = "CUDA graphs"
+
+    def __init__(
+        self,
+        plan: Plan,
+        launchers: Launchers | None = None,
+        record: Callable[[Sequence[Action]], Action] | None = None,
+        wait: Action | None = None,
+    ) -> None:
+        super().__init__(plan)
+        self._launchers = launchers or Launchers(engines.DIRECT_CUDA)
+        self._launchers.prepare(plan.calls())
+        if record is None or wait is None:
+            from tikgen.engines.cuda_streams import Graph, wait_for_current
+
+            record, wait = record or Graph, wait or wait_for_current
+        self._record, self._wait = record, wait
+        self._recorded: dict[tuple[tuple[Node, ...], int, Arrangement], _Recorded] = {}
+        self._at_once = self._steps_at_once()
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether every kernel still has the code that is launched."""
+        return self._launchers.is_current
+
+    def launch(self, call: Call, step: int) -> None:
+        """Launch one call as in a step."""
+        self._launchers.launch(call, step)
+
+    def value_of(self, flag: Flag) -> bool:
+        """Return whether a condition held when it was last computed."""
+        self._wait()
+        return super().value_of(flag)
+
+    def run(self, at: Arrangement, step: int, count: int) -> None:
+        """Do some steps, fewer if it is told to stop; wait until the device has finished."""
+        self.done, self.at = 0, at
+        try:
+            while self.done < count and not self.stopped:
+                if 1 < self._at_once <= count - self.done:
+                    self.at = self._repeat(self._plan.nodes, self._at_once, self.at)
+                    self.done += self._at_once
+                else:
+                    self.at = self._do(self._plan.nodes, self.at, step + self.done)
+                    self.done += 1
+        finally:
+            self._wait()
+
+    def finish(self) -> None:
+        """Add the launches since the last time to those of the kernels."""
+        for recorded in self._recorded.values():
+            times, recorded.times = recorded.times, 0
+            for call, count in recorded.calls.items() if times else ():
+                events.record_bound_launches(self._launchers.code_of(call), times * count)
+
+    def _is_fixed(self, node: Node) -> bool:
+        """Return whether a graph can hold a node, which then does the same at every step."""
+        if isinstance(node, Launch):
+            return not node.varying and not any(map(arrays.is_copied, self._plan.taken(node)))
+        if isinstance(node, Repeat):
+            is_fixed = node.until is None and all(map(self._is_fixed, node.nodes))
+            return is_fixed and max(node.times, _launches([node])) <= _MOST_LAUNCHES
+        return isinstance(node, Exchange)
+
+    def _do(self, nodes: Sequence[Node], at: Arrangement, step: int) -> Arrangement:
+        for is_fixed, found in itertools.groupby(nodes, self._is_fixed):
+            part = tuple(found)
+            if is_fixed and len(self._recorded) < _MOST_GRAPHS:
+                at = self._repeat(part, 1, at)
+            else:
+                at = super()._do(part, at, step)
+        return at
+
+    def _repeat(self, nodes: tuple[Node, ...], times: int, at: Arrangement) -> Arrangement:
+        """Do fixed nodes some times; return the arrangement after them."""
+        recorded = self._recorded.get((nodes, times, at))
+        if recorded is None:
+            calls, end = [], at
+            for _ in range(times):
+                calls += list(self._calls(nodes, end))
+                end = _after(nodes, end)
+            launches = [self._launchers.of(call).launch for call in calls]
+            run = self._record(launches) if len(launches) > 1 else _one(launches)
+            recorded = _Recorded(run, Counter(calls), end)
+            self._recorded[nodes, times, at] = recorded
+        recorded.run()
+        recorded.times += 1
+        return recorded.end
+
+    def _calls(self, nodes: Sequence[Node], at: Arrangement) -> Iterator[Call]:
+        """Yield the calls of fixed nodes."""
+        for node in nodes:
+            if isinstance(node, Launch):
+                yield self._plan.call(node, at)
+            elif isinstance(node, Repeat):
+                inner = at
+                for _ in range(node.times):
+                    yield from self._calls(node.nodes, inner)
+                    inner = _after(node.nodes, inner)
+            at = _after([node], at)
+
+    def _steps_at_once(self) -> int:
+        """Return how many steps a graph does, after which all arrays stand as before."""
+        nodes = self._plan.nodes
+        launches = _launches(nodes)
+        if not all(map(self._is_fixed, nodes)) or not launches:
+            return 1
+        period, at = 1, _after(nodes, self._plan.first)
+        while at != self._plan.first:
+            period, at = period + 1, _after(nodes, at)
+        found = period * max(1, _LAUNCHES // (launches * period))
+        return found if found * launches <= _MOST_LAUNCHES else 1
+
+
+def _one(launches: Sequence[Action]) -> Action:
+    """Return the only launch, or nothing to do."""
+    return launches[0] if launches else lambda: None
+
+
+def _launches(nodes: Sequence[Node]) -> int:
+    """Return how many launches nodes do, conditions aside."""
+    return sum(
+        node.times * _launches(node.nodes) if isinstance(node, Repeat) else isinstance(node, Launch)
+        for node in nodes
+    )
+
+
+def _after(nodes: Sequence[Node], at: Arrangement) -> Arrangement:
+    """Return the arrangement after fixed nodes."""
+    for node in nodes:
+        if isinstance(node, Exchange):
+            at = node.of(at)
+        elif isinstance(node, Repeat):
+            for _ in range(node.times):
+                at = _after(node.nodes, at)
+    return at

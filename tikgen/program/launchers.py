@@ -1,0 +1,87 @@
+"""The launchers of a program's calls, by an engine beside Taichi."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tikgen import engines
+from tikgen.errors import EngineUnavailable
+from tikgen.pipeline.direct import direct_of
+from tikgen.pipeline.loaded import Loaded
+from tikgen.program import varying
+from tikgen.program.plan import Call
+from tikgen.taichi import runtime
+from tikgen.template.arguments import Scalar
+
+
+class Launchers:
+    """A launcher for each call, whose arrays are set and checked once.
+
+    Args:
+        engine: the engine.
+
+    Raises:
+        EngineUnavailable: if the engine cannot be used here.
+    """
+
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+        why = engines.problem(engine)
+        if runtime.current_arch() != engines.arch_of(engine):
+            why = f"Taichi runs on {runtime.current_arch()}"
+        if why:
+            raise EngineUnavailable("the program", engine, why)
+        self._launchers: dict[Call, Any] = {}
+        self._scratch: dict[tuple[Loaded, tuple[int, ...]], list[Any]] = {}
+        self._code_of: dict[Call, Loaded] = {}
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether every kernel still has the code that is launched."""
+        return all(
+            call.kernel.loaded is loaded and loaded.is_loaded and not call.kernel.is_changing
+            for call, loaded in self._code_of.items()
+        )
+
+    def code_of(self, call: Call) -> Loaded:
+        """Return the code that the launcher of a call launches."""
+        return self._code_of[call]
+
+    def of(self, call: Call) -> Any:
+        """Return the launcher of a call; raises EngineUnavailable."""
+        if call not in self._launchers:
+            values = tuple(call.bound.arguments.values())  # Adopts new code.
+            loaded = self._code_of[call] = call.kernel.loaded
+            sizes = tuple(loaded.check(values))
+            direct = direct_of(loaded, self._engine)
+            # Launches follow each other, so that those of a kernel can share scratch arrays.
+            if (loaded, sizes) not in self._scratch:
+                self._scratch[loaded, sizes] = direct.scratch(sizes)
+            made = direct.launcher()
+            made.set_all([*values, *self._scratch[loaded, sizes]])
+            self._launchers[call] = made
+        return self._launchers[call]
+
+    def prepare(self, calls: Iterable[Call]) -> None:
+        """Make the launchers of some calls; raises EngineUnavailable."""
+        for call in calls:
+            self.of(call)
+
+    def launch(self, call: Call, step: int) -> None:
+        """Launch a call as in a step."""
+        made = self.of(call)
+        for name, source in call.varying.items():
+            slot, argument = scalar_of(call, name)
+            put = made.scalar_setter(slot, argument.dtype.is_float, argument.dtype.is_signed)
+            put(varying.values(call.bound, name, source, step, 1)[0].item())
+        made.launch()
+        self._code_of[call].bound_launches += 1
+
+
+def scalar_of(call: Call, name: str) -> tuple[int, Scalar]:
+    """Return a scalar argument, and its slot."""
+    for slot, argument in enumerate(call.kernel.loaded.signature.arguments):
+        if isinstance(argument, Scalar) and argument.name == name:
+            return slot, argument
+    raise KeyError(name)
