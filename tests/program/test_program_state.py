@@ -125,9 +125,12 @@ def test_a_checkpoint_of_another_program_is_refused(tmp_path: Path) -> None:
         made.restore({})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["run.npz", "run.h5"])
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 half of one"])
-def test_a_file_that_is_no_checkpoint_is_refused(content: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "run.npz"
+def test_a_file_that_is_no_checkpoint_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    if name.endswith("h5"):
+        pytest.importorskip("h5py")
+    file = tmp_path / name
     file.write_bytes(content)
     with pytest.raises(ProgramError, match="is no checkpoint of a program"):
         program().load(file)
@@ -144,6 +147,49 @@ def test_a_checkpoint_that_would_unpack_to_far_more_is_refused(tmp_path: Path) -
             archive.writestr(name, content)
         archive.writestr("u.npy", bytes(1 << 20))
     with pytest.raises(ProgramError, match="has a larger array 'u' than the program"):
+        made.load(file)
+
+
+def test_a_checkpoint_of_hdf5_holds_a_dataset_for_each_name(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    file, made = tmp_path / "run.h5", program()
+    made.run(5)
+    expected = made.state()
+    made.save(file)
+    with h5py.File(file) as found:
+        assert {name: found[name][()].tolist() for name in found} == {
+            name: values.tolist() for name, values in expected.arrays.items()
+        }
+    made.run(3)
+    made.load(file)
+    assert made.steps == 5
+    for name, values in expected.arrays.items():
+        assert (made[name] == values).all()
+    with pytest.raises(ProgramError, match="has no v, vn and has u, un"):
+        program(names="v vn").load(file)
+
+
+def test_elements_in_another_file_are_no_part_of_a_checkpoint(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    file, made = tmp_path / "run.h5", program()
+    made.save(file)
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(6 * 7 * 4))
+    shape = made["u"].shape
+    with h5py.File(file, "r+") as found:
+        del found["u"]
+        found.create_dataset("u", shape, "f4", external=[(str(secret), 0, h5py.h5f.UNLIMITED)])
+    with pytest.raises(ProgramError, match="u holds no elements"):
+        made.load(file)
+    with h5py.File(file, "r+") as found:
+        del found["u"]
+        found["u"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/u")
+    with pytest.raises(ProgramError, match="u holds no elements"):
+        made.load(file)
+    with h5py.File(file, "r+") as found:
+        del found["u"]
+        found.create_dataset("u", (1 << 20,), "f4", chunks=True)
+    with pytest.raises(ProgramError, match="larger array 'u' than the program"):
         made.load(file)
 
 

@@ -90,6 +90,7 @@ def test_metadata(wheel: Path) -> None:
         "torch",
         "gpu",
         "sympy",
+        "hdf5",
         "bench",
         "dev",
         "docs",

@@ -15,7 +15,7 @@ from tikgen import registry
 from tikgen.errors import EngineUnavailable, ProgramError, TikgenError
 from tikgen.pipeline import events
 from tikgen.pipeline.events import Subject
-from tikgen.program import picture, running
+from tikgen.program import checkpoints, picture, running
 from tikgen.program import reference as references
 from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
@@ -211,14 +211,18 @@ class Program:
             states.restore(self._walk, self._slots, found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state into a file of NumPy's format npz, a checkpoint; see :meth:`load`.
+        """Write the state into a file, a checkpoint; see :meth:`load`.
 
         An existing file is replaced in one step, so that it is whole at any time.
+
+        Args:
+            path: the file: of HDF5 if its name ends in ``.h5`` or ``.hdf5``, which needs the extra
+                ``hdf5``, else of NumPy's format npz.
 
         Raises:
             ProgramError: if the file cannot be written.
         """
-        states.save(self.state(), path, str(self))
+        checkpoints.save(self.state(), path, str(self))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go back to the state in a file that :meth:`save` wrote, in another process as well.
@@ -228,7 +232,7 @@ class Program:
                 names, dtypes or shapes.
         """
         with self._working():
-            states.restore(self._walk, self._slots, states.load(path, self._slots))
+            states.restore(self._walk, self._slots, checkpoints.load(path, self._slots))
 
     def reference(self, steps: int) -> dict[str, Any]:
         """Return the values of every name after further steps, computed by NumPy.

@@ -1,0 +1,173 @@
+"""Checkpoints: files from which another process goes on, of NumPy's format npz or of HDF5."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen import untrusted
+from tikgen.disk import why
+from tikgen.errors import ProgramError
+from tikgen.program.slots import Slots, dtype_of
+from tikgen.program.state import State, check_array, check_names
+from tikgen.version import __version__
+
+NDArray = npt.NDArray[Any]
+PathLike = str | os.PathLike[str]
+_ABOUT = "tikgen.json"
+_FORMAT = 1
+# Bytes of a member of a checkpoint beside the elements of its array.
+_MOST_HEADER = 1 << 16
+_HDF5 = (".h5", ".hdf5")
+
+
+def save(state: State, path: PathLike, about: str) -> None:
+    """Write a state into a file, which is replaced in one step.
+
+    Args:
+        state: what to write.
+        path: the file, of HDF5 if its name ends in ``.h5`` or ``.hdf5``.
+        about: the program in words.
+
+    Raises:
+        ProgramError: if the file cannot be written.
+    """
+    path = Path(path)
+    write = _write_hdf5 if _is_hdf5(path) else _write_npz
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    text = json.dumps(
+        {"format": _FORMAT, "tikgen": __version__, "steps": state.steps, "program": about}
+    )
+    try:
+        try:
+            write(temporary, state, text)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise ProgramError(
+            f"the checkpoint {str(path)!r} cannot be written: {why(error)}"
+        ) from None
+
+
+def load(path: PathLike, slots: Slots) -> State:
+    """Return the state in a file that :func:`save` wrote.
+
+    Args:
+        path: the file.
+        slots: the arrays of the program; nothing larger is read.
+
+    Raises:
+        ProgramError: if the file cannot be read, is no checkpoint, or has other arrays.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb"):
+            pass
+        return (_read_hdf5 if _is_hdf5(path) else _read_npz)(path, slots)
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError) as error:
+        raise ProgramError(f"{str(path)!r} is no checkpoint of a program: {error}") from None
+    except OSError as error:
+        raise ProgramError(f"the checkpoint {str(path)!r} cannot be read: {why(error)}") from None
+
+
+def _write_npz(path: Path, state: State, about: str) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(_ABOUT, about)
+        for name, values in state.arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
+
+
+def _read_npz(path: Path, slots: Slots) -> State:
+    with zipfile.ZipFile(path) as archive:
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+        if sizes.get(_ABOUT, _MOST_HEADER) >= _MOST_HEADER:
+            raise ValueError(f"it has no {_ABOUT}")
+        steps = _steps(archive.read(_ABOUT))
+        members = {name.removesuffix(".npy"): name for name in sizes if name != _ABOUT}
+
+        def read(name: str, most: int) -> NDArray:
+            if sizes[members[name]] > most + _MOST_HEADER:
+                raise _too_large(name)
+            with archive.open(members[name]) as member:
+                return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+
+        return State(steps, _arrays(slots, list(members), read))
+
+
+def _write_hdf5(path: Path, state: State, about: str) -> None:
+    with _h5py().File(path, "w") as file:
+        file.attrs[_ABOUT] = about
+        for name, values in state.arrays.items():
+            file.create_dataset(name, data=values)
+
+
+def _read_hdf5(path: Path, slots: Slots) -> State:
+    h5py = _h5py()
+    if not h5py.is_hdf5(path):
+        raise ValueError("it is no HDF5")
+    with h5py.File(path, "r") as file:
+        about = file.attrs.get(_ABOUT, "")
+        steps = _steps(about.encode() if isinstance(about, str) else b"")
+
+        def read(name: str, most: int) -> NDArray:
+            found = file.get(name, getlink=True)
+            data = file[name] if isinstance(found, h5py.HardLink) else None
+            # Elements in another file are no part of a checkpoint.
+            if not isinstance(data, h5py.Dataset) or data.external or data.is_virtual:
+                raise ValueError(f"{name} holds no elements")
+            if data.nbytes > most:
+                raise _too_large(name)
+            return np.asarray(data[()])
+
+        return State(steps, _arrays(slots, list(file), read))
+
+
+def _arrays(
+    slots: Slots, names: list[str], read: Callable[[str, int], NDArray]
+) -> dict[str, NDArray]:
+    """Return the values of a program's arrays; ``read`` takes a name, and the most bytes."""
+    check_names(slots, names)
+    found = {}
+    for name, number in slots.names.items():
+        array = slots.arrays[number]
+        found[name] = read(name, int(np.prod(array.shape)) * dtype_of(array).numpy.itemsize)
+        check_array(name, array, found[name])
+    return found
+
+
+def _steps(about: bytes) -> int:
+    """Return the number of steps that a checkpoint names."""
+    read = untrusted.from_json(about)
+    if not isinstance(read, dict) or read.get("format") != _FORMAT:
+        raise ValueError("it has another format")
+    steps = read.get("steps")
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
+        raise ValueError("it has no number of steps")
+    return steps
+
+
+def _too_large(name: str) -> ProgramError:
+    return ProgramError(f"the checkpoint has a larger array {name!r} than the program")
+
+
+def _is_hdf5(path: Path) -> bool:
+    return path.suffix.lower() in _HDF5
+
+
+def _h5py() -> Any:
+    try:
+        return importlib.import_module("h5py")
+    except ImportError:
+        raise ProgramError("HDF5 needs h5py; pip install tikgen[hdf5]") from None
