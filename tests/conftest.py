@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,9 @@ ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 # sets it for child processes where os.environ does not show it.
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
+# A shell has its background jobs ignore Ctrl-C, and their children too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
