@@ -204,6 +204,22 @@ def test_steps_end_where_a_condition_holds(native: bool) -> None:
 
 
 @stepped
+def test_a_condition_that_is_watched_ends_a_run_where_it_does_not_hold(native: bool) -> None:
+    n = f32(0)
+    program = tikgen.Program(["n = n + 1"], native=native, n=n, dt=0.25)
+    assert program.run(6, watch="dt*n < 2", check_every=3).steps == 6
+    with pytest.raises(ProgramError, match=r"after step 9 'dt\*n < 2' does not hold: dt = 0.25, n"):
+        program.run(100, watch="dt*n < 2", check_every=3)
+    assert program.steps == n[0] == 9
+    n.fill(0)
+    ran = program.run(until="n > 3", most=5, watch="dt*n < 2")
+    assert (ran.steps, ran.reached) == (4, True)
+    with pytest.raises(ProgramError, match="n = nan"):
+        n.fill(np.nan)
+        program.run(1, watch="dt*n < 2")
+
+
+@stepped
 def test_a_condition_follows_swaps(native: bool) -> None:
     n, m = f32(0), f32(50)
     program = tikgen.Program(["m = n + 1", tikgen.swap((n, m))], native=native, n=n, m=m)

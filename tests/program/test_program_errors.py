@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: counting().run(1, every=1, call=3),  # type: ignore[arg-type]
         "call takes a function; got int",
     ),
-    "most without until": (lambda: counting().run(1, most=3), "belong to until"),
+    "most without until": (lambda: counting().run(1, most=3), "most belongs to until"),
     "an unknown name in until": (
         lambda: counting(tol=1).run(until="n < toll", most=1),
         "the condition 'n < toll': the name 'toll' is unknown. Did you mean 'tol'",

@@ -143,6 +143,7 @@ class Program:
         check_every: int = 1,
         most: int | None = None,
         progress: bool = False,
+        watch: str | None = None,
     ) -> running.Run:
         """Run steps; return how many were done, how long they took and why they ended.
 
@@ -154,17 +155,19 @@ class Program:
             call: a function that takes the program.
             until: a condition on one-element arrays and numbers by name, such as ``"rr < 1e-8"``;
                 steps end where it holds.
-            check_every: the condition is checked after each step whose number is a multiple of it,
+            check_every: conditions are checked after each step whose number is a multiple of it,
                 and at the end.
             most: how many steps at most, which ``until`` needs.
             progress: whether to show a bar with steps a second, GB/s and the time left.
+            watch: a condition that must hold, such as ``"dt*umax/dx < 1"``.
 
         Raises:
-            ProgramError: if an argument does not fit, or an array was freed, moved or resized since
-                the program was made.
+            ProgramError: if an argument does not fit, an array was freed, moved or resized since
+                the program was made, or ``watch`` does not hold; the arrays then hold the values
+                after that step.
         """
         before = self._walk.steps
-        wanted = running.Wanted(steps, every, call, until, check_every, most, progress)
+        wanted = running.Wanted(steps, every, call, until, check_every, most, progress, watch)
         with self._working():
             start = time.perf_counter()
             try:

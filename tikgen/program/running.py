@@ -51,6 +51,7 @@ class Wanted:
     check_every: int = 1
     most: int | None = None
     progress: bool = False
+    watch: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 0), ("most", 0), ("every", 1), ("check_every", 1)):
@@ -65,8 +66,10 @@ class Wanted:
             raise ProgramError("run takes either steps, or until with most")
         if self.until is not None and self.most is None:
             raise ProgramError("until needs most=: how many steps at most")
-        if self.until is None and (self.most is not None or self.check_every != 1):
-            raise ProgramError("most and check_every belong to until")
+        if self.until is None and self.most is not None:
+            raise ProgramError("most belongs to until")
+        if self.until is None and self.watch is None and self.check_every != 1:
+            raise ProgramError("check_every belongs to until and watch")
         if (self.every is None) != (self.call is None):
             raise ProgramError("every and call belong together: every=100, call=function")
         if self.call is not None and not callable(self.call):
@@ -81,6 +84,7 @@ class Wanted:
 def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
     """Run steps; see :meth:`Program.run`."""
     until = walk.plan.prepared(wanted.until) if wanted.until is not None else None
+    watched = walk.plan.prepared(wanted.watch) if wanted.watch is not None else None
     walk.check_tables(wanted.total)
     reached = None if until is None else False
     first, last = walk.steps, walk.steps + wanted.total
@@ -89,17 +93,21 @@ def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
         walk.begin()
         while walk.steps < last and not walk.is_stopped:
             most = min(last, walk.steps + walk.ahead)
-            for each in (wanted.every, wanted.check_every if until else None):
+            for each in (wanted.every, wanted.check_every if until or watched else None):
                 if each:
                     most = min(most, walk.steps // each * each + each)
             before, start = walk.steps, time.perf_counter()
             interrupts.advance(most - before)
             walk.ahead = _ahead(walk.ahead, most - before, time.perf_counter() - start)
             show(walk.steps - first)
+            ended = walk.steps == last or walk.is_stopped
+            is_checked = walk.steps % wanted.check_every == 0 or ended
+            if watched and is_checked and not walk.holds(watched):
+                raise ProgramError(f"after step {walk.steps} {walk.described(watched)}")
             if wanted.every and walk.steps % wanted.every == 0:
                 call()
-            ended = walk.steps == last or walk.is_stopped
-            if until and (walk.steps % wanted.check_every == 0 or ended):
+            ended = ended or walk.is_stopped
+            if until and (is_checked or ended):
                 reached = walk.holds(until)
                 if reached:
                     break

@@ -15,7 +15,7 @@ from tikgen.pipeline.builder import build
 from tikgen.program.slots import Slots, described, dtype_of
 from tikgen.taichi import arrays, runtime
 
-_FLAG = "flag"
+FLAG = "flag"
 _Text = TypeVar("_Text", Assignments, Expression)
 
 
@@ -54,11 +54,11 @@ def condition(text: str, slots: Slots) -> tuple[BoundKernel, Flag]:
     """
     what = f"the condition {text!r}"
     expression = _parsed(Expression, text)
-    if _FLAG in expression.names:
-        raise ProgramError(f"{what}: the name {_FLAG!r} is used by the program; choose another")
+    if FLAG in expression.names:
+        raise ProgramError(f"{what}: the name {FLAG!r} is used by the program; choose another")
     flag = _made_flag(_dtype(expression.names, what, slots))
-    parsed = Assignments(((_FLAG, expression),))
-    return _bound(parsed, what, slots, {_FLAG: flag.array}), flag
+    parsed = Assignments(((FLAG, expression),))
+    return _bound(parsed, what, slots, {FLAG: flag.array}), flag
 
 
 def _parsed(kind: type[_Text], text: str) -> _Text:

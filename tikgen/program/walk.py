@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tikgen.program import varying
+import numpy as np
+
+from tikgen.program import scalars, varying
 from tikgen.program.plan import Condition, Plan
 from tikgen.program.stepping import Stepper
+from tikgen.taichi import arrays
 
 
 class Walk:
@@ -57,6 +60,13 @@ class Walk:
         """Return whether a condition holds now."""
         self.stepper.launch(self.plan.call(condition.launch, self.at), self.steps)
         return self.stepper.value_of(condition.flag)
+
+    def described(self, condition: Condition) -> str:
+        """Return that a condition does not hold, with the numbers that it reads."""
+        arguments = self.plan.call(condition.launch, self.at).bound.arguments
+        values = {name: np.asarray(arrays.to_host(value)) for name, value in arguments.items()}
+        read = (f"{n} = {v.item():.6g}" for n, v in values.items() if n != scalars.FLAG)
+        return f"{condition.text!r} does not hold: {', '.join(read)}"
 
     def check_tables(self, count: int) -> None:
         """Raise ProgramError if a table of a scalar is too short for so many further steps."""
