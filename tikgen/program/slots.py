@@ -55,10 +55,6 @@ class Slots:
             self._used_as.append(used_as)
         return self._by_identity[identity]
 
-    def add_hidden(self, array: Any) -> int:
-        """Return the number of an array of the program's own, which has no name."""
-        return self.add(array, "")
-
     def number_of(self, array: Any, where: str) -> int:
         """Return the number of an array that a kernel takes; raise ProgramError if none does."""
         if not is_array(array):
