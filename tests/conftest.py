@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -69,8 +69,8 @@ def built_in_templates() -> set[str]:
     return {path.parent.name for path in BUILTIN_FOLDER.glob("*/kernel.py.j2")}
 
 
-def init_taichi() -> None:
-    """Initialise Taichi on the arch of this process."""
+def init_taichi(**options: Any) -> None:
+    """Initialise Taichi on the arch of this process, with further options of ``ti.init``."""
     import taichi as ti
 
     ti.init(
@@ -78,7 +78,16 @@ def init_taichi() -> None:
         log_level=ti.ERROR,
         enable_fallback=False,
         offline_cache_file_path=os.environ["TIKGEN_CACHE_DIR"],
+        **options,
     )
+
+
+@pytest.fixture
+def without_fast_math() -> Iterator[None]:
+    """Have results bit for bit as they are written."""
+    init_taichi(fast_math=False)
+    yield
+    init_taichi()
 
 
 @pytest.fixture

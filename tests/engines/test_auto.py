@@ -193,7 +193,8 @@ def test_what_is_not_faster_is_left_to_taichi(kernel: Any, monkeypatch: pytest.M
     assert "being compared" in kernel.why
 
 
-def test_evidence_of_the_engine_is_a_proof(kernel: Any) -> None:
+def test_evidence_of_the_engine_is_a_proof(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "COMPARED", 1000)
     values = (2.0, np.ones(9, np.float32), np.zeros(9, np.float32))
     kernel.with_engine(DIRECT)(*values)
     tally = evidence.Tally(kernel.params)
@@ -202,6 +203,8 @@ def test_evidence_of_the_engine_is_a_proof(kernel: Any) -> None:
     assert kernel.engine == "taichi"
     evidence.keep("map", "cpu", 0, {kernel.digest: tally}, engine=DIRECT)
     assert [e.engine for e in kernel.evidence] == [DIRECT]
+    until_direct(kernel, lambda: kernel(*values))
+    assert kernel.engine == DIRECT
     init_taichi()
     assert kernel.engine == DIRECT
 

@@ -33,9 +33,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     machine_code = engines.engine(DIRECT).machine_code
 
-    def noting(text: str, kinds: Any) -> bytes:
+    def noting(text: str, kinds: Any, exact: bool) -> bytes:
         found.append(text)
-        return machine_code(text, kinds)
+        return machine_code(text, kinds, exact)
 
     monkeypatch.setattr(engines.engine(DIRECT), "machine_code", noting)
     return found

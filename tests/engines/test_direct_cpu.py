@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import taichi as ti
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tikgen
@@ -22,6 +22,8 @@ from conftest import ARCH, init_taichi
 from tikgen.dtypes import DType
 from tikgen.engines import native
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
+from tikgen.pipeline.direct import Direct
+from tikgen.pipeline.machine_code import MachineCode
 
 DIRECT = "direct-cpu"
 on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
@@ -80,16 +82,32 @@ def test_floats_are_rounded_to_their_dtype(ti_arch: str, dtype: str, number: Any
     np.testing.assert_array_equal(bound, expected)
 
 
-@settings(max_examples=10, deadline=None)
+@pytest.mark.usefixtures("without_fast_math")
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(1, 100_000), st.integers(0, 2**32 - 1))
-def test_the_bits_are_those_of_taichi(size: int, seed: int) -> None:
-    if not native.problem():
-        x, y, z = arrays(size, np.random.default_rng(seed))
-        kernel = tikgen.build("map", expr="z = sqrt(x*x + y*y)*x/(y + 1)", dtype="f32")
-        kernel(x, y, z)
-        again = np.full_like(z, np.nan)
-        kernel.with_engine(DIRECT).bind(x, y, again)()
-        assert (z == again).all()
+def test_the_bits_are_those_of_taichi_without_fast_math(size: int, seed: int) -> None:
+    x, y, z = arrays(size, np.random.default_rng(seed))
+    kernel = tikgen.build("map", expr="z = sqrt(x*x + y*y)*x/(y + 1)", dtype="f32")
+    kernel(x, y, z)
+    again = np.full_like(z, np.nan)
+    kernel.with_engine(DIRECT).bind(x, y, again)()
+    assert (z == again).all()
+
+
+def test_fast_math_lets_a_product_and_a_sum_be_rounded_once(ti_arch: str) -> None:
+    kernel = tikgen.build("map", expr="z = x*x - y", dtype="f32")
+    x = np.full(100, 1 + 2**-12, np.float32)
+    y, z, exact = np.full_like(x, 1 + 2**-11), np.zeros_like(x), np.zeros_like(x)
+    kernel.with_engine(DIRECT)(x, y, z)
+    assert set(z) <= {0, 2**-24}
+    if "fma" in native.identity().get("flags", "").split():
+        assert (z == 2**-24).all()
+    loaded = kernel.loaded
+    code = MachineCode(loaded, DIRECT, exact=True)
+    Direct(loaded, DIRECT, code.load()).launch(loaded, (x, y, exact))
+    assert (exact == 0).all()
 
 
 def test_scalars_and_arrays_are_replaced(axpy: Any, rng: np.random.Generator) -> None:

@@ -62,6 +62,7 @@ def test_runs_go_on_where_the_last_one_ended(native: bool) -> None:
 
 @pytest.mark.skipif(ARCH != "cpu", reason="native steps run on cpu")
 @pytest.mark.parametrize("points", [40, 20_000])  # In one thread, and in several.
+@pytest.mark.usefixtures("without_fast_math")
 def test_native_steps_equal_those_from_python_bit_for_bit(points: int) -> None:
     u, _, native = heat(None, points)
     v, _, python = heat(False, points)

@@ -132,11 +132,17 @@ class Engine(Protocol):
             kinds: dtype and number of axes of each argument.
         """
 
-    def machine_code(self, text: str, kinds: Sequence[Kind]) -> bytes:
-        """Return machine code, which can be stored, made of a text without problem."""
+    def machine_code(self, text: str, kinds: Sequence[Kind], exact: bool = False) -> bytes:
+        """Return machine code, which can be stored, made of a text without problem.
+
+        Args:
+            text: the code.
+            kinds: dtype and number of axes of each argument.
+            exact: whether results must have the bits of Taichi's, even with its fast math.
+        """
 
     def begin(self, text: str, kinds: Sequence[Kind], key: str, name: str) -> Making:
-        """Begin to make the result of :meth:`machine_code` beside the work of this process.
+        """Begin to make exact :meth:`machine_code` beside the work of this process.
 
         It may be put into the store meanwhile, under ``key`` and ``name``.
         """

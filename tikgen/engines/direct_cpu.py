@@ -65,13 +65,19 @@ def text_problem(text: str, kinds: Sequence[argument_struct.Kind]) -> str:
     )
 
 
-def machine_code(text: str, kinds: Sequence[argument_struct.Kind]) -> bytes:
-    """Return the object file of a kernel, made of LLVM text without problem."""
-    return native.object_code(llvm_text.translated(text))
+def machine_code(text: str, kinds: Sequence[argument_struct.Kind], exact: bool = False) -> bytes:
+    """Return the object file of a kernel, made of LLVM text without problem.
+
+    Args:
+        text: the LLVM text.
+        kinds: dtype and number of axes of each argument.
+        exact: whether each product is rounded before it is added, as Taichi does.
+    """
+    return native.object_code(llvm_text.translated(text, exact))
 
 
 def begin(text: str, kinds: Sequence[argument_struct.Kind], key: str, name: str) -> Elsewhere:
-    """Begin to make the object file of a kernel in a child process, which puts it into the store.
+    """Begin to make the exact object file of a kernel in a child process, which stores it.
 
     Args:
         text: its LLVM text.
@@ -79,7 +85,7 @@ def begin(text: str, kinds: Sequence[argument_struct.Kind], key: str, name: str)
         key: key of the object file in the store.
         name: what it is, for people.
     """
-    return Elsewhere(llvm_text.translated(text), key, name)
+    return Elsewhere(llvm_text.translated(text, exact=True), key, name)
 
 
 def load(content: bytes, kinds: Sequence[argument_struct.Kind]) -> Code:

@@ -58,8 +58,11 @@ def text_problem(text: str, kinds: Sequence[Kind]) -> str:
     return "uses a number that no task computes" if any(t.gets - known for t in tasks) else ""
 
 
-def machine_code(text: str, kinds: Sequence[Kind]) -> bytes:
-    """Return PTX for launches without Taichi, and how to launch it, of a text without problem."""
+def machine_code(text: str, kinds: Sequence[Kind], exact: bool = False) -> bytes:
+    """Return PTX for launches without Taichi, and how to launch it, of a text without problem.
+
+    Its instructions are Taichi's, so that it is always ``exact``.
+    """
     size = behind(kinds)
     head, tasks = ptx_text.translated(text, size)
     numbers = [task for task in tasks if task.sets]

@@ -62,14 +62,22 @@ def problem(text: str, arguments: str) -> str:
     return ""
 
 
-def translated(text: str) -> str:
-    """Return the text for a current LLVM, with a function ``tikgen_run`` that runs all tasks."""
+def translated(text: str, exact: bool = False) -> str:
+    """Return the text for a current LLVM, with a function ``tikgen_run`` that runs all tasks.
+
+    Args:
+        text: LLVM text of one kernel.
+        exact: whether each product is rounded before it is added. Otherwise, where Taichi's fast
+            math allows sums in another order, a product and a sum become one operation, FMA.
+    """
     calls = "".join(f"  call void @{name}(ptr %context)\n" for name in tasks(text))
     run = f"define void @{RUN}(ptr %context) {{\n{calls}  ret void\n}}\n"
     if _SIGN_OF_EXTENT.search(text):
         # Kernels take the sign of an extent for a zero that keeps fast math from reordering sums
         # whose rounding matters. A current LLVM sees through it.
         text = text.replace(" reassoc ", " ")
+    elif not exact:
+        text = text.replace(" reassoc ", " reassoc contract ")
     return _with_opaque_pointers(_TARGETS.sub("", text)) + run
 
 

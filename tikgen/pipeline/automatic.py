@@ -21,7 +21,7 @@ from tikgen.engines import DIRECT_CPU
 from tikgen.engines.code_store import Stored
 from tikgen.errors import EngineUnavailable, TikgenError, WrongThread
 from tikgen.pipeline import events, evidence
-from tikgen.pipeline.direct import Direct, keep_direct
+from tikgen.pipeline.direct import Direct
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.machine_code import MachineCode
 from tikgen.taichi import arrays, runtime
@@ -131,7 +131,7 @@ class Automatic:
         if self._code.stored.agrees or evidence.is_verified(
             loaded.source.digest, "cpu", DIRECT_CPU
         ):
-            self.direct = keep_direct(loaded, made)
+            self.direct = made
         else:
             self._candidate = made
 
@@ -163,7 +163,7 @@ class Automatic:
                 self._give_up(loaded, f"it was not much faster: {shown}")
                 return returned
             self._code.keep(replace(self._code.stored, agrees=True))
-            self._candidate, self.direct = None, keep_direct(loaded, candidate)
+            self._candidate, self.direct = None, candidate
         return returned
 
     def _give_up(self, loaded: Loaded, problem: Exception | str) -> None:
@@ -231,7 +231,7 @@ def is_small(values: Sequence[Any]) -> bool:
 def _code_of(loaded: Loaded) -> MachineCode:
     if why := engines.missing(DIRECT_CPU):
         raise EngineUnavailable(loaded.name, DIRECT_CPU, why)
-    code = MachineCode(loaded, DIRECT_CPU)
+    code = MachineCode(loaded, DIRECT_CPU, exact=True)
     if runtime.is_profiling():
         raise EngineUnavailable(loaded.name, DIRECT_CPU, "Taichi's profiler must see each launch")
     return code

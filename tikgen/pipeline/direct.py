@@ -149,10 +149,6 @@ def direct_of(loaded: Loaded, name: str) -> Direct:
     if known is not None and known.epoch is runtime.epoch():
         return known
     with runtime.compiling:
-        return keep_direct(loaded, Direct(loaded, name, MachineCode(loaded, name).load()))
-
-
-def keep_direct(loaded: Loaded, made: Direct) -> Direct:
-    """Have :func:`direct_of` return ``made``, which is returned."""
-    _directs.setdefault(loaded, {})[made.engine] = made
-    return made
+        made = Direct(loaded, name, MachineCode(loaded, name).load())
+        _directs.setdefault(loaded, {})[name] = made
+        return made

@@ -23,6 +23,7 @@ class MachineCode:
     Args:
         loaded: the kernel.
         name: the engine.
+        exact: whether results must have the bits of Taichi's, even with its fast math.
 
     Attributes:
         stored: the code, once it was found or made.
@@ -31,10 +32,11 @@ class MachineCode:
         EngineUnavailable: if it is known before compilation that the kernel needs Taichi.
     """
 
-    def __init__(self, loaded: Loaded, name: str) -> None:
+    def __init__(self, loaded: Loaded, name: str, exact: bool = False) -> None:
         # Weakly: what is kept for a kernel must not keep it alive.
         self._loaded: Loaded = weakref.proxy(loaded)
         self._engine = engines.engine(name)
+        self._exact = exact
         self._name = loaded.source.variant.label
         if why := _why_not(loaded, self._engine):
             raise self._refused(why)
@@ -56,6 +58,7 @@ class MachineCode:
             {
                 **what,
                 "engine": self._engine.NAME,
+                "exact": self._exact,
                 "machine": dict(self._engine.identity()),
                 "options": runtime.code_options(),
                 "kinds": [(dtype.value, ndim) for dtype, ndim in self._kinds],
@@ -74,10 +77,11 @@ class MachineCode:
         if self.stored is None:
             text = self._taichi_text()
             if self.stored is None:
-                self.keep(Stored(self._engine.machine_code(text, self._kinds)))
+                made = self._engine.machine_code(text, self._kinds, self._exact)
+                self.keep(Stored(made))
 
     def begin(self) -> engines.Making | None:
-        """Begin to make the code elsewhere, if the store has none; raises what :meth:`make` does.
+        """Begin to make exact code elsewhere, if the store has none; raises what :meth:`make` does.
 
         Its result is for :meth:`keep`.
         """
