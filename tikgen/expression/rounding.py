@@ -54,13 +54,19 @@ _STEPS = {"floor": np.floor, "ceil": np.ceil, "round": np.rint, "sign": np.sign}
 class Bounded(NamedTuple):
     """Values with their absolute errors; truth values with True as error where undecided.
 
-    A sum also has its number of terms and the sum of their magnitudes.
+    A sum also has its number of terms and the sum of their magnitudes. So does a multiple of one:
+    fast math may take a common factor out of several sums, and then add all terms in any order.
     """
 
     value: NDArray
     error: NDArray
     terms: int = 1
     magnitudes: NDArray | None = None
+
+    @property
+    def mass(self) -> NDArray:
+        """Return the sum of the magnitudes of its terms."""
+        return np.abs(self.value) if self.magnitudes is None else self.magnitudes
 
     def spread(self, shape: tuple[int, ...]) -> Bounded:
         """Return values and errors broadcast to ``shape``."""
@@ -164,22 +170,24 @@ class _Analysis:
         """Return a + b; fast math may add the terms of a long sum in any order."""
         value = a.value + b.value
         terms = a.terms + b.terms
-        masses = (np.abs(s.value) if s.magnitudes is None else s.magnitudes for s in (a, b))
-        mass = np.add(*masses)
+        mass = np.add(a.mass, b.mass)
         reordered = 0 if terms == 2 else self._dtype.eps * terms / 2 * mass
         total = self._round("+", value, a.error + b.error + reordered)
         return total._replace(terms=terms, magnitudes=mass)
 
     def _product(self, a: Bounded, b: Bounded) -> Bounded:
         passed_on = _scaled(a.error, np.abs(b.value) + b.error) + _scaled(b.error, np.abs(a.value))
-        return self._round("*", a.value * b.value, passed_on)
+        product = self._round("*", a.value * b.value, passed_on)
+        return _of_terms(product, max(a.terms, b.terms), lambda: a.mass * b.mass)
 
     def _quotient(self, a: Bounded, b: Bounded) -> Bounded:
         value = a.value / b.value
         least = np.abs(b.value) - b.error
         passed_on = (a.error + _scaled(b.error, np.abs(value))) / least
         passed_on = np.where((a.error == 0) & (b.error == 0), 0, passed_on)
-        return self._round("/", value, np.where((least <= 0) & (b.error > 0), np.inf, passed_on))
+        passed_on = np.where((least <= 0) & (b.error > 0), np.inf, passed_on)
+        quotient = self._round("/", value, passed_on)
+        return _of_terms(quotient, a.terms, lambda: a.mass / np.abs(b.value))
 
     def _floor_quotient(self, a: Bounded, b: Bounded) -> Bounded:
         """Return a // b, which is exact if a and b are exact."""
@@ -274,6 +282,14 @@ class _Analysis:
 
 def _negated(a: Bounded) -> Bounded:
     return a._replace(value=-a.value)
+
+
+def _of_terms(product: Bounded, terms: int, mass: Callable[[], NDArray]) -> Bounded:
+    """Return a multiple of a sum with the terms of the sum."""
+    if terms == 1:
+        return product
+    magnitudes = np.maximum(mass(), np.abs(product.value))
+    return product._replace(terms=terms, magnitudes=magnitudes)
 
 
 def _compare(op: str, a: Bounded, b: Bounded) -> Bounded:
