@@ -1,4 +1,7 @@
-"""Times whole steps of simulations: programs of tikgen, fused loops in Numba, plain Taichi.
+"""Times whole steps of simulations by tikgen and by its peers.
+
+Numba runs fused loops that a person wrote for speed; Taichi, JAX, pystencils and Devito what their
+documentation shows. JAX, pystencils and Devito are left out where they are not installed.
 
 ``python benchmarks/equations.py`` draws grids from a new seed, ``--seed N`` from that one. All
 forms begin with the same fields, do the same steps, and must agree before they are timed. They are
@@ -7,6 +10,8 @@ timed in turn; a row shows medians.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import random
 import statistics
 import time
@@ -28,6 +33,9 @@ ROUNDS = 15
 SECONDS_A_ROUND = 0.1
 Array = np.ndarray[Any, Any]
 Fields = dict[str, Array]
+# Takes fields; returns what does steps, and what returns the fields after them.
+Form = Callable[[Fields], tuple[Callable[[int], object], Callable[[], Fields]]]
+PEERS = ("Numba", "plain Taichi", "JAX", "pystencils", "Devito")
 
 GRAY_SCOTT = """
     r  = u*v**2
@@ -55,7 +63,7 @@ class Work:
 
     title: str
     fields: Fields
-    forms: dict[str, Callable[[Fields], Callable[[int], object]]]
+    forms: dict[str, Form]
 
 
 def gray_scott(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
@@ -64,74 +72,78 @@ def gray_scott(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     fields = {"u": u, "v": v, "un": np.zeros_like(u), "vn": np.zeros_like(v)}
     numbers = [np.float32(NUMBERS[name]) for name in ("dt", "Du", "Dv", "F", "k")]
 
-    def ours(f: Fields) -> Callable[[int], object]:
+    def ours(f: Fields) -> Any:
         names = "dt Du Dv F k"
         kernel = tikgen.update(GRAY_SCOTT, dim=2, boundary="periodic", scalars=names)
         step = kernel.bind(u=f["u"], v=f["v"], u_next=f["un"], v_next=f["vn"], **NUMBERS)
         swap = tikgen.swap((f["u"], f["un"]), (f["v"], f["vn"]))
-        return tikgen.Program([step, swap]).run
+        return tikgen.Program([step, swap]).run, lambda: f
 
-    def numba(f: Fields) -> Callable[[int], object]:
+    def numba(f: Fields) -> Any:
         pairs = [(f["u"], f["v"], f["un"], f["vn"]), (f["un"], f["vn"], f["u"], f["v"])]
 
         def run(steps: int) -> None:
             for number in range(steps):
                 numba_equations.gray_scott(*pairs[number % 2], *numbers)
 
-        return run
+        return run, lambda: f
 
-    def plain(f: Fields) -> Callable[[int], object]:
+    def plain(f: Fields) -> Any:
         pairs = [(f["u"], f["v"], f["un"], f["vn"]), (f["un"], f["vn"], f["u"], f["v"])]
 
         def run(steps: int) -> None:
             for number in range(steps):
                 taichi_equations.gray_scott(*pairs[number % 2])
 
-        return run
+        return run, lambda: f
 
-    return Work(
-        "Gray-Scott, " + " x ".join(map(str, shape)),
-        fields,
-        {"tikgen": ours, "Numba": numba, "plain Taichi": plain},
-    )
+    forms: dict[str, Form] = {"tikgen": ours, "Numba": numba, "plain Taichi": plain}
+    for peer in ("JAX", "pystencils"):
+        if module := _peer(peer):
+            forms[peer] = lambda f, m=module: m.gray_scott(f["u"], f["v"], NUMBERS)
+    return Work(f"Gray-Scott, {_grid(shape)}", fields, forms)
 
 
 def wave(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     """Return the wave equation of order 8 with a speed for each point."""
-    p, q = rng.random((2, *shape), np.float32)
+    p = rng.random(shape, np.float32)
+    # The same where nothing is computed, since Devito keeps three fields instead of two.
+    q, inner = p.copy(), (slice(4, -4),) * 3
+    q[inner] = rng.random(q[inner].shape, np.float32)
     fields = {"p": p, "q": q, "c": 0.05 + 0.05 * rng.random(shape, np.float32)}
 
-    def ours(f: Fields) -> Callable[[int], object]:
+    def ours(f: Fields) -> Any:
         kernel = tikgen.update("q = 2*p - q + c*lap(p)", dim=3, order=8)
         step = kernel.bind(p=f["p"], q=f["q"], c=f["c"])
-        return tikgen.Program([step, tikgen.swap((f["p"], f["q"]))]).run
+        return tikgen.Program([step, tikgen.swap((f["p"], f["q"]))]).run, lambda: f
 
-    def numba(f: Fields) -> Callable[[int], object]:
+    def numba(f: Fields) -> Any:
         pairs = [(f["p"], f["q"]), (f["q"], f["p"])]
 
         def run(steps: int) -> None:
             for number in range(steps):
                 numba_equations.wave(*pairs[number % 2], f["c"], WEIGHTS)
 
-        return run
+        return run, lambda: f
 
-    return Work(
-        "wave, order 8, " + " x ".join(map(str, shape)), fields, {"tikgen": ours, "Numba": numba}
-    )
+    forms: dict[str, Form] = {"tikgen": ours, "Numba": numba}
+    if devito := _peer("Devito"):
+        forms["Devito"] = lambda f: devito.wave(f["p"], f["q"], f["c"])
+    return Work(f"wave, order 8, {_grid(shape)}", fields, forms)
 
 
 def maxwell(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     """Return Maxwell's equations on Yee's grid, six fields."""
     fields = {name: rng.random(shape, np.float32) for name in ("ex", "ey", "ez", "hx", "hy", "hz")}
 
-    def ours(f: Fields) -> Callable[[int], object]:
+    def ours(f: Fields) -> Any:
         parts = []
         for text in (MAGNETIC, ELECTRIC):
             kernel = tikgen.update(text, dim=3, scalars="a")
             parts.append(kernel.bind(**{n: f[n] for n in f}, a=0.4))
-        return tikgen.Program(parts).run
+        return tikgen.Program(parts).run, lambda: f
 
-    def numba(f: Fields) -> Callable[[int], object]:
+    def numba(f: Fields) -> Any:
         arrays = [f[name] for name in ("ex", "ey", "ez", "hx", "hy", "hz")]
 
         def run(steps: int) -> None:
@@ -139,9 +151,16 @@ def maxwell(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
                 numba_equations.magnetic(*arrays, np.float32(0.4))
                 numba_equations.electric(*arrays, np.float32(0.4))
 
-        return run
+        return run, lambda: f
 
     return Work(f"Maxwell, {_grid(shape)}", fields, {"tikgen": ours, "Numba": numba})
+
+
+def _peer(name: str) -> Any:
+    """Return the module of a peer, or None if it is not installed."""
+    package = name.lower()
+    found = importlib.util.find_spec(package)
+    return importlib.import_module(f"peers.{package}_equations") if found else None
 
 
 def _grid(shape: tuple[int, ...]) -> str:
@@ -164,12 +183,12 @@ def measured(work: Work) -> dict[str, float]:
     after: dict[str, Fields] = {}
     for form, made in work.forms.items():
         fields = {name: value.copy() for name, value in work.fields.items()}
-        runs[form] = made(fields)
+        runs[form], read = made(fields)
         runs[form](4)
-        after[form] = {name: value.copy() for name, value in fields.items()}
-    for form in runs:
-        for name, value in after["tikgen"].items():
-            np.testing.assert_allclose(after[form][name], value, rtol=2e-3, atol=2e-3)
+        after[form] = {name: value.copy() for name, value in read().items()}
+    for found in after.values():
+        for name, value in found.items():
+            np.testing.assert_allclose(value, after["tikgen"][name], rtol=2e-3, atol=2e-3)
     times: dict[str, list[float]] = {form: [] for form in runs}
     steps = {form: _steps(run) for form, run in runs.items()}
     for _ in range(ROUNDS):
@@ -195,11 +214,11 @@ def main() -> None:
     for work in works(seed):
         times = measured(work)
         ours = times["tikgen"]
-        plain = f"{times['plain Taichi'] / ours:.1f}x" if "plain Taichi" in times else ""
-        rows.append((work.title, duration(ours), f"{times['Numba'] / ours:.2f}x", plain))
+        ratios = (f"{times[peer] / ours:.2f}x" if peer in times else "" for peer in PEERS)
+        rows.append((work.title, duration(ours), *ratios))
         print(*rows[-1], sep=" | ", flush=True)
     method = f"Grids of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn, f32"
-    head = ("work", "a step", "as fast as Numba", "as plain Taichi")
+    head = ("work", "a step", "as fast as Numba", *(f"as {peer}" for peer in PEERS[1:]))
     write_works(PAGE, "cpu", method, head, rows)
 
 

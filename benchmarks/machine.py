@@ -13,7 +13,18 @@ from collections.abc import Iterable
 from tikgen.machine.devices import UNKNOWN, cpu_name, device_name
 from tikgen.version import __version__
 
-LIBRARIES = ("tikgen", "taichi", "numpy", "scipy", "numba", "torch", "cupy")
+LIBRARIES = (
+    "tikgen",
+    "taichi",
+    "numpy",
+    "scipy",
+    "numba",
+    "jax",
+    "pystencils",
+    "devito",
+    "torch",
+    "cupy",
+)
 
 
 def description(arch: str) -> dict[str, str]:
