@@ -166,7 +166,7 @@ class FieldUpdate(Template):
             return {"loop": "points", "block_dim": 128}
         if not fits_rows(p):
             return {"loop": "points"}
-        strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 4}}[p.dim]
+        strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
         return {"loop": "function", "row_buffer": 32, "iterations": 8, **strips}
 
     def schedule_space(

@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=3, dtype=f32, order=4, spacing=1.0, points=None, boundary='interior', storage='ndarray', update=False
-# schedule: loop='function', row_buffer=32, rows=4, iterations=8
+# schedule: loop='function', row_buffer=32, rows=16, iterations=8
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -85,8 +85,11 @@ def stencil(
     y: ti.types.ndarray(dtype=ti.f32, ndim=3),
 ):
     # Taichi gives a thread 512 iterations at least: with empty ones, few strips occupy all threads.
-    for i, strip, turn in ti.ndrange((2, x.shape[0] - 2), (x.shape[1] - 5) // 4 + 1, 8):
-        if turn == 0:
-            first = 2 + strip * 4
+    for turn in range(ti.max(x.shape[0] - 4, 0) * ((x.shape[1] - 5) // 16 + 1) * 8):
+        if turn % 8 == 0:
+            strips = (x.shape[1] - 5) // 16 + 1
+            i = 2 + turn // 8 // strips
+            strip = turn // 8 % strips
+            first = 2 + strip * 16
             row = x.shape[2]
-            rows(x, y, row, i, first, ti.min(first + 4, x.shape[1] - 2))
+            rows(x, y, row, i, first, ti.min(first + 16, x.shape[1] - 2))

@@ -77,8 +77,9 @@ def stencil(
     scale: ti.f32,
 ):
     # Taichi gives a thread 512 iterations at least: with empty ones, few strips occupy all threads.
-    for strip, turn in ti.ndrange((x.shape[0] - 1) // 1 + 1, 8):
-        if turn == 0:
+    for turn in range(((x.shape[0] - 1) // 1 + 1) * 8):
+        if turn % 8 == 0:
+            strip = turn // 8
             first = strip * 1
             row = x.shape[1]
             rows(x, y, scale, row, first, ti.min(first + 1, x.shape[0]))

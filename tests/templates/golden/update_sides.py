@@ -103,8 +103,9 @@ def update(
     u_next: ti.types.ndarray(dtype=ti.f32, ndim=2),
 ):
     # Taichi gives a thread 512 iterations at least: with empty ones, few strips occupy all threads.
-    for strip, turn in ti.ndrange(u.shape[0], 8):
-        if turn == 0:
+    for turn in range(u.shape[0] * 8):
+        if turn % 8 == 0:
+            strip = turn // 8
             first = strip
             row = u.shape[1]
             points(u, a, u_next, row, first, first + 1)
