@@ -29,12 +29,12 @@ from tikgen.pipeline.loop_steps import parallel
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import (
     ELEMENTS,
-    MIRRORED,
-    NUMBERED,
+    MIRRORS,
     Boundary,
     check_boundary,
-    number_code,
+    mirrors_in,
     padded,
+    rule_in_code,
     rules_in,
     sides_of,
 )
@@ -48,8 +48,8 @@ MOST_OPERATIONS = 1500
 MOST_IN_ROWS = 400
 # What generated code calls its own values.
 OWN = re.compile(
-    r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane|mirrored"
-    r"|(start|run|buffer)(_\w+)?)"
+    r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane"
+    r"|mirrored(_at_wall|_beyond)?|(start|run|buffer)(_\w+)?)"
 )
 
 
@@ -83,8 +83,12 @@ class FieldUpdate(Template):
     (`periodic`), the outermost point (`clamp`), a number (`zero`, `("value", g)`), the mirror image
     about the outermost point (`reflect`), that with the opposite sign, so that the outermost point
     lies in the middle (`antireflect`), or that with a slope of g along the outward normal
-    (`("flux", g)`); g is a number or a scalar of the call. In a corner the rule of the last axis
-    is applied to what the rules of the others give.
+    (`("flux", g)`); g is a number or a scalar of the call. Walls lie half a cell beyond the
+    outermost centres: the mirror image about them (`symmetric`), that with a slope
+    (`("wall_flux", g)`), that with the opposite sign (`antisymmetric`), about a value on the wall
+    (`("wall_value", g)`). With `wall`, what lies between walls is symmetric, and what lies on
+    walls, as `at` says, is antisymmetric; with `free_surface` it is the other way round. In a
+    corner the rule of the last axis is applied to what the rules of the others give.
 
     All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
     arrays of one element, which another kernel may have written just before.
@@ -130,7 +134,10 @@ class FieldUpdate(Template):
             _check_names(self, update)
             _check_types(self, update)
             fields = fields_of(update)
-            check_boundary(self.boundary, self.dim, self.dtype, update.arrays, fields, self.scalars)
+            check_boundary(
+                *(self.boundary, self.dim, self.dtype, update.arrays, fields, self.scalars),
+                self.at or {},
+            )
 
     class Schedule(ScheduleModel):
         loop: Literal["function", "points"] = parameter(
@@ -258,12 +265,8 @@ class FieldUpdate(Template):
             "function": "points",
             "margins": margins,
             "rules": {name: rules_in_code(p, update, name) for name in update.arrays},
-            "is_mirrored": any(
-                kind in MIRRORED
-                for rules in rules_of(p, update).values()
-                for pair in rules
-                for kind, _ in pair
-            ),
+            "mirrors": MIRRORS,
+            "mirrors_used": mirrors_in(rules_of(p, update)),
             "is_inplace": any(a.role == "inout" for a in arrays),
             "is_inside": is_inside(names, extents, margins),
             "near": near_edge(p, update, names, extents),
@@ -399,7 +402,11 @@ def fields_of(update: Update) -> list[str]:
 
 def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     """Return the rules of each array of which a neighbour is read, a pair for each axis."""
-    return {name: sides_of(p.boundary, name, p.dim) for name in fields_of(update)}
+    at = p.at or {}
+    return {
+        name: sides_of(p.boundary, name, p.dim, at.get(name, "centre"))
+        for name in fields_of(update)
+    }
 
 
 def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
@@ -502,13 +509,11 @@ def index_names(p: Any, update: Update) -> tuple[str, ...]:
 def rules_in_code(p: Any, update: Update, name: str) -> list[tuple[SimpleNamespace, ...]]:
     """Return the rules of an array, with their numbers as generated code."""
     rules = rules_of(p, update).get(name, [(("interior", 0), ("interior", 0))] * p.dim)
-    found = []
-    for pair, spacing in zip(rules, spacing_of(p), strict=True):
-        named = [(kind, scalar_code(p, n) if n in p.scalars else n) for kind, n in pair]
-        numbers = [number_code(r, p.dtype, spacing) if r[0] in NUMBERED else "" for r in named]
-        both = zip(pair, numbers, strict=True)
-        found.append(tuple(SimpleNamespace(kind=rule[0], number=code) for rule, code in both))
-    return found
+    codes = {name: scalar_code(p, name) for name in p.scalars}
+    return [
+        tuple(rule_in_code(rule, p.dtype, spacing, codes) for rule in pair)
+        for pair, spacing in zip(rules, spacing_of(p), strict=True)
+    ]
 
 
 def scalar_code(p: Any, name: str) -> str:

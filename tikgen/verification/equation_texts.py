@@ -128,7 +128,11 @@ def boundaries() -> SearchStrategy[Any]:
 
     rule = st.one_of(
         st.sampled_from(("interior", "clamp", "zero", "reflect", "antireflect")),
-        st.tuples(st.sampled_from(("value", "flux")), st.sampled_from((0.5, -2.0, "a"))),
+        st.sampled_from(("symmetric", "antisymmetric", "wall", "free_surface")),
+        st.tuples(
+            st.sampled_from(("value", "flux", "wall_value", "wall_flux")),
+            st.sampled_from((0.5, -2.0, "a")),
+        ),
     )
     axis = st.just(("periodic", "periodic")) | st.tuples(rule, rule)
     sides = st.tuples(axis, axis, axis).map(
@@ -147,7 +151,7 @@ def fitted_boundary(boundary: Any, fields: set[str], dim: int, is_float: bool) -
     if isinstance(boundary, Mapping):
         by_field = fields & set(FIELDS)
         if not by_field:
-            return "periodic"
+            return "wall" if "wall" in boundary.values() else "periodic"
         return {
             name: fitted_boundary(rule, fields, dim, is_float)
             if not isinstance(rule, Mapping)
@@ -159,7 +163,9 @@ def fitted_boundary(boundary: Any, fields: set[str], dim: int, is_float: bool) -
             for name, rule in boundary.items()
             if name in by_field
         }
-    if isinstance(boundary, tuple) and not is_float:
-        kind, number = boundary
-        return "clamp" if kind == "flux" or number == 0.5 else boundary
+    kind, number = boundary if isinstance(boundary, tuple) else (boundary, 0)
+    if fields & set(STAGGERED) and kind in ("symmetric", "wall_flux", "free_surface"):
+        return "wall"  # Its upper side would need what no array holds.
+    if not is_float and ("flux" in kind or number == 0.5):
+        return "clamp"
     return boundary
