@@ -32,11 +32,13 @@ from tikgen.template.boundaries import (
     MIRRORS,
     Boundary,
     check_boundary,
+    faces_in,
     mirrors_in,
     padded,
     rule_in_code,
     rules_in,
     sides_of,
+    with_constants,
 )
 
 Where = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
@@ -83,9 +85,10 @@ class FieldUpdate(Template):
     (`periodic`), the outermost point (`clamp`), a number (`zero`, `("value", g)`), the mirror image
     about the outermost point (`reflect`), that with the opposite sign, so that the outermost point
     lies in the middle (`antireflect`), or that with a slope of g along the outward normal
-    (`("flux", g)`); g is a number or a scalar of the call. Walls lie half a cell beyond the
-    outermost centres: the mirror image about them (`symmetric`), that with a slope
-    (`("wall_flux", g)`), that with the opposite sign (`antisymmetric`), about a value on the wall
+    (`("flux", g)`); g is a number, a scalar of the call, a constant, or the name of an array over
+    the face, with an axis fewer than the field. Walls lie half a cell beyond the outermost
+    centres: the mirror image about them (`symmetric`), that with a slope (`("wall_flux", g)`),
+    that with the opposite sign (`antisymmetric`), about a value on the wall
     (`("wall_value", g)`). With `wall`, what lies between walls is symmetric, and what lies on
     walls, as `at` says, is antisymmetric; with `free_surface` it is the other way round. In a
     corner the rule of the last axis is applied to what the rules of the others give.
@@ -135,7 +138,7 @@ class FieldUpdate(Template):
             _check_types(self, update)
             fields = fields_of(update)
             check_boundary(
-                *(self.boundary, self.dim, self.dtype, update.arrays, fields, self.scalars),
+                *(boundary_of(self), self.dim, self.dtype, update.arrays, fields, self.scalars),
                 self.at or {},
             )
 
@@ -204,7 +207,7 @@ class FieldUpdate(Template):
         if arch != "vulkan":
             return None
         update = update_of(p)
-        count = len(update.arrays) + len(p.on_device)
+        count = len(update.arrays) + len(p.on_device) + len(faces_of(p))
         if count > MOST_ARRAYS_ON_VULKAN:
             return (
                 f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
@@ -217,6 +220,7 @@ class FieldUpdate(Template):
         shape = tuple(f"n{axis}" for axis in range(p.dim))
         whole = all(low == high == 0 for low, high in reach(p, update, inside=True))
         pointwise = not any(map(any, (offset for _, offset in update.accesses.values())))
+        faces = faces_of(p)
         found: list[Array | Scalar] = []
         for name in argument_names(p):
             if name in p.on_device:
@@ -224,6 +228,10 @@ class FieldUpdate(Template):
                 continue
             if name in p.scalars:
                 found.append(Scalar(name, p.dtype))
+                continue
+            if name in faces:
+                others = tuple(n for axis, n in enumerate(shape) if axis not in faces[name])
+                found.append(Array(name, (p.types or {}).get(name, p.dtype), others or (1,)))
                 continue
             role = update.arrays[name]
             found.append(
@@ -250,7 +258,7 @@ class FieldUpdate(Template):
             )
         ]
         runs = runs_of(p, update)
-        narrow = any(a.dtype is DType.f16 for a in arrays)
+        narrow = DType.f16 in (p.types or {}).values()
         helpers = [update.assignments.helpers(p.dtype)]
         if narrow and "def widened(" not in helpers[0]:
             helpers.append(definition("widened", DType.f32))
@@ -333,7 +341,7 @@ class FieldUpdate(Template):
             "on_device": st.sampled_from(((), ("a",), ("b",), ("a", "b"))),
             "spacing": step | st.tuples(step, step, step),
             "constants": st.none() | st.fixed_dictionaries({"b": step}),
-            "types": st.none() | st.fixed_dictionaries({"w": stored}),
+            "types": st.none() | st.fixed_dictionaries({"w": stored, "over_x": stored}),
             "outputs": st.none() | st.just(("r",)),
             "at": st.none(),
         }
@@ -348,9 +356,10 @@ class FieldUpdate(Template):
         names = set(re.findall(r"[A-Za-z_]\w*", text))
         boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float)
         read = names | {str(number) for _, number in rules_in(boundary)}
+        faces = {name for name in read if name.startswith("over_")}
         constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
         # Only what is never written may have any type.
-        types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in names}
+        types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in names | faces}
         if not dtype.is_float and any(stored.is_float for stored in types.values()):
             types = {}
         scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
@@ -389,10 +398,20 @@ def update_of(p: Any) -> Update:
     )
 
 
-def boundary_scalars(p: Any) -> tuple[str, ...]:
-    """Return the scalars that boundary rules take."""
-    numbers = [str(number) for _, number in rules_in(p.boundary)]
-    return tuple(dict.fromkeys(name for name in numbers if name in p.scalars))
+def boundary_of(p: Any) -> Any:
+    """Return the boundary, with numbers for constants."""
+    return with_constants(p.boundary, p.constants or {})
+
+
+def boundary_names(p: Any) -> tuple[str, ...]:
+    """Return the scalars and the arrays over faces that boundary rules take."""
+    names = [number for _, number in rules_in(boundary_of(p)) if isinstance(number, str)]
+    return tuple(dict.fromkeys(names))
+
+
+def faces_of(p: Any) -> dict[str, tuple[int, ...]]:
+    """Return the axes of the faces over which arrays have values, by the name of the array."""
+    return faces_in(boundary_of(p), p.dim, p.scalars)
 
 
 def fields_of(update: Update) -> list[str]:
@@ -402,10 +421,9 @@ def fields_of(update: Update) -> list[str]:
 
 def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     """Return the rules of each array of which a neighbour is read, a pair for each axis."""
-    at = p.at or {}
+    boundary, at = boundary_of(p), p.at or {}
     return {
-        name: sides_of(p.boundary, name, p.dim, at.get(name, "centre"))
-        for name in fields_of(update)
+        name: sides_of(boundary, name, p.dim, at.get(name, "centre")) for name in fields_of(update)
     }
 
 
@@ -430,7 +448,7 @@ def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
-    return tuple(dict.fromkeys((*update.inputs, *boundary_scalars(p), *update.outputs)))
+    return tuple(dict.fromkeys((*update.inputs, *boundary_names(p), *update.outputs)))
 
 
 def fits_rows(p: Any) -> bool:
@@ -458,12 +476,15 @@ def _check_grid(p: Any) -> None:
 
 def _check_names(p: Any, update: Update) -> None:
     names = (*update.inputs, *update.outputs, *update.temporaries)
+    for name in faces_of(p):
+        if OWN.fullmatch(name) or name in update.temporaries:
+            raise Invalid("boundary", f"takes {name!r}, a name that the equations or the code have")
     for name in names:
         if OWN.fullmatch(name):
             raise Invalid("equations", f"uses the name {name!r}, which generated code has")
     if not update.outputs:
         raise Invalid("equations", "write no array")
-    count = len(update.arrays) + len(p.scalars)
+    count = len(update.arrays) + len(p.scalars) + len(faces_of(p))
     if count > MOST_ARGUMENTS:
         raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
     if update.assignments.operations > MOST_OPERATIONS:
@@ -473,24 +494,25 @@ def _check_names(p: Any, update: Update) -> None:
             f"{MOST_OPERATIONS}, which would take long to compile",
         )
     for name in p.scalars:
-        if name not in (*update.scalars, *boundary_scalars(p)):
+        if name not in (*update.scalars, *boundary_names(p)):
             raise Invalid("scalars", f"names {name}, which nothing reads.{near(name, names)}")
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
-    for kind in ("at", "types"):
+    for kind, known in (("at", names), ("types", (*names, *faces_of(p)))):
         for name in getattr(p, kind) or ():
-            if name not in names:
-                raise Invalid(kind, f"names {name}, which is no array.{near(name, names)}")
+            if name not in known:
+                raise Invalid(kind, f"names {name}, which is no array.{near(name, known)}")
 
 
 def _check_types(p: Any, update: Update) -> None:
+    roles = {**update.arrays, **dict.fromkeys(faces_of(p), "in")}
     for name, dtype in (p.types or {}).items():
-        if name not in update.arrays:
+        if name not in roles:
             raise Invalid("types", f"names {name}, which is no array")
         if dtype.is_float and not p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
-        if update.arrays[name] != "in" and dtype.is_float != p.dtype.is_float:
+        if roles[name] != "in" and dtype.is_float != p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and what is written is {p.dtype}")
 
 
@@ -499,7 +521,7 @@ def _check_types(p: Any, update: Update) -> None:
 
 def index_names(p: Any, update: Update) -> tuple[str, ...]:
     """Return the loop indices: i, j, k, or ii, jj, kk where a user's name is in the way."""
-    taken = {*update.inputs, *update.outputs, *update.temporaries}
+    taken = {*update.inputs, *update.outputs, *update.temporaries, *faces_of(p)}
     letters: tuple[str, ...] = tuple("ijk")
     while taken & set(letters):
         letters = tuple(name + name[0] for name in letters)
@@ -510,6 +532,9 @@ def rules_in_code(p: Any, update: Update, name: str) -> list[tuple[SimpleNamespa
     """Return the rules of an array, with their numbers as generated code."""
     rules = rules_of(p, update).get(name, [(("interior", 0), ("interior", 0))] * p.dim)
     codes = {name: scalar_code(p, name) for name in p.scalars}
+    types = p.types or {}
+    for face in faces_of(p):
+        codes[face] = cast_of(types.get(face, p.dtype), p.dtype).replace("%s", f"{face}[%s]")
     return [
         tuple(rule_in_code(rule, p.dtype, spacing, codes) for rule in pair)
         for pair, spacing in zip(rules, spacing_of(p), strict=True)
@@ -653,6 +678,7 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     wide = wide_of(p.dtype)
     numbers = {n: np.asarray(given[n], p.dtype.numpy).astype(wide) for n in p.scalars}
     numbers |= {n: numbers[n].reshape(()) for n in p.on_device}
+    numbers |= {n: np.asarray(given[n]).astype(p.dtype.numpy).astype(wide) for n in faces_of(p)}
     values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
     errors: dict[str, Any] = {}
     shape = np.shape(given[update.outputs[0]])

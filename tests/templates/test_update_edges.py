@@ -10,7 +10,7 @@ import pytest
 
 import tikgen
 from test_template_update import launched
-from tikgen.errors import ParameterError
+from tikgen.errors import ArgumentError, ParameterError
 
 SHAPES = {
     1: ((1,), (2,), (131,), (1031,)),
@@ -22,11 +22,11 @@ RULES = ("clamp", "reflect", "antireflect", "symmetric", "antisymmetric", "wall"
 UNKNOWN = ("symmetric", "free_surface")
 
 
-def drawn_rule(rng: np.random.Generator) -> Any:
-    """Return one rule; a number is a literal, or the scalar a."""
-    number = [0.5, -2.0, "a"][rng.integers(3)]
+def drawn_rule(rng: np.random.Generator, letter: str) -> Any:
+    """Return one rule; a number is a literal, the scalar a, or values over the face."""
+    number = [0.5, -2.0, "a", f"on_{letter}"][rng.integers(4)]
     own = [tikgen.dirichlet, tikgen.neumann][rng.integers(2)]
-    choices = [*RULES, own(number), own(number, at="wall")]
+    choices = [own(number), own(number, at="wall")] if rng.random() < 0.5 else RULES
     return choices[rng.integers(len(choices))]
 
 
@@ -37,7 +37,7 @@ def drawn_sides(rng: np.random.Generator, dim: int, faces: str = "") -> dict[str
         if rng.random() < 0.2:
             sides[letter] = "periodic"
             continue
-        low, high = drawn_rule(rng), drawn_rule(rng)
+        low, high = drawn_rule(rng, letter), drawn_rule(rng, letter)
         if letter in faces and (high in UNKNOWN or high[0] == "wall_flux"):
             high = "antisymmetric"
         sides |= {f"{letter}-": low, f"{letter}+": high}
@@ -159,15 +159,48 @@ def test_every_value_outside_is_that_of_its_rule(
         at={"v": "edge y" if dim == 3 else "face x"},
         **loops[draw % len(loops)],
     )
-    numbers = {"a": 3.0}
     for shape in SHAPES[dim]:
         u, v = rng.uniform(-1, 1, (2, *shape)).astype(dtype)
+        numbers: dict[str, Any] = {"a": 3.0}
+        for axis, letter in enumerate("xyz"[:dim]):
+            if f"on_{letter}" in kernel.signature.names:
+                face = shape[:axis] + shape[axis + 1 :] or (1,)
+                numbers[f"on_{letter}"] = rng.uniform(-1, 1, face).astype(dtype)
         q, w = launched(kernel, u=u, v=v, **numbers)
         of_u, of_v = ((sides[name], numbers, 0.5, faces[name]) for name in ("u", "v"))
         expected = 3 * around(u, one, *of_u) + 2 * around(u, other, *of_u)
         np.testing.assert_allclose(q, expected, atol=1e-3, err_msg=str(shape))
         expected = around(v, other, *of_v) - 3 * around(v, [-1] * dim, *of_v)
         np.testing.assert_allclose(w, expected, atol=1e-3, err_msg=str(shape))
+
+
+def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
+    sides = {"x-": tikgen.dirichlet("inflow"), "x+": tikgen.neumann("pull"), "y": "periodic"}
+    kernel = tikgen.update(
+        "u' = u[-1, 1] + s*u[1, -1]",
+        dim=2,
+        scalars="s",
+        boundary=sides,
+        types={"inflow": "f16"},
+        constants={"pull": 0.25},
+    )
+    assert kernel.signature.names == ("u", "s", "inflow", "u_next")
+    u = rng.uniform(-1, 1, (6, 41)).astype(np.float32)
+    inflow = rng.uniform(-1, 1, 41).astype(np.float16)
+    (found,) = launched(kernel, u=u, s=2.0, inflow=inflow)
+    low = np.vstack([inflow, u[:-1]])
+    high = np.vstack([u[1:], u[-2] + 0.5])
+    expected = np.roll(low, -1, 1) + 2 * np.roll(high, 1, 1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    other = {"u": u, "s": 2.0, "u_next": u.copy()}
+    with pytest.raises(ArgumentError, match=r"'inflow' takes shape \(n1,\) where .*n1 = 41; got"):
+        kernel(**other, inflow=np.zeros(6, np.float16))
+    with pytest.raises(ArgumentError, match="'inflow' takes 1 axes"):
+        kernel(**other, inflow=np.zeros((1, 41), np.float16))
+    with pytest.raises(ArgumentError, match="'inflow' takes dtype f16"):
+        kernel(**other, inflow=np.zeros(41, np.float32))
+    with pytest.raises(ArgumentError, match="inflow"):
+        kernel(**other)
 
 
 def test_heat_in_a_channel_is_kept_or_lost_through_its_walls(ti_arch: str) -> None:
@@ -214,6 +247,10 @@ def test_sound_between_walls_keeps_its_energy(rule: str, ti_arch: str) -> None:
         ({"boundary": "symmetric"}, "ux, which lies on face x, symmetric about the wall x+"),
         ({"boundary": {"x-": "wall", "x+": "free_surface"}}, "be at x-, or take 'clamp' or"),
         ({"boundary": "symmetrical"}, "Did you mean 'symmetric'"),
+        ({"boundary": ("value", "ux")}, "takes ux, which is an array of the equations; values"),
+        ({"boundary": ("value", "row")}, "takes 'row', a name that the equations or the code"),
+        ({"types": {"g": "f16"}, "boundary": ("value", "gg")}, "names g, which is no array. Did"),
+        ({"dim": 2, "boundary": ("value", "g")}, "no scalar, on the axes x and y; an array has"),
         ({"dtype": "i32", "boundary": ("wall_flux", 1)}, "has a flux, which needs a float"),
     ],
     ids=str,

@@ -60,7 +60,8 @@ def dirichlet(value: float | str, at: Literal["outside", "wall"] = "outside") ->
     """Return the rule by which a field has a value outside, or on the wall.
 
     Args:
-        value: a number, or the name of a scalar of the call.
+        value: a number, or the name of a scalar or a constant. Any other name becomes an argument:
+            an array over the face, of the shape of the other axes, ``(1,)`` in one dimension.
         at: ``"outside"`` gives all that lies outside the value. ``"wall"`` gives it to the wall,
             half a cell beyond the outermost point: what lies outside is twice the value minus the
             mirror image about the wall.
@@ -77,7 +78,8 @@ def neumann(slope: float | str, at: Literal["point", "wall"] = "point") -> Any:
     A value outside is that of its mirror image, plus the slope times the distance between them.
 
     Args:
-        slope: a number, or the name of a scalar of the call.
+        slope: a number, or the name of a scalar or a constant. Any other name becomes an argument:
+            an array over the face, of the shape of the other axes, ``(1,)`` in one dimension.
         at: ``"point"`` mirrors about the outermost point, ``"wall"`` about the wall half a cell
             beyond it.
 
@@ -118,6 +120,28 @@ def rule_at(given: Any, is_upper: bool, on_wall: bool) -> tuple[str, Any]:
     return (ON_WALLS[kind][is_upper] if on_wall and kind in ON_WALLS else kind), number
 
 
+def with_constants(boundary: Any, constants: Mapping[str, float]) -> Any:
+    """Return a boundary with numbers for the names of constants."""
+    if isinstance(boundary, Mapping):
+        return {key: with_constants(given, constants) for key, given in boundary.items()}
+    if isinstance(boundary, tuple):
+        return tuple(constants.get(part, part) for part in boundary)
+    return boundary
+
+
+def faces_in(boundary: Any, dim: int, scalars: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the axes of the faces over which arrays have values, by the name of the array."""
+    found: dict[str, set[int]] = {}
+    by_field = boundary.values() if is_by_field(boundary) else (boundary,)
+    for given in by_field:
+        for side, rule in given.items() if isinstance(given, Mapping) else (("", given),):
+            _, number = rule_of(rule)
+            if isinstance(number, str) and number not in scalars:
+                axes = (AXES.index(side[0]),) if side else range(dim)
+                found.setdefault(number, set()).update(axes)
+    return {name: tuple(sorted(axes)) for name, axes in found.items()}
+
+
 def rules_in(boundary: Any) -> list[tuple[str, Any]]:
     """Return every rule that a user wrote."""
     if isinstance(boundary, Mapping):
@@ -134,12 +158,13 @@ def rule_in_code(
         rule: kind and number.
         dtype: the dtype in which is computed.
         spacing: distance between points.
-        codes: code for the value of each scalar.
+        codes: code for the value of each scalar, and for that of each array over a face, with
+            ``%s`` where the indices belong.
 
     Returns:
         ``kind``; ``value``, the code of the number; ``number``, that times what the rule
         multiplies it with: of a flux what a step outwards adds, of values on a wall twice the
-        value, or nothing for 0.
+        value, or nothing for 0; ``over_face``, whether they have ``%s`` for indices.
     """
     kind, number = rule
     factor = {"value": 1, "flux": 2 * spacing, "wall_flux": spacing}.get(kind, 2)
@@ -149,7 +174,7 @@ def rule_in_code(
     else:
         value = dtype.literal(number)
         times = dtype.literal(number * factor) if number or kind not in OPPOSITE else ""
-    return SimpleNamespace(kind=kind, value=value, number=times)
+    return SimpleNamespace(kind=kind, value=value, number=times, over_face="%s" in value)
 
 
 def mirrors_in(rules: Mapping[str, list[tuple[Any, Any]]]) -> list[str]:
@@ -205,7 +230,7 @@ def check_boundary(
         scalars: names of all scalars.
         at: where fields lie on a staggered grid, other than at the centre.
     """
-    known = tuple(arrays)
+    known, names = tuple(arrays), tuple(scalars)
     by_field = boundary if is_by_field(boundary) else {"": boundary}
     for name, given in by_field.items():
         if name and name not in known:
@@ -214,7 +239,21 @@ def check_boundary(
             if AXES.index(side[0]) >= dim:
                 raise Invalid("boundary", f"names the side {side}, and dim is {dim}")
     for rule in rules_in(boundary):
-        _check_number(rule, dtype, tuple(scalars))
+        _check_number(rule, dtype)
+    for name, axes in faces_in(boundary, dim, names).items():
+        if name in known:
+            raise Invalid(
+                "boundary",
+                f"takes {name}, which is an array of the equations; values over a face are an "
+                "array of their own, with an axis fewer",
+            )
+        if len(axes) > 1:
+            letters = " and ".join(AXES[axis] for axis in axes)
+            raise Invalid(
+                "boundary",
+                f"takes {name}, which is no scalar, on the axes {letters}; an array has values "
+                f"over the faces of one axis.{near(name, names)}",
+            )
     for name in fields:
         if is_by_field(boundary) and name not in boundary:
             raise Invalid("boundary", f"says nothing about {name}, whose neighbours are read")
@@ -241,12 +280,9 @@ def _check_pair(name: str, letter: str, pair: tuple[Any, Any], place: str) -> No
         )
 
 
-def _check_number(rule: tuple[str, Any], dtype: DType, scalars: tuple[str, ...]) -> None:
+def _check_number(rule: tuple[str, Any], dtype: DType) -> None:
     kind, number = rule
-    if isinstance(number, str):
-        if number not in scalars:
-            raise Invalid("boundary", f"takes {number}, which is no scalar.{near(number, scalars)}")
-    elif not dtype.is_float and number != int(number):
+    if not isinstance(number, str) and not dtype.is_float and number != int(number):
         raise Invalid("boundary", f"takes {number}, which {dtype} cannot hold")
     if kind in FLUXES and not dtype.is_float:
         raise Invalid("boundary", f"has a flux, which needs a float dtype; this one is {dtype}")
@@ -278,41 +314,62 @@ def padded(
         sides: rules of the lower and the upper side of each axis.
         reach: how far to go below and above each axis.
         spacing: distance between points on each axis.
-        numbers: value of each scalar.
+        numbers: value of each scalar, and of each array over a face.
         eps: relative rounding of the dtype in which a kernel computes; 0 for integers.
     """
     error = np.zeros_like(x)
+    taken: list[npt.NDArray[Any]] = []
     for axis, (below, above) in enumerate(reach):
         extent = x.shape[axis]
-        places = np.arange(-below, extent + above)
-        parts = []
-        for rule, outside in zip(sides[axis], (places < 0, places >= extent), strict=True):
-            there = places[outside]
-            parts.append(_outside(x, error, axis, rule, there, spacing[axis], numbers, eps))
+        inside = np.arange(extent)
+        parts, stand_ins = [], []
+        ends = np.arange(-below, 0), np.arange(extent, extent + above)
+        for rule, places in zip(sides[axis], ends, strict=True):
+            number = _number(rule, numbers, x, axis, taken)
+            parts.append(_outside(x, error, axis, rule[0], places, spacing[axis], number, eps))
+            stand_ins.append(mirror_images(places, extent, rule[0]))
         low, high = parts
         x = np.concatenate((low[0], x, high[0]), axis)
         error = np.concatenate((low[1], error, high[1]), axis)
+        taken.append(np.concatenate((stand_ins[0], inside, stand_ins[1])))
     return x, error
+
+
+def _number(
+    rule: tuple[str, Any],
+    numbers: Mapping[str, Any],
+    x: npt.NDArray[Any],
+    axis: int,
+    taken: list[npt.NDArray[Any]],
+) -> Any:
+    """Return the number of a rule, or numbers over the face where the axes before are padded."""
+    given = rule[1]
+    number = np.asarray(numbers[given] if isinstance(given, str) else given).astype(x.dtype)
+    if not number.ndim:
+        return number
+    if x.ndim == 1:
+        return number[0]
+    for other, places in enumerate(taken):
+        number = number.take(places, other)
+    return np.expand_dims(number, axis)
 
 
 def _outside(
     x: npt.NDArray[Any],
     error: npt.NDArray[Any],
     axis: int,
-    rule: tuple[str, Any],
+    kind: str,
     places: npt.NDArray[Any],
     spacing: float,
-    numbers: Mapping[str, Any],
+    number: Any,
     eps: float,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the values and errors at places outside along one axis."""
     extent = x.shape[axis]
-    kind, given = rule
     stand_in = mirror_images(places, extent, kind)
     found, own = x.take(stand_in, axis), error.take(stand_in, axis)
     if kind in ELEMENTS:
         return found, own
-    number = x.dtype.type(numbers.get(str(given), given))
     along = [-1 if a == axis else 1 for a in range(x.ndim)]
     if kind == "value":
         return np.full_like(found, number), np.zeros_like(own)

@@ -131,7 +131,7 @@ def boundaries() -> SearchStrategy[Any]:
         st.sampled_from(("symmetric", "antisymmetric", "wall", "free_surface")),
         st.tuples(
             st.sampled_from(("value", "flux", "wall_value", "wall_flux")),
-            st.sampled_from((0.5, -2.0, "a")),
+            st.sampled_from((0.5, -2.0, "a", "over")),
         ),
     )
     axis = st.just(("periodic", "periodic")) | st.tuples(rule, rule)
@@ -146,8 +146,13 @@ def boundaries() -> SearchStrategy[Any]:
     return whole | st.fixed_dictionaries(dict.fromkeys(FIELDS, whole | sides))
 
 
-def fitted_boundary(boundary: Any, fields: set[str], dim: int, is_float: bool) -> Any:
-    """Return a drawn boundary with the fields and axes of a problem."""
+def fitted_boundary(
+    boundary: Any, fields: set[str], dim: int, is_float: bool, letter: str = ""
+) -> Any:
+    """Return a drawn boundary with the fields and axes of a problem.
+
+    The number "over" becomes the name of an array over the faces of the axis ``letter``.
+    """
     if isinstance(boundary, Mapping):
         by_field = fields & set(FIELDS)
         if not by_field:
@@ -156,7 +161,7 @@ def fitted_boundary(boundary: Any, fields: set[str], dim: int, is_float: bool) -
             name: fitted_boundary(rule, fields, dim, is_float)
             if not isinstance(rule, Mapping)
             else {
-                side: fitted_boundary(one, fields, dim, is_float)
+                side: fitted_boundary(one, fields, dim, is_float, side[0])
                 for side, one in rule.items()
                 if "xyz".index(side[0]) < dim
             }
@@ -168,4 +173,6 @@ def fitted_boundary(boundary: Any, fields: set[str], dim: int, is_float: bool) -
         return "wall"  # Its upper side would need what no array holds.
     if not is_float and ("flux" in kind or number == 0.5):
         return "clamp"
+    if number == "over":
+        return kind, f"over_{letter}" if letter else -2.0
     return boundary
