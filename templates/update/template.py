@@ -93,6 +93,9 @@ class FieldUpdate(Template):
     walls, as `at` says, is antisymmetric; with `free_surface` it is the other way round. In a
     corner the rule of the last axis is applied to what the rules of the others give.
 
+    Where the array `mask` is not 0, points are left alone: the next value of a field is its value
+    there, and any other output keeps what it is.
+
     All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
     arrays of one element, which another kernel may have written just before.
     """
@@ -119,6 +122,11 @@ class FieldUpdate(Template):
             "each field",
             "interior",
         )
+        mask: Identifier | None = parameter(
+            "array of integers, u8 if `types` names no other type: where it is not 0, points keep "
+            "their values",
+            None,
+        )
         at: dict[Identifier, Where] | None = parameter(
             "where fields lie on a staggered grid; others lie at the centre", None
         )
@@ -134,6 +142,7 @@ class FieldUpdate(Template):
                 update.assignments.check(self.dtype)
             except ExpressionError as error:
                 raise Invalid("equations", f"cannot be used: {error}") from None
+            _check_mask(self)
             _check_names(self, update)
             _check_types(self, update)
             fields = fields_of(update)
@@ -231,13 +240,13 @@ class FieldUpdate(Template):
                 continue
             if name in faces:
                 others = tuple(n for axis, n in enumerate(shape) if axis not in faces[name])
-                found.append(Array(name, (p.types or {}).get(name, p.dtype), others or (1,)))
+                found.append(Array(name, type_of(p, name), others or (1,)))
                 continue
             role = update.arrays[name]
             found.append(
                 Array(
                     name,
-                    (p.types or {}).get(name, p.dtype),
+                    type_of(p, name),
                     shape,
                     role=role,
                     covered=whole or role == "in",
@@ -301,6 +310,15 @@ class FieldUpdate(Template):
         return tuple(results) if len(results) > 1 else results[0]
 
     @staticmethod
+    def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        # Random numbers would leave hardly a point to compute.
+        if p.mask is None:
+            return {}
+        stored = (p.types or {}).get(p.mask)
+        shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+        return {p.mask: mask_of(shape, stored.numpy if stored else np.dtype(np.uint8), rng)}
+
+    @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # Running error analysis: nothing is assumed about the equations.
         values, errors = known_values(p, inputs)
@@ -319,9 +337,10 @@ class FieldUpdate(Template):
     def workload(
         self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
     ) -> dict[str, dict[str, Any]]:
+        mask = self.inputs(p, sizes, rng)
         if not (p.dtype.is_float and PARTIAL & update_of(p).assignments.functions):
-            return {"uniform": {}}
-        return {"positive": positive_values(self.arguments(p), sizes, rng)}
+            return {"uniform": mask}
+        return {"positive": positive_values(self.arguments(p), sizes, rng) | mask}
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         return math.prod(sizes.values()) * update_of(p).assignments.operations
@@ -333,6 +352,7 @@ class FieldUpdate(Template):
 
         step = st.sampled_from((1.0, 0.5, 0.3))
         stored = st.sampled_from(("f16", "f32", "f64", "i8", "u16", "i32"))
+        small = st.sampled_from(("i8", "u8", "u16", "i32"))
         # `adjust` cuts them to the grid at hand.
         return {
             "equations": programs(),
@@ -341,9 +361,11 @@ class FieldUpdate(Template):
             "on_device": st.sampled_from(((), ("a",), ("b",), ("a", "b"))),
             "spacing": step | st.tuples(step, step, step),
             "constants": st.none() | st.fixed_dictionaries({"b": step}),
-            "types": st.none() | st.fixed_dictionaries({"w": stored, "over_x": stored}),
+            "types": st.none()
+            | st.fixed_dictionaries({"w": stored, "over_x": stored, "solid": small}),
             "outputs": st.none() | st.just(("r",)),
             "at": st.none(),
+            "mask": st.none() | st.just("solid"),
         }
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
@@ -357,9 +379,10 @@ class FieldUpdate(Template):
         boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float)
         read = names | {str(number) for _, number in rules_in(boundary)}
         faces = {name for name in read if name.startswith("over_")}
+        unwritten = {*names, *faces, drawn["mask"]}
         constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
         # Only what is never written may have any type.
-        types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in names | faces}
+        types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in unwritten}
         if not dtype.is_float and any(stored.is_float for stored in types.values()):
             types = {}
         scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
@@ -385,7 +408,7 @@ def spacing_of(p: Any) -> tuple[float, ...]:
     return p.spacing if isinstance(p.spacing, tuple) else (p.spacing,) * p.dim
 
 
-def update_of(p: Any) -> Update:
+def update_of(p: Any, is_masked: bool = True) -> Update:
     """Return what the equations become on the grid of a problem."""
     return p.equations.on(
         dim=p.dim,
@@ -395,7 +418,13 @@ def update_of(p: Any) -> Update:
         constants=p.constants,
         at=p.at,
         outputs=p.outputs,
+        mask=p.mask if is_masked else None,
     )
+
+
+def type_of(p: Any, name: str) -> DType:
+    """Return the type of an array."""
+    return (p.types or {}).get(name, DType.u8 if name == p.mask else p.dtype)
 
 
 def boundary_of(p: Any) -> Any:
@@ -505,6 +534,22 @@ def _check_names(p: Any, update: Update) -> None:
                 raise Invalid(kind, f"names {name}, which is no array.{near(name, known)}")
 
 
+def _check_mask(p: Any) -> None:
+    if p.mask is None:
+        return
+    plain = update_of(p, is_masked=False)
+    numbers = (*p.scalars, *(p.constants or {}), *plain.indices)
+    if p.mask in (*plain.arrays, *plain.temporaries, *numbers, *boundary_names(p)):
+        raise Invalid("mask", f"is {p.mask}, which has a meaning already; name an array of its own")
+    if OWN.fullmatch(p.mask):
+        raise Invalid("mask", f"is {p.mask!r}, which generated code has")
+    dtype = type_of(p, p.mask)
+    if dtype.is_float or dtype.bits > 32:
+        raise Invalid(
+            "types", f"makes the mask {p.mask} {dtype}; it takes integers of 8 to 32 bits"
+        )
+
+
 def _check_types(p: Any, update: Update) -> None:
     roles = {**update.arrays, **dict.fromkeys(faces_of(p), "in")}
     for name, dtype in (p.types or {}).items():
@@ -514,6 +559,12 @@ def _check_types(p: Any, update: Update) -> None:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
         if roles[name] != "in" and dtype.is_float != p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and what is written is {p.dtype}")
+        if p.mask and roles[name] != "in" and dtype.bits > p.dtype.bits:
+            raise Invalid(
+                "types",
+                f"makes {name} {dtype}, which cannot be kept exactly where all is computed in "
+                f"{p.dtype}; take dtype='{dtype}'",
+            )
 
 
 # What the kernel's text holds.
@@ -532,9 +583,8 @@ def rules_in_code(p: Any, update: Update, name: str) -> list[tuple[SimpleNamespa
     """Return the rules of an array, with their numbers as generated code."""
     rules = rules_of(p, update).get(name, [(("interior", 0), ("interior", 0))] * p.dim)
     codes = {name: scalar_code(p, name) for name in p.scalars}
-    types = p.types or {}
     for face in faces_of(p):
-        codes[face] = cast_of(types.get(face, p.dtype), p.dtype).replace("%s", f"{face}[%s]")
+        codes[face] = cast_of(type_of(p, face), p.dtype).replace("%s", f"{face}[%s]")
     return [
         tuple(rule_in_code(rule, p.dtype, spacing, codes) for rule in pair)
         for pair, spacing in zip(rules, spacing_of(p), strict=True)
@@ -644,7 +694,7 @@ def statements(
         code = expression.taichi(values, p.dtype)
         is_read = any(name in later.names for _, later in folded[number + 1 :])
         if name in update.outputs:
-            dtype = (p.types or {}).get(name, p.dtype)
+            dtype = type_of(p, name)
             if is_read:
                 local = free_name(update, f"new_{name}")
                 lines.append(broken(f"{local} = {code}"))
@@ -665,6 +715,12 @@ def free_name(update: Update, name: str) -> str:
 
 
 # What the kernel must compute.
+
+
+def mask_of(shape: tuple[int, ...], dtype: Any, rng: np.random.Generator) -> Any:
+    """Return a mask that is set at a quarter of the points, to the highest number or to 1."""
+    highest = np.iinfo(dtype).max
+    return rng.choice(np.array([0, 0, 0, 0, 0, 0, 1, highest], dtype), shape)
 
 
 def wide_of(dtype: DType) -> np.dtype:

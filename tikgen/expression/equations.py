@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.equation_reader import PRIME, EquationReader, Grid, shown, stored_name
+from tikgen.expression.masking import masked
 from tikgen.expression.reader import statements_of
 from tikgen.expression.sharing import shared
 from tikgen.expression.staggering import place_on
@@ -117,6 +118,7 @@ class Equations(Text):
         constants: Mapping[str, float] | None = None,
         at: Mapping[str, str] | None = None,
         outputs: tuple[str, ...] | None = None,
+        mask: str | None = None,
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -128,13 +130,14 @@ class Equations(Text):
             constants: numbers by name.
             at: where fields lie on a staggered grid, such as ``"face x"``.
             outputs: names without a prime that are written; without it those that nothing reads.
+            mask: name of an array that says which points keep their values.
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
         """
         places = {name: place_on(place, dim) for name, place in (at or {}).items()}
         known = tuple(map(float, spacing or (1.0,) * dim))
-        return self._on(Grid(dim, order, known, scalars, constants or {}, places, outputs))
+        return self._on(Grid(dim, order, known, scalars, constants or {}, places, outputs, mask))
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _on(self, grid: Grid) -> Update:
@@ -146,7 +149,7 @@ class Equations(Text):
         scalars = tuple(name for name in reader.used if name in grid.scalars)
         arrays = {name: "in" for name in reader.used if name not in scalars}
         arrays |= {n: "inout" if kind == "inplace" else "out" for n, kind in written.items()}
-        return Update(
+        found = Update(
             assignments=Assignments(assigned),
             accesses=reader.accesses,
             arrays=arrays,
@@ -154,6 +157,10 @@ class Equations(Text):
             inputs=tuple(reader.used),
             indices=reader.indices,
         )
+        if grid.mask is None:
+            return found
+        fields = {stored_name(n): n[:-1] for n, kind in reader.kinds.items() if kind == "next"}
+        return masked(found, grid.mask, fields, grid.dim)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (shown(self._lines),)

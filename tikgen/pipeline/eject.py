@@ -215,6 +215,9 @@ def _value_code(name: str, value: Any, functions: str) -> str:
         used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)]
         fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
         return f"SimpleNamespace({fields})"
+    if isinstance(value, dict) and any(isinstance(item, DType) for item in value.values()):
+        items = ", ".join(f"{str(k)!r}: {_value_code(k, v, functions)}" for k, v in value.items())
+        return f"{{{items}}}"
     if isinstance(value, Assignments):
         return _program_code(value, f"p.{name}")
     if isinstance(value, Equations):
