@@ -40,6 +40,7 @@ from tikgen.template.boundaries import (
     sides_of,
     with_constants,
 )
+from tikgen.template.layers import check_layers, damped, faded_code, layers_in, near_code
 
 Where = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
 
@@ -51,7 +52,7 @@ MOST_IN_ROWS = 400
 # What generated code calls its own values.
 OWN = re.compile(
     r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane"
-    r"|mirrored(_at_wall|_beyond)?|(start|run|buffer)(_\w+)?)"
+    r"|mirrored(_at_wall|_beyond)?|faded|(start|run|buffer)(_\w+)?)"
 )
 
 
@@ -92,6 +93,9 @@ class FieldUpdate(Template):
     (`("wall_value", g)`). With `wall`, what lies between walls is symmetric, and what lies on
     walls, as `at` says, is antisymmetric; with `free_surface` it is the other way round. In a
     corner the rule of the last axis is applied to what the rules of the others give.
+
+    Waves fade away in a layer of some points inside of a side that is absorbing, as
+    `tikgen.absorbing(width, strength, beyond, order)` says.
 
     Where the array `mask` is not 0, points are left alone: the next value of a field is its value
     there, and any other output keeps what it is.
@@ -150,6 +154,7 @@ class FieldUpdate(Template):
                 *(boundary_of(self), self.dim, self.dtype, update.arrays, fields, self.scalars),
                 self.at or {},
             )
+            check_layers(self.boundary, update.fields, self.dim, self.dtype)
 
     class Schedule(ScheduleModel):
         loop: Literal["function", "points"] = parameter(
@@ -272,6 +277,10 @@ class FieldUpdate(Template):
         if narrow and "def widened(" not in helpers[0]:
             helpers.append(definition("widened", DType.f32))
         margins = reach(p, update, inside=False)
+        layered = layers_in(p.boundary, update.fields, p.dim)
+        layers = {
+            n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)
+        }
         return {
             "bounds": bounds,
             "extents": tuple(extents),
@@ -290,7 +299,17 @@ class FieldUpdate(Template):
             "runs": runs,
             "each_run": list({run.name: run for run in runs.values()}.values()),
             "centre": runs[None, (0,) * (p.dim - 1)],
-            "equations": lambda read, target, index: statements(p, read, target, index),
+            "equations": lambda read, target, index, is_run=False: statements(
+                *(p, read, target, index, None if is_run else extents)
+            ),
+            "layers": layers,
+            "near_layers": lambda order, index, sizes, count: near_code(
+                [layer for found in layers[order].values() for layer in found], index, sizes, count
+            ),
+            "faded_run": lambda order, read, target, index, sizes: "\n".join(
+                broken(f"{target(name)} = {damped_code(p, name, target(name), read, index, sizes)}")
+                for name in layers[order]
+            ),
         }
 
     @staticmethod
@@ -300,6 +319,7 @@ class FieldUpdate(Template):
         given = dict(zip(names, arguments, strict=True))
         values, _ = known_values(p, given)
         found = update.assignments.folded(p.dtype).evaluate(**values)
+        found = {name: with_layers(p, name, value, given) for name, value in found.items()}
         results = []
         for name in (name for name in names if name in update.outputs):
             before = np.asarray(given[name])
@@ -322,7 +342,9 @@ class FieldUpdate(Template):
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # Running error analysis: nothing is assumed about the equations.
         values, errors = known_values(p, inputs)
-        bounds = update_of(p).assignments.error_bound(values, p.dtype, errors)
+        update = update_of(p)
+        bounds = update.assignments.error_bound(values, p.dtype, errors)
+        bounds |= layer_errors(p, bounds, values, inputs)
         allowed = {}
         for name in expected:
             shape = np.shape(inputs[name])
@@ -369,14 +391,20 @@ class FieldUpdate(Template):
         }
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        from tikgen.verification.equation_texts import STAGGERED, fitted_boundary, text_of
+        from tikgen.verification.equation_texts import (
+            STAGGERED,
+            fitted_boundary,
+            orders_of,
+            text_of,
+        )
 
         dim, dtype = drawn["dim"], DType.parse(drawn["dtype"])
         if not dtype.is_float:
             drawn |= {"spacing": 1.0, "order": 2, "constants": None}
         text = text_of(drawn["equations"], dim, dtype.is_float)
         names = set(re.findall(r"[A-Za-z_]\w*", text))
-        boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float)
+        orders = orders_of(text)
+        boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float, orders)
         read = names | {str(number) for _, number in rules_in(boundary)}
         faces = {name for name in read if name.startswith("over_")}
         unwritten = {*names, *faces, drawn["mask"]}
@@ -673,6 +701,7 @@ def statements(
     read: Callable[[str, tuple[int, ...]], str],
     target: Callable[[str], str],
     index: list[str],
+    extents: list[str] | None,
 ) -> str:
     """Return generated code that computes and stores all outputs at one point.
 
@@ -681,8 +710,10 @@ def statements(
         read: returns the code for the value of an array at an offset.
         target: returns the code for the element of an output.
         index: code for the index on each axis.
+        extents: code for the extent of each axis; without it no absorbing layer is applied.
     """
     update = update_of(p)
+    layers = layers_in(p.boundary, update.fields, p.dim) if extents else {}
     folded = update.assignments.folded(p.dtype).assignments
     values = {name: scalar_code(p, name) for name in p.scalars}
     for letter, axis in update.indices.items():
@@ -699,6 +730,13 @@ def statements(
                 local = free_name(update, f"new_{name}")
                 lines.append(broken(f"{local} = {code}"))
                 values[name] = code = local
+            if name in layers and extents:
+                local = free_name(update, f"faded_{name}")
+                lines.append(broken(f"{local} = {code}"))
+                lines.append(f"if {near_code(layers[name], index, extents)}:")
+                code = damped_code(p, name, local, read, index, extents, is_stored=False)
+                lines += ("    " + line for line in broken(f"{local} = {code}").splitlines())
+                code = local
             if dtype is not p.dtype:
                 code = f"ti.cast({code}, {dtype.taichi})"
             lines.append(broken(f"{without_marks(target(name))} = {code}"))
@@ -706,6 +744,39 @@ def statements(
             lines.append(broken(f"{name} = {code}"))
             values[name] = name
     return "\n".join(lines)
+
+
+def damped_code(
+    p: Any,
+    name: str,
+    value: str,
+    read: Callable[[str, tuple[int, ...]], str],
+    index: list[str],
+    extents: list[str],
+    is_stored: bool = True,
+) -> str:
+    """Return generated code for the new value of an array, with the damping of its layers.
+
+    Args:
+        p: the problem.
+        name: the array.
+        value: code of its new value.
+        read: returns the code for the value of an array at an offset.
+        index: code for the index on each axis.
+        extents: code for the extent of each axis.
+        is_stored: whether ``value`` and the result are of the type of the array.
+    """
+    update, centre = update_of(p), (0,) * p.dim
+    field, stored = update.fields[name], type_of(p, name)
+    layers = layers_in(p.boundary, update.fields, p.dim)[name]
+    new = cast_of(stored, p.dtype) % without_marks(value) if is_stored else value
+    before = without_marks(read(name, centre)) if layers[0][-1] == 2 else ""
+    place = (p.at or {}).get(field, "centre")
+    code = faded_code(layers, new, before, index, extents, place, p.dtype)
+    if p.mask:
+        is_set = f"{without_marks(read(p.mask, centre))} != {p.dtype.literal(0)}"
+        code = f"ti.select({is_set}, {new}, {code})"
+    return f"ti.cast({code}, {stored.taichi})" if is_stored and stored is not p.dtype else code
 
 
 def free_name(update: Update, name: str) -> str:
@@ -759,6 +830,33 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
                 if error[window].any():
                     errors[name] = error[window]
     return values, errors
+
+
+def with_layers(p: Any, name: str, value: Any, given: Mapping[str, Any]) -> Any:
+    """Return new values of an array with the damping of its layers."""
+    fields = update_of(p).fields
+    layers = layers_in(p.boundary, fields, p.dim).get(name)
+    if not layers:
+        return value
+    before = np.asarray(given[name]).astype(value.dtype)
+    result = damped(value, before, layers, (p.at or {}).get(fields[name], "centre"))
+    return np.where(np.asarray(given[p.mask]) != 0, value, result) if p.mask else result
+
+
+def layer_errors(
+    p: Any, bounds: Mapping[str, Any], values: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return bounds on the errors of arrays that layers damp."""
+    update, errors = update_of(p), {}
+    new = update.assignments.folded(p.dtype).evaluate(**values)
+    for name, layers in layers_in(p.boundary, update.fields, p.dim).items():
+        before = np.asarray(inputs[name])
+        sizes = np.abs(new[name]) + np.abs(before.astype(p.dtype.wide)) * (layers[0][-1] == 2)
+        # Each factor has an error of 4 eps at most. Buffers round to what is stored.
+        eps = (5 * len(layers) + 3) * p.dtype.eps + np.finfo(before.dtype).eps
+        is_damped = with_layers(p, name, new[name], inputs) != new[name]
+        errors[name] = bounds[name] + np.where(is_damped, eps * sizes, 0)
+    return errors
 
 
 def computed(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:

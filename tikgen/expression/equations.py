@@ -7,16 +7,16 @@ import functools
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.equation_reader import PRIME, EquationReader, Grid, shown, stored_name
-from tikgen.expression.masking import masked
 from tikgen.expression.reader import statements_of
 from tikgen.expression.sharing import shared
 from tikgen.expression.staggering import place_on
+from tikgen.expression.tree import Node
 
 if TYPE_CHECKING:
     from tikgen.expression.sympy_text import SympyText
@@ -46,6 +46,7 @@ class Update:
         scalars: scalars that are read.
         inputs: arrays and scalars that are read, in order of first use.
         indices: axis of each index that is read, by its name in the assignments.
+        fields: the field of each array that is its next value, or which is updated in place.
     """
 
     assignments: Assignments
@@ -54,6 +55,7 @@ class Update:
     scalars: tuple[str, ...]
     inputs: tuple[str, ...]
     indices: Mapping[str, int]
+    fields: Mapping[str, str]
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -68,6 +70,37 @@ class Update:
     def offsets(self, array: str) -> tuple[tuple[int, ...], ...]:
         """Return the offsets at which an array is read, sorted."""
         return tuple(sorted(o for name, o in self.accesses.values() if name == array))
+
+    def kept_where(self, mask: str, dim: int) -> Update:
+        """Return equations that compute nothing new where the array ``mask`` is not 0.
+
+        There the next value of a field is its value, and any other output keeps what it is.
+        """
+        centre = (0,) * dim
+        is_set = Node("!=", (Node("name", value=mask), Node("number", value=0)))
+        accesses = {**self.accesses, mask: (mask, centre)}
+        inputs, roles = dict.fromkeys(self.inputs), dict(self.arrays)
+        assigned = []
+        for name, expression in self.assignments.assignments:
+            if name in roles:
+                kept = self.fields.get(name, name)
+                accesses[kept] = kept, centre
+                if kept == name:
+                    roles[name] = "inout"
+                else:
+                    inputs[kept] = None
+                tree = Node("where", (is_set, Node("name", value=kept), expression.node))
+                expression = Expression(tree)
+            assigned.append((name, expression))
+        inputs[mask] = None
+        read = {name: "in" for name in inputs if name not in self.scalars}
+        return replace(
+            self,
+            assignments=Assignments(tuple(assigned)),
+            accesses=accesses,
+            arrays=read | roles,
+            inputs=tuple(inputs),
+        )
 
 
 class Equations(Text):
@@ -149,6 +182,11 @@ class Equations(Text):
         scalars = tuple(name for name in reader.used if name in grid.scalars)
         arrays = {name: "in" for name in reader.used if name not in scalars}
         arrays |= {n: "inout" if kind == "inplace" else "out" for n, kind in written.items()}
+        fields = {
+            stored_name(name): name.removesuffix(PRIME)
+            for name, kind in reader.kinds.items()
+            if kind in ("next", "inplace")
+        }
         found = Update(
             assignments=Assignments(assigned),
             accesses=reader.accesses,
@@ -156,11 +194,9 @@ class Equations(Text):
             scalars=scalars,
             inputs=tuple(reader.used),
             indices=reader.indices,
+            fields=fields,
         )
-        if grid.mask is None:
-            return found
-        fields = {stored_name(n): n[:-1] for n, kind in reader.kinds.items() if kind == "next"}
-        return masked(found, grid.mask, fields, grid.dim)
+        return found if grid.mask is None else found.kept_where(grid.mask, grid.dim)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (shown(self._lines),)

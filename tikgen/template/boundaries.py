@@ -27,7 +27,9 @@ Kind = Literal[
     "wall",
     "free_surface",
 ]
-Rule = Kind | tuple[Literal["value", "flux", "wall_value", "wall_flux"], float | Identifier]
+Numbered = tuple[Literal["value", "flux", "wall_value", "wall_flux"], float | Identifier]
+Absorbing = tuple[Literal["absorbing"], int, float, Literal[1, 2], Kind | Numbered]
+Rule = Kind | Numbered | Absorbing
 Sides = dict[Side, Rule]
 Boundary = Rule | Sides | dict[Identifier, Rule | Sides]
 
@@ -98,8 +100,11 @@ def _checked(at: str, other: str) -> str:
 def rule_of(given: Any) -> tuple[str, Any]:
     """Return the kind of a rule, and its number or the name of a scalar.
 
-    The kind "zero" becomes "value" with 0, and a value on the wall an antisymmetric one.
+    The kind "zero" becomes "value" with 0, and a value on the wall an antisymmetric one. Of an
+    absorbing layer it is the rule for what lies outside.
     """
+    if isinstance(given, tuple) and given[0] == "absorbing":
+        return rule_of(given[-1])
     if isinstance(given, tuple):
         kind, number = given
         return ("antisymmetric", number) if kind == "wall_value" else (kind, number)
@@ -125,7 +130,10 @@ def with_constants(boundary: Any, constants: Mapping[str, float]) -> Any:
     if isinstance(boundary, Mapping):
         return {key: with_constants(given, constants) for key, given in boundary.items()}
     if isinstance(boundary, tuple):
-        return tuple(constants.get(part, part) for part in boundary)
+        *kept, number = boundary
+        if isinstance(number, str) and len(kept) == 1:
+            return *kept, constants.get(number, number)
+        return *kept, with_constants(number, constants)
     return boundary
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,10 @@ def boundaries() -> SearchStrategy[Any]:
             st.sampled_from((0.5, -2.0, "a", "over")),
         ),
     )
-    axis = st.just(("periodic", "periodic")) | st.tuples(rule, rule)
+    widths, strengths = st.sampled_from((1, 3, 20)), st.sampled_from((0.1, 1.0))
+    layer = st.tuples(st.just("absorbing"), widths, strengths, st.just(1), rule)
+    either = st.one_of(rule, rule, layer)
+    axis = st.just(("periodic", "periodic")) | st.tuples(either, either)
     sides = st.tuples(axis, axis, axis).map(
         lambda axes: {
             letter + sign: rule
@@ -142,32 +146,62 @@ def boundaries() -> SearchStrategy[Any]:
             for sign, rule in zip("-+", pair, strict=True)
         }
     )
-    whole = st.sampled_from(("periodic", "zero")) | rule
+    whole = st.sampled_from(("periodic", "zero")) | either
     return whole | st.fixed_dictionaries(dict.fromkeys(FIELDS, whole | sides))
 
 
+def orders_of(text: str) -> dict[str, int]:
+    """Return the fields that a program writes, with the order in time that their layers may have.
+
+    That of the next values of fields is 1, and that of fields in place may be 2.
+    """
+    targets = [line.partition(" = ") for line in text.split("; ")]
+    return {
+        name.removesuffix("'"): 1 if name.endswith("'") else 2
+        for name, _, value in targets
+        if name.endswith("'") or re.search(rf"\b{name}\b", value)
+    }
+
+
 def fitted_boundary(
-    boundary: Any, fields: set[str], dim: int, is_float: bool, letter: str = ""
+    boundary: Any,
+    fields: set[str],
+    dim: int,
+    is_float: bool,
+    orders: Mapping[str, int],
+    letter: str = "",
 ) -> Any:
     """Return a drawn boundary with the fields and axes of a problem.
 
-    The number "over" becomes the name of an array over the faces of the axis ``letter``.
+    Args:
+        boundary: what was drawn.
+        fields: the names that the equations use.
+        dim: number of axes.
+        is_float: whether the dtype is one of floats.
+        orders: the fields that may have absorbing layers, with their order in time.
+        letter: the axis over whose faces the number "over" becomes an array.
     """
     if isinstance(boundary, Mapping):
         by_field = fields & set(FIELDS)
         if not by_field:
             return "wall" if "wall" in boundary.values() else "periodic"
-        return {
-            name: fitted_boundary(rule, fields, dim, is_float)
-            if not isinstance(rule, Mapping)
-            else {
-                side: fitted_boundary(one, fields, dim, is_float, side[0])
+        found = {}
+        for name in sorted(by_field):
+            rule, own = boundary[name], {name: orders[name]} if name in orders else {}
+            if not isinstance(rule, Mapping):
+                found[name] = fitted_boundary(rule, fields, dim, is_float, own)
+                continue
+            found[name] = {
+                side: fitted_boundary(one, fields, dim, is_float, own, side[0])
                 for side, one in rule.items()
                 if "xyz".index(side[0]) < dim
             }
-            for name, rule in boundary.items()
-            if name in by_field
-        }
+        return found
+    if isinstance(boundary, tuple) and boundary[0] == "absorbing":
+        *layer, _, beyond = boundary
+        beyond = fitted_boundary(beyond, fields, dim, is_float, orders, letter)
+        order = min(orders.values(), default=0)
+        return (*layer, order, beyond) if is_float and order else beyond
     kind, number = boundary if isinstance(boundary, tuple) else (boundary, 0)
     if fields & set(STAGGERED) and kind in ("symmetric", "wall_flux", "free_surface"):
         return "wall"  # Its upper side would need what no array holds.
