@@ -851,7 +851,9 @@ def layer_errors(
     new = update.assignments.folded(p.dtype).evaluate(**values)
     for name, layers in layers_in(p.boundary, update.fields, p.dim).items():
         before = np.asarray(inputs[name])
-        sizes = np.abs(new[name]) + np.abs(before.astype(p.dtype.wide)) * (layers[0][-1] == 2)
+        sizes = np.abs(new[name])
+        if layers[0][-1] == 2:
+            sizes = sizes + np.abs(before.astype(p.dtype.wide))
         # Each factor has an error of 4 eps at most. Buffers round to what is stored.
         eps = (5 * len(layers) + 3) * p.dtype.eps + np.finfo(before.dtype).eps
         is_damped = with_layers(p, name, new[name], inputs) != new[name]

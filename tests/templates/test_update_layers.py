@@ -68,6 +68,29 @@ def test_layers_damp_what_is_new(
             np.testing.assert_allclose(value, np.where(solid, before, after), atol=1e-6)
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_all_of_it_without_taichi(dim: int, ti_arch: str, rng: np.random.Generator) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("the engine belongs to cpu")
+    inflow = tikgen.dirichlet("inflow")
+    sides = {"x-": tikgen.absorbing(5, 0.4, beyond=inflow), "x+": tikgen.neumann("pull", at="wall")}
+    sides |= dict.fromkeys("yz"[: dim - 1], "antisymmetric")
+    kernel = tikgen.update(
+        f"u' = u + lap(u)/8; v = v + u{[-2] * dim}; q = u*v",
+        dim,
+        boundary={"u": sides, "v": tikgen.absorbing(3, 0.5, order=2)},
+        mask="solid",
+        types={"pull": "f16", "inflow": "f64"},
+        engine="direct-cpu",
+    )
+    for shape in ([(1,), (2100,)], [(1, 9), (9, 70)], [(3, 4, 41), (2, 1, 3)])[dim - 1]:
+        u, v, q = rng.uniform(-1, 1, (3, *shape)).astype(np.float32)
+        solid = rng.choice(np.uint8([0, 0, 0, 9]), shape)
+        face = rng.uniform(-1, 1, shape[1:] or (1,))
+        launched(kernel, u=u, v=v, q=q, solid=solid, inflow=face, pull=face.astype(np.float16))
+    assert kernel.engine == "direct-cpu"
+
+
 def pulse(*shape: int) -> np.ndarray:
     """Return a pulse in the middle."""
     places = np.ogrid[tuple(slice(-n / 2 + 0.5, n / 2) for n in shape)]
