@@ -151,8 +151,8 @@ def test_the_interior_pays_one_comparison_a_buffer() -> None:
     ("boundary", "problem"),
     [
         ({"p": tikgen.absorbing(9), "u": "zero"}, "absorbs p, and the equations write no next"),
-        ({"u": tikgen.absorbing(0, 1.0), "p": "zero"}, "of width 0 and strength 1.0; it takes a"),
-        ({"u": tikgen.absorbing(9, 1.5), "p": "zero"}, "a strength above 0 and at most 1"),
+        (("absorbing", 0, 1.0, 1, "zero"), "a width from 1 to 10000 points; got 0"),
+        (("absorbing", 9, 1.5, 1, "zero"), "a strength above 0 and at most 1; got 1.5"),
         (
             {"u": tikgen.absorbing(9, order=2), "p": "zero"},
             "needs a field that is updated in place",
@@ -171,6 +171,12 @@ def test_what_does_not_fit_is_refused(boundary: Any, problem: str) -> None:
     with pytest.raises(ParameterError) as caught:
         tikgen.render("update", equations="u' = u + p[1] + u[1]", dim=1, boundary=boundary)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [(0,), (2.5,), (9, 0.0), (9, 1.5), (9, 0.1, "zero", 3)])
+def test_a_layer_has_a_width_and_a_strength(given: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match="; got "):
+        tikgen.absorbing(*given)
 
 
 def test_only_fields_of_floats_are_absorbed() -> None:

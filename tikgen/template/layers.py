@@ -37,8 +37,24 @@ def absorbing(
         order: order of the equation in time. With 1 every field of a system of first order should
             have the same layers. With 2 a field is updated in place from its value two updates ago,
             as in ``old = 2*p - old + c*lap(p)``, and what it gains is damped.
+
+    Raises:
+        ValueError: if the width, the strength or the order is out of range.
     """
-    return "absorbing", width, min(1.0, 2 / width) if strength is None else strength, order, beyond
+    if strength is None and width > 0:
+        strength = min(1.0, 2 / width)
+    if problem := _problem(width, strength, order):
+        raise ValueError(problem)
+    return "absorbing", width, strength, order, beyond
+
+
+def _problem(width: Any, strength: Any, order: Any) -> str:
+    """Return what is wrong with a layer, or nothing."""
+    if not 1 <= width <= WIDEST or width != int(width):
+        return f"an absorbing layer has a width from 1 to {WIDEST} points; got {width!r}"
+    if not 0 < strength <= 1:
+        return f"an absorbing layer has a strength above 0 and at most 1; got {strength!r}"
+    return "" if order in (1, 2) else f"an equation has order 1 or 2 in time; got {order!r}"
 
 
 def layers_of(boundary: Any, name: str, dim: int) -> list[Layer]:
@@ -80,13 +96,9 @@ def check_layers(boundary: Any, fields: Mapping[str, str], dim: int, dtype: DTyp
                 f"absorbs {name or 'all fields'}, and the equations write no next value of that."
                 f"{near(name, known)}",
             )
-        for _, _, width, strength, _ in layers:
-            if not 1 <= width <= WIDEST or not 0 < strength <= 1:
-                raise Invalid(
-                    "boundary",
-                    f"has an absorbing layer of width {width} and strength {strength}; it takes a "
-                    f"width from 1 to {WIDEST} and a strength above 0 and at most 1",
-                )
+        for _, _, *layer in layers:
+            if problem := _problem(*layer):
+                raise Invalid("boundary", f"does not fit: {problem}")
     for array, layers in layers_in(boundary, fields, dim).items():
         field, orders = fields[array], {order for *_, order in layers}
         if not dtype.is_float:
