@@ -552,7 +552,9 @@ def _check_names(p: Any, update: Update) -> None:
         )
     for name in p.scalars:
         if name not in (*update.scalars, *boundary_names(p)):
-            raise Invalid("scalars", f"names {name}, which nothing reads.{near(name, names)}")
+            raise Invalid(
+                "scalars", f"names {name}, which nothing reads.{near(name, (*names, *faces_of(p)))}"
+            )
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")

@@ -174,6 +174,20 @@ def test_every_value_outside_is_that_of_its_rule(
         np.testing.assert_allclose(w, expected, atol=1e-3, err_msg=str(shape))
 
 
+def test_a_grid_of_one_point_whose_size_is_known(ti_arch: str) -> None:
+    for rule in ("symmetric", "wall"):
+        kernel = tikgen.update(
+            "w = 2*u[-1, 0] + u[0, 1]; q = v[-2, 0] - v[0, -1]",
+            dim=2,
+            shape=(1, 1),
+            boundary={"u": rule, "v": "antisymmetric"},
+            at={"v": "face x"},
+        )
+        u = np.full((1, 1), 3, np.float32)
+        w, q = launched(kernel, u=u, v=u)
+        assert (w, q) == (9, 0)
+
+
 def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
     sides = {"x-": tikgen.dirichlet("inflow"), "x+": tikgen.neumann("pull"), "y": "periodic"}
     kernel = tikgen.update(
