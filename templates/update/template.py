@@ -40,7 +40,14 @@ from tikgen.template.boundaries import (
     sides_of,
     with_constants,
 )
-from tikgen.template.layers import check_layers, damped, faded_code, layers_in, near_code
+from tikgen.template.layers import (
+    check_layers,
+    faded_code,
+    layer_errors,
+    layers_in,
+    near_code,
+    with_layers,
+)
 
 Where = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
 
@@ -319,7 +326,7 @@ class FieldUpdate(Template):
         given = dict(zip(names, arguments, strict=True))
         values, _ = known_values(p, given)
         found = update.assignments.folded(p.dtype).evaluate(**values)
-        found = {name: with_layers(p, name, value, given) for name, value in found.items()}
+        found |= damped(p, found, given)
         results = []
         for name in (name for name in names if name in update.outputs):
             before = np.asarray(given[name])
@@ -344,7 +351,10 @@ class FieldUpdate(Template):
         values, errors = known_values(p, inputs)
         update = update_of(p)
         bounds = update.assignments.error_bound(values, p.dtype, errors)
-        bounds |= layer_errors(p, bounds, values, inputs)
+        if layers := layers_in(p.boundary, update.fields, p.dim):
+            new = update.assignments.folded(p.dtype).evaluate(**values)
+            after = damped(p, new, inputs)
+            bounds |= layer_errors(bounds, new, after, layers, inputs, p.dtype.eps)
         allowed = {}
         for name in expected:
             shape = np.shape(inputs[name])
@@ -834,33 +844,12 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     return values, errors
 
 
-def with_layers(p: Any, name: str, value: Any, given: Mapping[str, Any]) -> Any:
-    """Return new values of an array with the damping of its layers."""
-    fields = update_of(p).fields
-    layers = layers_in(p.boundary, fields, p.dim).get(name)
-    if not layers:
-        return value
-    before = np.asarray(given[name]).astype(value.dtype)
-    result = damped(value, before, layers, (p.at or {}).get(fields[name], "centre"))
-    return np.where(np.asarray(given[p.mask]) != 0, value, result) if p.mask else result
-
-
-def layer_errors(
-    p: Any, bounds: Mapping[str, Any], values: Mapping[str, Any], inputs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return bounds on the errors of arrays that layers damp."""
-    update, errors = update_of(p), {}
-    new = update.assignments.folded(p.dtype).evaluate(**values)
-    for name, layers in layers_in(p.boundary, update.fields, p.dim).items():
-        before = np.asarray(inputs[name])
-        sizes = np.abs(new[name])
-        if layers[0][-1] == 2:
-            sizes = sizes + np.abs(before.astype(p.dtype.wide))
-        # Each factor has an error of 4 eps at most. Buffers round to what is stored.
-        eps = (5 * len(layers) + 3) * p.dtype.eps + np.finfo(before.dtype).eps
-        is_damped = with_layers(p, name, new[name], inputs) != new[name]
-        errors[name] = bounds[name] + np.where(is_damped, eps * sizes, 0)
-    return errors
+def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the new values of arrays that layers damp."""
+    update, at = update_of(p), p.at or {}
+    layers = layers_in(p.boundary, update.fields, p.dim)
+    places = {name: at.get(field, "centre") for name, field in update.fields.items()}
+    return with_layers(new, layers, places, given, p.mask)
 
 
 def computed(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
