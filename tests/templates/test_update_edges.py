@@ -217,10 +217,13 @@ def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
         kernel(**other)
 
 
-@pytest.mark.parametrize("shape", [(1031,), (5, 67), (3, 4, 41)], ids=str)
-@pytest.mark.parametrize("loop", ["function", "points"])
+@pytest.mark.parametrize(
+    ("loop", "shape"),
+    [("function", (1031,)), ("function", (5, 67)), ("points", (5, 67)), ("points", (3, 4, 41))],
+    ids=str,
+)
 def test_points_of_a_mask_are_left_alone(
-    shape: tuple[int, ...], loop: str, ti_arch: str, rng: np.random.Generator
+    loop: str, shape: tuple[int, ...], ti_arch: str, rng: np.random.Generator
 ) -> None:
     if ti_arch != "cpu" and loop == "function":
         pytest.skip("real functions belong to cpu")

@@ -68,7 +68,7 @@ def test_layers_damp_what_is_new(
             np.testing.assert_allclose(value, np.where(solid, before, after), atol=1e-6)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("dim", [1, 3])
 def test_all_of_it_without_taichi(dim: int, ti_arch: str, rng: np.random.Generator) -> None:
     if ti_arch != "cpu":
         pytest.skip("the engine belongs to cpu")
@@ -83,7 +83,7 @@ def test_all_of_it_without_taichi(dim: int, ti_arch: str, rng: np.random.Generat
         types={"pull": "f16", "inflow": "f64"},
         engine="direct-cpu",
     )
-    for shape in ([(1,), (2100,)], [(1, 9), (9, 70)], [(3, 4, 41), (2, 1, 3)])[dim - 1]:
+    for shape in [(1,), (2100,)] if dim == 1 else [(3, 4, 41), (2, 1, 3)]:
         u, v, q = rng.uniform(-1, 1, (3, *shape)).astype(np.float32)
         solid = rng.choice(np.uint8([0, 0, 0, 9]), shape)
         face = rng.uniform(-1, 1, shape[1:] or (1,))
