@@ -58,7 +58,9 @@ ON_WALLS = {
 }
 
 
-def dirichlet(value: float | str, at: Literal["outside", "wall"] = "outside") -> Any:
+def dirichlet(
+    value: float | str, at: Literal["outside", "wall"] = "outside"
+) -> tuple[str, float | str]:
     """Return the rule by which a field has a value outside, or on the wall.
 
     Args:
@@ -74,7 +76,7 @@ def dirichlet(value: float | str, at: Literal["outside", "wall"] = "outside") ->
     return {"outside": "value", "wall": "wall_value"}[_checked(at, "outside")], value
 
 
-def neumann(slope: float | str, at: Literal["point", "wall"] = "point") -> Any:
+def neumann(slope: float | str, at: Literal["point", "wall"] = "point") -> tuple[str, float | str]:
     """Return the rule by which a field has a slope along the outward normal.
 
     A value outside is that of its mirror image, plus the slope times the distance between them.

@@ -21,7 +21,7 @@ Layer = tuple[int, bool, int, float, int]
 
 def absorbing(
     width: int, strength: float | None = None, beyond: Any = "zero", order: Literal[1, 2] = 1
-) -> Any:
+) -> tuple[Any, ...]:
     """Return the rule by which waves fade away within a layer inside of a side (a sponge).
 
     After each update, the new value of the field is multiplied by ``1 - strength * s**2``, where s
@@ -36,7 +36,8 @@ def absorbing(
         beyond: the rule for what lies outside.
         order: order of the equation in time. With 1 every field of a system of first order should
             have the same layers. With 2 a field is updated in place from its value two updates ago,
-            as in ``old = 2*p - old + c*lap(p)``, and what it gains is damped.
+            as in ``old = 2*p - old + c*lap(p)``, and what it gains is damped; with 1 a quarter of
+            the energy would come back.
 
     Raises:
         ValueError: if the width, the strength or the order is out of range.
