@@ -161,7 +161,7 @@ class FieldUpdate(Template):
                 *(boundary_of(self), self.dim, self.dtype, update.arrays, fields, self.scalars),
                 self.at or {},
             )
-            check_layers(self.boundary, update.fields, self.dim, self.dtype)
+            check_layers(boundary_of(self), update.fields, self.dim, self.dtype)
 
     class Schedule(ScheduleModel):
         loop: Literal["function", "points"] = parameter(
@@ -284,7 +284,7 @@ class FieldUpdate(Template):
         if narrow and "def widened(" not in helpers[0]:
             helpers.append(definition("widened", DType.f32))
         margins = reach(p, update, inside=False)
-        layered = layers_in(p.boundary, update.fields, p.dim)
+        layered = layers_in(boundary_of(p), update.fields, p.dim)
         layers = {
             n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)
         }
@@ -351,7 +351,7 @@ class FieldUpdate(Template):
         values, errors = known_values(p, inputs)
         update = update_of(p)
         bounds = update.assignments.error_bound(values, p.dtype, errors)
-        if layers := layers_in(p.boundary, update.fields, p.dim):
+        if layers := layers_in(boundary_of(p), update.fields, p.dim):
             new = update.assignments.folded(p.dtype).evaluate(**values)
             after = damped(p, new, inputs)
             bounds |= layer_errors(bounds, new, after, layers, inputs, p.dtype.eps)
@@ -465,6 +465,11 @@ def type_of(p: Any, name: str) -> DType:
     return (p.types or {}).get(name, DType.u8 if name == p.mask else p.dtype)
 
 
+def place_of(p: Any, field: str) -> str:
+    """Return where a field lies."""
+    return str((p.at or {}).get(field, "centre"))
+
+
 def boundary_of(p: Any) -> Any:
     """Return the boundary, with numbers for constants."""
     return with_constants(p.boundary, p.constants or {})
@@ -488,10 +493,8 @@ def fields_of(update: Update) -> list[str]:
 
 def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     """Return the rules of each array of which a neighbour is read, a pair for each axis."""
-    boundary, at = boundary_of(p), p.at or {}
-    return {
-        name: sides_of(boundary, name, p.dim, at.get(name, "centre")) for name in fields_of(update)
-    }
+    boundary = boundary_of(p)
+    return {name: sides_of(boundary, name, p.dim, place_of(p, name)) for name in fields_of(update)}
 
 
 def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
@@ -725,7 +728,7 @@ def statements(
         extents: code for the extent of each axis; without it no absorbing layer is applied.
     """
     update = update_of(p)
-    layers = layers_in(p.boundary, update.fields, p.dim) if extents else {}
+    layers = layers_in(boundary_of(p), update.fields, p.dim) if extents else {}
     folded = update.assignments.folded(p.dtype).assignments
     values = {name: scalar_code(p, name) for name in p.scalars}
     for letter, axis in update.indices.items():
@@ -780,11 +783,10 @@ def damped_code(
     """
     update, centre = update_of(p), (0,) * p.dim
     field, stored = update.fields[name], type_of(p, name)
-    layers = layers_in(p.boundary, update.fields, p.dim)[name]
+    layers = layers_in(boundary_of(p), update.fields, p.dim)[name]
     new = cast_of(stored, p.dtype) % without_marks(value) if is_stored else value
     before = without_marks(read(name, centre)) if layers[0][-1] == 2 else ""
-    place = (p.at or {}).get(field, "centre")
-    code = faded_code(layers, new, before, index, extents, place, p.dtype)
+    code = faded_code(layers, new, before, index, extents, place_of(p, field), p.dtype)
     if p.mask:
         is_set = f"{without_marks(read(p.mask, centre))} != {p.dtype.literal(0)}"
         code = f"ti.select({is_set}, {new}, {code})"
@@ -846,9 +848,9 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
 
 def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the new values of arrays that layers damp."""
-    update, at = update_of(p), p.at or {}
-    layers = layers_in(p.boundary, update.fields, p.dim)
-    places = {name: at.get(field, "centre") for name, field in update.fields.items()}
+    update = update_of(p)
+    layers = layers_in(boundary_of(p), update.fields, p.dim)
+    places = {name: place_of(p, field) for name, field in update.fields.items()}
     return with_layers(new, layers, places, given, p.mask)
 
 
