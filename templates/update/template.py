@@ -518,7 +518,8 @@ def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
-    return tuple(dict.fromkeys((*update.inputs, *boundary_names(p), *update.outputs)))
+    names = (*update.inputs, *boundary_names(p), *update.outputs)
+    return tuple(dict.fromkeys(map(str, names)))
 
 
 def fits_rows(p: Any) -> bool:

@@ -11,6 +11,7 @@ import pytest
 import tikgen
 from test_template_update import launched
 from tikgen.errors import ArgumentError, ParameterError
+from tikgen.verification.equation_texts import fitted_boundary, orders_of
 
 SHAPES = {
     1: ((1,), (2,), (131,), (1031,)),
@@ -199,6 +200,7 @@ def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
         constants={"pull": 0.25},
     )
     assert kernel.signature.names == ("u", "s", "inflow", "u_next")
+    assert {type(name) for name in kernel.signature.names} == {str}  # As bundles need it.
     u = rng.uniform(-1, 1, (6, 41)).astype(np.float32)
     inflow = rng.uniform(-1, 1, 41).astype(np.float16)
     (found,) = launched(kernel, u=u, s=2.0, inflow=inflow)
@@ -310,6 +312,25 @@ def test_what_does_not_fit_is_refused(params: dict[str, Any], problem: str) -> N
     with pytest.raises(ParameterError) as caught:
         tikgen.render("update", arch="cpu", **given)
     assert problem in str(caught.value)
+
+
+def test_drawn_boundaries_are_cut_to_the_equations() -> None:
+    layer = ("absorbing", 3, 0.1, 1, ("value", "over"))
+    text = "u' = lap(u) + lap(w); v = v + 1; q = u"
+    orders = orders_of(text)
+    assert orders == {"u": 1, "v": 2}
+
+    def fitted(boundary: Any, is_float: bool = True) -> Any:
+        return fitted_boundary(boundary, {"u", "v", "w", "q"}, 1, is_float, orders)
+
+    sides = {"x-": layer, "x+": "zero", "y": "clamp"}
+    assert fitted({"u": sides, "w": sides, "v": layer}) == {
+        "u": {"x-": ("absorbing", 3, 0.1, 1, ("value", "over_x")), "x+": "zero"},
+        "w": {"x-": ("value", "over_x"), "x+": "zero"},
+        "v": ("absorbing", 3, 0.1, 2, ("value", -2.0)),
+    }
+    assert fitted({"u": ("wall_flux", 0.5)}, is_float=False) == {"u": "clamp"}
+    assert fitted(sides) == {}  # A user's own, which stays.
 
 
 def test_a_rule_is_at_a_place_that_there_is() -> None:

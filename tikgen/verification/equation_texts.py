@@ -186,8 +186,10 @@ def fitted_boundary(
         if not by_field:
             return "wall" if "wall" in boundary.values() else "periodic"
         found = {}
-        for name in sorted(by_field):
-            rule, own = boundary[name], {name: orders[name]} if name in orders else {}
+        for name, rule in boundary.items():
+            if name not in by_field:
+                continue
+            own = {name: orders[name]} if name in orders else {}
             if not isinstance(rule, Mapping):
                 found[name] = fitted_boundary(rule, fields, dim, is_float, own)
                 continue
