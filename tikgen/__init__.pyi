@@ -48,6 +48,7 @@ from .template.catalogue import (
 from .template.catalogue import (
     load_template as load_template,
 )
+from .template.layers import absorbing as absorbing
 from .template.parameters import (
     Identifier as Identifier,
 )
@@ -95,6 +96,7 @@ __all__ = [
     "TuneResult",
     "Variant",
     "__version__",
+    "absorbing",
     "add_template_path",
     "aot",
     "build",

@@ -29,14 +29,24 @@ from tikgen.pipeline.loop_steps import parallel
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import (
     ELEMENTS,
-    MIRRORED,
-    NUMBERED,
+    MIRRORS,
     Boundary,
     check_boundary,
-    number_code,
+    faces_in,
+    mirrors_in,
     padded,
+    rule_in_code,
     rules_in,
     sides_of,
+    with_constants,
+)
+from tikgen.template.layers import (
+    check_layers,
+    faded_code,
+    layer_errors,
+    layers_in,
+    near_code,
+    with_layers,
 )
 
 Where = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
@@ -48,8 +58,8 @@ MOST_OPERATIONS = 1500
 MOST_IN_ROWS = 400
 # What generated code calls its own values.
 OWN = re.compile(
-    r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane|mirrored"
-    r"|(start|run|buffer)(_\w+)?)"
+    r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane"
+    r"|mirrored(_at_wall|_beyond)?|faded|(start|run|buffer)(_\w+)?)"
 )
 
 
@@ -83,8 +93,19 @@ class FieldUpdate(Template):
     (`periodic`), the outermost point (`clamp`), a number (`zero`, `("value", g)`), the mirror image
     about the outermost point (`reflect`), that with the opposite sign, so that the outermost point
     lies in the middle (`antireflect`), or that with a slope of g along the outward normal
-    (`("flux", g)`); g is a number or a scalar of the call. In a corner the rule of the last axis
-    is applied to what the rules of the others give.
+    (`("flux", g)`); g is a number, a scalar of the call, a constant, or the name of an array over
+    the face, with an axis fewer than the field. Walls lie half a cell beyond the outermost
+    centres: the mirror image about them (`symmetric`), that with a slope (`("wall_flux", g)`),
+    that with the opposite sign (`antisymmetric`), about a value on the wall
+    (`("wall_value", g)`). With `wall`, what lies between walls is symmetric, and what lies on
+    walls, as `at` says, is antisymmetric; with `free_surface` it is the other way round. In a
+    corner the rule of the last axis is applied to what the rules of the others give.
+
+    Waves fade away in a layer of some points inside of a side that is absorbing, as
+    `tikgen.absorbing(width, strength, beyond, order)` says.
+
+    Where the array `mask` is not 0, points are left alone: the next value of a field is its value
+    there, and any other output keeps what it is.
 
     All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
     arrays of one element, which another kernel may have written just before.
@@ -112,6 +133,11 @@ class FieldUpdate(Template):
             "each field",
             "interior",
         )
+        mask: Identifier | None = parameter(
+            "array of integers, u8 if `types` names no other type: where it is not 0, points keep "
+            "their values",
+            None,
+        )
         at: dict[Identifier, Where] | None = parameter(
             "where fields lie on a staggered grid; others lie at the centre", None
         )
@@ -127,10 +153,15 @@ class FieldUpdate(Template):
                 update.assignments.check(self.dtype)
             except ExpressionError as error:
                 raise Invalid("equations", f"cannot be used: {error}") from None
+            _check_mask(self)
             _check_names(self, update)
             _check_types(self, update)
             fields = fields_of(update)
-            check_boundary(self.boundary, self.dim, self.dtype, update.arrays, fields, self.scalars)
+            check_boundary(
+                *(boundary_of(self), self.dim, self.dtype, update.arrays, fields, self.scalars),
+                self.at or {},
+            )
+            check_layers(boundary_of(self), update.fields, self.dim, self.dtype)
 
     class Schedule(ScheduleModel):
         loop: Literal["function", "points"] = parameter(
@@ -197,7 +228,7 @@ class FieldUpdate(Template):
         if arch != "vulkan":
             return None
         update = update_of(p)
-        count = len(update.arrays) + len(p.on_device)
+        count = len(update.arrays) + len(p.on_device) + len(faces_of(p))
         if count > MOST_ARRAYS_ON_VULKAN:
             return (
                 f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
@@ -210,6 +241,7 @@ class FieldUpdate(Template):
         shape = tuple(f"n{axis}" for axis in range(p.dim))
         whole = all(low == high == 0 for low, high in reach(p, update, inside=True))
         pointwise = not any(map(any, (offset for _, offset in update.accesses.values())))
+        faces = faces_of(p)
         found: list[Array | Scalar] = []
         for name in argument_names(p):
             if name in p.on_device:
@@ -218,11 +250,15 @@ class FieldUpdate(Template):
             if name in p.scalars:
                 found.append(Scalar(name, p.dtype))
                 continue
+            if name in faces:
+                others = tuple(n for axis, n in enumerate(shape) if axis not in faces[name])
+                found.append(Array(name, type_of(p, name), others or (1,)))
+                continue
             role = update.arrays[name]
             found.append(
                 Array(
                     name,
-                    (p.types or {}).get(name, p.dtype),
+                    type_of(p, name),
                     shape,
                     role=role,
                     covered=whole or role == "in",
@@ -243,11 +279,15 @@ class FieldUpdate(Template):
             )
         ]
         runs = runs_of(p, update)
-        narrow = any(a.dtype is DType.f16 for a in arrays)
+        narrow = DType.f16 in (p.types or {}).values()
         helpers = [update.assignments.helpers(p.dtype)]
         if narrow and "def widened(" not in helpers[0]:
             helpers.append(definition("widened", DType.f32))
         margins = reach(p, update, inside=False)
+        layered = layers_in(boundary_of(p), update.fields, p.dim)
+        layers = {
+            n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)
+        }
         return {
             "bounds": bounds,
             "extents": tuple(extents),
@@ -258,19 +298,25 @@ class FieldUpdate(Template):
             "function": "points",
             "margins": margins,
             "rules": {name: rules_in_code(p, update, name) for name in update.arrays},
-            "is_mirrored": any(
-                kind in MIRRORED
-                for rules in rules_of(p, update).values()
-                for pair in rules
-                for kind, _ in pair
-            ),
+            "mirrors": MIRRORS,
+            "mirrors_used": mirrors_in(rules_of(p, update)),
             "is_inplace": any(a.role == "inout" for a in arrays),
             "is_inside": is_inside(names, extents, margins),
             "near": near_edge(p, update, names, extents),
             "runs": runs,
             "each_run": list({run.name: run for run in runs.values()}.values()),
             "centre": runs[None, (0,) * (p.dim - 1)],
-            "equations": lambda read, target, index: statements(p, read, target, index),
+            "equations": lambda read, target, index, is_run=False: statements(
+                *(p, read, target, index, None if is_run else extents)
+            ),
+            "layers": layers,
+            "near_layers": lambda order, index, sizes, count: near_code(
+                [layer for found in layers[order].values() for layer in found], index, sizes, count
+            ),
+            "faded_run": lambda order, read, target, index, sizes: "\n".join(
+                broken(f"{target(name)} = {damped_code(p, name, target(name), read, index, sizes)}")
+                for name in layers[order]
+            ),
         }
 
     @staticmethod
@@ -280,6 +326,7 @@ class FieldUpdate(Template):
         given = dict(zip(names, arguments, strict=True))
         values, _ = known_values(p, given)
         found = update.assignments.folded(p.dtype).evaluate(**values)
+        found |= damped(p, found, given)
         results = []
         for name in (name for name in names if name in update.outputs):
             before = np.asarray(given[name])
@@ -290,10 +337,24 @@ class FieldUpdate(Template):
         return tuple(results) if len(results) > 1 else results[0]
 
     @staticmethod
+    def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        # Random numbers would leave hardly a point to compute.
+        if p.mask is None:
+            return {}
+        stored = (p.types or {}).get(p.mask)
+        shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+        return {p.mask: mask_of(shape, stored.numpy if stored else np.dtype(np.uint8), rng)}
+
+    @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # Running error analysis: nothing is assumed about the equations.
         values, errors = known_values(p, inputs)
-        bounds = update_of(p).assignments.error_bound(values, p.dtype, errors)
+        update = update_of(p)
+        bounds = update.assignments.error_bound(values, p.dtype, errors)
+        if layers := layers_in(boundary_of(p), update.fields, p.dim):
+            new = update.assignments.folded(p.dtype).evaluate(**values)
+            after = damped(p, new, inputs)
+            bounds |= layer_errors(bounds, new, after, layers, inputs, p.dtype.eps)
         allowed = {}
         for name in expected:
             shape = np.shape(inputs[name])
@@ -308,9 +369,10 @@ class FieldUpdate(Template):
     def workload(
         self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
     ) -> dict[str, dict[str, Any]]:
+        mask = self.inputs(p, sizes, rng)
         if not (p.dtype.is_float and PARTIAL & update_of(p).assignments.functions):
-            return {"uniform": {}}
-        return {"positive": positive_values(self.arguments(p), sizes, rng)}
+            return {"uniform": mask}
+        return {"positive": positive_values(self.arguments(p), sizes, rng) | mask}
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         return math.prod(sizes.values()) * update_of(p).assignments.operations
@@ -322,6 +384,7 @@ class FieldUpdate(Template):
 
         step = st.sampled_from((1.0, 0.5, 0.3))
         stored = st.sampled_from(("f16", "f32", "f64", "i8", "u16", "i32"))
+        small = st.sampled_from(("i8", "u8", "u16", "i32"))
         # `adjust` cuts them to the grid at hand.
         return {
             "equations": programs(),
@@ -330,24 +393,34 @@ class FieldUpdate(Template):
             "on_device": st.sampled_from(((), ("a",), ("b",), ("a", "b"))),
             "spacing": step | st.tuples(step, step, step),
             "constants": st.none() | st.fixed_dictionaries({"b": step}),
-            "types": st.none() | st.fixed_dictionaries({"w": stored}),
+            "types": st.none()
+            | st.fixed_dictionaries({"w": stored, "over_x": stored, "solid": small}),
             "outputs": st.none() | st.just(("r",)),
             "at": st.none(),
+            "mask": st.none() | st.just("solid"),
         }
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        from tikgen.verification.equation_texts import STAGGERED, fitted_boundary, text_of
+        from tikgen.verification.equation_texts import (
+            STAGGERED,
+            fitted_boundary,
+            orders_of,
+            text_of,
+        )
 
         dim, dtype = drawn["dim"], DType.parse(drawn["dtype"])
         if not dtype.is_float:
             drawn |= {"spacing": 1.0, "order": 2, "constants": None}
         text = text_of(drawn["equations"], dim, dtype.is_float)
         names = set(re.findall(r"[A-Za-z_]\w*", text))
-        boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float)
+        orders = orders_of(text)
+        boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float, orders)
         read = names | {str(number) for _, number in rules_in(boundary)}
+        faces = {name for name in read if name.startswith("over_")}
+        unwritten = {*names, *faces, drawn["mask"]}
         constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
         # Only what is never written may have any type.
-        types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in names}
+        types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in unwritten}
         if not dtype.is_float and any(stored.is_float for stored in types.values()):
             types = {}
         scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
@@ -373,7 +446,7 @@ def spacing_of(p: Any) -> tuple[float, ...]:
     return p.spacing if isinstance(p.spacing, tuple) else (p.spacing,) * p.dim
 
 
-def update_of(p: Any) -> Update:
+def update_of(p: Any, is_masked: bool = True) -> Update:
     """Return what the equations become on the grid of a problem."""
     return p.equations.on(
         dim=p.dim,
@@ -383,13 +456,34 @@ def update_of(p: Any) -> Update:
         constants=p.constants,
         at=p.at,
         outputs=p.outputs,
+        mask=p.mask if is_masked else None,
     )
 
 
-def boundary_scalars(p: Any) -> tuple[str, ...]:
-    """Return the scalars that boundary rules take."""
-    numbers = [str(number) for _, number in rules_in(p.boundary)]
-    return tuple(dict.fromkeys(name for name in numbers if name in p.scalars))
+def type_of(p: Any, name: str) -> DType:
+    """Return the type of an array."""
+    return (p.types or {}).get(name, DType.u8 if name == p.mask else p.dtype)
+
+
+def place_of(p: Any, field: str) -> str:
+    """Return where a field lies."""
+    return str((p.at or {}).get(field, "centre"))
+
+
+def boundary_of(p: Any) -> Any:
+    """Return the boundary, with numbers for constants."""
+    return with_constants(p.boundary, p.constants or {})
+
+
+def boundary_names(p: Any) -> tuple[str, ...]:
+    """Return the scalars and the arrays over faces that boundary rules take."""
+    names = [number for _, number in rules_in(boundary_of(p)) if isinstance(number, str)]
+    return tuple(dict.fromkeys(names))
+
+
+def faces_of(p: Any) -> dict[str, tuple[int, ...]]:
+    """Return the axes of the faces over which arrays have values, by the name of the array."""
+    return faces_in(boundary_of(p), p.dim, p.scalars)
 
 
 def fields_of(update: Update) -> list[str]:
@@ -399,7 +493,8 @@ def fields_of(update: Update) -> list[str]:
 
 def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     """Return the rules of each array of which a neighbour is read, a pair for each axis."""
-    return {name: sides_of(p.boundary, name, p.dim) for name in fields_of(update)}
+    boundary = boundary_of(p)
+    return {name: sides_of(boundary, name, p.dim, place_of(p, name)) for name in fields_of(update)}
 
 
 def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
@@ -423,7 +518,8 @@ def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
-    return tuple(dict.fromkeys((*update.inputs, *boundary_scalars(p), *update.outputs)))
+    names = (*update.inputs, *boundary_names(p), *update.outputs)
+    return tuple(dict.fromkeys(map(str, names)))
 
 
 def fits_rows(p: Any) -> bool:
@@ -451,12 +547,15 @@ def _check_grid(p: Any) -> None:
 
 def _check_names(p: Any, update: Update) -> None:
     names = (*update.inputs, *update.outputs, *update.temporaries)
+    for name in faces_of(p):
+        if OWN.fullmatch(name) or name in update.temporaries:
+            raise Invalid("boundary", f"takes {name!r}, a name that the equations or the code have")
     for name in names:
         if OWN.fullmatch(name):
             raise Invalid("equations", f"uses the name {name!r}, which generated code has")
     if not update.outputs:
         raise Invalid("equations", "write no array")
-    count = len(update.arrays) + len(p.scalars)
+    count = len(update.arrays) + len(p.scalars) + len(faces_of(p))
     if count > MOST_ARGUMENTS:
         raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
     if update.assignments.operations > MOST_OPERATIONS:
@@ -466,25 +565,50 @@ def _check_names(p: Any, update: Update) -> None:
             f"{MOST_OPERATIONS}, which would take long to compile",
         )
     for name in p.scalars:
-        if name not in (*update.scalars, *boundary_scalars(p)):
-            raise Invalid("scalars", f"names {name}, which nothing reads.{near(name, names)}")
+        if name not in (*update.scalars, *boundary_names(p)):
+            raise Invalid(
+                "scalars", f"names {name}, which nothing reads.{near(name, (*names, *faces_of(p)))}"
+            )
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
-    for kind in ("at", "types"):
+    for kind, known in (("at", names), ("types", (*names, *faces_of(p)))):
         for name in getattr(p, kind) or ():
-            if name not in names:
-                raise Invalid(kind, f"names {name}, which is no array.{near(name, names)}")
+            if name not in known:
+                raise Invalid(kind, f"names {name}, which is no array.{near(name, known)}")
+
+
+def _check_mask(p: Any) -> None:
+    if p.mask is None:
+        return
+    plain = update_of(p, is_masked=False)
+    numbers = (*p.scalars, *(p.constants or {}), *plain.indices)
+    if p.mask in (*plain.arrays, *plain.temporaries, *numbers, *boundary_names(p)):
+        raise Invalid("mask", f"is {p.mask}, which has a meaning already; name an array of its own")
+    if OWN.fullmatch(p.mask):
+        raise Invalid("mask", f"is {p.mask!r}, which generated code has")
+    dtype = type_of(p, p.mask)
+    if dtype.is_float or dtype.bits > 32:
+        raise Invalid(
+            "types", f"makes the mask {p.mask} {dtype}; it takes integers of 8 to 32 bits"
+        )
 
 
 def _check_types(p: Any, update: Update) -> None:
+    roles = {**update.arrays, **dict.fromkeys(faces_of(p), "in")}
     for name, dtype in (p.types or {}).items():
-        if name not in update.arrays:
+        if name not in roles:
             raise Invalid("types", f"names {name}, which is no array")
         if dtype.is_float and not p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
-        if update.arrays[name] != "in" and dtype.is_float != p.dtype.is_float:
+        if roles[name] != "in" and dtype.is_float != p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and what is written is {p.dtype}")
+        if p.mask and roles[name] != "in" and dtype.bits > p.dtype.bits:
+            raise Invalid(
+                "types",
+                f"makes {name} {dtype}, which cannot be kept exactly where all is computed in "
+                f"{p.dtype}; take dtype='{dtype}'",
+            )
 
 
 # What the kernel's text holds.
@@ -492,7 +616,7 @@ def _check_types(p: Any, update: Update) -> None:
 
 def index_names(p: Any, update: Update) -> tuple[str, ...]:
     """Return the loop indices: i, j, k, or ii, jj, kk where a user's name is in the way."""
-    taken = {*update.inputs, *update.outputs, *update.temporaries}
+    taken = {*update.inputs, *update.outputs, *update.temporaries, *faces_of(p)}
     letters: tuple[str, ...] = tuple("ijk")
     while taken & set(letters):
         letters = tuple(name + name[0] for name in letters)
@@ -502,13 +626,13 @@ def index_names(p: Any, update: Update) -> tuple[str, ...]:
 def rules_in_code(p: Any, update: Update, name: str) -> list[tuple[SimpleNamespace, ...]]:
     """Return the rules of an array, with their numbers as generated code."""
     rules = rules_of(p, update).get(name, [(("interior", 0), ("interior", 0))] * p.dim)
-    found = []
-    for pair, spacing in zip(rules, spacing_of(p), strict=True):
-        named = [(kind, scalar_code(p, n) if n in p.scalars else n) for kind, n in pair]
-        numbers = [number_code(r, p.dtype, spacing) if r[0] in NUMBERED else "" for r in named]
-        both = zip(pair, numbers, strict=True)
-        found.append(tuple(SimpleNamespace(kind=rule[0], number=code) for rule, code in both))
-    return found
+    codes = {name: scalar_code(p, name) for name in p.scalars}
+    for face in faces_of(p):
+        codes[face] = cast_of(type_of(p, face), p.dtype).replace("%s", f"{face}[%s]")
+    return [
+        tuple(rule_in_code(rule, p.dtype, spacing, codes) for rule in pair)
+        for pair, spacing in zip(rules, spacing_of(p), strict=True)
+    ]
 
 
 def scalar_code(p: Any, name: str) -> str:
@@ -593,6 +717,7 @@ def statements(
     read: Callable[[str, tuple[int, ...]], str],
     target: Callable[[str], str],
     index: list[str],
+    extents: list[str] | None,
 ) -> str:
     """Return generated code that computes and stores all outputs at one point.
 
@@ -601,8 +726,10 @@ def statements(
         read: returns the code for the value of an array at an offset.
         target: returns the code for the element of an output.
         index: code for the index on each axis.
+        extents: code for the extent of each axis; without it no absorbing layer is applied.
     """
     update = update_of(p)
+    layers = layers_in(boundary_of(p), update.fields, p.dim) if extents else {}
     folded = update.assignments.folded(p.dtype).assignments
     values = {name: scalar_code(p, name) for name in p.scalars}
     for letter, axis in update.indices.items():
@@ -614,11 +741,18 @@ def statements(
         code = expression.taichi(values, p.dtype)
         is_read = any(name in later.names for _, later in folded[number + 1 :])
         if name in update.outputs:
-            dtype = (p.types or {}).get(name, p.dtype)
+            dtype = type_of(p, name)
             if is_read:
                 local = free_name(update, f"new_{name}")
                 lines.append(broken(f"{local} = {code}"))
                 values[name] = code = local
+            if name in layers and extents:
+                local = free_name(update, f"faded_{name}")
+                lines.append(broken(f"{local} = {code}"))
+                lines.append(f"if {near_code(layers[name], index, extents)}:")
+                code = damped_code(p, name, local, read, index, extents, is_stored=False)
+                lines += ("    " + line for line in broken(f"{local} = {code}").splitlines())
+                code = local
             if dtype is not p.dtype:
                 code = f"ti.cast({code}, {dtype.taichi})"
             lines.append(broken(f"{without_marks(target(name))} = {code}"))
@@ -628,6 +762,38 @@ def statements(
     return "\n".join(lines)
 
 
+def damped_code(
+    p: Any,
+    name: str,
+    value: str,
+    read: Callable[[str, tuple[int, ...]], str],
+    index: list[str],
+    extents: list[str],
+    is_stored: bool = True,
+) -> str:
+    """Return generated code for the new value of an array, with the damping of its layers.
+
+    Args:
+        p: the problem.
+        name: the array.
+        value: code of its new value.
+        read: returns the code for the value of an array at an offset.
+        index: code for the index on each axis.
+        extents: code for the extent of each axis.
+        is_stored: whether ``value`` and the result are of the type of the array.
+    """
+    update, centre = update_of(p), (0,) * p.dim
+    field, stored = update.fields[name], type_of(p, name)
+    layers = layers_in(boundary_of(p), update.fields, p.dim)[name]
+    new = cast_of(stored, p.dtype) % without_marks(value) if is_stored else value
+    before = without_marks(read(name, centre)) if layers[0][-1] == 2 else ""
+    code = faded_code(layers, new, before, index, extents, place_of(p, field), p.dtype)
+    if p.mask:
+        is_set = f"{without_marks(read(p.mask, centre))} != {p.dtype.literal(0)}"
+        code = f"ti.select({is_set}, {new}, {code})"
+    return f"ti.cast({code}, {stored.taichi})" if is_stored and stored is not p.dtype else code
+
+
 def free_name(update: Update, name: str) -> str:
     """Return ``name``, or a longer one where a user's name is in the way."""
     taken = {*update.inputs, *update.outputs, *update.temporaries}
@@ -635,6 +801,12 @@ def free_name(update: Update, name: str) -> str:
 
 
 # What the kernel must compute.
+
+
+def mask_of(shape: tuple[int, ...], dtype: Any, rng: np.random.Generator) -> Any:
+    """Return a mask that is set at a quarter of the points, to the highest number or to 1."""
+    highest = np.iinfo(dtype).max
+    return rng.choice(np.array([0, 0, 0, 0, 0, 0, 1, highest], dtype), shape)
 
 
 def wide_of(dtype: DType) -> np.dtype:
@@ -648,6 +820,7 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     wide = wide_of(p.dtype)
     numbers = {n: np.asarray(given[n], p.dtype.numpy).astype(wide) for n in p.scalars}
     numbers |= {n: numbers[n].reshape(()) for n in p.on_device}
+    numbers |= {n: np.asarray(given[n]).astype(p.dtype.numpy).astype(wide) for n in faces_of(p)}
     values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
     errors: dict[str, Any] = {}
     shape = np.shape(given[update.outputs[0]])
@@ -672,6 +845,14 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
                 if error[window].any():
                     errors[name] = error[window]
     return values, errors
+
+
+def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the new values of arrays that layers damp."""
+    update = update_of(p)
+    layers = layers_in(boundary_of(p), update.fields, p.dim)
+    places = {name: place_of(p, field) for name, field in update.fields.items()}
+    return with_layers(new, layers, places, given, p.mask)
 
 
 def computed(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:

@@ -36,6 +36,7 @@ class Grid:
         constants: numbers by name.
         at: the axes on which each field lies half a cell before the centre.
         outputs: names without a prime that are written; None for those that nothing reads.
+        mask: array that says which points keep their values; None for no such array.
     """
 
     dim: int
@@ -45,9 +46,10 @@ class Grid:
     constants: Mapping[str, float] = field(default_factory=dict)
     at: Mapping[str, frozenset[int]] = field(default_factory=dict)
     outputs: tuple[str, ...] | None = None
+    mask: str | None = None
 
     def __hash__(self) -> int:
-        return hash((self.dim, self.order, self.spacing, self.scalars, self.outputs))
+        return hash((self.dim, self.order, self.spacing, self.scalars, self.outputs, self.mask))
 
 
 class EquationReader(Reader):

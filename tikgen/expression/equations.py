@@ -7,7 +7,7 @@ import functools
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ExpressionError
@@ -16,6 +16,7 @@ from tikgen.expression.equation_reader import PRIME, EquationReader, Grid, shown
 from tikgen.expression.reader import statements_of
 from tikgen.expression.sharing import shared
 from tikgen.expression.staggering import place_on
+from tikgen.expression.tree import Node
 
 if TYPE_CHECKING:
     from tikgen.expression.sympy_text import SympyText
@@ -45,6 +46,7 @@ class Update:
         scalars: scalars that are read.
         inputs: arrays and scalars that are read, in order of first use.
         indices: axis of each index that is read, by its name in the assignments.
+        fields: the field of each array that is its next value, or which is updated in place.
     """
 
     assignments: Assignments
@@ -53,6 +55,7 @@ class Update:
     scalars: tuple[str, ...]
     inputs: tuple[str, ...]
     indices: Mapping[str, int]
+    fields: Mapping[str, str]
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -67,6 +70,37 @@ class Update:
     def offsets(self, array: str) -> tuple[tuple[int, ...], ...]:
         """Return the offsets at which an array is read, sorted."""
         return tuple(sorted(o for name, o in self.accesses.values() if name == array))
+
+    def kept_where(self, mask: str, dim: int) -> Update:
+        """Return equations that compute nothing new where the array ``mask`` is not 0.
+
+        There the next value of a field is its value, and any other output keeps what it is.
+        """
+        centre = (0,) * dim
+        is_set = Node("!=", (Node("name", value=mask), Node("number", value=0)))
+        accesses = {**self.accesses, mask: (mask, centre)}
+        inputs, roles = dict.fromkeys(self.inputs), dict(self.arrays)
+        assigned = []
+        for name, expression in self.assignments.assignments:
+            if name in roles:
+                kept = self.fields.get(name, name)
+                accesses[kept] = kept, centre
+                if kept == name:
+                    roles[name] = "inout"
+                else:
+                    inputs[kept] = None
+                tree = Node("where", (is_set, Node("name", value=kept), expression.node))
+                expression = Expression(tree)
+            assigned.append((name, expression))
+        inputs[mask] = None
+        read = {name: "in" for name in inputs if name not in self.scalars}
+        return replace(
+            self,
+            assignments=Assignments(tuple(assigned)),
+            accesses=accesses,
+            arrays=read | roles,
+            inputs=tuple(inputs),
+        )
 
 
 class Equations(Text):
@@ -117,6 +151,7 @@ class Equations(Text):
         constants: Mapping[str, float] | None = None,
         at: Mapping[str, str] | None = None,
         outputs: tuple[str, ...] | None = None,
+        mask: str | None = None,
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -128,13 +163,14 @@ class Equations(Text):
             constants: numbers by name.
             at: where fields lie on a staggered grid, such as ``"face x"``.
             outputs: names without a prime that are written; without it those that nothing reads.
+            mask: name of an array that says which points keep their values.
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
         """
         places = {name: place_on(place, dim) for name, place in (at or {}).items()}
         known = tuple(map(float, spacing or (1.0,) * dim))
-        return self._on(Grid(dim, order, known, scalars, constants or {}, places, outputs))
+        return self._on(Grid(dim, order, known, scalars, constants or {}, places, outputs, mask))
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _on(self, grid: Grid) -> Update:
@@ -146,14 +182,21 @@ class Equations(Text):
         scalars = tuple(name for name in reader.used if name in grid.scalars)
         arrays = {name: "in" for name in reader.used if name not in scalars}
         arrays |= {n: "inout" if kind == "inplace" else "out" for n, kind in written.items()}
-        return Update(
+        fields = {
+            stored_name(name): name.removesuffix(PRIME)
+            for name, kind in reader.kinds.items()
+            if kind in ("next", "inplace")
+        }
+        found = Update(
             assignments=Assignments(assigned),
             accesses=reader.accesses,
             arrays=arrays,
             scalars=scalars,
             inputs=tuple(reader.used),
             indices=reader.indices,
+            fields=fields,
         )
+        return found if grid.mask is None else found.kept_where(grid.mask, grid.dim)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (shown(self._lines),)

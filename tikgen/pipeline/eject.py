@@ -19,7 +19,7 @@ from tikgen.errors import TemplateError
 from tikgen.expression import Assignments, Equations, Expression, Update
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
-from tikgen.template import boundaries
+from tikgen.template import boundaries, layers
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
 
@@ -128,7 +128,7 @@ def _is_imported(value: Any) -> bool:
 
 def _is_copied(function: types.FunctionType, user: Callable[..., Any]) -> bool:
     """Return whether the ejected file holds a copy of a function that another one uses."""
-    return function.__module__ in (user.__module__, boundaries.__name__)
+    return function.__module__ in (user.__module__, boundaries.__name__, layers.__name__)
 
 
 def _updates(variant: Variant) -> list[Update]:
@@ -215,6 +215,9 @@ def _value_code(name: str, value: Any, functions: str) -> str:
         used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)]
         fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
         return f"SimpleNamespace({fields})"
+    if isinstance(value, dict) and any(isinstance(item, DType) for item in value.values()):
+        items = ", ".join(f"{str(k)!r}: {_value_code(k, v, functions)}" for k, v in value.items())
+        return f"{{{items}}}"
     if isinstance(value, Assignments):
         return _program_code(value, f"p.{name}")
     if isinstance(value, Equations):
@@ -291,6 +294,7 @@ def _update_code(update: Update) -> str:
         f"    scalars={update.scalars!r},\n"
         f"    arrays={dict(update.arrays)!r},\n"
         f"    indices={dict(update.indices)!r},\n"
+        f"    fields={dict(update.fields)!r},\n"
         f"    accesses={accesses},\n"
         "    offsets=lambda array: [o for name, o in on_grid.accesses.values() if name == array],\n"
         f"    assignments={_program_code(update.assignments, 'on_grid.assignments')},\n"

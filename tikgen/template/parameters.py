@@ -326,7 +326,8 @@ def _takes(field: FieldInfo) -> str:
         (False, True): f" of at most {high}",
         (False, False): "",
     }[low is not None, high is not None]
-    return _type_name(field.annotation) + bounds
+    takes = _type_name(field.annotation) + bounds
+    return takes if len(takes) <= _LONGEST else f"{_listing(_words(field.annotation))} or more"
 
 
 def _type_name(annotation: Any) -> str:
@@ -353,8 +354,8 @@ def _listing(choices: Iterable[str]) -> str:
 def _refusal(field: FieldInfo, value: Any) -> str:
     """Return in words what a parameter takes instead of a value."""
     takes = _takes(field)
-    if len(takes) > _LONGEST:
-        takes = f"{_listing(_words(field.annotation))} or more ({field.description})"
+    if takes.endswith(" or more"):
+        takes = f"{takes} ({field.description})"
     got = "nothing" if value is PydanticUndefined else _shown(value)
     hint = near(value, _words(field.annotation)) if isinstance(value, str) else ""
     return f"takes {takes}; got {got}" + (f".{hint}" if hint else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -128,9 +129,16 @@ def boundaries() -> SearchStrategy[Any]:
 
     rule = st.one_of(
         st.sampled_from(("interior", "clamp", "zero", "reflect", "antireflect")),
-        st.tuples(st.sampled_from(("value", "flux")), st.sampled_from((0.5, -2.0, "a"))),
+        st.sampled_from(("symmetric", "antisymmetric", "wall", "free_surface")),
+        st.tuples(
+            st.sampled_from(("value", "flux", "wall_value", "wall_flux")),
+            st.sampled_from((0.5, -2.0, "a", "over")),
+        ),
     )
-    axis = st.just(("periodic", "periodic")) | st.tuples(rule, rule)
+    widths, strengths = st.sampled_from((1, 3, 20)), st.sampled_from((0.1, 1.0))
+    layer = st.tuples(st.just("absorbing"), widths, strengths, st.just(1), rule)
+    either = st.one_of(rule, rule, layer)
+    axis = st.just(("periodic", "periodic")) | st.tuples(either, either)
     sides = st.tuples(axis, axis, axis).map(
         lambda axes: {
             letter + sign: rule
@@ -138,28 +146,69 @@ def boundaries() -> SearchStrategy[Any]:
             for sign, rule in zip("-+", pair, strict=True)
         }
     )
-    whole = st.sampled_from(("periodic", "zero")) | rule
+    whole = st.sampled_from(("periodic", "zero")) | either
     return whole | st.fixed_dictionaries(dict.fromkeys(FIELDS, whole | sides))
 
 
-def fitted_boundary(boundary: Any, fields: set[str], dim: int, is_float: bool) -> Any:
-    """Return a drawn boundary with the fields and axes of a problem."""
+def orders_of(text: str) -> dict[str, int]:
+    """Return the fields that a program writes, with the order in time that their layers may have.
+
+    That of the next values of fields is 1, and that of fields in place may be 2.
+    """
+    targets = [line.partition(" = ") for line in text.split("; ")]
+    return {
+        name.removesuffix("'"): 1 if name.endswith("'") else 2
+        for name, _, value in targets
+        if name.endswith("'") or re.search(rf"\b{name}\b", value)
+    }
+
+
+def fitted_boundary(
+    boundary: Any,
+    fields: set[str],
+    dim: int,
+    is_float: bool,
+    orders: Mapping[str, int],
+    letter: str = "",
+) -> Any:
+    """Return a drawn boundary with the fields and axes of a problem.
+
+    Args:
+        boundary: what was drawn.
+        fields: the names that the equations use.
+        dim: number of axes.
+        is_float: whether the dtype is one of floats.
+        orders: the fields that may have absorbing layers, with their order in time.
+        letter: the axis over whose faces the number "over" becomes an array.
+    """
     if isinstance(boundary, Mapping):
         by_field = fields & set(FIELDS)
         if not by_field:
-            return "periodic"
-        return {
-            name: fitted_boundary(rule, fields, dim, is_float)
-            if not isinstance(rule, Mapping)
-            else {
-                side: fitted_boundary(one, fields, dim, is_float)
+            return "wall" if "wall" in boundary.values() else "periodic"
+        found = {}
+        for name, rule in boundary.items():
+            if name not in by_field:
+                continue
+            own = {name: orders[name]} if name in orders else {}
+            if not isinstance(rule, Mapping):
+                found[name] = fitted_boundary(rule, fields, dim, is_float, own)
+                continue
+            found[name] = {
+                side: fitted_boundary(one, fields, dim, is_float, own, side[0])
                 for side, one in rule.items()
                 if "xyz".index(side[0]) < dim
             }
-            for name, rule in boundary.items()
-            if name in by_field
-        }
-    if isinstance(boundary, tuple) and not is_float:
-        kind, number = boundary
-        return "clamp" if kind == "flux" or number == 0.5 else boundary
+        return found
+    if isinstance(boundary, tuple) and boundary[0] == "absorbing":
+        *layer, _, beyond = boundary
+        beyond = fitted_boundary(beyond, fields, dim, is_float, orders, letter)
+        order = min(orders.values(), default=0)
+        return (*layer, order, beyond) if is_float and order else beyond
+    kind, number = boundary if isinstance(boundary, tuple) else (boundary, 0)
+    if fields & set(STAGGERED) and kind in ("symmetric", "wall_flux", "free_surface"):
+        return "wall"  # Its upper side would need what no array holds.
+    if not is_float and ("flux" in kind or number == 0.5):
+        return "clamp"
+    if number == "over":
+        return kind, f"over_{letter}" if letter else -2.0
     return boundary

@@ -1,0 +1,339 @@
+"""What lies outside of the fields of an update, compared with a plain evaluation point by point."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from test_template_update import launched
+from tikgen.errors import ArgumentError, ParameterError
+from tikgen.verification.equation_texts import fitted_boundary, orders_of
+
+SHAPES = {
+    1: ((1,), (2,), (131,), (1031,)),
+    2: ((1, 1), (2, 37), (37, 2), (5, 67)),
+    3: ((1, 1, 2), (2, 3, 5), (3, 2, 41), (4, 1, 35)),
+}
+RULES = ("clamp", "reflect", "antireflect", "symmetric", "antisymmetric", "wall", "free_surface")
+# On the upper side of values that lie on walls.
+UNKNOWN = ("symmetric", "free_surface")
+
+
+def drawn_rule(rng: np.random.Generator, letter: str) -> Any:
+    """Return one rule; a number is a literal, the scalar a, or values over the face."""
+    number = [0.5, -2.0, "a", f"on_{letter}"][rng.integers(4)]
+    own = [tikgen.dirichlet, tikgen.neumann][rng.integers(2)]
+    choices = [own(number), own(number, at="wall")] if rng.random() < 0.5 else RULES
+    return choices[rng.integers(len(choices))]
+
+
+def drawn_sides(rng: np.random.Generator, dim: int, faces: str = "") -> dict[str, Any]:
+    """Return rules for each side; ``faces`` names axes on whose walls values lie."""
+    sides = {}
+    for letter in "xyz"[:dim]:
+        if rng.random() < 0.2:
+            sides[letter] = "periodic"
+            continue
+        low, high = drawn_rule(rng, letter), drawn_rule(rng, letter)
+        if letter in faces and (high in UNKNOWN or high[0] == "wall_flux"):
+            high = "antisymmetric"
+        sides |= {f"{letter}-": low, f"{letter}+": high}
+    return sides
+
+
+def of(rule: Any, numbers: dict[str, Any], face: tuple[int, ...]) -> tuple[str, Any]:
+    """Return the kind of a rule and its number at an element of a face."""
+    kind, number = rule if isinstance(rule, tuple) else (rule, 0.0)
+    number = numbers.get(number, number) if isinstance(number, str) else number
+    return kind, number[face] if isinstance(number, np.ndarray) else number
+
+
+def inside(place: int, extent: int, rule: Any, is_face: bool) -> int:
+    """Return the index of what stands in for a place outside."""
+    kind = rule[0] if isinstance(rule, tuple) else rule
+    if kind == "periodic":
+        return place % extent
+    about_wall = kind in ("symmetric", "antisymmetric", "wall", "free_surface") or "wall" in kind
+    if not about_wall and kind not in ("reflect", "antireflect", "flux"):
+        return min(max(place, 0), extent - 1)
+    upper = place >= extent
+    for _ in range(1000):
+        if 0 <= place < extent:
+            return place
+        if not about_wall:
+            place = -place if place < 0 else 2 * (extent - 1) - place
+        elif not is_face:
+            place = -1 - place if place < 0 else 2 * extent - 1 - place
+        elif not upper:
+            place = -place if place < 0 else 2 * (extent - 1) - place
+        else:
+            place = -place if place < 0 else 2 * extent - place
+            place = extent - 1 if place == extent else place
+        if extent == 1:
+            return 0
+    raise AssertionError
+
+
+def value_at(
+    u: np.ndarray, index: tuple[int, ...], sides: Any, numbers: Any, step: float, faces: str = ""
+) -> float:
+    """Return the value at an index that may lie outside; the last axis goes first."""
+
+    def along(axis: int, index: tuple[int, ...]) -> float:
+        if axis < 0:
+            return float(u[index])
+        place, extent, letter = index[axis], u.shape[axis], "xyz"[axis]
+        if 0 <= place < extent:
+            return along(axis - 1, index)
+
+        def at(other: int) -> float:
+            return along(axis - 1, (*index[:axis], other, *index[axis + 1 :]))
+
+        rule = rule_on(axis, place)
+        is_face = letter in faces
+        image = inside(place, extent, rule, is_face)
+        others = [a for a in range(u.ndim) if a != axis]
+        places = [
+            index[a] if 0 <= index[a] < u.shape[a]
+            else inside(index[a], u.shape[a], rule_on(a, index[a]), "xyz"[a] in faces)
+            for a in others
+        ]  # fmt: skip
+        kind, number = of(rule, numbers, tuple(places) or (0,))
+        out = -place if place < 0 else place - extent + 1
+        if kind == "wall":
+            kind = "antisymmetric" if is_face else "symmetric"
+        elif kind == "free_surface":
+            kind = "symmetric" if is_face else "antisymmetric"
+        match kind:
+            case "zero" | "value":
+                return number
+            case "flux":
+                return at(image) + number * 2 * step * out
+            case "wall_flux":
+                return at(image) + number * step * (2 * out if is_face else 2 * out - 1)
+            case "antireflect":
+                return 2 * at(0 if place < 0 else extent - 1) - at(image)
+            case "antisymmetric" | "wall_value":
+                on_wall = is_face and place == extent
+                return number if on_wall else 2 * number - at(image)
+        return at(image)
+
+    def rule_on(axis: int, place: int) -> Any:
+        letter = "xyz"[axis]
+        return sides.get(letter, sides.get(letter + ("-" if place < 0 else "+")))
+
+    return along(u.ndim - 1, index)
+
+
+def around(u: np.ndarray, offset: tuple[int, ...], *rules: Any) -> np.ndarray:
+    """Return the values at an offset from every point."""
+    found = np.empty(u.shape)
+    for index in itertools.product(*map(range, u.shape)):
+        place = tuple(i + step for i, step in zip(index, offset, strict=True))
+        found[index] = value_at(u, place, *rules)
+    return found
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("draw", range(4))
+def test_every_value_outside_is_that_of_its_rule(
+    dim: int, draw: int, ti_arch: str, rng: np.random.Generator
+) -> None:
+    rng = np.random.default_rng([draw, dim])
+    faces = {"u": "", "v": "xz"[:dim]}
+    sides = {name: drawn_sides(rng, dim, faces[name]) for name in faces}
+    one, other = rng.integers(-3, 4, (2, dim)).tolist()
+    text = f"q = a*u{one} + 2*u{other}; w = v{other} - a*v{[-1] * dim}"
+    dtype = [np.float32, np.float64][draw % 2]
+    loops: list[Any] = [{}, {"schedule": {"loop": "points"}}] if ti_arch == "cpu" else [{}]
+    kernel = tikgen.update(
+        text,
+        dim,
+        scalars="a",
+        spacing=0.5,
+        dtype=dtype,
+        boundary=sides,
+        at={"v": "edge y" if dim == 3 else "face x"},
+        **loops[draw % len(loops)],
+    )
+    for shape in SHAPES[dim]:
+        u, v = rng.uniform(-1, 1, (2, *shape)).astype(dtype)
+        numbers: dict[str, Any] = {"a": 3.0}
+        for axis, letter in enumerate("xyz"[:dim]):
+            if f"on_{letter}" in kernel.signature.names:
+                face = shape[:axis] + shape[axis + 1 :] or (1,)
+                numbers[f"on_{letter}"] = rng.uniform(-1, 1, face).astype(dtype)
+        q, w = launched(kernel, u=u, v=v, **numbers)
+        of_u, of_v = ((sides[name], numbers, 0.5, faces[name]) for name in ("u", "v"))
+        expected = 3 * around(u, one, *of_u) + 2 * around(u, other, *of_u)
+        np.testing.assert_allclose(q, expected, atol=1e-3, err_msg=str(shape))
+        expected = around(v, other, *of_v) - 3 * around(v, [-1] * dim, *of_v)
+        np.testing.assert_allclose(w, expected, atol=1e-3, err_msg=str(shape))
+
+
+def test_a_grid_of_one_point_whose_size_is_known(ti_arch: str) -> None:
+    for rule in ("symmetric", "wall"):
+        kernel = tikgen.update(
+            "w = 2*u[-1, 0] + u[0, 1]; q = v[-2, 0] - v[0, -1]",
+            dim=2,
+            shape=(1, 1),
+            boundary={"u": rule, "v": "antisymmetric"},
+            at={"v": "face x"},
+        )
+        u = np.full((1, 1), 3, np.float32)
+        w, q = launched(kernel, u=u, v=u)
+        assert (w, q) == (9, 0)
+
+
+def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
+    sides = {"x-": tikgen.dirichlet("inflow"), "x+": tikgen.neumann("pull"), "y": "periodic"}
+    kernel = tikgen.update(
+        "u' = u[-1, 1] + s*u[1, -1]",
+        dim=2,
+        scalars="s",
+        boundary=sides,
+        types={"inflow": "f16"},
+        constants={"pull": 0.25},
+    )
+    assert kernel.signature.names == ("u", "s", "inflow", "u_next")
+    assert {type(name) for name in kernel.signature.names} == {str}  # As bundles need it.
+    u = rng.uniform(-1, 1, (6, 41)).astype(np.float32)
+    inflow = rng.uniform(-1, 1, 41).astype(np.float16)
+    (found,) = launched(kernel, u=u, s=2.0, inflow=inflow)
+    low = np.vstack([inflow, u[:-1]])
+    high = np.vstack([u[1:], u[-2] + 0.5])
+    expected = np.roll(low, -1, 1) + 2 * np.roll(high, 1, 1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    other = {"u": u, "s": 2.0, "u_next": u.copy()}
+    with pytest.raises(ArgumentError, match=r"'inflow' takes shape \(n1,\) where .*n1 = 41; got"):
+        kernel(**other, inflow=np.zeros(6, np.float16))
+    with pytest.raises(ArgumentError, match="'inflow' takes 1 axes"):
+        kernel(**other, inflow=np.zeros((1, 41), np.float16))
+    with pytest.raises(ArgumentError, match="'inflow' takes dtype f16"):
+        kernel(**other, inflow=np.zeros(41, np.float32))
+    with pytest.raises(ArgumentError, match="inflow"):
+        kernel(**other)
+
+
+@pytest.mark.parametrize(
+    ("loop", "shape"),
+    [("function", (1031,)), ("function", (5, 67)), ("points", (5, 67)), ("points", (3, 4, 41))],
+    ids=str,
+)
+def test_points_of_a_mask_are_left_alone(
+    loop: str, shape: tuple[int, ...], ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch != "cpu" and loop == "function":
+        pytest.skip("real functions belong to cpu")
+    text = "u' = u + 1/c*lap(u); v = v + u; q = 2*u'; w' = 2*v"
+    params = {"dim": len(shape), "boundary": "clamp", "schedule": {"loop": loop}}
+    kernel = tikgen.update(text, mask="solid", types={"solid": "i8"}, **params)
+    assert kernel.signature.names == ("u", "c", "v", "w", "solid", "u_next", "q", "w_next")
+    u, v, q, w = rng.uniform(-1, 1, (4, *shape)).astype(np.float32)
+    solid = rng.choice(np.int8([0, 0, 0, 1, -128]), shape)
+    # Nothing that is computed at a point of the mask matters.
+    c = np.where(solid, 0, 4).astype(np.float32)
+    found = launched(kernel, u=u, c=c, v=v, q=q, w=w, solid=solid)
+    free = tikgen.update(text, **params)
+    new = launched(free, u=u, c=np.full_like(u, 4), v=v)
+    kept = solid != 0
+    assert 0.2 < kept.mean() < 0.6
+    for name, value, before, after in zip("vuqw", found, (v, u, q, w), new, strict=True):
+        assert (value[kept] == before[kept]).all(), name
+        np.testing.assert_allclose(value[~kept], after[~kept], atol=1e-6, err_msg=name)
+    assert "if solid" not in kernel.source.text
+
+
+def test_heat_in_a_channel_is_kept_or_lost_through_its_walls(ti_arch: str) -> None:
+    n = 64
+    cosine, sine = (
+        f(np.pi * (np.arange(n) + 0.5) / n).astype(np.float32) for f in (np.cos, np.sin)
+    )
+    for rule, wave in (("symmetric", cosine), ("antisymmetric", sine)):
+        kernel = tikgen.update("u' = lap(u)", 1, boundary=rule)
+        eigenvalue = 2 * np.cos(np.pi / n) - 2
+        np.testing.assert_allclose(launched(kernel, u=wave)[0], eigenvalue * wave, atol=1e-6)
+    warm = tikgen.update("u' = u + lap(u)/4", 1, boundary=tikgen.dirichlet(2, at="wall"))
+    still = np.full(n, 2, np.float32)
+    assert (launched(warm, u=still)[0] == 2).all()
+
+
+@pytest.mark.parametrize("rule", ["wall", "free_surface"])
+def test_sound_between_walls_keeps_its_energy(rule: str, ti_arch: str) -> None:
+    # Standing waves of the discrete equations on a staggered grid, at the lower side; above
+    # lies a rigid wall, whose rule holds for both fields.
+    n, steps = 48, 400
+    first = tikgen.update("ux' = ux - 0.5*dx(p)", 1, at={"ux": "face x"}, dtype="f64",
+                          boundary={"x-": rule, "x+": "wall"})  # fmt: skip
+    second = tikgen.update("p' = p - 0.5*dx(ux)", 1, at={"ux": "face x"}, dtype="f64",
+                           boundary={"x-": rule, "x+": "wall"})  # fmt: skip
+    wave = np.pi * (1 if rule == "wall" else 0.5) / n
+    phase = (n - 0.5 - np.arange(n)) * wave
+    p, ux = np.cos(phase), np.zeros(n)
+    start, p_next, ux_next = p.copy(), p.copy(), ux.copy()
+    turn = 2 * np.arcsin(0.5 * np.sin(wave / 2))
+    ux = 0.5 * np.sin((n - np.arange(n)) * wave) * np.sin(wave / 2)
+    for _ in range(steps):
+        first(p=p, ux=ux, ux_next=ux_next)
+        ux, ux_next = ux_next, ux
+        second(p=p, ux=ux, p_next=p_next)
+        p, p_next = p_next, p
+    assert abs(p @ start) > 0.1
+    np.testing.assert_allclose(p, np.cos(steps * turn) * start, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"boundary": "symmetric"}, "ux, which lies on face x, symmetric about the wall x+"),
+        ({"boundary": {"x-": "wall", "x+": "free_surface"}}, "be at x-, or take 'clamp' or"),
+        ({"boundary": "symmetrical"}, "Did you mean 'symmetric'"),
+        ({"boundary": ("value", "ux")}, "takes ux, which is an array of the equations; values"),
+        ({"boundary": ("value", "row")}, "takes 'row', a name that the equations or the code"),
+        ({"types": {"g": "f16"}, "boundary": ("value", "gg")}, "names g, which is no array. Did"),
+        ({"dim": 2, "boundary": ("value", "g")}, "no scalar, on the axes x and y; an array has"),
+        ({"mask": "ux"}, "is ux, which has a meaning already; name an array of its own"),
+        ({"mask": "row"}, "is 'row', which generated code has"),
+        ({"mask": "m", "types": {"m": "f32"}}, "makes the mask m f32; it takes integers of 8 to"),
+        ({"mask": "m", "types": {"p_next": "f64"}}, "cannot be kept exactly where all is computed"),
+        ({"dtype": "i32", "boundary": ("wall_flux", 1)}, "has a flux, which needs a float"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(params: dict[str, Any], problem: str) -> None:
+    given = {"equations": "p' = p - dx(ux)", "dim": 1, "at": {"ux": "face x"}, **params}
+    if "dtype" in params:
+        given["equations"] = "p' = p - p[1]"
+        given["at"] = None
+    with pytest.raises(ParameterError) as caught:
+        tikgen.render("update", arch="cpu", **given)
+    assert problem in str(caught.value)
+
+
+def test_drawn_boundaries_are_cut_to_the_equations() -> None:
+    layer = ("absorbing", 3, 0.1, 1, ("value", "over"))
+    text = "u' = lap(u) + lap(w); v = v + 1; q = u"
+    orders = orders_of(text)
+    assert orders == {"u": 1, "v": 2}
+
+    def fitted(boundary: Any, is_float: bool = True) -> Any:
+        return fitted_boundary(boundary, {"u", "v", "w", "q"}, 1, is_float, orders)
+
+    sides = {"x-": layer, "x+": "zero", "y": "clamp"}
+    assert fitted({"u": sides, "w": sides, "v": layer}) == {
+        "u": {"x-": ("absorbing", 3, 0.1, 1, ("value", "over_x")), "x+": "zero"},
+        "w": {"x-": ("value", "over_x"), "x+": "zero"},
+        "v": ("absorbing", 3, 0.1, 2, ("value", -2.0)),
+    }
+    assert fitted({"u": ("wall_flux", 0.5)}, is_float=False) == {"u": "clamp"}
+    assert fitted(sides) == {}  # A user's own, which stays.
+
+
+def test_a_rule_is_at_a_place_that_there_is() -> None:
+    for make in (tikgen.dirichlet, tikgen.neumann):
+        with pytest.raises(ValueError, match="'wall'; got 'walls'"):
+            make(0, at="walls")

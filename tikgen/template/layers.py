@@ -1,0 +1,229 @@
+"""Absorbing layers: near a side, what a field becomes is damped, the more the further out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.dtypes import DType
+from tikgen.errors import near
+from tikgen.template.boundaries import AXES, is_by_field, lies_on_walls
+from tikgen.template.parameters import Invalid
+
+WIDEST = 10_000
+
+# Axis, whether at its upper side, width in points, strength, order of the equation in time.
+Layer = tuple[int, bool, int, float, int]
+
+
+def absorbing(
+    width: int, strength: float | None = None, beyond: Any = "zero", order: Literal[1, 2] = 1
+) -> tuple[Any, ...]:
+    """Return the rule by which waves fade away within a layer inside of a side (a sponge).
+
+    After each update, the new value of the field is multiplied by ``1 - strength * s**2``, where s
+    grows from 0 at the inner edge of the layer to 1 at the outer one (Cerjan, Kosloff, Kosloff and
+    Reshef, Geophysics 50, 1985, to leading order). Where layers overlap, both damp.
+
+    Args:
+        width: number of points of the layer.
+        strength: what a value loses at the outer edge at each update, above 0 and at most 1. By
+            default it is ``2 / width``: a wave that runs half a point an update comes back with
+            less than a hundredth of its energy.
+        beyond: the rule for what lies outside.
+        order: order of the equation in time. With 1 every field of a system of first order should
+            have the same layers. With 2 a field is updated in place from its value two updates ago,
+            as in ``old = 2*p - old + c*lap(p)``, and what it gains is damped; with 1 a quarter of
+            the energy would come back.
+
+    Raises:
+        ValueError: if the width, the strength or the order is out of range.
+    """
+    if strength is None and width > 0:
+        strength = min(1.0, 2 / width)
+    if problem := _problem(width, strength, order):
+        raise ValueError(problem)
+    return "absorbing", width, strength, order, beyond
+
+
+def _problem(width: Any, strength: Any, order: Any) -> str:
+    """Return what is wrong with a layer, or nothing."""
+    if not 1 <= width <= WIDEST or width != int(width):
+        return f"an absorbing layer has a width from 1 to {WIDEST} points; got {width!r}"
+    if not 0 < strength <= 1:
+        return f"an absorbing layer has a strength above 0 and at most 1; got {strength!r}"
+    return "" if order in (1, 2) else f"an equation has order 1 or 2 in time; got {order!r}"
+
+
+def layers_of(boundary: Any, name: str, dim: int) -> list[Layer]:
+    """Return the absorbing layers of a field."""
+    given = boundary.get(name) if is_by_field(boundary) else boundary
+    found = []
+    for axis, letter in enumerate(AXES[:dim]):
+        for is_upper, sign in enumerate("-+"):
+            rule = given
+            if isinstance(given, Mapping):
+                rule = given.get(letter + sign, given.get(letter))
+            if isinstance(rule, tuple) and rule[0] == "absorbing":
+                found.append((axis, bool(is_upper), *rule[1:4]))
+    return found
+
+
+def layers_in(boundary: Any, fields: Mapping[str, str], dim: int) -> dict[str, list[Layer]]:
+    """Return the layers of each array that is damped, for the field of each array."""
+    found = {array: layers_of(boundary, field, dim) for array, field in fields.items()}
+    return {array: layers for array, layers in found.items() if layers}
+
+
+def check_layers(boundary: Any, fields: Mapping[str, str], dim: int, dtype: DType) -> None:
+    """Raise :class:`Invalid` for layers that damp nothing or do not fit.
+
+    Args:
+        boundary: what a user wrote.
+        fields: the field of each array that is written and is a field.
+        dim: number of axes.
+        dtype: the dtype in which is computed.
+    """
+    names = tuple(boundary) if is_by_field(boundary) else ("",)
+    for name in names:
+        layers = layers_of(boundary, name, dim)
+        known = tuple(fields.values())
+        if layers and name not in known and (name or not known):
+            raise Invalid(
+                "boundary",
+                f"absorbs {name or 'all fields'}, and the equations write no next value of that."
+                f"{near(name, known)}",
+            )
+        for _, _, *layer in layers:
+            if problem := _problem(*layer):
+                raise Invalid("boundary", f"does not fit: {problem}")
+    for array, layers in layers_in(boundary, fields, dim).items():
+        field, orders = fields[array], {order for *_, order in layers}
+        if not dtype.is_float:
+            raise Invalid("boundary", f"absorbs {field}, which needs a float dtype; got {dtype}")
+        if len(orders) > 1:
+            raise Invalid("boundary", f"absorbs {field} with order 1 and 2; one holds for a field")
+        if orders == {2} and field != array:
+            raise Invalid(
+                "boundary",
+                f"absorbs {field} with order 2, which needs a field that is updated in place from "
+                f'its value two updates ago, as in "old = 2*{field} - old + c*lap({field})"',
+            )
+
+
+def near_code(layers: list[Layer], index: list[str], extents: list[str], size: int = 1) -> str:
+    """Return code that says whether a point, or one of ``size`` in a row, lies in a layer."""
+    parts = []
+    for axis, is_upper, width, *_ in layers:
+        name, extent = index[axis], extents[axis]
+        if not is_upper:
+            parts.append(f"{name} < {width}")
+        elif size > 1 and axis == len(index) - 1:
+            parts.append(f"{name} + {size} > {extent} - {width}")
+        else:
+            parts.append(f"{name} >= {extent} - {width}")
+    return " or ".join(dict.fromkeys(parts))
+
+
+def faded_code(
+    layers: list[Layer],
+    value: str,
+    before: str,
+    index: list[str],
+    extents: list[str],
+    place: str,
+    dtype: DType,
+) -> str:
+    """Return code for a value in layers, after an update.
+
+    Args:
+        layers: those of the field.
+        value: code of the new value.
+        before: code of the value before the update.
+        index: code for the index on each axis.
+        extents: code for the extent of each axis.
+        place: where the field lies, such as "face x".
+        dtype: the dtype in which is computed.
+    """
+    factors = []
+    for axis, is_upper, width, strength, _ in layers:
+        name = f"({index[axis]})" if " " in index[axis] else index[axis]
+        # In halves of a point, because what lies on faces lies half a point further down.
+        edge = 2 * width + is_upper
+        if lies_on_walls(place, axis) == is_upper:
+            edge -= 1
+        depth = f"{edge} - 2 * {name}"
+        if is_upper:
+            depth = f"2 * {name} + {edge} - 2 * {extents[axis]}"
+        factors.append(f"faded({depth}, {dtype.literal(strength / (2 * width) ** 2)})")
+    product = " * ".join(factors)
+    if layers[0][-1] == 2:
+        return f"{before} + ({value} - {before}) * {product}"
+    return f"{value} * {product}"
+
+
+def with_layers(
+    new: Mapping[str, Any],
+    layers: Mapping[str, list[Layer]],
+    places: Mapping[str, str],
+    given: Mapping[str, Any],
+    mask: str | None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the values of arrays after an update, with the damping of their layers.
+
+    Args:
+        new: values that the equations give.
+        layers: those of each array.
+        places: where each array lies, such as "face x".
+        given: arrays before the update.
+        mask: the array that says which points are left alone, or None.
+    """
+    found = {}
+    for name, own in layers.items():
+        value = new[name]
+        factor = np.ones_like(value)
+        for axis, is_upper, width, strength, _ in own:
+            position = 2 * np.arange(value.shape[axis]) + (not lies_on_walls(places[name], axis))
+            if is_upper:
+                position = 2 * value.shape[axis] - position
+            depth = np.maximum(2 * width - position, 0) / (2 * width)
+            along = [-1 if a == axis else 1 for a in range(value.ndim)]
+            factor = factor * (1 - strength * depth.reshape(along) ** 2)
+        # What is damped is the value, or what it gains.
+        start = np.asarray(given[name]).astype(value.dtype) if own[0][-1] == 2 else 0
+        after = start + (value - start) * factor
+        found[name] = np.where(np.asarray(given[mask]) != 0, value, after) if mask else after
+    return found
+
+
+def layer_errors(
+    bounds: Mapping[str, Any],
+    new: Mapping[str, Any],
+    after: Mapping[str, Any],
+    layers: Mapping[str, list[Layer]],
+    given: Mapping[str, Any],
+    eps: float,
+) -> dict[str, Any]:
+    """Return bounds on the errors of damped values, from those on the errors of ``new`` ones.
+
+    Args:
+        bounds: bounds on the errors of what the equations give.
+        new: what the equations give.
+        after: that with the damping of layers.
+        layers: those of each array.
+        given: arrays before the update.
+        eps: relative rounding of the dtype in which a kernel computes.
+    """
+    found = {}
+    for name, own in layers.items():
+        before, sizes = np.asarray(given[name]), np.abs(new[name])
+        if own[0][-1] == 2:
+            sizes = sizes + np.abs(before.astype(sizes.dtype))
+        # Each factor has an error of 4 eps at most. Buffers round to what is stored.
+        rounding = (5 * len(own) + 3) * eps + np.finfo(before.dtype).eps
+        is_damped = np.isfinite(sizes) & (after[name] != new[name])
+        found[name] = bounds[name] + rounding * np.where(is_damped, sizes, 0)
+    return found
