@@ -168,8 +168,8 @@ class Stencil(Template):
             if not fast:
                 return {}
             # 2 cores, f32, against rows with row_buffer=32: 1.5 times as fast at 200^3 and
-            # 2D 4096^2, 2.5 times at 100^3. In 3D strips of 16 rows beat single ones by 1.15 to 1.3,
-            # and those of 4 rows by 1.05 to 1.1.
+            # 2D 4096^2, 2.5 times at 100^3. In 3D strips of 16 rows beat single ones by 1.15 to
+            # 1.3, and those of 4 rows by 1.05 to 1.1.
             # Taichi gives a thread 512 iterations at least: without empty ones, small grids are
             # done by one thread, which takes up to 3 times as long.
             strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]

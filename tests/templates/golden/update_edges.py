@@ -112,7 +112,8 @@ def update(
     u_next: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
     # Taichi gives a thread 512 iterations at least: with empty ones, few strips occupy all threads.
-    for strip, turn in ti.ndrange((u.shape[0] - 1) // 1024 + 1, 8):
-        if turn == 0:
+    for turn in range(((u.shape[0] - 1) // 1024 + 1) * 8):
+        if turn % 8 == 0:
+            strip = turn // 8
             first = strip * 1024
             points(u, a, solid, inflow, u_next, first, ti.min(first + 1024, u.shape[0]))
