@@ -1,5 +1,6 @@
 """Equations over fields on a regular grid, fused into one kernel."""
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -22,6 +23,13 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError, near
 from tikgen.expression import PARTIAL, Update, lacks_on_vulkan
+from tikgen.expression.components import (
+    argument_of,
+    by_component,
+    component_of,
+    part_of,
+    vector_of,
+)
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
 from tikgen.pipeline.jinja_text import without_marks
@@ -33,13 +41,25 @@ from tikgen.template.boundaries import (
     NUMBERED,
     Boundary,
     check_boundary,
+    is_by_field,
     number_code,
     padded,
     rules_in,
     sides_of,
 )
+from tikgen.template.parameters import FieldName
+from tikgen.template.vectors import (
+    Layout,
+    blocks_before,
+    check_arguments,
+    check_vectors,
+    element_code,
+    held_arrays,
+    names_in_code,
+)
 
-Where = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
+Place = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
+Where = Place | Literal["faces", "edges"]
 
 MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
@@ -48,7 +68,7 @@ MOST_OPERATIONS = 1500
 MOST_IN_ROWS = 400
 # What generated code calls its own values.
 OWN = re.compile(
-    r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane|mirrored"
+    r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|step|strip|turn|lane|mirrored"
     r"|(start|run|buffer)(_\w+)?)"
 )
 
@@ -106,13 +126,21 @@ class FieldUpdate(Template):
         on_device: tuple[Identifier, ...] = parameter(
             "scalars that are passed as arrays of one element", ()
         )
-        constants: dict[Identifier, float] | None = parameter("numbers by name", None)
+        constants: dict[Identifier, float | tuple[float, ...]] | None = parameter(
+            "numbers by name, and lists of numbers", None
+        )
         boundary: Boundary = parameter(
             "what lies outside: a rule, or rules for sides such as 'x' or 'x-', or either for "
             "each field",
             "interior",
         )
-        at: dict[Identifier, Where] | None = parameter(
+        vectors: dict[Identifier, int] | None = parameter(
+            "number of components of each field that is a vector, 2 to 32", None
+        )
+        layout: Layout = parameter(
+            "the axis of an array that counts components, or an array for each of them", "first"
+        )
+        at: dict[FieldName, Where] | None = parameter(
             "where fields lie on a staggered grid; others lie at the centre", None
         )
         types: dict[Identifier, DType] | None = parameter("types of arrays that differ", None)
@@ -122,6 +150,7 @@ class FieldUpdate(Template):
 
         def check(self) -> None:
             _check_grid(self)
+            check_vectors(self)
             try:
                 update = update_of(self)
                 update.assignments.check(self.dtype)
@@ -130,7 +159,8 @@ class FieldUpdate(Template):
             _check_names(self, update)
             _check_types(self, update)
             fields = fields_of(update)
-            check_boundary(self.boundary, self.dim, self.dtype, update.arrays, fields, self.scalars)
+            rules = boundary_of(self)
+            check_boundary(rules, self.dim, self.dtype, update.arrays, fields, self.scalars)
 
     class Schedule(ScheduleModel):
         loop: Literal["function", "points"] = parameter(
@@ -197,7 +227,7 @@ class FieldUpdate(Template):
         if arch != "vulkan":
             return None
         update = update_of(p)
-        count = len(update.arrays) + len(p.on_device)
+        count = sum(isinstance(argument, Array) for argument in self.arguments(p))
         if count > MOST_ARRAYS_ON_VULKAN:
             return (
                 f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
@@ -211,6 +241,7 @@ class FieldUpdate(Template):
         whole = all(low == high == 0 for low, high in reach(p, update, inside=True))
         pointwise = not any(map(any, (offset for _, offset in update.accesses.values())))
         found: list[Array | Scalar] = []
+        arrays = held_arrays(p, update.arrays)
         for name in argument_names(p):
             if name in p.on_device:
                 found.append(Array(name, p.dtype, (1,)))
@@ -218,24 +249,28 @@ class FieldUpdate(Template):
             if name in p.scalars:
                 found.append(Scalar(name, p.dtype))
                 continue
-            role = update.arrays[name]
+            held = arrays[name]
             found.append(
                 Array(
                     name,
-                    (p.types or {}).get(name, p.dtype),
-                    shape,
-                    role=role,
-                    covered=whole or role == "in",
-                    inplace=pointwise and role != "in",
+                    type_of(p, held.names[0]),
+                    held.shape(shape),
+                    role=held.role,
+                    covered=(whole and held.is_whole) or held.role == "in",
+                    # Of a vector some components may be written before others are read.
+                    inplace=pointwise and held.role != "in" and not held.count,
                 )
             )
         return tuple(found)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         update = update_of(p)
-        arrays = [a for a in self.arguments(p) if a.name in update.arrays]
+        held = held_arrays(p, update.arrays)
+        arrays = [a for a in self.arguments(p) if a.name in held]
+        written = [(name, a.dtype) for a in arrays if a.written for name in held[a.name].names]
         names = index_names(p, update)
-        extents = [f"{arrays[0].name}.shape[{axis}]" for axis in range(p.dim)]
+        first = arrays[0].name
+        extents = [f"{first}.shape[{held[first].first_axis + axis}]" for axis in range(p.dim)]
         bounds = [
             (name, str(low), f"{extent} - {high}" if high else extent)
             for name, extent, (low, high) in zip(
@@ -252,8 +287,14 @@ class FieldUpdate(Template):
             "bounds": bounds,
             "extents": tuple(extents),
             "leader": arrays[0].name,
-            "outputs": [a for a in arrays if a.written],
-            "casts": {a.name: cast_of(a.dtype, p.dtype) for a in arrays},
+            "outputs": [
+                SimpleNamespace(name=name, dtype=dtype, run=runs[name, (0,) * (p.dim - 1)])
+                for name, dtype in written
+                if name in update.outputs
+            ],
+            "casts": {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays},
+            "identifiers": identifiers(p, update),
+            "element_code": functools.partial(element_code, p.layout),
             "helpers": "\n\n\n".join(filter(None, helpers)),
             "function": "points",
             "margins": margins,
@@ -268,7 +309,8 @@ class FieldUpdate(Template):
             "is_inside": is_inside(names, extents, margins),
             "near": near_edge(p, update, names, extents),
             "runs": runs,
-            "each_run": list({run.name: run for run in runs.values()}.values()),
+            "each_start": list({run.start: run for run in runs.values()}.values()),
+            "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),
             "centre": runs[None, (0,) * (p.dim - 1)],
             "equations": lambda read, target, index: statements(p, read, target, index),
         }
@@ -281,12 +323,13 @@ class FieldUpdate(Template):
         values, _ = known_values(p, given)
         found = update.assignments.folded(p.dtype).evaluate(**values)
         results = []
-        for name in (name for name in names if name in update.outputs):
-            before = np.asarray(given[name])
-            result = before.astype(wide_of(p.dtype))
-            inner = computed(p, before.shape)
-            result[inner] = np.broadcast_to(found[name], before.shape)[inner]
-            results.append(result)
+        for name, held in written_arrays(p).items():
+            result = {name: np.array(given[name], wide_of(p.dtype))}
+            for each in held:
+                part = part_of(result, each, p.layout)
+                inner = computed(p, part.shape)
+                part[inner] = np.broadcast_to(found[each], part.shape)[inner]
+            results.append(result[name])
         return tuple(results) if len(results) > 1 else results[0]
 
     @staticmethod
@@ -295,11 +338,12 @@ class FieldUpdate(Template):
         values, errors = known_values(p, inputs)
         bounds = update_of(p).assignments.error_bound(values, p.dtype, errors)
         allowed = {}
-        for name in expected:
-            shape = np.shape(inputs[name])
-            allowed[name] = np.zeros(shape)
-            inner = computed(p, shape)
-            allowed[name][inner] = np.broadcast_to(bounds[name], shape)[inner]
+        for name, held in written_arrays(p).items():
+            allowed[name] = np.zeros(np.shape(inputs[name]))
+            for each in held:
+                part = part_of(allowed, each, p.layout)
+                inner = computed(p, part.shape)
+                part[inner] = np.broadcast_to(bounds[each], part.shape)[inner]
         return allowed
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
@@ -383,7 +427,27 @@ def update_of(p: Any) -> Update:
         constants=p.constants,
         at=p.at,
         outputs=p.outputs,
+        vectors=p.vectors,
     )
+
+
+def boundary_of(p: Any) -> Any:
+    """Return the boundary, with rules by field for each component of a vector."""
+    return by_component(p.boundary, p.vectors or {}) if is_by_field(p.boundary) else p.boundary
+
+
+def type_of(p: Any, name: str) -> DType:
+    """Return the type of the array that holds an array or a component."""
+    dtype: DType = (p.types or {}).get(vector_of(name), p.dtype)
+    return dtype
+
+
+def written_arrays(p: Any) -> dict[str, list[str]]:
+    """Return what is written of each argument: its components, or itself."""
+    found: dict[str, list[str]] = {}
+    for name in update_of(p).outputs:
+        found.setdefault(argument_of(name, p.layout)[0], []).append(name)
+    return {name: found[name] for name in argument_names(p) if name in found}
 
 
 def boundary_scalars(p: Any) -> tuple[str, ...]:
@@ -399,7 +463,8 @@ def fields_of(update: Update) -> list[str]:
 
 def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     """Return the rules of each array of which a neighbour is read, a pair for each axis."""
-    return {name: sides_of(p.boundary, name, p.dim) for name in fields_of(update)}
+    boundary = boundary_of(p)
+    return {name: sides_of(boundary, name, p.dim) for name in fields_of(update)}
 
 
 def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
@@ -423,7 +488,8 @@ def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
-    return tuple(dict.fromkeys((*update.inputs, *boundary_scalars(p), *update.outputs)))
+    names = (*update.inputs, *boundary_scalars(p), *update.outputs)
+    return tuple(dict.fromkeys(argument_of(name, p.layout)[0] for name in names))
 
 
 def fits_rows(p: Any) -> bool:
@@ -451,12 +517,13 @@ def _check_grid(p: Any) -> None:
 
 def _check_names(p: Any, update: Update) -> None:
     names = (*update.inputs, *update.outputs, *update.temporaries)
-    for name in names:
+    check_arguments(p, update)
+    for name in (*argument_names(p), *update.temporaries):
         if OWN.fullmatch(name):
             raise Invalid("equations", f"uses the name {name!r}, which generated code has")
     if not update.outputs:
         raise Invalid("equations", "write no array")
-    count = len(update.arrays) + len(p.scalars)
+    count = len({*argument_names(p), *p.scalars})
     if count > MOST_ARGUMENTS:
         raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
     if update.assignments.operations > MOST_OPERATIONS:
@@ -473,17 +540,19 @@ def _check_names(p: Any, update: Update) -> None:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
     for kind in ("at", "types"):
         for name in getattr(p, kind) or ():
-            if name not in names:
-                raise Invalid(kind, f"names {name}, which is no array.{near(name, names)}")
+            known = (*names, *map(vector_of, names))
+            if component_of(name, p.vectors or {}) not in known:
+                raise Invalid(kind, f"names {name}, which is no array.{near(name, known)}")
 
 
 def _check_types(p: Any, update: Update) -> None:
     for name, dtype in (p.types or {}).items():
-        if name not in update.arrays:
+        roles = {role for n, role in update.arrays.items() if vector_of(n) == name}
+        if not roles:
             raise Invalid("types", f"names {name}, which is no array")
         if dtype.is_float and not p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
-        if update.arrays[name] != "in" and dtype.is_float != p.dtype.is_float:
+        if roles != {"in"} and dtype.is_float != p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and what is written is {p.dtype}")
 
 
@@ -492,7 +561,7 @@ def _check_types(p: Any, update: Update) -> None:
 
 def index_names(p: Any, update: Update) -> tuple[str, ...]:
     """Return the loop indices: i, j, k, or ii, jj, kk where a user's name is in the way."""
-    taken = {*update.inputs, *update.outputs, *update.temporaries}
+    taken = {*argument_names(p), *update.temporaries}
     letters: tuple[str, ...] = tuple("ijk")
     while taken & set(letters):
         letters = tuple(name + name[0] for name in letters)
@@ -557,27 +626,35 @@ def runs_of(p: Any, update: Update) -> dict[Any, Any]:
     """
     rules = rules_of(p, update)
     centre = (0,) * (p.dim - 1)
+    starts: dict[Any, str] = {}
     known: dict[Any, SimpleNamespace] = {}
     found: dict[Any, Any] = {}
-    places = [(name, offset) for name, offset in update.accesses.values()]
-    for name, (*steps, last) in [(None, (*centre, 0)), *places]:
+    own = [(name, (*centre, 0)) for name in (None, *update.outputs)]
+    for name, (*steps, last) in [*own, *update.accesses.values()]:
         leading = tuple(steps)
         kinds = tuple(
             within(rules[name][axis][int(step > 0)][0]) if step else ""
             for axis, step in enumerate(leading)
         )
-        run = known.get((leading, kinds))
-        if run is None:
+        if (leading, kinds) not in starts:
             suffix = "".join(f"_{'n' if step < 0 else ''}{abs(step)}" for step in leading)
-            number = sum(other == leading for other, _ in known)
+            number = sum(other == leading for other, _ in starts)
             suffix = (suffix if any(leading) else "") + (f"_{kinds[-1]}" if number else "")
-            run = known[leading, kinds] = SimpleNamespace(
-                name=f"run{suffix}",
+            starts[leading, kinds] = suffix
+        suffix = starts[leading, kinds]
+        # The components of a vector lie one behind the other: some blocks of points apart.
+        blocks = blocks_before(name, p.layout) if name else 0
+        run = known.setdefault(
+            (blocks, leading, kinds),
+            SimpleNamespace(
+                name=f"run_c{blocks}{suffix}" if blocks else f"run{suffix}",
                 start=f"start{suffix}",
+                blocks=blocks,
                 leading=leading,
                 kinds=kinds,
                 first=last,
-            )
+            ),
+        )
         run.first = min(run.first, last)
         found[name, leading] = run
     return found
@@ -605,6 +682,7 @@ def statements(
     update = update_of(p)
     folded = update.assignments.folded(p.dtype).assignments
     values = {name: scalar_code(p, name) for name in p.scalars}
+    known = identifiers(p, update)
     for letter, axis in update.indices.items():
         values[letter] = f"ti.cast({index[axis]}, {p.dtype.taichi})"
     for name, (array, offset) in update.accesses.items():
@@ -614,18 +692,25 @@ def statements(
         code = expression.taichi(values, p.dtype)
         is_read = any(name in later.names for _, later in folded[number + 1 :])
         if name in update.outputs:
-            dtype = (p.types or {}).get(name, p.dtype)
+            dtype = type_of(p, name)
             if is_read:
-                local = free_name(update, f"new_{name}")
+                local = free_name(update, f"new_{known[name]}")
                 lines.append(broken(f"{local} = {code}"))
                 values[name] = code = local
             if dtype is not p.dtype:
                 code = f"ti.cast({code}, {dtype.taichi})"
             lines.append(broken(f"{without_marks(target(name))} = {code}"))
         elif is_read:
-            lines.append(broken(f"{name} = {code}"))
-            values[name] = name
+            lines.append(broken(f"{known[name]} = {code}"))
+            values[name] = known[name]
     return "\n".join(lines)
+
+
+def identifiers(p: Any, update: Update) -> dict[str, str]:
+    """Return what generated code calls each output and each temporary."""
+    arguments = argument_names(p) if p.layout != "separate" else ()
+    names = (*update.outputs, *update.temporaries)
+    return names_in_code(names, (*update.inputs, *arguments))
 
 
 def free_name(update: Update, name: str) -> str:
@@ -650,14 +735,14 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     numbers |= {n: numbers[n].reshape(()) for n in p.on_device}
     values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
     errors: dict[str, Any] = {}
-    shape = np.shape(given[update.outputs[0]])
+    shape = part_of(given, update.outputs[0], p.layout).shape
     for letter, axis in update.indices.items():
         values[letter] = np.indices(shape, wide, sparse=True)[axis]
     rules = rules_of(p, update)
     both = [reach(p, update, inside) for inside in (False, True)]
     ends = [tuple(map(max, one, other)) for one, other in zip(*both, strict=True)]
     for array in {name for name, _ in update.accesses.values()}:
-        x = np.asarray(given[array]).astype(p.dtype.numpy).astype(wide)
+        x = part_of(given, array, p.layout).astype(p.dtype.numpy).astype(wide)
         error = np.zeros_like(x)
         margins = ends if array in rules else [(0, 0)] * p.dim
         if array in rules:

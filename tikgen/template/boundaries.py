@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from tikgen.dtypes import DType
 from tikgen.errors import near
-from tikgen.template.parameters import Identifier, Invalid
+from tikgen.template.parameters import FieldName, Identifier, Invalid
 
 AXES = "xyz"
 Side = Literal["x", "x-", "x+", "y", "y-", "y+", "z", "z-", "z+"]
 Kind = Literal["interior", "periodic", "clamp", "zero", "reflect", "antireflect"]
 Rule = Kind | tuple[Literal["value", "flux"], float | Identifier]
 Sides = dict[Side, Rule]
-Boundary = Rule | Sides | dict[Identifier, Rule | Sides]
+Boundary = Rule | Sides | dict[FieldName, Rule | Sides]
 
 # Rules under which a value outside is an element inside, or nothing is computed that needs it.
 ELEMENTS = ("interior", "periodic", "clamp", "reflect")
