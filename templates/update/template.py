@@ -32,6 +32,7 @@ from tikgen.expression.components import (
 )
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
+from tikgen.expression.spelling import shown
 from tikgen.pipeline.jinja_text import without_marks
 from tikgen.pipeline.loop_steps import parallel
 from tikgen.template.arguments import positive_values
@@ -160,7 +161,10 @@ class FieldUpdate(Template):
             _check_types(self, update)
             fields = fields_of(update)
             rules = boundary_of(self)
-            check_boundary(rules, self.dim, self.dtype, update.arrays, fields, self.scalars)
+            try:
+                check_boundary(rules, self.dim, self.dtype, update.arrays, fields, self.scalars)
+            except Invalid as error:
+                raise Invalid(error.parameter, shown(error.problem)) from None
 
     class Schedule(ScheduleModel):
         loop: Literal["function", "points"] = parameter(

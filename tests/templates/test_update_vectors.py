@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from tikgen.errors import ParameterError
 
 LAYOUTS = ("first", "last", "separate")
 MODES: dict[str, dict[str, Any]] = {
@@ -225,3 +229,98 @@ def test_whole_vectors(layout: str, ti_arch: str, rng: np.random.Generator) -> N
         np.testing.assert_allclose(found["E_next"][axis], wanted, atol=1e-14)
     divergence = sum(slope(e[axis], axis) for axis in range(3))
     np.testing.assert_allclose(found["d"], divergence + (e * b).sum(0), atol=1e-14)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_component_has_its_place_and_its_boundary(
+    layout: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    wall = {"v": {"x": "zero", "y": "clamp"}, "v.x": {"x": "clamp", "y": "zero"}, "p": "clamp"}
+    params: dict[str, Any] = {"dim": 2, "boundary": wall, "dtype": "f64"}
+    kernel = tikgen.update(
+        "v' = v - grad(p); d = div(v)",
+        vectors={"v": 2},
+        at={"v": "faces"},
+        layout=layout,
+        **params,
+    )
+    v, p = rng.uniform(-1, 1, (2, 6, 9)), rng.uniform(-1, 1, (6, 9))
+    given = {"v": v, "p": p, "v_next": np.zeros_like(v), "d": np.zeros_like(p)}
+    found = launched(kernel, {"v": 2}, **given)
+    plain = tikgen.update(
+        "vx' = vx - dx(p); vy' = vy - dy(p); d = dx(vx) + dy(vy)",
+        at={"vx": "face x", "vy": "face y"},
+        **params | {"boundary": {"vx": wall["v.x"], "vy": wall["v"], "p": "clamp"}},
+    )
+    wanted = launched(plain, {}, vx=v[0], vy=v[1], p=p, vx_next=0 * p, vy_next=0 * p, d=0 * p)
+    np.testing.assert_allclose(found["v_next"], [wanted["vx_next"], wanted["vy_next"]], atol=1e-14)
+    np.testing.assert_allclose(found["d"], wanted["d"], atol=1e-14)
+
+
+@pytest.mark.parametrize("layout", ("first", "last"))
+def test_components_that_are_not_assigned_keep_their_value(
+    layout: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    kernel = tikgen.update(
+        "f.1 = f.1 + f.0[1] - f.2; g.1 = 2*f.1", dim=1, vectors={"f": 4, "g": 2}, layout=layout,
+        boundary="periodic", types={"g": "f64"},
+    )  # fmt: skip
+    roles = {a.name: a.role for a in kernel.signature.arguments}
+    assert roles == {"f": "inout", "g": "out"}
+    f = rng.random((4, 70)).astype(np.float32)
+    found = launched(kernel, {"f": 4, "g": 2}, f=f, g=np.full((2, 70), 77.0))
+    np.testing.assert_array_equal(found["f"][[0, 2, 3]], f[[0, 2, 3]])
+    np.testing.assert_allclose(found["f"][1], f[1] + np.roll(f[0], -1) - f[2], rtol=1e-5, atol=1e-6)
+    assert (found["g"][0] == 77).all()
+    assert found["g"].dtype == np.float64
+
+
+def test_names_of_components_do_not_clash(ti_arch: str, rng: np.random.Generator) -> None:
+    # Fields whose names are those that components would have in the code.
+    text = "i.x = 2*v_x; v'.x = i.x + v_next_x; v'.y = v.y[-1]*j"
+    kernel = tikgen.update(text, dim=1, vectors={"v": 2, "i": 2}, boundary="clamp", scalars="j")
+    v, v_x, v_next_x = rng.random((2, 9)), *rng.random((2, 9))
+    given = {"v": v, "v_x": v_x, "v_next_x": v_next_x, "v_next": v}
+    found = launched(kernel, {"v": 2}, **{n: x.astype("f4") for n, x in given.items()}, j=0.5)
+    np.testing.assert_allclose(found["v_next"][0], 2 * v_x + v_next_x, rtol=1e-5)
+
+
+@pytest.mark.once
+def test_an_ejected_file_checks_itself(tmp_path: Path) -> None:
+    boundary = {"f": "periodic", "v": "clamp", "v.y": ("value", "a")}
+    kernel = tikgen.render(
+        "update", equations=LATTICE + "    v' = v + a*lap(v)", dim=2, scalars=("a",), arch="cpu",
+        vectors={"f": 9, "g": 9, "v": 2}, constants=D2Q9, boundary=boundary, layout="last",
+    )  # fmt: skip
+    path = tmp_path / "mine.py"
+    path.write_text(tikgen.pipeline.eject.eject_text(kernel, "cpu"))
+    subprocess.run([sys.executable, str(path)], check=True, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"vectors": {"f": 33}}, "takes 2 to 32 components; f has 33"),
+        ({"vectors": {"f": 1}}, "takes 2 to 32 components; f has 1"),
+        ({"vectors": {"f": 3, "w": 3}}, "names w, which is a scalar or a constant"),
+        ({"vectors": {"f": 3, "lap": 3}}, "names lap, which has a meaning of its own"),
+        ({"vectors": {"f": 3, "h": 3}}, "names h, which nothing uses"),
+        ({"vectors": {"f": 3, "f_next": 3}}, "the next value of f"),
+        ({"vectors": None, "layout": "last", "equations": "u' = u"}, "there are none"),
+        ({"equations": "f' = f + f_next"}, "adds a number to a vector"),
+        ({"equations": "f' = f; q = f_next"}, "the name f_next, which is the argument of f_next.x"),
+        ({"at": {"f.3": "face x"}}, "names f.3, which is no array"),
+        ({"at": {"f.": "face x"}}, "no name of a field or of a component"),
+        ({"boundary": {"f.4": "zero"}}, "names f.4, which is no array"),
+        ({"boundary": {"f.y": "zero"}}, "says nothing about f.x"),
+        ({"types": {"f.x": "f16"}}, "is not a plain identifier"),
+        ({"constants": {"w": []}}, "has the empty list w"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(params: dict[str, Any], problem: str) -> None:
+    known = {"equations": "f' = f + lap(f)*w.x", "dim": 1, "vectors": {"f": 3}}
+    given = {**known, "constants": {"w": [1, 2]}, "boundary": "clamp", **params}
+    with pytest.raises(ParameterError) as caught:
+        tikgen.render("update", arch="cpu", **given)
+    assert problem in str(caught.value)
