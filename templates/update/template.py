@@ -367,12 +367,14 @@ class FieldUpdate(Template):
         from hypothesis import strategies as st
 
         from tikgen.verification.equation_texts import boundaries, programs
+        from tikgen.verification.vector_texts import vector_programs
 
         step = st.sampled_from((1.0, 0.5, 0.3))
         stored = st.sampled_from(("f16", "f32", "f64", "i8", "u16", "i32"))
         # `adjust` cuts them to the grid at hand.
         return {
-            "equations": programs(),
+            "equations": programs() | vector_programs(programs(is_staggered=False)),
+            "vectors": st.none(),
             "boundary": boundaries(),
             "scalars": st.just(("a", "b")),
             "on_device": st.sampled_from(((), ("a",), ("b",), ("a", "b"))),
@@ -385,13 +387,23 @@ class FieldUpdate(Template):
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         from tikgen.verification.equation_texts import STAGGERED, fitted_boundary, text_of
+        from tikgen.verification.vector_texts import fitted_vectors, is_over_vectors
 
         dim, dtype = drawn["dim"], DType.parse(drawn["dtype"])
         if not dtype.is_float:
             drawn |= {"spacing": 1.0, "order": 2, "constants": None}
-        text = text_of(drawn["equations"], dim, dtype.is_float)
+        if is_over_vectors(drawn["equations"]):
+            fitted = fitted_vectors(drawn["equations"], drawn["boundary"], dim, dtype.is_float)
+            text, boundary, lists = fitted["equations"], fitted["boundary"], fitted["constants"]
+            constants = (drawn["constants"] or {}) | lists
+            drawn |= fitted | {"outputs": None, "constants": constants}
+        else:
+            text = text_of(drawn["equations"], dim, dtype.is_float)
+            drawn |= {"vectors": None, "layout": "first"}
+            boundary = None
         names = set(re.findall(r"[A-Za-z_]\w*", text))
-        boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float)
+        if boundary is None:
+            boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float)
         read = names | {str(number) for _, number in rules_in(boundary)}
         constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
         # Only what is never written may have any type.
