@@ -107,6 +107,13 @@ class FieldUpdate(Template):
     (`("flux", g)`); g is a number or a scalar of the call. In a corner the rule of the last axis
     is applied to what the rules of the others give.
 
+    `vectors` names fields of 2 to 32 components: `v.x`, or `f.3` and `f'.3` of its next value. A
+    block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and
+    `v' = v + dt*grad(p)` assigns all components. Constants may be lists: `w.q`, and neighbours such
+    as `f.q[-cx.q, -cy.q]`. `layout` says whether an array has the components first or last, or
+    each component is an array of its own. Components of an output in place or without a prime
+    that nothing assigns keep their value.
+
     All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
     arrays of one element, which another kernel may have written just before.
     """

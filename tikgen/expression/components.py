@@ -89,7 +89,7 @@ def kinds_of_vectors(
     read: Container[str],
     vectors: Mapping[str, int],
     is_free: bool,
-    refuse: Callable[[str], NoReturn],
+    refuse: Callable[[str, str], NoReturn],
 ) -> dict[str, str]:
     """Return what each target is where the components of a vector are temporaries or none is.
 
@@ -98,7 +98,7 @@ def kinds_of_vectors(
         read: all names that are read.
         vectors: number of components of each vector.
         is_free: whether no outputs were named.
-        refuse: raises the error for a problem.
+        refuse: raises the error for a target and a problem.
     """
     found = dict(kinds)
     for vector, count in vectors.items():
@@ -107,12 +107,12 @@ def kinds_of_vectors(
         missing = [name + PRIME for name in names if name + PRIME not in kinds]
         if len(missing) < count:
             if own:
-                refuse(f"{vector!r} is assigned as well as {vector}'; only one of both can be")
+                problem = f"{vector!r} is assigned as well as {vector}'; only one of both can be"
+                refuse(next(iter(own)), problem)
             if missing:
-                refuse(
-                    f"{vector}' has {count} components, and {shown_name(missing[0])} is never "
-                    "assigned"
-                )
+                known = next(name for name in names if name + PRIME in kinds)
+                never = f"{shown_name(missing[0])} is never assigned"
+                refuse(known + PRIME, f"{vector}' has {count} components, and {never}")
         is_array = "inplace" in own.values() or any(n in read for n in names if n not in own)
         if is_free and "temporary" in own.values():
             kind = "output" if is_array else "temporary"

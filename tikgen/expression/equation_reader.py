@@ -120,7 +120,12 @@ class EquationReader(Reader):
         if self._grid.vectors:
             read = {node.id for node in itertools.chain(*reads)}
             is_free = self._grid.outputs is None
-            kinds = kinds_of_vectors(kinds, read, self._grid.vectors, is_free, self._refuse)
+
+            def refuse(name: str, problem: str) -> NoReturn:
+                self._at = next(target for target in targets if target.id == name)
+                self._refuse(problem)
+
+            kinds = kinds_of_vectors(kinds, read, self._grid.vectors, is_free, refuse)
         whole = {vector_of(name): kind for name, kind in kinds.items()}
         for name in self._grid.outputs or ():
             if whole.get(name) not in ("output", "inplace"):

@@ -81,8 +81,10 @@ class Equations(Text):
     :class:`Expression` may, and neighbours such as ``u[1, 0]``; the derivatives ``dx dy dz dxx dyy
     dzz dxy dxz dyz lap``, upwind ones such as ``dx(u, along=c)``, ``div`` of a field for each axis
     and ``curl`` of two; the averages ``avgx avgy avgz`` on staggered grids; the indices ``i j k``
-    and the coordinates ``x y z``. A derivative of a temporary or of an expression is that of what
-    it stands for. Equations that differ in white space and comments only are equal.
+    and the coordinates ``x y z``. Vectors have components such as ``v.x`` and ``f.3``, blocks such
+    as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``. A derivative of a temporary or of
+    an expression is that of what it stands for. Equations that differ in white space and comments
+    only are equal.
     """
 
     __slots__ = ("_lines", "_statements")
@@ -96,7 +98,8 @@ class Equations(Text):
             lines, statements = statements_of(known, MOST_CHARACTERS, also="#" + PRIME + DOT)
         except ExpressionError as error:
             problem, line, quoted = shown(error.problem).partition("\n")
-            hint = "; a block is written 'each q in 9:'" if "each " in str(known) else ""
+            is_block = "each " in (quoted or shown(str(known)))
+            hint = "; a block is written 'each q in 9:'" if is_block else ""
             raise ExpressionError(shown(error.text), problem + hint + line + quoted) from None
         super().__init__(_lines=lines, _statements=statements, text=_text_of(statements))
 

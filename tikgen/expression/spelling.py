@@ -18,7 +18,7 @@ DOT = "\u00b7"  # Stands for the dot between a vector and its component, for the
 _NEXT = re.compile(r"(?<=[A-Za-z0-9_])'")
 _NUMBERED = re.compile(rf"(?<!\w)([A-Za-z_]\w*{PRIME}?)\.(?=\d)")
 _EACH = re.compile(r"^( *)each(?= +\w+ +in\b)", re.MULTILINE)
-_WITH = re.compile(r"\bwith(?= +\w+ +in\b[^:;\n]*:)|(?<=')with(?=' statement)")
+_WITH = re.compile(r"\bwith(?= +\w+ +in\b)|(?<=')with(?=' statement)")
 _FOREIGN = re.compile(rf"[{PRIME}{DOT}]|^ *with\b", re.MULTILINE)
 
 
