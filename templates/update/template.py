@@ -67,6 +67,7 @@ MOST_ARRAYS_ON_VULKAN = 32
 MOST_OPERATIONS = 1500
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
+MOST_LONG_BUFFERS = 6
 # What generated code calls its own values.
 OWN = re.compile(
     r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|step|strip|turn|lane|mirrored"
@@ -208,7 +209,9 @@ class FieldUpdate(Template):
         if not fits_rows(p):
             return {"loop": "points"}
         strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 4}}[p.dim]
-        return {"loop": "function", "row_buffer": 32, "iterations": 8, **strips}
+        # Many buffers of 32 points do not fit the registers.
+        points = 32 if len(update_of(p).outputs) <= MOST_LONG_BUFFERS else 16
+        return {"loop": "function", "row_buffer": points, "iterations": 8, **strips}
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -399,18 +402,21 @@ class FieldUpdate(Template):
         dim, dtype = drawn["dim"], DType.parse(drawn["dtype"])
         if not dtype.is_float:
             drawn |= {"spacing": 1.0, "order": 2, "constants": None}
+        rules = drawn["boundary"]
         if is_over_vectors(drawn["equations"]):
-            fitted = fitted_vectors(drawn["equations"], drawn["boundary"], dim, dtype.is_float)
-            text, boundary, lists = fitted["equations"], fitted["boundary"], fitted["constants"]
-            constants = (drawn["constants"] or {}) | lists
+            fitted = fitted_vectors(drawn["equations"], rules, dim, dtype.is_float)
+            constants = (drawn["constants"] or {}) | fitted["constants"]
             drawn |= fitted | {"outputs": None, "constants": constants}
+            text, boundary = fitted["equations"], fitted["boundary"]
+            names = set(re.findall(r"[A-Za-z_]\w*", text))
         else:
             text = text_of(drawn["equations"], dim, dtype.is_float)
-            drawn |= {"vectors": None, "layout": "first"}
-            boundary = None
-        names = set(re.findall(r"[A-Za-z_]\w*", text))
-        if boundary is None:
-            boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float)
+            names = set(re.findall(r"[A-Za-z_]\w*", text))
+            if not drawn["vectors"]:
+                drawn["layout"] = "first"
+            elif is_by_field(rules):  # A user's text has fields of other names.
+                rules = rules.get("u", "periodic")
+            boundary = fitted_boundary(rules, names, dim, dtype.is_float)
         read = names | {str(number) for _, number in rules_in(boundary)}
         constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
         # Only what is never written may have any type.

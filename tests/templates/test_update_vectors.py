@@ -324,3 +324,19 @@ def test_what_does_not_fit_is_refused(params: dict[str, Any], problem: str) -> N
     with pytest.raises(ParameterError) as caught:
         tikgen.render("update", arch="cpu", **given)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_direct_engine_computes_the_same(
+    layout: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("direct-cpu belongs to cpu")
+    pytest.importorskip("llvmlite")
+    text = "each q in f: f'.q = 2*f.q[1, -1] - f.q"
+    kernel = tikgen.update(
+        text, dim=2, vectors={"f": 3}, boundary="periodic", dtype="i32", layout=layout
+    ).with_engine("direct-cpu")
+    f = rng.integers(-9, 9, (3, 5, 67)).astype(np.int32)
+    found = launched(kernel, {"f": 3}, f=f, f_next=np.zeros_like(f))
+    np.testing.assert_array_equal(found["f_next"], 2 * np.roll(f, (-1, 1), (1, 2)) - f)

@@ -6,7 +6,7 @@ import ast
 import operator
 from typing import TypeVar
 
-T = TypeVar("T", bound=ast.expr)
+T = TypeVar("T", bound=ast.AST)
 _WHOLE = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -14,6 +14,18 @@ _WHOLE = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+
+
+def copied(tree: T) -> T:
+    """Return a tree that shares no part that may change; :mod:`copy` takes ten times as long."""
+    found = tree.__class__.__new__(tree.__class__)
+    for name, value in vars(tree).items():
+        if isinstance(value, ast.expr | ast.stmt | ast.comprehension | ast.keyword):
+            value = copied(value)
+        elif isinstance(value, list):
+            value = [copied(each) if isinstance(each, ast.AST) else each for each in value]
+        setattr(found, name, value)
+    return found
 
 
 def literal(tree: ast.AST, value: float) -> ast.Constant:

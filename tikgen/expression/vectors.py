@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from tikgen.errors import near
 from tikgen.expression.components import LETTERS, component_name, components
-from tikgen.expression.literals import known_value, literal, simplified, whole_value
+from tikgen.expression.literals import copied, known_value, literal, simplified, whole_value
 from tikgen.expression.operators import AXES
 from tikgen.expression.sizes import Sizes
 from tikgen.expression.spelling import DOT, PRIME, refusal, shown_name
@@ -86,7 +85,7 @@ class _Expansion(ast.NodeTransformer):
         whole = self._whole_vector(statement.targets[0])
         if whole:
             return self._by_component(statement, whole)
-        return [self.visit(copy.deepcopy(statement))]
+        return [self.visit(copied(statement))]
 
     # Blocks and sums.
 
@@ -123,7 +122,7 @@ class _Expansion(ast.NodeTransformer):
 
         def parts(rest: Sequence[ast.comprehension]) -> list[ast.expr]:
             if not rest:
-                return [self.visit(copy.deepcopy(generator.elt))]
+                return [self.visit(copied(generator.elt))]
             if rest[0].ifs:
                 self._refuse(rest[0].ifs[0], "a sum takes no condition; use where()")
             each = self._each(rest[0].target, rest[0].iter)
@@ -272,7 +271,7 @@ class _Expansion(ast.NodeTransformer):
         statements: list[ast.stmt] = []
         for number in range(count):
             self._component = number
-            statements.append(self.visit(copy.deepcopy(statement)))
+            statements.append(self.visit(copied(statement)))
         self._component = None
         return statements
 
@@ -306,7 +305,7 @@ class _Expansion(ast.NodeTransformer):
     def _of(self, tree: ast.expr, component: int | None = None) -> ast.expr:
         """Return an expression, or a component of one."""
         before, self._component = self._component, component
-        found: ast.expr = self.visit(copy.deepcopy(tree))
+        found: ast.expr = self.visit(copied(tree))
         self._component = before
         return found
 
