@@ -547,7 +547,7 @@ def _check_grid(p: Any) -> None:
 def _check_names(p: Any, update: Update) -> None:
     names = (*update.inputs, *update.outputs, *update.temporaries)
     check_arguments(p, update)
-    for name in (*argument_names(p), *update.temporaries):
+    for name in (*argument_names(p), *identifiers(p, update).values()):
         if OWN.fullmatch(name):
             raise Invalid("equations", f"uses the name {name!r}, which generated code has")
     if not update.outputs:
@@ -563,7 +563,8 @@ def _check_names(p: Any, update: Update) -> None:
         )
     for name in p.scalars:
         if name not in (*update.scalars, *boundary_scalars(p)):
-            raise Invalid("scalars", f"names {name}, which nothing reads.{near(name, names)}")
+            hint = near(name, map(shown, names))
+            raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
@@ -571,7 +572,8 @@ def _check_names(p: Any, update: Update) -> None:
         for name in getattr(p, kind) or ():
             known = (*names, *map(vector_of, names))
             if component_of(name, p.vectors or {}) not in known:
-                raise Invalid(kind, f"names {name}, which is no array.{near(name, known)}")
+                hint = near(name, map(shown, known))
+                raise Invalid(kind, f"names {name}, which is no array.{hint}")
 
 
 def _check_types(p: Any, update: Update) -> None:

@@ -48,7 +48,8 @@ def check_arguments(p: Any, update: Update) -> None:
     used = [vector_of(name) for name in names if DOT in name]
     for name in p.vectors or ():
         if not {name, f"{name}_next"} & {*used}:
-            raise Invalid("vectors", f"names {name}, which nothing uses.{near(name, names)}")
+            hint = near(name, map(shown, names))
+            raise Invalid("vectors", f"names {name}, which nothing uses.{hint}")
     for name in update.arrays:
         argument, _ = argument_of(name, p.layout)
         if DOT in name and argument in names:
