@@ -281,7 +281,6 @@ class FieldUpdate(Template):
         update = update_of(p)
         held = held_arrays(p, update.arrays)
         arrays = [a for a in self.arguments(p) if a.name in held]
-        written = [(name, a.dtype) for a in arrays if a.written for name in held[a.name].names]
         names = index_names(p, update)
         first = arrays[0].name
         extents = [f"{first}.shape[{held[first].first_axis + axis}]" for axis in range(p.dim)]
@@ -302,8 +301,9 @@ class FieldUpdate(Template):
             "extents": tuple(extents),
             "leader": arrays[0].name,
             "outputs": [
-                SimpleNamespace(name=name, dtype=dtype, run=runs[name, (0,) * (p.dim - 1)])
-                for name, dtype in written
+                SimpleNamespace(name=name, dtype=type_of(p, name))
+                for a in arrays
+                for name in held[a.name].names
                 if name in update.outputs
             ],
             "casts": {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays},
@@ -463,6 +463,11 @@ def update_of(p: Any) -> Update:
 def boundary_of(p: Any) -> Any:
     """Return the boundary, with rules by field for each component of a vector."""
     return by_component(p.boundary, p.vectors or {}) if is_by_field(p.boundary) else p.boundary
+
+
+def shape_of(p: Any, update: Update, given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the grid."""
+    return part_of(given, next(iter(update.arrays)), p.layout).shape
 
 
 def type_of(p: Any, name: str) -> DType:
@@ -766,7 +771,7 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     numbers |= {n: numbers[n].reshape(()) for n in p.on_device}
     values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
     errors: dict[str, Any] = {}
-    shape = part_of(given, update.outputs[0], p.layout).shape
+    shape = shape_of(p, update, given)
     for letter, axis in update.indices.items():
         values[letter] = np.indices(shape, wide, sparse=True)[axis]
     rules = rules_of(p, update)

@@ -53,7 +53,7 @@ def fitted_vectors(program: Any, boundary: Any, dim: int, is_float: bool) -> dic
         dim: number of axes.
         is_float: whether floats are computed.
     """
-    _, count, (temporary, statements), target, end, seed = program
+    _, count, (temporary, statements, *_), target, end, seed = program
     # Only the value of the first statement counts; u and v become components.
     drawn = text_of((temporary, (("q'", statements[0][1]),)), dim, is_float)
     first, second = (part.partition(" = ")[2] for part in drawn.split("; "))
