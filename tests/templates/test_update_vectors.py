@@ -193,7 +193,8 @@ LATTICE = """
 
 def test_a_lattice_streams(ti_arch: str, rng: np.random.Generator) -> None:
     vectors = {"f": 9, "g": 9}
-    kernel = tikgen.update(LATTICE, dim=2, vectors=vectors, constants=D2Q9, boundary="periodic")
+    lists = {**D2Q9, "w": np.array(D2Q9["w"])}
+    kernel = tikgen.update(LATTICE, dim=2, vectors=vectors, constants=lists, boundary="periodic")
     assert kernel.signature.names == ("f", "f_next")
     f = rng.random((9, 5, 67)).astype(np.float32)
     steps = zip(D2Q9["cx"], D2Q9["cy"], strict=True)

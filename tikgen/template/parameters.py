@@ -272,9 +272,9 @@ def canonical(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return NumPy scalars as Python's own, lists as tuples and negative zero as zero."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    """Return NumPy scalars as Python's own, lists and arrays as tuples, negative zero as zero."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return tuple(plain(v) for v in value)
     if isinstance(value, Mapping):
