@@ -1,5 +1,6 @@
 """Equations over fields on a regular grid, fused into one kernel."""
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -22,8 +23,16 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError, near
 from tikgen.expression import PARTIAL, Update, lacks_on_vulkan
+from tikgen.expression.components import (
+    argument_of,
+    by_component,
+    component_of,
+    part_of,
+    vector_of,
+)
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
+from tikgen.expression.spelling import shown
 from tikgen.pipeline.jinja_text import without_marks
 from tikgen.pipeline.loop_steps import parallel
 from tikgen.template.arguments import positive_values
@@ -33,6 +42,7 @@ from tikgen.template.boundaries import (
     Boundary,
     check_boundary,
     faces_in,
+    is_by_field,
     mirrors_in,
     padded,
     rule_in_code,
@@ -48,17 +58,29 @@ from tikgen.template.layers import (
     near_code,
     with_layers,
 )
+from tikgen.template.parameters import FieldName
+from tikgen.template.vectors import (
+    Layout,
+    blocks_before,
+    check_arguments,
+    check_vectors,
+    element_code,
+    held_arrays,
+    names_in_code,
+)
 
-Where = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
+Place = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
+Where = Place | Literal["faces", "edges"]
 
 MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
 MOST_OPERATIONS = 1500
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
+MOST_LONG_BUFFERS = 6
 # What generated code calls its own values.
 OWN = re.compile(
-    r"(update|points|stop|row|plane|first|last|left|right|before|end|here|step|strip|turn|lane"
+    r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|step|strip|turn|lane"
     r"|mirrored(_at_wall|_beyond)?|faded|(start|run|buffer)(_\w+)?)"
 )
 
@@ -107,6 +129,13 @@ class FieldUpdate(Template):
     Where the array `mask` is not 0, points are left alone: the next value of a field is its value
     there, and any other output keeps what it is.
 
+    `vectors` names fields of 2 to 32 components: `v.x`, or `f.3` and `f'.3` of its next value. A
+    block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and
+    `v' = v + dt*grad(p)` assigns all components. Constants may be lists: `w.q`, and neighbours such
+    as `f.q[-cx.q, -cy.q]`. `layout` says whether an array has the components first or last, or
+    each component is an array of its own. Components of an output in place or without a prime
+    that nothing assigns keep their value.
+
     All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
     arrays of one element, which another kernel may have written just before.
     """
@@ -127,7 +156,9 @@ class FieldUpdate(Template):
         on_device: tuple[Identifier, ...] = parameter(
             "scalars that are passed as arrays of one element", ()
         )
-        constants: dict[Identifier, float] | None = parameter("numbers by name", None)
+        constants: dict[Identifier, float | tuple[float, ...]] | None = parameter(
+            "numbers by name, and lists of numbers", None
+        )
         boundary: Boundary = parameter(
             "what lies outside: a rule, or rules for sides such as 'x' or 'x-', or either for "
             "each field",
@@ -138,7 +169,13 @@ class FieldUpdate(Template):
             "their values",
             None,
         )
-        at: dict[Identifier, Where] | None = parameter(
+        vectors: dict[Identifier, int] | None = parameter(
+            "number of components of each field that is a vector, 2 to 32", None
+        )
+        layout: Layout = parameter(
+            "the axis of an array that counts components, or an array for each of them", "first"
+        )
+        at: dict[FieldName, Where] | None = parameter(
             "where fields lie on a staggered grid; others lie at the centre", None
         )
         types: dict[Identifier, DType] | None = parameter("types of arrays that differ", None)
@@ -148,6 +185,7 @@ class FieldUpdate(Template):
 
         def check(self) -> None:
             _check_grid(self)
+            check_vectors(self)
             try:
                 update = update_of(self)
                 update.assignments.check(self.dtype)
@@ -157,11 +195,15 @@ class FieldUpdate(Template):
             _check_names(self, update)
             _check_types(self, update)
             fields = fields_of(update)
-            check_boundary(
-                *(boundary_of(self), self.dim, self.dtype, update.arrays, fields, self.scalars),
-                self.at or {},
-            )
-            check_layers(boundary_of(self), update.fields, self.dim, self.dtype)
+            rules = boundary_of(self)
+            places = by_component(self.at, self.vectors or {})
+            try:
+                check_boundary(
+                    *(rules, self.dim, self.dtype, update.arrays, fields, self.scalars), places
+                )
+                check_layers(rules, update.fields, self.dim, self.dtype)
+            except Invalid as error:
+                raise Invalid(error.parameter, shown(error.problem)) from None
 
     class Schedule(ScheduleModel):
         loop: Literal["function", "points"] = parameter(
@@ -198,7 +240,9 @@ class FieldUpdate(Template):
         if not fits_rows(p):
             return {"loop": "points"}
         strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
-        return {"loop": "function", "row_buffer": 32, "iterations": 8, **strips}
+        # Many buffers of 32 points do not fit the registers.
+        points = 32 if len(update_of(p).outputs) <= MOST_LONG_BUFFERS else 16
+        return {"loop": "function", "row_buffer": points, "iterations": 8, **strips}
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -228,7 +272,7 @@ class FieldUpdate(Template):
         if arch != "vulkan":
             return None
         update = update_of(p)
-        count = len(update.arrays) + len(p.on_device) + len(faces_of(p))
+        count = sum(isinstance(argument, Array) for argument in self.arguments(p))
         if count > MOST_ARRAYS_ON_VULKAN:
             return (
                 f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
@@ -243,6 +287,7 @@ class FieldUpdate(Template):
         pointwise = not any(map(any, (offset for _, offset in update.accesses.values())))
         faces = faces_of(p)
         found: list[Array | Scalar] = []
+        arrays = held_arrays(p, update.arrays)
         for name in argument_names(p):
             if name in p.on_device:
                 found.append(Array(name, p.dtype, (1,)))
@@ -254,24 +299,27 @@ class FieldUpdate(Template):
                 others = tuple(n for axis, n in enumerate(shape) if axis not in faces[name])
                 found.append(Array(name, type_of(p, name), others or (1,)))
                 continue
-            role = update.arrays[name]
+            held = arrays[name]
             found.append(
                 Array(
                     name,
-                    type_of(p, name),
-                    shape,
-                    role=role,
-                    covered=whole or role == "in",
-                    inplace=pointwise and role != "in",
+                    type_of(p, held.names[0]),
+                    held.shape(shape),
+                    role=held.role,
+                    covered=(whole and held.is_whole) or held.role == "in",
+                    # Of a vector some components may be written before others are read.
+                    inplace=pointwise and held.role != "in" and not held.count,
                 )
             )
         return tuple(found)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         update = update_of(p)
-        arrays = [a for a in self.arguments(p) if a.name in update.arrays]
+        held = held_arrays(p, update.arrays)
+        arrays = [a for a in self.arguments(p) if a.name in held]
         names = index_names(p, update)
-        extents = [f"{arrays[0].name}.shape[{axis}]" for axis in range(p.dim)]
+        first = arrays[0].name
+        extents = [f"{first}.shape[{held[first].first_axis + axis}]" for axis in range(p.dim)]
         bounds = [
             (name, str(low), f"{extent} - {high}" if high else extent)
             for name, extent, (low, high) in zip(
@@ -292,8 +340,15 @@ class FieldUpdate(Template):
             "bounds": bounds,
             "extents": tuple(extents),
             "leader": arrays[0].name,
-            "outputs": [a for a in arrays if a.written],
-            "casts": {a.name: cast_of(a.dtype, p.dtype) for a in arrays},
+            "outputs": [
+                SimpleNamespace(name=name, dtype=type_of(p, name))
+                for a in arrays
+                for name in held[a.name].names
+                if name in update.outputs
+            ],
+            "casts": {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays},
+            "identifiers": identifiers(p, update),
+            "element_code": functools.partial(element_code, p.layout),
             "helpers": "\n\n\n".join(filter(None, helpers)),
             "function": "points",
             "margins": margins,
@@ -304,7 +359,8 @@ class FieldUpdate(Template):
             "is_inside": is_inside(names, extents, margins),
             "near": near_edge(p, update, names, extents),
             "runs": runs,
-            "each_run": list({run.name: run for run in runs.values()}.values()),
+            "each_start": list({run.start: run for run in runs.values()}.values()),
+            "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),
             "centre": runs[None, (0,) * (p.dim - 1)],
             "equations": lambda read, target, index, is_run=False: statements(
                 *(p, read, target, index, None if is_run else extents)
@@ -328,12 +384,13 @@ class FieldUpdate(Template):
         found = update.assignments.folded(p.dtype).evaluate(**values)
         found |= damped(p, found, given)
         results = []
-        for name in (name for name in names if name in update.outputs):
-            before = np.asarray(given[name])
-            result = before.astype(wide_of(p.dtype))
-            inner = computed(p, before.shape)
-            result[inner] = np.broadcast_to(found[name], before.shape)[inner]
-            results.append(result)
+        for name, held in written_arrays(p).items():
+            result = {name: np.array(given[name], wide_of(p.dtype))}
+            for each in held:
+                part = part_of(result, each, p.layout)
+                inner = computed(p, part.shape)
+                part[inner] = np.broadcast_to(found[each], part.shape)[inner]
+            results.append(result[name])
         return tuple(results) if len(results) > 1 else results[0]
 
     @staticmethod
@@ -354,13 +411,15 @@ class FieldUpdate(Template):
         if layers := layers_in(boundary_of(p), update.fields, p.dim):
             new = update.assignments.folded(p.dtype).evaluate(**values)
             after = damped(p, new, inputs)
-            bounds |= layer_errors(bounds, new, after, layers, inputs, p.dtype.eps)
+            before = {name: part_of(inputs, name, p.layout) for name in layers}
+            bounds |= layer_errors(bounds, new, after, layers, before, p.dtype.eps)
         allowed = {}
-        for name in expected:
-            shape = np.shape(inputs[name])
-            allowed[name] = np.zeros(shape)
-            inner = computed(p, shape)
-            allowed[name][inner] = np.broadcast_to(bounds[name], shape)[inner]
+        for name, held in written_arrays(p).items():
+            allowed[name] = np.zeros(np.shape(inputs[name]))
+            for each in held:
+                part = part_of(allowed, each, p.layout)
+                inner = computed(p, part.shape)
+                part[inner] = np.broadcast_to(bounds[each], part.shape)[inner]
         return allowed
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
@@ -381,13 +440,15 @@ class FieldUpdate(Template):
         from hypothesis import strategies as st
 
         from tikgen.verification.equation_texts import boundaries, programs
+        from tikgen.verification.vector_texts import vector_programs
 
         step = st.sampled_from((1.0, 0.5, 0.3))
         stored = st.sampled_from(("f16", "f32", "f64", "i8", "u16", "i32"))
         small = st.sampled_from(("i8", "u8", "u16", "i32"))
         # `adjust` cuts them to the grid at hand.
         return {
-            "equations": programs(),
+            "equations": programs() | vector_programs(programs(is_staggered=False)),
+            "vectors": st.none(),
             "boundary": boundaries(),
             "scalars": st.just(("a", "b")),
             "on_device": st.sampled_from(((), ("a",), ("b",), ("a", "b"))),
@@ -407,14 +468,26 @@ class FieldUpdate(Template):
             orders_of,
             text_of,
         )
+        from tikgen.verification.vector_texts import fitted_vectors, is_over_vectors
 
         dim, dtype = drawn["dim"], DType.parse(drawn["dtype"])
         if not dtype.is_float:
             drawn |= {"spacing": 1.0, "order": 2, "constants": None}
-        text = text_of(drawn["equations"], dim, dtype.is_float)
-        names = set(re.findall(r"[A-Za-z_]\w*", text))
-        orders = orders_of(text)
-        boundary = fitted_boundary(drawn["boundary"], names, dim, dtype.is_float, orders)
+        rules = drawn["boundary"]
+        if is_over_vectors(drawn["equations"]):
+            fitted = fitted_vectors(drawn["equations"], rules, dim, dtype.is_float)
+            constants = (drawn["constants"] or {}) | fitted["constants"]
+            drawn |= fitted | {"outputs": None, "constants": constants}
+            text, boundary = fitted["equations"], fitted["boundary"]
+            names = set(re.findall(r"[A-Za-z_]\w*", text))
+        else:
+            text = text_of(drawn["equations"], dim, dtype.is_float)
+            names = set(re.findall(r"[A-Za-z_]\w*", text))
+            if not drawn["vectors"]:
+                drawn["layout"] = "first"
+            elif is_by_field(rules):  # A user's text has fields of other names.
+                rules = rules.get("u", "periodic")
+            boundary = fitted_boundary(rules, names, dim, dtype.is_float, orders_of(text))
         read = names | {str(number) for _, number in rules_in(boundary)}
         faces = {name for name in read if name.startswith("over_")}
         unwritten = {*names, *faces, drawn["mask"]}
@@ -457,22 +530,31 @@ def update_of(p: Any, is_masked: bool = True) -> Update:
         at=p.at,
         outputs=p.outputs,
         mask=p.mask if is_masked else None,
+        vectors=p.vectors,
     )
 
 
+def shape_of(p: Any, update: Update, given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the grid."""
+    return part_of(given, next(iter(update.arrays)), p.layout).shape
+
+
 def type_of(p: Any, name: str) -> DType:
-    """Return the type of an array."""
-    return (p.types or {}).get(name, DType.u8 if name == p.mask else p.dtype)
+    """Return the type of the array that holds an array or a component."""
+    dtype: DType = (p.types or {}).get(vector_of(name), DType.u8 if name == p.mask else p.dtype)
+    return dtype
 
 
 def place_of(p: Any, field: str) -> str:
     """Return where a field lies."""
-    return str((p.at or {}).get(field, "centre"))
+    return str(by_component(p.at, p.vectors or {}).get(field, "centre"))
 
 
 def boundary_of(p: Any) -> Any:
-    """Return the boundary, with numbers for constants."""
-    return with_constants(p.boundary, p.constants or {})
+    """Return the boundary, with numbers for constants, and rules for each component of a vector."""
+    rules = by_component(p.boundary, p.vectors or {}) if is_by_field(p.boundary) else p.boundary
+    numbers = {n: v for n, v in (p.constants or {}).items() if not isinstance(v, tuple)}
+    return with_constants(rules, numbers)
 
 
 def boundary_names(p: Any) -> tuple[str, ...]:
@@ -484,6 +566,14 @@ def boundary_names(p: Any) -> tuple[str, ...]:
 def faces_of(p: Any) -> dict[str, tuple[int, ...]]:
     """Return the axes of the faces over which arrays have values, by the name of the array."""
     return faces_in(boundary_of(p), p.dim, p.scalars)
+
+
+def written_arrays(p: Any) -> dict[str, list[str]]:
+    """Return what is written of each argument: its components, or itself."""
+    found: dict[str, list[str]] = {}
+    for name in update_of(p).outputs:
+        found.setdefault(argument_of(name, p.layout)[0], []).append(name)
+    return {name: found[name] for name in argument_names(p) if name in found}
 
 
 def fields_of(update: Update) -> list[str]:
@@ -519,7 +609,7 @@ def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
     names = (*update.inputs, *boundary_names(p), *update.outputs)
-    return tuple(dict.fromkeys(map(str, names)))
+    return tuple(dict.fromkeys(argument_of(str(name), p.layout)[0] for name in names))
 
 
 def fits_rows(p: Any) -> bool:
@@ -550,12 +640,13 @@ def _check_names(p: Any, update: Update) -> None:
     for name in faces_of(p):
         if OWN.fullmatch(name) or name in update.temporaries:
             raise Invalid("boundary", f"takes {name!r}, a name that the equations or the code have")
-    for name in names:
+    check_arguments(p, update)
+    for name in (*argument_names(p), *identifiers(p, update).values()):
         if OWN.fullmatch(name):
             raise Invalid("equations", f"uses the name {name!r}, which generated code has")
     if not update.outputs:
         raise Invalid("equations", "write no array")
-    count = len(update.arrays) + len(p.scalars) + len(faces_of(p))
+    count = len({*argument_names(p), *p.scalars})
     if count > MOST_ARGUMENTS:
         raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
     if update.assignments.operations > MOST_OPERATIONS:
@@ -566,16 +657,17 @@ def _check_names(p: Any, update: Update) -> None:
         )
     for name in p.scalars:
         if name not in (*update.scalars, *boundary_names(p)):
-            raise Invalid(
-                "scalars", f"names {name}, which nothing reads.{near(name, (*names, *faces_of(p)))}"
-            )
+            hint = near(name, map(shown, (*names, *faces_of(p))))
+            raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
     for kind, known in (("at", names), ("types", (*names, *faces_of(p)))):
         for name in getattr(p, kind) or ():
-            if name not in known:
-                raise Invalid(kind, f"names {name}, which is no array.{near(name, known)}")
+            options = (*known, *map(vector_of, known))
+            if component_of(name, p.vectors or {}) not in options:
+                hint = near(name, map(shown, options))
+                raise Invalid(kind, f"names {name}, which is no array.{hint}")
 
 
 def _check_mask(p: Any) -> None:
@@ -583,7 +675,9 @@ def _check_mask(p: Any) -> None:
         return
     plain = update_of(p, is_masked=False)
     numbers = (*p.scalars, *(p.constants or {}), *plain.indices)
-    if p.mask in (*plain.arrays, *plain.temporaries, *numbers, *boundary_names(p)):
+    arrays = {each for name in plain.arrays for each in (name, argument_of(name, p.layout)[0])}
+    taken = (*arrays, *map(vector_of, arrays), *plain.temporaries, *numbers, *boundary_names(p))
+    if p.mask in taken:
         raise Invalid("mask", f"is {p.mask}, which has a meaning already; name an array of its own")
     if OWN.fullmatch(p.mask):
         raise Invalid("mask", f"is {p.mask!r}, which generated code has")
@@ -597,13 +691,14 @@ def _check_mask(p: Any) -> None:
 def _check_types(p: Any, update: Update) -> None:
     roles = {**update.arrays, **dict.fromkeys(faces_of(p), "in")}
     for name, dtype in (p.types or {}).items():
-        if name not in roles:
+        own = {role for n, role in roles.items() if vector_of(n) == name}
+        if not own:
             raise Invalid("types", f"names {name}, which is no array")
         if dtype.is_float and not p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
-        if roles[name] != "in" and dtype.is_float != p.dtype.is_float:
+        if own != {"in"} and dtype.is_float != p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and what is written is {p.dtype}")
-        if p.mask and roles[name] != "in" and dtype.bits > p.dtype.bits:
+        if p.mask and own != {"in"} and dtype.bits > p.dtype.bits:
             raise Invalid(
                 "types",
                 f"makes {name} {dtype}, which cannot be kept exactly where all is computed in "
@@ -616,7 +711,7 @@ def _check_types(p: Any, update: Update) -> None:
 
 def index_names(p: Any, update: Update) -> tuple[str, ...]:
     """Return the loop indices: i, j, k, or ii, jj, kk where a user's name is in the way."""
-    taken = {*update.inputs, *update.outputs, *update.temporaries, *faces_of(p)}
+    taken = {*argument_names(p), *update.temporaries}
     letters: tuple[str, ...] = tuple("ijk")
     while taken & set(letters):
         letters = tuple(name + name[0] for name in letters)
@@ -681,27 +776,35 @@ def runs_of(p: Any, update: Update) -> dict[Any, Any]:
     """
     rules = rules_of(p, update)
     centre = (0,) * (p.dim - 1)
+    starts: dict[Any, str] = {}
     known: dict[Any, SimpleNamespace] = {}
     found: dict[Any, Any] = {}
-    places = [(name, offset) for name, offset in update.accesses.values()]
-    for name, (*steps, last) in [(None, (*centre, 0)), *places]:
+    own = [(name, (*centre, 0)) for name in (None, *update.outputs)]
+    for name, (*steps, last) in [*own, *update.accesses.values()]:
         leading = tuple(steps)
         kinds = tuple(
             within(rules[name][axis][int(step > 0)][0]) if step else ""
             for axis, step in enumerate(leading)
         )
-        run = known.get((leading, kinds))
-        if run is None:
+        if (leading, kinds) not in starts:
             suffix = "".join(f"_{'n' if step < 0 else ''}{abs(step)}" for step in leading)
-            number = sum(other == leading for other, _ in known)
+            number = sum(other == leading for other, _ in starts)
             suffix = (suffix if any(leading) else "") + (f"_{kinds[-1]}" if number else "")
-            run = known[leading, kinds] = SimpleNamespace(
-                name=f"run{suffix}",
+            starts[leading, kinds] = suffix
+        suffix = starts[leading, kinds]
+        # The components of a vector lie one behind the other: some blocks of points apart.
+        blocks = blocks_before(name, p.layout) if name else 0
+        run = known.setdefault(
+            (blocks, leading, kinds),
+            SimpleNamespace(
+                name=f"run_c{blocks}{suffix}" if blocks else f"run{suffix}",
                 start=f"start{suffix}",
+                blocks=blocks,
                 leading=leading,
                 kinds=kinds,
                 first=last,
-            )
+            ),
+        )
         run.first = min(run.first, last)
         found[name, leading] = run
     return found
@@ -732,6 +835,7 @@ def statements(
     layers = layers_in(boundary_of(p), update.fields, p.dim) if extents else {}
     folded = update.assignments.folded(p.dtype).assignments
     values = {name: scalar_code(p, name) for name in p.scalars}
+    known = identifiers(p, update)
     for letter, axis in update.indices.items():
         values[letter] = f"ti.cast({index[axis]}, {p.dtype.taichi})"
     for name, (array, offset) in update.accesses.items():
@@ -743,11 +847,11 @@ def statements(
         if name in update.outputs:
             dtype = type_of(p, name)
             if is_read:
-                local = free_name(update, f"new_{name}")
+                local = free_name(update, f"new_{known[name]}")
                 lines.append(broken(f"{local} = {code}"))
                 values[name] = code = local
             if name in layers and extents:
-                local = free_name(update, f"faded_{name}")
+                local = free_name(update, f"faded_{known[name]}")
                 lines.append(broken(f"{local} = {code}"))
                 lines.append(f"if {near_code(layers[name], index, extents)}:")
                 code = damped_code(p, name, local, read, index, extents, is_stored=False)
@@ -757,8 +861,8 @@ def statements(
                 code = f"ti.cast({code}, {dtype.taichi})"
             lines.append(broken(f"{without_marks(target(name))} = {code}"))
         elif is_read:
-            lines.append(broken(f"{name} = {code}"))
-            values[name] = name
+            lines.append(broken(f"{known[name]} = {code}"))
+            values[name] = known[name]
     return "\n".join(lines)
 
 
@@ -794,6 +898,13 @@ def damped_code(
     return f"ti.cast({code}, {stored.taichi})" if is_stored and stored is not p.dtype else code
 
 
+def identifiers(p: Any, update: Update) -> dict[str, str]:
+    """Return what generated code calls each output and each temporary."""
+    arguments = argument_names(p) if p.layout != "separate" else ()
+    names = (*update.outputs, *update.temporaries)
+    return names_in_code(names, (*update.inputs, *arguments))
+
+
 def free_name(update: Update, name: str) -> str:
     """Return ``name``, or a longer one where a user's name is in the way."""
     taken = {*update.inputs, *update.outputs, *update.temporaries}
@@ -823,14 +934,14 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     numbers |= {n: np.asarray(given[n]).astype(p.dtype.numpy).astype(wide) for n in faces_of(p)}
     values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
     errors: dict[str, Any] = {}
-    shape = np.shape(given[update.outputs[0]])
+    shape = shape_of(p, update, given)
     for letter, axis in update.indices.items():
         values[letter] = np.indices(shape, wide, sparse=True)[axis]
     rules = rules_of(p, update)
     both = [reach(p, update, inside) for inside in (False, True)]
     ends = [tuple(map(max, one, other)) for one, other in zip(*both, strict=True)]
     for array in {name for name, _ in update.accesses.values()}:
-        x = np.asarray(given[array]).astype(p.dtype.numpy).astype(wide)
+        x = part_of(given, array, p.layout).astype(p.dtype.numpy).astype(wide)
         error = np.zeros_like(x)
         margins = ends if array in rules else [(0, 0)] * p.dim
         if array in rules:
@@ -852,7 +963,9 @@ def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
     update = update_of(p)
     layers = layers_in(boundary_of(p), update.fields, p.dim)
     places = {name: place_of(p, field) for name, field in update.fields.items()}
-    return with_layers(new, layers, places, given, p.mask)
+    before = {name: part_of(given, name, p.layout) for name in layers}
+    mask = None if p.mask is None else np.asarray(given[p.mask])
+    return with_layers(new, layers, places, before, mask)
 
 
 def computed(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:

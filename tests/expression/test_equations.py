@@ -182,7 +182,7 @@ def test_values_at_different_places_do_not_mix() -> None:
         ("u[1] = 2", "assign to one plain name", "^"),
         ("u' += 2", "write it out", "^"),
         ("u + 1", "assigns nothing", "^"),
-        ("u' = u.real", "an attribute, which is not allowed", "     ^"),
+        ("u' = u.real", "'u' has no components", "     ^"),
         ("u' = [u for u in v]", "a comprehension, which is not allowed", "     ^"),
         ("u' = ti + 1", "is used by generated code", "     ^"),
         ("u' = u[1][0]", "only a name has neighbours", "     ^"),

@@ -28,6 +28,7 @@ EDGES = {
     "mask": "solid",
     "boundary": {"x-": ("value", "inflow"), "x+": ("absorbing", 20, 0.1, 1, "wall")},
 }
+STREAMED = "each q in f: f'.q = f.q[-c.q, 0] + a*sum(f.r for r in f)"
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "stencil_interior": ("stencil", {"dim": 3, "order": 4}),
     "stencil_field": ("stencil", {"dim": 3, "storage": "field", "unroll": 2}),
@@ -46,6 +47,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "update": ("update", {"equations": "r = u*v**2; u' = u + a*(lap(u) - r)", **PERIODIC}),
     "update_sides": ("update", {"equations": "u' = u + a*lap(u) + u[0, -2]", **SIDES}),
     "update_edges": ("update", {"equations": "u' = u + a*lap(u)", **EDGES}),
+    "update_vectors": (
+        "update",
+        {"equations": STREAMED, "vectors": {"f": 3}, "constants": {"c": (0, 1, -1)}, **PERIODIC},
+    ),
     "map_default": ("map", {"expr": "z = a*x + y", "dim": 2}),
     "map_baked": ("map", {"expr": "z = a*x + y", "shape": 1000}),
     "map_cuda": ("map", {"expr": "z = a*x + y", "arch": "cuda"}),

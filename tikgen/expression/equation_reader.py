@@ -12,12 +12,13 @@ from typing import NoReturn
 
 from tikgen.errors import ExpressionError, near
 from tikgen.expression import operators
+from tikgen.expression.components import kinds_of_vectors, vector_of
 from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
-from tikgen.expression.reader import Reader, quoted
+from tikgen.expression.reader import Reader
+from tikgen.expression.spelling import PRIME, refusal, shown_name, stored_name
 from tikgen.expression.staggering import CENTRE, Place, in_words, place_of
 from tikgen.expression.tree import CONSTANTS, Node
 
-PRIME = "\u02b9"  # Stands for ' in names, since Python takes it for a letter.
 INDICES = "ijk"
 FURTHEST = 64
 
@@ -37,6 +38,8 @@ class Grid:
         at: the axes on which each field lies half a cell before the centre.
         outputs: names without a prime that are written; None for those that nothing reads.
         mask: array that says which points keep their values; None for no such array.
+        vectors: number of components of each vector.
+        lists: constants that are lists of numbers.
     """
 
     dim: int
@@ -47,6 +50,8 @@ class Grid:
     at: Mapping[str, frozenset[int]] = field(default_factory=dict)
     outputs: tuple[str, ...] | None = None
     mask: str | None = None
+    vectors: Mapping[str, int] = field(default_factory=dict)
+    lists: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __hash__(self) -> int:
         return hash((self.dim, self.order, self.spacing, self.scalars, self.outputs, self.mask))
@@ -111,18 +116,33 @@ class EquationReader(Reader):
                 self._check_next(name, kinds, {other.id for other in targets})
                 kinds[name] = "next"
             elif name not in kinds:
-                later = any(node.id == name for node in itertools.chain(*reads[number + 1 :]))
+                own = vector_of(name)
+                later = any(vector_of(n.id) == own for n in itertools.chain(*reads[number + 1 :]))
                 kinds[name] = self._kind(name, reads[: number + 1], later)
+        if self._grid.vectors:
+            read = {node.id for node in itertools.chain(*reads)}
+            is_free = self._grid.outputs is None
+
+            def refuse(name: str, problem: str) -> NoReturn:
+                self._at = next(target for target in targets if target.id == name)
+                self._refuse(problem)
+
+            kinds = kinds_of_vectors(kinds, read, self._grid.vectors, is_free, refuse)
+        whole = {vector_of(name): kind for name, kind in kinds.items()}
         for name in self._grid.outputs or ():
-            if kinds.get(name) not in ("output", "inplace"):
+            if whole.get(name) not in ("output", "inplace"):
                 self._refuse(f"the output {name!r} is not assigned.{near(name, kinds)}")
         return kinds
 
     def _check_next(self, name: str, known: Mapping[str, str], targets: set[str]) -> None:
         if name in known:
-            self._refuse(f"{shown(name)} is assigned twice; take a temporary for the first value")
+            self._refuse(
+                f"{shown_name(name)} is assigned twice; take a temporary for the first value"
+            )
         if stored_name(name) in targets:
-            self._refuse(f"{shown(name)} is the argument {stored_name(name)}, assigned as well")
+            self._refuse(
+                f"{shown_name(name)} is the argument {stored_name(name)}, assigned as well"
+            )
         if name[:-1] in targets:
             self._refuse(f"{name[:-1]!r} is assigned as well; only one of both can be")
 
@@ -139,9 +159,10 @@ class EquationReader(Reader):
         outputs = self._grid.outputs
         if outputs is None:
             return "temporary" if later else "output"
-        if name not in outputs and not later:
+        is_output = vector_of(name) in outputs
+        if not is_output and not later:
             self._refuse(f"{name!r} is neither read nor one of the outputs")
-        return "output" if name in outputs else "temporary"
+        return "output" if is_output else "temporary"
 
     def _assign(self, name: str, value: ast.expr) -> None:
         kind, own = self.kinds[name], name.removesuffix(PRIME)
@@ -195,7 +216,7 @@ class EquationReader(Reader):
         if name in self._places:  # It was assigned.
             return Node("name", value=stored_name(name))
         if name.endswith(PRIME):
-            self._refuse(f"{shown(name)} is read before it is assigned")
+            self._refuse(f"{shown_name(name)} is read before it is assigned")
         if self._is_index(name):
             return self._index(name)
         self.used[self._name(name)] = None
@@ -285,7 +306,7 @@ class EquationReader(Reader):
             return node
         if self.kinds.get(name) == "inplace":
             self._access(name, offset)
-        next_value = re.sub(r"_next$", "'", name)
+        next_value = re.sub(r"_next(?=$|\u00b7)", "'", name)
         raise self._error(
             f"the neighbours of {next_value} are not known yet; assign its value to a temporary "
             "first, and take the neighbours of that"
@@ -296,7 +317,10 @@ class EquationReader(Reader):
     def _call(self, tree: ast.Call, depth: int) -> Node:
         name = tree.func.id if isinstance(tree.func, ast.Name) else ""
         if name == "grad":
-            self._refuse("a gradient has several components; write dx(u), dy(u), dz(u)")
+            self._refuse(
+                "a gradient has several components; assign it to a vector, or write dx(u), "
+                "dy(u), dz(u)"
+            )
         if name not in OPERATORS:
             offsets = ", ".join(map(ast.unparse, tree.args))
             if name not in KNOWN and tree.args and all(map(_is_whole, tree.args)):
@@ -366,29 +390,13 @@ class EquationReader(Reader):
             self._refuse("averages belong to staggered grids; say by at= where the fields lie")
 
     def _error(self, problem: str) -> ExpressionError:
-        tree = self._at
-        number = getattr(tree, "lineno", 1)
-        line = self._text.splitlines()[number - 1]
-        column = len(line.encode()[: getattr(tree, "col_offset", 0)].decode())
-        return ExpressionError(
-            shown(line.strip()), shown(problem + quoted(self._text, number, column))
-        )
+        return refusal(self._text, self._at, problem)
 
 
 def _is_whole(tree: ast.expr) -> bool:
     """Return whether a tree is an integer, which may be negative."""
     operand = tree.operand if isinstance(tree, ast.UnaryOp) else tree
     return isinstance(operand, ast.Constant) and type(operand.value) is int
-
-
-def stored_name(name: str) -> str:
-    """Return the argument that holds a name's value: ``u_next`` for the next value of ``u``."""
-    return f"{name[:-1]}_next" if name.endswith(PRIME) else name
-
-
-def shown(text: str) -> str:
-    """Return text as the user wrote it."""
-    return text.replace(PRIME, "'")
 
 
 def _number(value: float) -> Node:

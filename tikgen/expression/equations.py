@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
+import itertools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression, Text
-from tikgen.expression.equation_reader import PRIME, EquationReader, Grid, shown, stored_name
+from tikgen.expression.components import by_component
+from tikgen.expression.equation_reader import INDICES, EquationReader, Grid
+from tikgen.expression.operators import AXES
 from tikgen.expression.reader import statements_of
 from tikgen.expression.sharing import shared
+from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name
 from tikgen.expression.staggering import place_on
 from tikgen.expression.tree import Node
+from tikgen.expression.vectors import expanded
 
 if TYPE_CHECKING:
     from tikgen.expression.sympy_text import SympyText
 
 MOST_CHARACTERS = 20_000
-_NEXT = re.compile(r"(?<=[A-Za-z0-9_])'")
 
 
 def sympy_text(value: object) -> SympyText | None:
@@ -112,8 +115,10 @@ class Equations(Text):
     :class:`Expression` may, and neighbours such as ``u[1, 0]``; the derivatives ``dx dy dz dxx dyy
     dzz dxy dxz dyz lap``, upwind ones such as ``dx(u, along=c)``, ``div`` of a field for each axis
     and ``curl`` of two; the averages ``avgx avgy avgz`` on staggered grids; the indices ``i j k``
-    and the coordinates ``x y z``. A derivative of a temporary or of an expression is that of what
-    it stands for. Equations that differ in white space and comments only are equal.
+    and the coordinates ``x y z``. Vectors have components such as ``v.x`` and ``f.3``, blocks such
+    as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``. A derivative of a temporary or of
+    an expression is that of what it stands for. Equations that differ in white space and comments
+    only are equal.
     """
 
     __slots__ = ("_lines", "_statements")
@@ -122,13 +127,15 @@ class Equations(Text):
     _statements: list[ast.stmt]
 
     def __init__(self, source: str) -> None:
-        primed = _NEXT.sub(PRIME, source) if isinstance(source, str) else source
+        known = parsed_form(source) if isinstance(source, str) else source
         try:
-            lines, statements = statements_of(primed, MOST_CHARACTERS, also="#" + PRIME)
+            lines, statements = statements_of(known, MOST_CHARACTERS, also="#" + PRIME + DOT)
         except ExpressionError as error:
-            raise ExpressionError(shown(error.text), shown(error.problem)) from None
-        text = "; ".join(shown(ast.unparse(statement)) for statement in statements)
-        super().__init__(_lines=lines, _statements=statements, text=text)
+            problem, line, quoted = shown(error.problem).partition("\n")
+            is_block = "each " in (quoted or shown(str(known)))
+            hint = "; a block is written 'each q in 9:'" if is_block else ""
+            raise ExpressionError(shown(error.text), problem + hint + line + quoted) from None
+        super().__init__(_lines=lines, _statements=statements, text=_text_of(statements))
 
     @classmethod
     def parse(cls, value: Any) -> Equations:
@@ -148,10 +155,11 @@ class Equations(Text):
         order: int = 2,
         spacing: tuple[float, ...] | None = None,
         scalars: tuple[str, ...] = (),
-        constants: Mapping[str, float] | None = None,
+        constants: Mapping[str, float | tuple[float, ...]] | None = None,
         at: Mapping[str, str] | None = None,
         outputs: tuple[str, ...] | None = None,
         mask: str | None = None,
+        vectors: Mapping[str, int] | None = None,
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -160,24 +168,38 @@ class Equations(Text):
             order: order of accuracy of derivatives, even.
             spacing: distance between points on each axis; 1 by default.
             scalars: names that are numbers of a call.
-            constants: numbers by name.
-            at: where fields lie on a staggered grid, such as ``"face x"``.
+            constants: numbers, and lists of numbers, by name.
+            at: where fields lie on a staggered grid, such as ``"face x"``, or ``"faces"`` for the
+                components of a vector.
             outputs: names without a prime that are written; without it those that nothing reads.
             mask: name of an array that says which points keep their values.
+            vectors: number of components of each vector.
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
         """
-        places = {name: place_on(place, dim) for name, place in (at or {}).items()}
+        located = by_component(at, vectors or {})
+        places = {name: place_on(place, dim) for name, place in located.items()}
         known = tuple(map(float, spacing or (1.0,) * dim))
-        return self._on(Grid(dim, order, known, scalars, constants or {}, places, outputs, mask))
+        numbers = {n: v for n, v in (constants or {}).items() if not isinstance(v, tuple)}
+        lists = {n: v for n, v in (constants or {}).items() if isinstance(v, tuple)}
+        return self._on(
+            Grid(
+                *(dim, order, known, scalars, numbers, places, outputs, mask),
+                *(vectors or {}, lists),
+            )
+        )
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _on(self, grid: Grid) -> Update:
-        reader = EquationReader(self._lines, self._statements, grid)
+        numbers = (*grid.scalars, *grid.constants, *INDICES[: grid.dim], *AXES[: grid.dim])
+        statements = expanded(
+            self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers
+        )
+        reader = EquationReader(self._lines, statements, grid)
         known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
-        statements = shared(reader.assigned, known, grid.scalars)
-        assigned = tuple((name, Expression(node)) for name, node in statements)
+        found = shared(reader.assigned, known, grid.scalars)
+        assigned = tuple((name, Expression(node)) for name, node in found)
         written = {stored_name(n): kind for n, kind in reader.kinds.items() if kind != "temporary"}
         scalars = tuple(name for name in reader.used if name in grid.scalars)
         arrays = {name: "in" for name in reader.used if name not in scalars}
@@ -187,7 +209,7 @@ class Equations(Text):
             for name, kind in reader.kinds.items()
             if kind in ("next", "inplace")
         }
-        found = Update(
+        update = Update(
             assignments=Assignments(assigned),
             accesses=reader.accesses,
             arrays=arrays,
@@ -196,7 +218,16 @@ class Equations(Text):
             indices=reader.indices,
             fields=fields,
         )
-        return found if grid.mask is None else found.kept_where(grid.mask, grid.dim)
+        return update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (shown(self._lines),)
+
+
+def _text_of(statements: list[ast.stmt]) -> str:
+    """Return statements as text: semicolons between them, and blocks on lines of their own."""
+    parts = []
+    for is_block, group in itertools.groupby(statements, lambda s: isinstance(s, ast.With)):
+        texts = [shown(ast.unparse(statement)) for statement in group]
+        parts.append(("\n" if is_block else "; ").join(texts))
+    return "\n".join(parts)

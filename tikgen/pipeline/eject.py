@@ -16,7 +16,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
-from tikgen.expression import Assignments, Equations, Expression, Update
+from tikgen.expression import Assignments, Equations, Expression, Update, components
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.template import boundaries, layers
@@ -128,7 +128,8 @@ def _is_imported(value: Any) -> bool:
 
 def _is_copied(function: types.FunctionType, user: Callable[..., Any]) -> bool:
     """Return whether the ejected file holds a copy of a function that another one uses."""
-    return function.__module__ in (user.__module__, boundaries.__name__, layers.__name__)
+    copied = (user.__module__, boundaries.__name__, layers.__name__, components.__name__)
+    return function.__module__ in copied
 
 
 def _updates(variant: Variant) -> list[Update]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tikgen.dtypes import DType
 from tikgen.errors import near
-from tikgen.template.parameters import Identifier, Invalid
+from tikgen.template.parameters import FieldName, Identifier, Invalid
 
 AXES = "xyz"
 Side = Literal["x", "x-", "x+", "y", "y-", "y+", "z", "z-", "z+"]
@@ -31,7 +31,7 @@ Numbered = tuple[Literal["value", "flux", "wall_value", "wall_flux"], float | Id
 Absorbing = tuple[Literal["absorbing"], int, float, Literal[1, 2], Kind | Numbered]
 Rule = Kind | Numbered | Absorbing
 Sides = dict[Side, Rule]
-Boundary = Rule | Sides | dict[Identifier, Rule | Sides]
+Boundary = Rule | Sides | dict[FieldName, Rule | Sides]
 
 # Rules under which a value outside is an element inside, or nothing is computed that needs it.
 ELEMENTS = ("interior", "periodic", "clamp", "reflect", "symmetric")

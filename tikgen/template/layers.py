@@ -170,7 +170,7 @@ def with_layers(
     layers: Mapping[str, list[Layer]],
     places: Mapping[str, str],
     given: Mapping[str, Any],
-    mask: str | None,
+    mask: npt.NDArray[Any] | None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the values of arrays after an update, with the damping of their layers.
 
@@ -179,7 +179,7 @@ def with_layers(
         layers: those of each array.
         places: where each array lies, such as "face x".
         given: arrays before the update.
-        mask: the array that says which points are left alone, or None.
+        mask: says which points are left alone, where it is not 0; None for none.
     """
     found = {}
     for name, own in layers.items():
@@ -195,7 +195,7 @@ def with_layers(
         # What is damped is the value, or what it gains.
         start = np.asarray(given[name]).astype(value.dtype) if own[0][-1] == 2 else 0
         after = start + (value - start) * factor
-        found[name] = np.where(np.asarray(given[mask]) != 0, value, after) if mask else after
+        found[name] = after if mask is None else np.where(mask != 0, value, after)
     return found
 
 

@@ -45,6 +45,19 @@ class Identifier(str):
         return core_schema.no_info_plain_validator_function(cls.parse)
 
 
+class FieldName(Identifier):
+    """The name of a field, or of a component of one, such as ``v.x`` or ``f.3``."""
+
+    @classmethod
+    def parse(cls, value: object) -> FieldName:
+        """Return ``value`` as the name of a field or a component, or raise ValueError."""
+        own, dot, component = str(value).partition(".")
+        if dot and not (component.isalnum() and component.isascii()):
+            raise ValueError(f"{value!r} is no name of a field or of a component such as 'v.x'")
+        Identifier.parse(own if isinstance(value, str) else value)
+        return cls(value)
+
+
 class Invalid(ValueError):
     """Says that ``parameter`` does not go with the others; raised by ``check`` of a model."""
 
@@ -259,9 +272,9 @@ def canonical(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return NumPy scalars as Python's own, lists as tuples and negative zero as zero."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    """Return NumPy scalars as Python's own, lists and arrays as tuples, negative zero as zero."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return tuple(plain(v) for v in value)
     if isinstance(value, Mapping):
@@ -280,7 +293,7 @@ def _shown(value: Any) -> str:
 
 
 _SAFE_TYPES = (
-    *(int, float, bool, DType, Identifier, Expression, Assignments, Equations),
+    *(int, float, bool, DType, Identifier, FieldName, Expression, Assignments, Equations),
     *(type(None), Ellipsis),
 )
 
@@ -342,6 +355,7 @@ def _type_name(annotation: Any) -> str:
         return _listing([str(a) for a in arguments])
     names = {int: "an integer", float: "a number", bool: "True or False", str: "str"}
     names |= {DType: "a dtype", Identifier: "an identifier", type(None): "None"}
+    names |= {FieldName: "a field"}
     names |= {Expression: "an expression", Assignments: "an expression", Equations: "equations"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 

@@ -24,8 +24,12 @@ STAGGERED_TEXTS = (
 Tree = Any
 
 
-def programs() -> SearchStrategy[Tree]:
-    """Return a strategy for programs; :func:`text_of` makes them text."""
+def programs(is_staggered: bool = True) -> SearchStrategy[Tree]:
+    """Return a strategy for programs; :func:`text_of` makes them text.
+
+    Args:
+        is_staggered: whether some are texts for staggered grids.
+    """
     from hypothesis import strategies as st
 
     field = st.sampled_from(FIELDS)
@@ -52,7 +56,8 @@ def programs() -> SearchStrategy[Tree]:
     statements = st.lists(
         statement, min_size=1, max_size=3, unique_by=lambda line: line[0].strip("'")
     )
-    return st.tuples(value, statements.map(tuple)) | st.sampled_from(STAGGERED_TEXTS)
+    found = st.tuples(value, statements.map(tuple))
+    return found | st.sampled_from(STAGGERED_TEXTS) if is_staggered else found
 
 
 def text_of(program: Tree, dim: int, is_float: bool) -> str:

@@ -1,0 +1,68 @@
+"""How many components the values of expressions have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+
+class Sizes:
+    """Counts components, and refuses arithmetic that vectors do not have.
+
+    Args:
+        of_name: returns the number of components of a name, 0 for a number.
+        dim: number of axes.
+        refuse: raises the error for a tree and a problem.
+    """
+
+    def __init__(
+        self,
+        of_name: Callable[[ast.Name], int],
+        dim: int,
+        refuse: Callable[[ast.AST, str], NoReturn],
+    ) -> None:
+        self._of_name = of_name
+        self._dim = dim
+        self._refuse = refuse
+
+    def of(self, tree: ast.expr) -> int:
+        """Return how many components a value has, 0 for a number."""
+        match tree:
+            case ast.Name():
+                return self._of_name(tree)
+            case ast.Subscript():
+                return self.of(tree.value)
+            case ast.UnaryOp():
+                return self.of(tree.operand)
+            case ast.BinOp():
+                return self._of_operation(tree)
+            case ast.IfExp():
+                return self.same(tree, [tree.body, tree.orelse])
+            case ast.Call(func=ast.Name(id="grad")):
+                return self._dim
+            case ast.Call(func=ast.Name(id="curl")):
+                return 3 if self._dim == 3 else 0
+            case ast.Call(func=ast.Name(id=name)) if name not in ("div", "dot"):
+                return self.same(tree, tree.args[name == "where" :])
+        return 0
+
+    def same(self, tree: ast.expr, parts: Sequence[ast.expr]) -> int:
+        """Return the number of components that all parts of a tree have."""
+        sizes = {self.of(part) for part in parts}
+        if len(sizes) > 1:
+            self._refuse(tree, "takes vectors of one size, or numbers alone")
+        return sizes.pop() if sizes else 0
+
+    def _of_operation(self, tree: ast.BinOp) -> int:
+        left, right = self.of(tree.left), self.of(tree.right)
+        match tree.op:
+            case ast.Add() | ast.Sub() if left != right:
+                self._refuse(tree, "adds a number to a vector, or vectors of different sizes")
+            case ast.Mult() if left and right:
+                self._refuse(tree, "multiplies two vectors; dot(v, w) is their scalar product")
+            case ast.Div() if right:
+                self._refuse(tree, "divides by a vector")
+            case ast.FloorDiv() | ast.Mod() | ast.Pow() if left or right:
+                self._refuse(tree, "has a vector where only numbers are allowed")
+        return left or right
