@@ -24,8 +24,9 @@ from tikgen.errors import ExpressionError, near
 from tikgen.expression import PARTIAL, Update, lacks_on_vulkan
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
+from tikgen.expression.reductions import reduced, reduced_error
 from tikgen.pipeline.jinja_text import without_marks
-from tikgen.pipeline.loop_steps import parallel
+from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import (
     ELEMENTS,
@@ -38,12 +39,21 @@ from tikgen.template.boundaries import (
     rules_in,
     sides_of,
 )
+from tikgen.template.totals import (
+    MOST_PARTS,
+    OWN_OF_TOTALS,
+    partials_of,
+    results_of,
+    totals_of,
+)
 
 Where = Literal["centre", "face x", "face y", "face z", "edge x", "edge y", "edge z", "corner"]
 
 MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
 MOST_OPERATIONS = 1500
+# Strips of a line, of which each leaves what it knows of a reduction.
+MOST_STRIPS = 16384
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
 # What generated code calls its own values.
@@ -72,6 +82,12 @@ class FieldUpdate(Template):
     - the indices `i j k` and the coordinates `x y z`, where no scalar or constant has that name.
 
     Derivatives and neighbours of an expression or of a temporary are those of what it stands for.
+
+    `err = sum((u' - u)**2)`, `max(e)` and `min(e)` of one expression are reductions over the points
+    that are computed, in the same pass. The result is an array of one element; nothing in the text
+    can read it. The order of operations depends on sizes and schedule only, so that equal launches
+    give equal bits. NaN wins `max` and `min`. Where no point is computed, `sum` gives 0, and `max`
+    and `min` give what every number replaces: an infinity, or the limit of the integers.
 
     On a staggered grid `at` says where fields lie: in the centre of a cell, or half a cell before
     it on one axis (a face), on two (an edge) or on all (a corner). `dx` of a field at the centre
@@ -192,6 +208,8 @@ class FieldUpdate(Template):
             )
         if s.loop == "function" and takes_turns(p):
             raise Invalid("loop", "cannot be 'function' where floats are divided with // or %")
+        if s.block_dim and arch == "cpu" and update_of(p).reductions:
+            raise Invalid("block_dim", "must be 0 on cpu where there are reductions")
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan":
@@ -212,6 +230,8 @@ class FieldUpdate(Template):
         pointwise = not any(map(any, (offset for _, offset in update.accesses.values())))
         found: list[Array | Scalar] = []
         for name in argument_names(p):
+            if name in update.reductions:
+                continue
             if name in p.on_device:
                 found.append(Array(name, p.dtype, (1,)))
                 continue
@@ -229,7 +249,12 @@ class FieldUpdate(Template):
                     inplace=pointwise and role != "in",
                 )
             )
-        return tuple(found)
+        return (*found, *results_of(totals_of(update.reductions, p.dtype)))
+
+    def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        kept = {1: (MOST_STRIPS,), 2: ("n0",), 3: ("n0", "n1")}
+        shape = kept[p.dim] if s.loop == "function" else (MOST_PARTS,)
+        return partials_of(totals_of(update_of(p).reductions, p.dtype), shape)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         update = update_of(p)
@@ -248,11 +273,19 @@ class FieldUpdate(Template):
         if narrow and "def widened(" not in helpers[0]:
             helpers.append(definition("widened", DType.f32))
         margins = reach(p, update, inside=False)
+        totals = totals_of(update.reductions, p.dtype)
+        element = "[0]" if s.loop == "function" else ""
+        passed = [a for a in self.arguments(p) if a.name not in update.reductions]
         return {
             "bounds": bounds,
             "extents": tuple(extents),
             "leader": arrays[0].name,
             "outputs": [a for a in arrays if a.written],
+            "totals": totals,
+            "row_arguments": (*passed, *self.workspace(p, s)),
+            "partial_zeros": "0, " if p.dim == 3 else "",
+            "most_strips": MOST_STRIPS,
+            "most_parts": MOST_PARTS,
             "casts": {a.name: cast_of(a.dtype, p.dtype) for a in arrays},
             "helpers": "\n\n\n".join(filter(None, helpers)),
             "function": "points",
@@ -270,7 +303,9 @@ class FieldUpdate(Template):
             "runs": runs,
             "each_run": list({run.name: run for run in runs.values()}.values()),
             "centre": runs[None, (0,) * (p.dim - 1)],
-            "equations": lambda read, target, index: statements(p, read, target, index),
+            "equations": lambda read, target, index, of="": statements(
+                p, read, target, index, of or element
+            ),
         }
 
     @staticmethod
@@ -287,22 +322,37 @@ class FieldUpdate(Template):
             inner = computed(p, before.shape)
             result[inner] = np.broadcast_to(found[name], before.shape)[inner]
             results.append(result)
+        shape = grid_shape(update, given)
+        for name, operation in update.reductions.items():
+            terms = np.broadcast_to(found[name], shape)[computed(p, shape)]
+            results.append(reduced(operation, terms))
         return tuple(results) if len(results) > 1 else results[0]
 
     @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # Running error analysis: nothing is assumed about the equations.
         values, errors = known_values(p, inputs)
-        bounds = update_of(p).assignments.error_bound(values, p.dtype, errors)
+        update = update_of(p)
+        bounds = update.assignments.error_bound(values, p.dtype, errors)
+        terms, masses = {}, {}
+        if update.reductions:
+            terms = update.assignments.folded(p.dtype).evaluate(**values)
+            masses = update.assignments.masses(values, p.dtype)
+        shape = grid_shape(update, inputs)
+        inner = computed(p, shape)
         allowed = {}
         for name in expected:
-            shape = np.shape(inputs[name])
-            allowed[name] = np.zeros(shape)
-            inner = computed(p, shape)
-            allowed[name][inner] = np.broadcast_to(bounds[name], shape)[inner]
+            if operation := update.reductions.get(name):
+                each = (np.broadcast_to(a[name], shape)[inner] for a in (terms, bounds, masses))
+                allowed[name] = reduced_error(operation, *each, p.dtype)
+            else:
+                allowed[name] = np.zeros(shape)
+                allowed[name][inner] = np.broadcast_to(bounds[name], shape)[inner]
         return allowed
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        if s.loop == "points" and update_of(p).reductions:
+            return steps_of_points(math.prod(sizes.values()), MOST_PARTS, s.block_dim or 1)
         return parallel(math.prod(sizes.values()))
 
     def workload(
@@ -423,7 +473,8 @@ def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
-    return tuple(dict.fromkeys((*update.inputs, *boundary_scalars(p), *update.outputs)))
+    read = (*update.inputs, *boundary_scalars(p))
+    return tuple(dict.fromkeys((*read, *update.outputs, *update.reductions)))
 
 
 def fits_rows(p: Any) -> bool:
@@ -452,10 +503,12 @@ def _check_grid(p: Any) -> None:
 def _check_names(p: Any, update: Update) -> None:
     names = (*update.inputs, *update.outputs, *update.temporaries)
     for name in names:
-        if OWN.fullmatch(name):
+        if OWN.fullmatch(name) or (update.reductions and OWN_OF_TOTALS.fullmatch(name)):
             raise Invalid("equations", f"uses the name {name!r}, which generated code has")
-    if not update.outputs:
+    if not update.outputs and not update.reductions:
         raise Invalid("equations", "write no array")
+    if not update.arrays:
+        raise Invalid("equations", "read and write no array, so that there are no points")
     count = len(update.arrays) + len(p.scalars)
     if count > MOST_ARGUMENTS:
         raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
@@ -593,6 +646,7 @@ def statements(
     read: Callable[[str, tuple[int, ...]], str],
     target: Callable[[str], str],
     index: list[str],
+    of: str = "",
 ) -> str:
     """Return generated code that computes and stores all outputs at one point.
 
@@ -601,8 +655,10 @@ def statements(
         read: returns the code for the value of an array at an offset.
         target: returns the code for the element of an output.
         index: code for the index on each axis.
+        of: code for the element of a reduction's variable.
     """
     update = update_of(p)
+    totals = {total.name: total for total in totals_of(update.reductions, p.dtype)}
     folded = update.assignments.folded(p.dtype).assignments
     values = {name: scalar_code(p, name) for name in p.scalars}
     for letter, axis in update.indices.items():
@@ -613,7 +669,9 @@ def statements(
     for number, (name, expression) in enumerate(folded):
         code = expression.taichi(values, p.dtype)
         is_read = any(name in later.names for _, later in folded[number + 1 :])
-        if name in update.outputs:
+        if name in totals:
+            lines.append(broken(totals[name].take(code, of)))
+        elif name in update.outputs:
             dtype = (p.types or {}).get(name, p.dtype)
             if is_read:
                 local = free_name(update, f"new_{name}")
@@ -650,7 +708,7 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     numbers |= {n: numbers[n].reshape(()) for n in p.on_device}
     values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
     errors: dict[str, Any] = {}
-    shape = np.shape(given[update.outputs[0]])
+    shape = grid_shape(update, given)
     for letter, axis in update.indices.items():
         values[letter] = np.indices(shape, wide, sparse=True)[axis]
     rules = rules_of(p, update)
@@ -672,6 +730,11 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
                 if error[window].any():
                     errors[name] = error[window]
     return values, errors
+
+
+def grid_shape(update: Update, given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the arrays of the grid."""
+    return np.shape(given[next(iter(update.arrays))])
 
 
 def computed(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:

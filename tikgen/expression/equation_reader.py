@@ -14,6 +14,7 @@ from tikgen.errors import ExpressionError, near
 from tikgen.expression import operators
 from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
 from tikgen.expression.reader import Reader, quoted
+from tikgen.expression.reductions import misused, reduction_of, unusable
 from tikgen.expression.staggering import CENTRE, Place, in_words, place_of
 from tikgen.expression.tree import CONSTANTS, Node
 
@@ -58,8 +59,9 @@ class EquationReader(Reader):
         indices: axis of each index that is read.
         used: arrays and scalars that are read, in order.
         assigned: what is assigned, in order: name and tree.
-        kinds: whether each target is the next value of a field, updated in place, a temporary or
-            an output.
+        kinds: whether each target is the next value of a field, updated in place, a temporary, an
+            output or a reduction.
+        reductions: the operation of each reduction, by the name of its result.
     """
 
     most_nodes = 20_000
@@ -79,6 +81,11 @@ class EquationReader(Reader):
         self._at: ast.AST = statements[0]
         targets = [self._target(statement) for statement in statements]
         values = [s.value for s in statements if isinstance(s, ast.Assign)]
+        if found := unusable(targets, values):
+            self._at, problem = found
+            self._refuse(problem)
+        pairs = zip(targets, values, strict=True)
+        self.reductions = {t.id: op for t, value in pairs if (op := reduction_of(value))}
         self.kinds = self._kinds(targets, values)
         for target, value in zip(targets, values, strict=True):
             self._assign(target.id, value)
@@ -108,11 +115,13 @@ class EquationReader(Reader):
             if name.endswith(PRIME):
                 self._check_next(name, kinds, {other.id for other in targets})
                 kinds[name] = "next"
+            elif name in self.reductions:
+                kinds[name] = "reduction"
             elif name not in kinds:
                 later = any(node.id == name for node in itertools.chain(*reads[number + 1 :]))
                 kinds[name] = self._kind(name, reads[: number + 1], later)
         for name in self._grid.outputs or ():
-            if kinds.get(name) not in ("output", "inplace"):
+            if kinds.get(name) not in ("output", "inplace", "reduction"):
                 self._refuse(f"the output {name!r} is not assigned.{near(name, kinds)}")
         return kinds
 
@@ -143,6 +152,8 @@ class EquationReader(Reader):
 
     def _assign(self, name: str, value: ast.expr) -> None:
         kind, own = self.kinds[name], name.removesuffix(PRIME)
+        if kind == "reduction" and isinstance(value, ast.Call):
+            value = value.args[0]
         self._at = value
         if self._grid.at:
             found = place_of(value, self._home, self._differ)
@@ -295,6 +306,8 @@ class EquationReader(Reader):
         name = tree.func.id if isinstance(tree.func, ast.Name) else ""
         if name == "grad":
             self._refuse("a gradient has several components; write dx(u), dy(u), dz(u)")
+        if problem := misused(tree):
+            self._refuse(problem)
         if name not in OPERATORS:
             offsets = ", ".join(map(ast.unparse, tree.args))
             if name not in KNOWN and tree.args and all(map(_is_whole, tree.args)):

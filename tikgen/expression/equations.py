@@ -45,6 +45,8 @@ class Update:
         scalars: scalars that are read.
         inputs: arrays and scalars that are read, in order of first use.
         indices: axis of each index that is read, by its name in the assignments.
+        reductions: operation of each reduction, ``"sum"``, ``"max"`` or ``"min"``, by the name of
+            its result, to which the assignments assign the value at a point.
     """
 
     assignments: Assignments
@@ -53,6 +55,7 @@ class Update:
     scalars: tuple[str, ...]
     inputs: tuple[str, ...]
     indices: Mapping[str, int]
+    reductions: Mapping[str, str]
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -61,7 +64,7 @@ class Update:
 
     @property
     def temporaries(self) -> tuple[str, ...]:
-        """Return the names that are assigned and no array."""
+        """Return the names that are assigned and no array of the grid."""
         return tuple(name for name in self.assignments.outputs if name not in self.arrays)
 
     def offsets(self, array: str) -> tuple[tuple[int, ...], ...]:
@@ -79,7 +82,8 @@ class Equations(Text):
     dzz dxy dxz dyz lap``, upwind ones such as ``dx(u, along=c)``, ``div`` of a field for each axis
     and ``curl`` of two; the averages ``avgx avgy avgz`` on staggered grids; the indices ``i j k``
     and the coordinates ``x y z``. A derivative of a temporary or of an expression is that of what
-    it stands for. Equations that differ in white space and comments only are equal.
+    it stands for. ``err = sum(e)``, ``max(e)`` and ``min(e)`` are reductions over all points that
+    are computed. Equations that differ in white space and comments only are equal.
     """
 
     __slots__ = ("_lines", "_statements")
@@ -142,7 +146,8 @@ class Equations(Text):
         known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
         statements = shared(reader.assigned, known, grid.scalars)
         assigned = tuple((name, Expression(node)) for name, node in statements)
-        written = {stored_name(n): kind for n, kind in reader.kinds.items() if kind != "temporary"}
+        kept = ("next", "inplace", "output")
+        written = {stored_name(n): kind for n, kind in reader.kinds.items() if kind in kept}
         scalars = tuple(name for name in reader.used if name in grid.scalars)
         arrays = {name: "in" for name in reader.used if name not in scalars}
         arrays |= {n: "inout" if kind == "inplace" else "out" for n, kind in written.items()}
@@ -153,6 +158,7 @@ class Equations(Text):
             scalars=scalars,
             inputs=tuple(reader.used),
             indices=reader.indices,
+            reductions=reader.reductions,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

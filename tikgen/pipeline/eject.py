@@ -16,7 +16,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
-from tikgen.expression import Assignments, Equations, Expression, Update
+from tikgen.expression import Assignments, Equations, Expression, Update, reductions
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.template import boundaries
@@ -128,7 +128,7 @@ def _is_imported(value: Any) -> bool:
 
 def _is_copied(function: types.FunctionType, user: Callable[..., Any]) -> bool:
     """Return whether the ejected file holds a copy of a function that another one uses."""
-    return function.__module__ in (user.__module__, boundaries.__name__)
+    return function.__module__ in (user.__module__, boundaries.__name__, reductions.__name__)
 
 
 def _updates(variant: Variant) -> list[Update]:
@@ -277,6 +277,9 @@ def _program_code(program: Assignments, itself: str) -> str:
         "            )\n"
         f"            for name in {program.outputs!r}\n"
         "        },\n"
+        "        masses=lambda values, dtype: {\n"
+        "            name: np.abs(value) for name, value in evaluate(**values).items()\n"
+        "        },\n"
         "    )"
     )
 
@@ -291,6 +294,7 @@ def _update_code(update: Update) -> str:
         f"    scalars={update.scalars!r},\n"
         f"    arrays={dict(update.arrays)!r},\n"
         f"    indices={dict(update.indices)!r},\n"
+        f"    reductions={dict(update.reductions)!r},\n"
         f"    accesses={accesses},\n"
         "    offsets=lambda array: [o for name, o in on_grid.accesses.values() if name == array],\n"
         f"    assignments={_program_code(update.assignments, 'on_grid.assignments')},\n"
