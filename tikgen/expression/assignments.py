@@ -158,8 +158,14 @@ class Expression(Text):
             return TaichiCode(values, dtype).number(node)
         if node.op in LITERALS:
             return dtype.literal(float(dtype.numpy.type(literal_value(node))))
+        return f"ti.cast({self.term(values, dtype)}, {dtype.taichi})"
+
+    def term(self, values: Mapping[str, str], dtype: DType) -> str:
+        """Return generated code for the value as :meth:`taichi` does, an f16 not yet rounded."""
+        if dtype.computed is dtype:
+            return self.taichi(values, dtype)
         wide = {name: f"widened({code})" for name, code in values.items()}
-        return f"ti.cast({TaichiCode(wide, dtype.computed).number(node)}, {dtype.taichi})"
+        return TaichiCode(wide, dtype.computed).number(self.folded(dtype).node)
 
     def helpers(self, dtype: DType) -> str:
         """Return the definitions of each ``ti.func`` that the code of :meth:`taichi` calls."""

@@ -38,28 +38,28 @@ def misused(call: ast.Call) -> str:
 
 def unusable(targets: Sequence[ast.Name], values: Sequence[ast.expr]) -> tuple[ast.AST, str] | None:
     """Return the place and the problem of a reduction that cannot be computed, or None."""
-    results: dict[str, str] = {}
+    results = {t.id for t, value in zip(targets, values, strict=True) if reduction_of(value)}
+    assigned: set[str] = set()
     for target, value in zip(targets, values, strict=True):
-        if target.id in results:
+        if target.id in results & assigned:
             return target, f"{target.id!r} is assigned twice, and is a reduction"
+        assigned.add(target.id)
         operation = reduction_of(value)
-        if not operation:
-            continue
-        assert isinstance(value, ast.Call)
-        if not target.id.isascii():
-            problem = "a reduction gives one number; assign it to a name without a prime"
-            return target, problem
-        if len(value.args) != 1 or value.keywords or isinstance(value.args[0], ast.Starred):
+        if operation and not target.id.isascii():
+            return target, "a reduction gives one number; assign it to a name without a prime"
+        if operation and isinstance(value, ast.Call) and not _is_of_one(value):
             return value, f"{operation}() over all points takes one expression"
-        if any(other is not target and other.id == target.id for other in targets):
-            return target, f"{target.id!r} is assigned twice, and is a reduction"
-        results[target.id] = operation
     for node in (node for value in values for node in ast.walk(value)):
         if isinstance(node, ast.Name) and node.id in results:
             return node, (
                 f"{node.id!r} is a reduction, known only after the pass; read it in another kernel"
             )
     return None
+
+
+def _is_of_one(call: ast.Call) -> bool:
+    """Return whether a call has one argument."""
+    return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
 
 
 def reduced(operation: str, terms: NDArray) -> NDArray:
