@@ -81,9 +81,12 @@ def test_halves_are_added_up_in_f32(ti_arch: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("y = x/sum(x)", "give it a line of its own, as in \"total = sum(...)\"\n    y = x/sum(x)"),
+        ("y = x/sum(x)", 'give it a line of its own, as in "total = sum(...)"\n    y = x/sum(x)'),
         ("s = sum(x); y = x/s", "read it in another kernel\n    s = sum(x); y = x/s\n"),
-        ("s = sum(x); s = max(x)", "assigned twice, and is a reduction\n    s = sum(x); s = max(x)"),
+        (
+            "s = sum(x); s = max(x)",
+            "assigned twice, and is a reduction\n    s = sum(x); s = max(x)",
+        ),
         ("s = sum(x, y)", "sum() over all points takes one expression"),
         ("s = sum(2*a)", "reads and writes no array"),
         ("s = sum(count)", "uses the name 'count', which generated code has"),
