@@ -196,7 +196,8 @@ class FieldUpdate(Template):
                 "chunk": (1024, 4096, 16384),
                 "iterations": (1, 8, 16),
             }
-        return {"loop": ("points",), "block_dim": (0, 64, 128, 256)}
+        own = () if update_of(p).reductions else (0,)
+        return {"loop": ("points",), "block_dim": (*own, 64, 128, 256)}
 
     def check(self, p: Any, s: Any, arch: str) -> None:
         operations = update_of(p).assignments.operations

@@ -39,6 +39,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ring": ("ring", {**RING, "state": ("total",)}),
     "update": ("update", {"equations": "r = u*v**2; u' = u + a*(lap(u) - r)", **PERIODIC}),
     "update_sides": ("update", {"equations": "u' = u + a*lap(u) + u[0, -2]", **SIDES}),
+    "update_reductions": (
+        "update",
+        {"equations": "u' = lap(u); err = sum((u' - u)**2); top = max(abs(u'))", "dim": 2},
+    ),
+    "update_reductions_cuda": (
+        "update",
+        {"equations": "u' = lap(u); err = sum((u' - u)**2)", "dim": 2, "arch": "cuda"},
+    ),
+    "map_reductions": ("map", {"expr": "x = x + a*p; rr = sum(x*x); low = min(x)"}),
     "map_default": ("map", {"expr": "z = a*x + y", "dim": 2}),
     "map_baked": ("map", {"expr": "z = a*x + y", "shape": 1000}),
     "map_cuda": ("map", {"expr": "z = a*x + y", "arch": "cuda"}),

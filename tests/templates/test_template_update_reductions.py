@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -164,6 +166,27 @@ def test_what_a_reduction_cannot_be(text: str, problem: str) -> None:
     with pytest.raises(ParameterError) as caught:
         tikgen.render("update", equations=text, dim=2, arch="cpu")
     assert problem in str(caught.value)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("template", ["update", "map"])
+def test_an_ejected_file_knows_the_reference_and_the_tolerance(
+    template: str, tmp_path: Path
+) -> None:
+    text = {"update": "equations", "map": "expr"}[template]
+    source = tikgen.render(
+        template, **{text: "y = 2*u; s = sum(u*u); m = max(u)"}, dim=1, arch="cpu",
+        **{"outputs": "y"} if template == "update" else {},
+    )  # fmt: skip
+    path = tmp_path / "mine.py"
+    path.write_text(tikgen.pipeline.eject.eject_text(source, "cpu"))
+    mine = runpy.run_path(str(path))
+    u = np.float32([1, 2, 3])
+    given = {"u": u, "y": u, "s": u[:1], "m": u[:1]}
+    y, s, m = mine["reference"](mine["p"], *given.values())
+    assert (*y, *s, *m) == (2, 4, 6, 14, 3)
+    allowed = mine["tolerance"](mine["p"], given, {"y": y, "s": s, "m": m})
+    assert 0 < allowed["s"][0] < 1e-2
 
 
 def test_blocks_belong_to_gpus(ti_arch: str) -> None:

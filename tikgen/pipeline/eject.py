@@ -16,7 +16,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
-from tikgen.expression import Assignments, Equations, Expression, Update, reductions
+from tikgen.expression import Assignments, Equations, Expression, Reducing, Update, reductions
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.template import boundaries
@@ -264,9 +264,13 @@ def _program_function(program: Assignments, dtype: DType | None) -> str:
 
 def _program_code(program: Assignments, itself: str) -> str:
     """Return code for what templates use of a program; ``evaluate`` is its function."""
+    more = ""
+    if isinstance(program, Reducing):
+        more = f"        written={program.written!r},\n        reductions={program.reductions!r},\n"
     return (
         "SimpleNamespace(\n"
         f"        names={program.names!r},\n"
+        f"{more}"
         f"        inputs={program.inputs!r},\n"
         f"        outputs={program.outputs!r},\n"
         f"        folded=lambda dtype: {itself},\n"
