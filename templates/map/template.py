@@ -229,6 +229,7 @@ class Map(Template):
         if arch != "vulkan":
             return None
         arrays = sum(isinstance(argument, Array) for argument in self.arguments(p))
+        arrays += len(p.expr.reductions)
         if arrays > MOST_ARRAYS_ON_VULKAN:
             return f"it takes {arrays} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; split expr"
         return lacks_on_vulkan(p.expr.folded(p.dtype).functions, p.dtype)

@@ -216,7 +216,7 @@ class FieldUpdate(Template):
         if arch != "vulkan":
             return None
         update = update_of(p)
-        count = len(update.arrays) + len(p.on_device)
+        count = len(update.arrays) + len(p.on_device) + 2 * len(update.reductions)
         if count > MOST_ARRAYS_ON_VULKAN:
             return (
                 f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
@@ -510,7 +510,7 @@ def _check_names(p: Any, update: Update) -> None:
         raise Invalid("equations", "write no array")
     if not update.arrays:
         raise Invalid("equations", "read and write no array, so that there are no points")
-    count = len(update.arrays) + len(p.scalars)
+    count = len(update.arrays) + len(p.scalars) + 2 * len(update.reductions)
     if count > MOST_ARGUMENTS:
         raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
     if update.assignments.operations > MOST_OPERATIONS:

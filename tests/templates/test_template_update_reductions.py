@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,50 @@ def test_what_a_reduction_cannot_be(text: str, problem: str) -> None:
     with pytest.raises(ParameterError) as caught:
         tikgen.render("update", equations=text, dim=2, arch="cpu")
     assert problem in str(caught.value)
+
+
+def test_the_direct_engine_agrees_with_numpy(ti_arch: str, rng: np.random.Generator) -> None:
+    pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
+    if ti_arch != "cpu":
+        pytest.skip("the engine is for cpu")
+    text = "u' = u + 0.1*lap(u); err = sum((u' - u)**2); top = max(abs(u'))"
+    for shape in ((3, 40), (130, 67)):
+        u = rng.uniform(-1, 1, shape).astype(np.float32)
+        kernel = tikgen.update(text, dim=2, boundary="clamp", engine="direct-cpu")
+        launched(kernel, {"u": u}, shape)
+        assert kernel.engine == "direct-cpu"
+
+
+BITS = """
+import sys
+
+import numpy as np
+import taichi as ti
+
+import tikgen
+
+ti.init(arch=ti.cpu, log_level=ti.ERROR, cpu_max_num_threads=int(sys.argv[1]))
+u = np.random.default_rng(5).uniform(-1, 1, (700, 300)).astype(np.float32)
+s, t = np.zeros((2, 1), np.float32)
+for loop in ("function", "points"):
+    schedule = {"loop": loop} | ({"iterations": 8} if loop == "function" else {})
+    tikgen.update("s = sum(u); t = sum(u*u)", dim=2, schedule=schedule)(u=u, s=s, t=t)
+    print(s.tobytes().hex(), t.tobytes().hex())
+tikgen.elementwise("u = 2*u; s = sum(u)", dim=2, loop="flat", unroll=1, chunk=256)(u=u, s=s)
+print(s.tobytes().hex())
+"""
+
+
+@pytest.mark.once
+def test_every_number_of_threads_gives_the_same_bits() -> None:
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", BITS, str(n)], stdout=subprocess.PIPE, text=True)
+        for n in (1, 2, 3)
+    ]
+    one, *others = [job.communicate()[0].splitlines()[-3:] for job in jobs]
+    assert len(one) == 3
+    assert len(set(" ".join(one).split())) > 3  # So the order shows in the bits.
+    assert others == [one, one]
 
 
 @pytest.mark.once
