@@ -266,7 +266,11 @@ def _program_code(program: Assignments, itself: str) -> str:
     """Return code for what templates use of a program; ``evaluate`` is its function."""
     more = ""
     if isinstance(program, Reducing):
-        more = f"        written={program.written!r},\n        reductions={program.reductions!r},\n"
+        more = (
+            f"        written={program.written!r},\n"
+            f"        reductions={program.reductions!r},\n"
+            f"        functions={{*{sorted(program.functions)!r}}},\n"
+        )
     return (
         "SimpleNamespace(\n"
         f"        names={program.names!r},\n"
