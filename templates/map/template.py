@@ -345,6 +345,13 @@ class Map(Template):
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         return math.prod(sizes.values()) * int(p.expr.operations)
 
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if not p.expr.reductions or s.loop != "flat":
+            return ()
+        # Chunks for two steps of what joins them, and a rest.
+        chunk = SERIAL_CHUNK if s.serial else s.chunk
+        return ({f"n{axis}": 18 * chunk + 5 if axis == 0 else 1 for axis in range(p.dim)},)
+
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
 

@@ -356,6 +356,11 @@ class FieldUpdate(Template):
             return steps_of_points(math.prod(sizes.values()), MOST_PARTS, s.block_dim or 1)
         return parallel(math.prod(sizes.values()))
 
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if not update_of(p).reductions or s.loop != "function" or p.dim > 1 or s.chunk > 4096:
+            return ()
+        return ({"n0": 18 * s.chunk + 5},)  # Strips for two steps of what joins them, and a rest.
+
     def workload(
         self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
     ) -> dict[str, dict[str, Any]]:
