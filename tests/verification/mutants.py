@@ -272,8 +272,7 @@ REDUCTIONS = (
         "used -= 1\n    {{ join_parts(totals, partial_zeros) }}", params=SUMS,
     ),
     Mutant(
-        "update", "row taken twice", TEXT, "#% if is_inplace or totals", "#% if is_inplace",
-        params=SUMS,
+        "update", "points taken twice", TEXT, '"lane < seen"', '"lane < 0"', params=SUMS,
     ),
     Mutant(
         "update", "part begins anew at each point", TOTALS, "    {{ body() }}\n{{ leave_totals",

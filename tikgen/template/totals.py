@@ -13,7 +13,7 @@ from tikgen.template.arguments import Array
 MOST_PARTS = 2048
 # What generated code with reductions calls its own values.
 OWN_OF_TOTALS = re.compile(
-    r"(count|length|used|chunk|part|parts|point|steps|other|half|thread|rank|rank_low|at_rank"
+    r"(count|length|used|seen|chunk|part|parts|point|steps|other|half|thread|rank|rank_low|at_rank"
     r"|(total|best|partial|shared)_\w+)"
 )
 
@@ -72,8 +72,16 @@ class Total:
         limit = self.state.lowest if self.operation == "max" else self.state.highest
         return self.state.literal(limit)
 
-    def take(self, term: str, of: str = "") -> str:
-        """Return a statement that takes a term into element ``of`` of the variable."""
+    def take(self, term: str, of: str = "", unless: str = "") -> str:
+        """Return a statement that takes a term into element ``of`` of the variable.
+
+        Args:
+            term: generated code for the term.
+            of: code for the element.
+            unless: code that says whether the term was taken before, which only a sum cares about.
+        """
+        if unless and self.operation == "sum":
+            term = f"ti.select({unless}, {self.neutral}, {term})"
         return self.join(f"{self.rank}({term})" if self.is_ranked else term, of)
 
     def join(self, other: str, of: str = "") -> str:

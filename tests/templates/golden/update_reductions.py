@@ -1,6 +1,6 @@
 # update: Equations over fields on a regular grid, such as `u' = u + dt*lap(u)`.
 # problem: equations="u' = lap(u); err = sum((u' - u) ** 2); top = max(abs(u'))", dim=2, dtype=f32, order=2, spacing=1.0, scalars=(), on_device=(), constants=None, boundary='interior', at=None, types=None, outputs=None
-# schedule: loop='function', row_buffer=32, rows=1, iterations=8
+# schedule: loop='function', row_buffer=32, rows=2, iterations=16
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -39,55 +39,40 @@ def points(
         start_1 = (i + 1) * row
         stop = ti.max(row - 1, 1)
         buffer_u_next = ti.Vector.zero(ti.f32, 32)
-        for step in range((stop - 1) // 32):
-            j = 1 + step * 32
-            # Bounded, so that LLVM knows that adding to them cannot overflow.
-            run = ti.min(start + j - 1, 2147483136)
-            run_n1 = ti.min(start_n1 + j, 2147483136)
-            run_1 = ti.min(start_1 + j, 2147483136)
-            for lane in range(32):
+        if (stop - 1) >= 32:
+            for step in range(((stop - 1) - 1) // 32 + 1):
+                j = ti.min(1 + step * 32, stop - 32)
+                # Points that the step before took.
+                seen = 1 + step * 32 - j
+                # Bounded, so that LLVM knows that adding to them cannot overflow.
+                run = ti.min(start + j - 1, 2147483136)
+                run_n1 = ti.min(start_n1 + j, 2147483136)
+                run_1 = ti.min(start_1 + j, 2147483136)
+                for lane in range(32):
+                    new_u_next = (
+                        u[0, run_n1 + lane]
+                        + u[0, run_1 + lane]
+                        + u[0, run + lane]
+                        + u[0, run + lane + 2]
+                        - ti.f32(4.0) * u[0, run + lane + 1]
+                    )
+                    buffer_u_next[lane] = new_u_next
+                    total_err[lane] += ti.select(lane < seen, ti.f32(0.0), (new_u_next - u[0, run + lane + 1]) ** 2)
+                    best_top[lane] = ti.max(best_top[lane], rank(ti.abs(new_u_next)))
+                for lane in range(32):
+                    u_next[0, run + lane + 1] = buffer_u_next[lane]
+        else:
+            for j in range(1, stop):
                 new_u_next = (
-                    u[0, run_n1 + lane]
-                    + u[0, run_1 + lane]
-                    + u[0, run + lane]
-                    + u[0, run + lane + 2]
-                    - ti.f32(4.0) * u[0, run + lane + 1]
+                    u[0, start_n1 + j]
+                    + u[0, start_1 + j]
+                    + u[0, start + j - 1]
+                    + u[0, start + j + 1]
+                    - ti.f32(4.0) * u[0, start + j]
                 )
-                buffer_u_next[lane] = new_u_next
-                total_err[lane] += (new_u_next - u[0, run + lane + 1]) ** 2
-                best_top[lane] = ti.max(best_top[lane], rank(ti.abs(new_u_next)))
-            for lane in range(32):
-                u_next[0, run + lane + 1] = buffer_u_next[lane]
-        for step in range((stop - 1) % 32 // 8):
-            j = stop - (stop - 1) % 32 + step * 8
-            # Bounded, so that LLVM knows that adding to them cannot overflow.
-            run = ti.min(start + j - 1, 2147483136)
-            run_n1 = ti.min(start_n1 + j, 2147483136)
-            run_1 = ti.min(start_1 + j, 2147483136)
-            for lane in range(8):
-                new_u_next = (
-                    u[0, run_n1 + lane]
-                    + u[0, run_1 + lane]
-                    + u[0, run + lane]
-                    + u[0, run + lane + 2]
-                    - ti.f32(4.0) * u[0, run + lane + 1]
-                )
-                buffer_u_next[lane] = new_u_next
-                total_err[lane] += (new_u_next - u[0, run + lane + 1]) ** 2
-                best_top[lane] = ti.max(best_top[lane], rank(ti.abs(new_u_next)))
-            for lane in range(8):
-                u_next[0, run + lane + 1] = buffer_u_next[lane]
-        for j in range(stop - (stop - 1) % 8, stop):
-            new_u_next = (
-                u[0, start_n1 + j]
-                + u[0, start_1 + j]
-                + u[0, start + j - 1]
-                + u[0, start + j + 1]
-                - ti.f32(4.0) * u[0, start + j]
-            )
-            u_next[0, start + j] = new_u_next
-            total_err[0] += (new_u_next - u[0, start + j]) ** 2
-            best_top[0] = ti.max(best_top[0], rank(ti.abs(new_u_next)))
+                u_next[0, start + j] = new_u_next
+                total_err[0] += (new_u_next - u[0, start + j]) ** 2
+                best_top[0] = ti.max(best_top[0], rank(ti.abs(new_u_next)))
     for half in ti.static((16, 8, 4, 2, 1)):
         for lane in range(half):
             total_err[lane] += total_err[half + lane]
@@ -106,15 +91,15 @@ def update(
     partial_top: ti.types.ndarray(dtype=ti.i32, ndim=1),
 ):
     # Taichi gives a thread 512 iterations at least: with empty ones, few strips occupy all threads.
-    for strip, turn in ti.ndrange(u.shape[0] - 2, 8):
+    for strip, turn in ti.ndrange((u.shape[0] - 3) // 2 + 1, 16):
         if turn == 0:
-            first = 1 + strip
+            first = 1 + strip * 2
             row = u.shape[1]
-            points(u, u_next, partial_err, partial_top, row, strip, first, first + 1)
+            points(u, u_next, partial_err, partial_top, row, strip, first, ti.min(first + 2, u.shape[0] - 1))
     # One thread combines what the chunks left, in order.
     ti.loop_config(serialize=True)
     for _ in range(1):
-        used = ti.max(u.shape[0] - 2, 0)
+        used = ti.max((u.shape[0] - 3) // 2 + 1, 0)
         total_err = ti.Vector.zero(ti.f32, 8)
         best_top = ti.Vector.zero(ti.i32, 8) + ti.i32(-2139095040)
         for step in range(used // 8):
