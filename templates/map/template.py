@@ -283,10 +283,10 @@ class Map(Template):
         working = p.dtype.wide if p.dtype.is_float else p.dtype.numpy
         given = {
             name: np.asarray(value, p.dtype.numpy).astype(working)
-            for name, value in zip(p.expr.names, arguments, strict=True)
+            for name, value in zip(argument_names(p), arguments, strict=True)
         }
         values = p.expr.folded(p.dtype).evaluate(**given)
-        results = [values[name] for name in p.expr.names if name in p.expr.written]
+        results = [values[name] for name in argument_names(p) if name in p.expr.written]
         for name, operation in p.expr.reductions.items():
             terms = np.broadcast_to(values[name], grid_shape(p, given))
             # Integers are added up in 32 bits at least.
@@ -427,6 +427,11 @@ def reductions_of(p: Any) -> tuple[Total, ...]:
     return totals_of(p.expr.reductions, p.dtype.working)
 
 
+def argument_names(p: Any) -> tuple[str, ...]:
+    """Return what a caller passes, in order."""
+    return tuple(dict.fromkeys((*p.expr.inputs, *p.expr.written, *p.expr.reductions)))
+
+
 def leader(p: Any) -> str:
     """Return the name of an array that holds all elements."""
     arrays = (*p.expr.written, *(n for n in p.expr.inputs if not is_scalar(p, n)))
@@ -435,7 +440,7 @@ def leader(p: Any) -> str:
 
 def grid_shape(p: Any, given: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the shape of the arrays."""
-    return np.broadcast_shapes(*(np.shape(given[name]) for name in p.expr.inputs))
+    return np.shape(given[leader(p)])
 
 
 def _check_reductions(p: Any) -> None:

@@ -15,6 +15,7 @@ from tikgen import DType
 from tikgen.errors import ParameterError
 
 TEXTS = (
+    "s = sum(x); y = a + 1; h = max(y)",
     "y = a*x + y; s = sum(y*y)",
     "s = sum(x*y); h = max(x - y); n = min(abs(x) + y)",
     "z = x*y; y = z - x; s = sum(z); h = max(y)",

@@ -14,7 +14,7 @@ MOST_PARTS = 2048
 # What generated code with reductions calls its own values.
 OWN_OF_TOTALS = re.compile(
     r"(count|length|used|seen|chunk|part|parts|point|steps|other|half|thread|rank|rank_low|at_rank"
-    r"|(total|best|partial|shared)_\w+)"
+    r"|\w+_so_far|\w+_of_parts)"
 )
 
 
@@ -48,12 +48,12 @@ class Total:
     @property
     def variable(self) -> str:
         """Return the variable that holds it."""
-        return f"{'total' if self.operation == 'sum' else 'best'}_{self.name}"
+        return f"{self.name}_so_far"
 
     @property
     def partial(self) -> str:
         """Return the workspace that holds it for each part."""
-        return f"partial_{self.name}"
+        return f"{self.name}_of_parts"
 
     @property
     def rank(self) -> str:

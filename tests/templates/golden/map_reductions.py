@@ -25,36 +25,36 @@ def chunk(
     x: ti.types.ndarray(dtype=ti.f32, ndim=1),
     a: ti.f32,
     p: ti.types.ndarray(dtype=ti.f32, ndim=1),
-    partial_rr: ti.types.ndarray(dtype=ti.f32, ndim=1),
-    partial_low: ti.types.ndarray(dtype=ti.i32, ndim=1),
+    rr_of_parts: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    low_of_parts: ti.types.ndarray(dtype=ti.i32, ndim=1),
     part: ti.i32,
     start: ti.i32,
     stop: ti.i32,
 ):
-    total_rr = ti.Vector.zero(ti.f32, 64)
-    best_low = ti.Vector.zero(ti.i32, 64) + ti.i32(2139095040)
+    rr_so_far = ti.Vector.zero(ti.f32, 64)
+    low_so_far = ti.Vector.zero(ti.i32, 64) + ti.i32(2139095040)
     buffer_x = ti.Vector.zero(ti.f32, 64)
     for step in range((stop - start) // 64):
         # Bounded, so that LLVM knows that adding to it cannot overflow.
         first = ti.min(start + step * 64, 2147483136)
         for lane in range(64):
             new_x = x[first + lane] + a * p[first + lane]
-            total_rr[lane] += new_x * new_x
-            best_low[lane] = ti.min(best_low[lane], rank_low(new_x))
+            rr_so_far[lane] += new_x * new_x
+            low_so_far[lane] = ti.min(low_so_far[lane], rank_low(new_x))
             buffer_x[lane] = new_x
         for lane in range(64):
             x[first + lane] = buffer_x[lane]
     for i in range(stop - (stop - start) % 64, stop):
         new_x = x[i] + a * p[i]
-        total_rr[0] += new_x * new_x
-        best_low[0] = ti.min(best_low[0], rank_low(new_x))
+        rr_so_far[0] += new_x * new_x
+        low_so_far[0] = ti.min(low_so_far[0], rank_low(new_x))
         x[i] = new_x
     for half in ti.static((32, 16, 8, 4, 2, 1)):
         for lane in range(half):
-            total_rr[lane] += total_rr[half + lane]
-            best_low[lane] = ti.min(best_low[lane], best_low[half + lane])
-    partial_rr[part] = total_rr[0]
-    partial_low[part] = best_low[0]
+            rr_so_far[lane] += rr_so_far[half + lane]
+            low_so_far[lane] = ti.min(low_so_far[lane], low_so_far[half + lane])
+    rr_of_parts[part] = rr_so_far[0]
+    low_of_parts[part] = low_so_far[0]
 
 
 @ti.kernel
@@ -64,30 +64,30 @@ def map(
     p: ti.types.ndarray(dtype=ti.f32, ndim=1),
     rr: ti.types.ndarray(dtype=ti.f32, ndim=1),
     low: ti.types.ndarray(dtype=ti.f32, ndim=1),
-    partial_rr: ti.types.ndarray(dtype=ti.f32, ndim=1),
-    partial_low: ti.types.ndarray(dtype=ti.i32, ndim=1),
+    rr_of_parts: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    low_of_parts: ti.types.ndarray(dtype=ti.i32, ndim=1),
 ):
     count = x.shape[0]
     length = ti.max((count - 1) // 16384 + 1, 2048)
     used = (count - 1) // length + 1
     for part in range(used):
         start = part * length
-        chunk(x, a, p, partial_rr, partial_low, part, start, ti.min(start + length, count))
+        chunk(x, a, p, rr_of_parts, low_of_parts, part, start, ti.min(start + length, count))
     # One thread combines what the chunks left, in order.
     ti.loop_config(serialize=True)
     for _ in range(1):
-        total_rr = ti.Vector.zero(ti.f32, 8)
-        best_low = ti.Vector.zero(ti.i32, 8) + ti.i32(2139095040)
+        rr_so_far = ti.Vector.zero(ti.f32, 8)
+        low_so_far = ti.Vector.zero(ti.i32, 8) + ti.i32(2139095040)
         for step in range(used // 8):
             for lane in range(8):
-                total_rr[lane] += partial_rr[step * 8 + lane]
-                best_low[lane] = ti.min(best_low[lane], partial_low[step * 8 + lane])
+                rr_so_far[lane] += rr_of_parts[step * 8 + lane]
+                low_so_far[lane] = ti.min(low_so_far[lane], low_of_parts[step * 8 + lane])
         for part in range(used - used % 8, used):
-            total_rr[0] += partial_rr[part]
-            best_low[0] = ti.min(best_low[0], partial_low[part])
+            rr_so_far[0] += rr_of_parts[part]
+            low_so_far[0] = ti.min(low_so_far[0], low_of_parts[part])
         for half in ti.static((4, 2, 1)):
             for lane in range(half):
-                total_rr[lane] += total_rr[half + lane]
-                best_low[lane] = ti.min(best_low[lane], best_low[half + lane])
-        rr[0] = total_rr[0]
-        low[0] = at_rank(best_low[0])
+                rr_so_far[lane] += rr_so_far[half + lane]
+                low_so_far[lane] = ti.min(low_so_far[lane], low_so_far[half + lane])
+        rr[0] = rr_so_far[0]
+        low[0] = at_rank(low_so_far[0])

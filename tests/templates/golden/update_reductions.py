@@ -24,15 +24,15 @@ def at_rank(place: ti.i32):
 def points(
     u: ti.types.ndarray(dtype=ti.f32, ndim=2),
     u_next: ti.types.ndarray(dtype=ti.f32, ndim=2),
-    partial_err: ti.types.ndarray(dtype=ti.f32, ndim=1),
-    partial_top: ti.types.ndarray(dtype=ti.i32, ndim=1),
+    err_of_parts: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    top_of_parts: ti.types.ndarray(dtype=ti.i32, ndim=1),
     row: ti.i32,
     part: ti.i32,
     first: ti.i32,
     last: ti.i32,
 ):
-    total_err = ti.Vector.zero(ti.f32, 32)
-    best_top = ti.Vector.zero(ti.i32, 32) + ti.i32(-2139095040)
+    err_so_far = ti.Vector.zero(ti.f32, 32)
+    top_so_far = ti.Vector.zero(ti.i32, 32) + ti.i32(-2139095040)
     for i in range(first, last):
         start = i * row
         start_n1 = (i - 1) * row
@@ -57,8 +57,10 @@ def points(
                         - ti.f32(4.0) * u[0, run + lane + 1]
                     )
                     buffer_u_next[lane] = new_u_next
-                    total_err[lane] += ti.select(lane < seen, ti.f32(0.0), (new_u_next - u[0, run + lane + 1]) ** 2)
-                    best_top[lane] = ti.max(best_top[lane], rank(ti.abs(new_u_next)))
+                    err_so_far[lane] += (
+                        ti.select(lane < seen, ti.f32(0.0), (new_u_next - u[0, run + lane + 1]) ** 2)
+                    )
+                    top_so_far[lane] = ti.max(top_so_far[lane], rank(ti.abs(new_u_next)))
                 for lane in range(32):
                     u_next[0, run + lane + 1] = buffer_u_next[lane]
         else:
@@ -71,14 +73,14 @@ def points(
                     - ti.f32(4.0) * u[0, start + j]
                 )
                 u_next[0, start + j] = new_u_next
-                total_err[0] += (new_u_next - u[0, start + j]) ** 2
-                best_top[0] = ti.max(best_top[0], rank(ti.abs(new_u_next)))
+                err_so_far[0] += (new_u_next - u[0, start + j]) ** 2
+                top_so_far[0] = ti.max(top_so_far[0], rank(ti.abs(new_u_next)))
     for half in ti.static((16, 8, 4, 2, 1)):
         for lane in range(half):
-            total_err[lane] += total_err[half + lane]
-            best_top[lane] = ti.max(best_top[lane], best_top[half + lane])
-    partial_err[part] = total_err[0]
-    partial_top[part] = best_top[0]
+            err_so_far[lane] += err_so_far[half + lane]
+            top_so_far[lane] = ti.max(top_so_far[lane], top_so_far[half + lane])
+    err_of_parts[part] = err_so_far[0]
+    top_of_parts[part] = top_so_far[0]
 
 
 @ti.kernel
@@ -87,31 +89,31 @@ def update(
     u_next: ti.types.ndarray(dtype=ti.f32, ndim=2),
     err: ti.types.ndarray(dtype=ti.f32, ndim=1),
     top: ti.types.ndarray(dtype=ti.f32, ndim=1),
-    partial_err: ti.types.ndarray(dtype=ti.f32, ndim=1),
-    partial_top: ti.types.ndarray(dtype=ti.i32, ndim=1),
+    err_of_parts: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    top_of_parts: ti.types.ndarray(dtype=ti.i32, ndim=1),
 ):
     # Taichi gives a thread 512 iterations at least: with empty ones, few strips occupy all threads.
     for strip, turn in ti.ndrange((u.shape[0] - 3) // 2 + 1, 16):
         if turn == 0:
             first = 1 + strip * 2
             row = u.shape[1]
-            points(u, u_next, partial_err, partial_top, row, strip, first, ti.min(first + 2, u.shape[0] - 1))
+            points(u, u_next, err_of_parts, top_of_parts, row, strip, first, ti.min(first + 2, u.shape[0] - 1))
     # One thread combines what the chunks left, in order.
     ti.loop_config(serialize=True)
     for _ in range(1):
         used = ti.max((u.shape[0] - 3) // 2 + 1, 0)
-        total_err = ti.Vector.zero(ti.f32, 8)
-        best_top = ti.Vector.zero(ti.i32, 8) + ti.i32(-2139095040)
+        err_so_far = ti.Vector.zero(ti.f32, 8)
+        top_so_far = ti.Vector.zero(ti.i32, 8) + ti.i32(-2139095040)
         for step in range(used // 8):
             for lane in range(8):
-                total_err[lane] += partial_err[step * 8 + lane]
-                best_top[lane] = ti.max(best_top[lane], partial_top[step * 8 + lane])
+                err_so_far[lane] += err_of_parts[step * 8 + lane]
+                top_so_far[lane] = ti.max(top_so_far[lane], top_of_parts[step * 8 + lane])
         for part in range(used - used % 8, used):
-            total_err[0] += partial_err[part]
-            best_top[0] = ti.max(best_top[0], partial_top[part])
+            err_so_far[0] += err_of_parts[part]
+            top_so_far[0] = ti.max(top_so_far[0], top_of_parts[part])
         for half in ti.static((4, 2, 1)):
             for lane in range(half):
-                total_err[lane] += total_err[half + lane]
-                best_top[lane] = ti.max(best_top[lane], best_top[half + lane])
-        err[0] = total_err[0]
-        top[0] = at_rank(best_top[0])
+                err_so_far[lane] += err_so_far[half + lane]
+                top_so_far[lane] = ti.max(top_so_far[lane], top_so_far[half + lane])
+        err[0] = err_so_far[0]
+        top[0] = at_rank(top_so_far[0])

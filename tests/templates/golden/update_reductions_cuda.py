@@ -10,7 +10,7 @@ def update(
     u: ti.types.ndarray(dtype=ti.f32, ndim=2),
     u_next: ti.types.ndarray(dtype=ti.f32, ndim=2),
     err: ti.types.ndarray(dtype=ti.f32, ndim=1),
-    partial_err: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    err_of_parts: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
     ti.loop_config(block_dim=128)
     for chunk, lane in ti.ndrange(2048, 128):
@@ -20,8 +20,8 @@ def update(
         if chunk < used:
             start = chunk * length
             stop = start + ti.min(length, count - start)
-            shared_total_err = ti.simt.block.SharedArray((128,), ti.f32)
-            total_err = ti.f32(0.0)
+            shared_err_so_far = ti.simt.block.SharedArray((128,), ti.f32)
+            err_so_far = ti.f32(0.0)
             first = start + lane
             steps = (stop - first + 127) // 128
             for step in range(steps):
@@ -38,38 +38,38 @@ def update(
                     - ti.f32(4.0) * u[0, here]
                 )
                 u_next[0, here] = new_u_next
-                total_err += (new_u_next - u[0, here]) ** 2
-            shared_total_err[lane] = total_err
+                err_so_far += (new_u_next - u[0, here]) ** 2
+            shared_err_so_far[lane] = err_so_far
             ti.simt.block.sync()
             half = 64
             while half >= 1:
                 if lane < half:
                     other = lane + half
-                    total_err += shared_total_err[other]
-                    shared_total_err[lane] = total_err
+                    err_so_far += shared_err_so_far[other]
+                    shared_err_so_far[lane] = err_so_far
                 ti.simt.block.sync()
                 half //= 2
             if lane == 0:
-                partial_err[chunk] = total_err
+                err_of_parts[chunk] = err_so_far
     # One team combines what the chunks left.
     ti.loop_config(block_dim=128)
     for lane in range(128):
         count = ti.max(u.shape[0] - 2, 0) * ti.max(u.shape[1] - 2, 0)
         length = ti.max((count - 1) // 2048 + 1, 128)
         used = (count - 1) // length + 1
-        shared_total_err = ti.simt.block.SharedArray((128,), ti.f32)
-        total_err = ti.f32(0.0)
+        shared_err_so_far = ti.simt.block.SharedArray((128,), ti.f32)
+        err_so_far = ti.f32(0.0)
         for step in range((used - lane + 127) // 128):
-            total_err += partial_err[lane + step * 128]
-        shared_total_err[lane] = total_err
+            err_so_far += err_of_parts[lane + step * 128]
+        shared_err_so_far[lane] = err_so_far
         ti.simt.block.sync()
         half = 64
         while half >= 1:
             if lane < half:
                 other = lane + half
-                total_err += shared_total_err[other]
-                shared_total_err[lane] = total_err
+                err_so_far += shared_err_so_far[other]
+                shared_err_so_far[lane] = err_so_far
             ti.simt.block.sync()
             half //= 2
         if lane == 0:
-            err[0] = total_err
+            err[0] = err_so_far
