@@ -85,7 +85,7 @@ def cases(draw: st.DrawFn, arch: str) -> tuple[tikgen.Kernel, tuple[int, ...]]:
     return kernel, draw(st.sampled_from(SHAPES[dim]))
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_reductions_agree_with_numpy(ti_arch: str, data: st.DataObject) -> None:
     kernel, shape = data.draw(cases(ti_arch))
@@ -110,7 +110,7 @@ def test_a_sum_and_extremes_by_hand(ti_arch: str, rng: np.random.Generator) -> N
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i64"])
-@pytest.mark.parametrize("shape", [(1,), (2, 9), (9, 2, 9)], ids=str)
+@pytest.mark.parametrize("shape", [(1,), (9, 2, 9)], ids=str)
 def test_of_no_points(shape: tuple[int, ...], dtype: str, ti_arch: str) -> None:
     kernel = tikgen.update(
         "s = sum(lap(u)); h = max(lap(u)); n = min(lap(u))", dim=len(shape), dtype=dtype
