@@ -1,7 +1,8 @@
 """Conjugate gradients on a Poisson equation in 3D: no matrix, and no number the host waits for.
 
-Step lengths are arrays of one element: one kernel writes them, the next one reads them. The
-right-hand side belongs to a known solution. ``--plot FILE`` draws residuals with matplotlib.
+Scalar products come from the pass that computes their vectors. Step lengths are arrays of one
+element: one kernel writes them, the next one reads them. The right-hand side belongs to a known
+solution. ``--plot FILE`` draws residuals with matplotlib.
 """
 
 import sys
@@ -13,10 +14,11 @@ import tikgen
 
 ti.init(arch=ti.cpu, log_level=ti.WARN)
 grid = {"dim": 3, "dtype": "f64", "boundary": "zero"}
-laplace = tikgen.update("q = -lap(p)", **grid)
-go = tikgen.update("x = x + a*p; r = r - a*q", scalars="a", on_device="a", **grid)
+laplace = tikgen.update("q = -lap(p); pq = sum(p*q)", outputs="q", **grid)
+go = tikgen.update(
+    "x = x + a*p; r = r - a*q; rr_next = sum(r*r)", scalars="a", on_device="a", **grid
+)
 turn = tikgen.update("p = r + b*p", scalars="b", on_device="b", **grid)
-dot = tikgen.build("reduce", op="dot", dtype="f64", accuracy="pairwise")
 
 errors, squares = [], []
 for n in (31, 63):  # Points along each axis, between walls at 0.
@@ -30,11 +32,9 @@ for n in (31, 63):  # Points along each axis, between walls at 0.
     rr = np.array([np.vdot(r, r)])
     program = tikgen.Program(
         [
-            laplace.bind(p=p, q=q),
-            dot.bind(p.ravel(), q.ravel(), pq),
+            laplace.bind(p=p, q=q, pq=pq),
             "a = rr / pq",
-            go.bind(x=x, r=r, p=p, q=q, a=a),
-            dot.bind(r.ravel(), r.ravel(), rr_next),
+            go.bind(x=x, r=r, p=p, q=q, a=a, rr_next=rr_next),
             "b = rr_next / rr; rr = rr_next",
             turn.bind(p=p, r=r, b=b),
         ],

@@ -24,6 +24,7 @@ from .pipeline.builder import render as render
 from .pipeline.kernel import Kernel as Kernel
 from .pipeline.one_off import elementwise as elementwise
 from .pipeline.one_off import from_string as from_string
+from .pipeline.one_off import reduce as reduce
 from .pipeline.one_off import update as update
 from .pipeline.rendering import Source as Source
 from .pipeline.rendering import Variant as Variant
@@ -114,6 +115,7 @@ __all__ = [
     "loop",
     "neumann",
     "parameter",
+    "reduce",
     "render",
     "ring",
     "swap",

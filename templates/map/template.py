@@ -10,7 +10,6 @@ import numpy as np
 
 from tikgen import (
     Array,
-    Assignments,
     DType,
     Identifier,
     Invalid,
@@ -21,10 +20,20 @@ from tikgen import (
     parameter,
 )
 from tikgen.errors import ExpressionError
-from tikgen.expression import PARTIAL, lacks_on_vulkan
-from tikgen.pipeline.loop_steps import box, looped, parallel
+from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
+from tikgen.expression.helpers import definition
+from tikgen.expression.reductions import reduced, reduced_error
+from tikgen.pipeline.loop_steps import box, looped, parallel, steps_of_points
 from tikgen.template.arguments import positive_values
 from tikgen.template.rules import Not
+from tikgen.template.totals import (
+    MOST_PARTS,
+    OWN_OF_TOTALS,
+    Total,
+    partials_of,
+    results_of,
+    totals_of,
+)
 
 # Names that are scalars unless `scalars` says otherwise.
 USUAL_SCALARS = ("a", "b", "c", "alpha", "beta", "gamma", "scale")
@@ -35,6 +44,10 @@ MOST_ARRAYS_ON_VULKAN = 32
 TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CHUNKS_A_TASK = 512
+# Reductions: most chunks, the length of those of one thread alone, and sums side by side, of which
+# LLVM unrolls 32 too early to vectorize them: x, r and r*r of 8 M took 1.5 times as long.
+MOST_CHUNKS, SERIAL_CHUNK, LANES = 16384, 4096, 64
+OWN_OF_CHUNKS = re.compile(r"first|start|stop|step|lane|buffer_\w+")
 
 
 class Map(Template):
@@ -54,6 +67,12 @@ class Map(Template):
     array that is an input, `x = y; y = x` makes both arrays what y was, and `u = y; y = x; x = u`
     swaps them. No element sees what was computed for another one.
 
+    `rr = sum(r*r)`, `max(e)` and `min(e)` of one expression are reductions over all elements, in
+    the same pass; a text may have no others. The result is an array of one element, and nothing in
+    the text can read it. Its dtype is that of the elements, but f32 for f16, and i32 for integers
+    of 8 and 16 bits. The order of operations depends on sizes and schedule only, so that equal
+    launches give equal bits. NaN wins `max` and `min` of one expression.
+
     An f16 is stored as such and computed in f32: every assignment is rounded to f16 once. What
     is computed from literals alone is computed once, in the same dtype. Integers wrap around.
     Floats have NumPy's `//` and `%`, exactly, whatever the size of the quotient; unless they divide
@@ -67,7 +86,7 @@ class Map(Template):
     """
 
     class Problem(ProblemModel):
-        expr: Assignments = parameter("what to compute, such as 'z = a*x + y; w = sqrt(z)'")
+        expr: Reducing = parameter("what to compute, such as 'z = a*x + y; w = sqrt(z)'")
         dim: int = parameter("number of axes of every array", 1, ge=1, le=4)
         dtype: DType = parameter("type of every element and scalar", DType.f32)
         scalars: tuple[Identifier, ...] | None = parameter(
@@ -79,6 +98,7 @@ class Map(Template):
                 self.expr.check(self.dtype)
             except ExpressionError as error:
                 raise Invalid("expr", f"cannot be used: {error}") from None
+            _check_reductions(self)
             if KERNEL_NAME in self.expr.names:
                 raise Invalid("expr", f"uses the name {KERNEL_NAME!r}, which the kernel has")
             if len(self.expr.names) > MOST_ARGUMENTS:
@@ -130,6 +150,8 @@ class Map(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
         costly = bool(TRANSCENDENTAL & p.expr.functions)
+        if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
+            return {"loop": "points", "unroll": 1, "block_dim": 256 if arch != "cpu" else 0}
         if arch != "cpu":
             # An H200 copied 128 M f32 on cuda in 265 us (torch 256) by 8448 blocks of 512 threads
             # with 16 items, in 279 with 8 items of 256, 527 with one; on Vulkan in 293 with the 8.
@@ -161,6 +183,8 @@ class Map(Template):
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:
+        if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
+            return {"loop": ("points",), "block_dim": (128, 256, 512) if arch != "cpu" else (0,)}
         if arch == "cpu":
             return {
                 "loop": ("rows",) if takes_turns(p) else ("flat", "rows"),
@@ -179,6 +203,10 @@ class Map(Template):
     def check(self, p: Any, s: Any, arch: str) -> None:
         if s.loop == "flat" and takes_turns(p):
             raise Invalid("loop", "cannot be 'flat' where expr divides floats with // or %")
+        if p.expr.reductions and s.loop not in ("flat", "points"):
+            raise Invalid("loop", "takes 'flat' or 'points' where expr has reductions")
+        if p.expr.reductions and s.block_dim and arch == "cpu":
+            raise Invalid("block_dim", "must be 0 on cpu where expr has reductions")
         for name in ("unroll", "items"):
             copies = getattr(s, name)
             if copies > 1 and copies * p.expr.operations > 1024:
@@ -189,8 +217,10 @@ class Map(Template):
                 )
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
+        program = Reducing.parse(drawn["expr"])
+        if program.reductions and drawn.get("loop") in ("rows", "blocks"):
+            drawn["loop"] = "points"
         if drawn.get("scalars"):
-            program = Assignments.parse(drawn["expr"])
             read = [name for name in program.inputs if name not in program.outputs]
             drawn["scalars"] = tuple(name for name in drawn["scalars"] if name in read)
         return drawn
@@ -199,6 +229,7 @@ class Map(Template):
         if arch != "vulkan":
             return None
         arrays = sum(isinstance(argument, Array) for argument in self.arguments(p))
+        arrays += len(p.expr.reductions)
         if arrays > MOST_ARRAYS_ON_VULKAN:
             return f"it takes {arrays} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; split expr"
         return lacks_on_vulkan(p.expr.folded(p.dtype).functions, p.dtype)
@@ -213,20 +244,35 @@ class Map(Template):
                 found.append(Scalar(name, p.dtype))
             else:
                 found.append(Array(name, p.dtype, shape))
-        for name in p.expr.outputs:
+        for name in p.expr.written:
             if name not in p.expr.inputs:
                 found.append(Array(name, p.dtype, shape, role="out", inplace=True))
-        return tuple(found)
+        return (*found, *results_of(reductions_of(p)))
+
+    def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        parts = MOST_CHUNKS if s.loop == "flat" else MOST_PARTS
+        return partials_of(reductions_of(p), (parts,))
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
-        extents = [f"{p.expr.outputs[0]}.shape[{axis}]" for axis in range(p.dim)]
+        extents = [f"{leader(p)}.shape[{axis}]" for axis in range(p.dim)]
         zeros = "0, " * (p.dim - 1)
+        totals = reductions_of(p)
+        passed = [a for a in self.arguments(p) if a.name not in p.expr.reductions]
         return {
             "bounds": [
                 (name, "0", extent) for name, extent in zip(index_names(p), extents, strict=True)
             ],
             "count": " * ".join(extents),
-            "helpers": p.expr.helpers(p.dtype),
+            "helpers": _helpers(p),
+            "totals": totals,
+            "row_arguments": (*passed, *self.workspace(p, s)),
+            "written": [a for a in passed if isinstance(a, Array) and a.written],
+            "zeros": zeros,
+            "lanes": LANES,
+            "most_chunks": MOST_CHUNKS,
+            "most_parts": MOST_PARTS,
+            "serial_chunk": SERIAL_CHUNK,
+            "run": lambda place, target, of: _run(p, zeros + place, target, of),
             "function": free_name(p, "chunk"),
             "at": lambda index: _statements(p, [", ".join(index)]),
             "flat": lambda places: _statements(p, [zeros + place for place in places]),
@@ -237,19 +283,50 @@ class Map(Template):
         working = p.dtype.wide if p.dtype.is_float else p.dtype.numpy
         given = {
             name: np.asarray(value, p.dtype.numpy).astype(working)
-            for name, value in zip(p.expr.names, arguments, strict=True)
+            for name, value in zip(argument_names(p), arguments, strict=True)
         }
         values = p.expr.folded(p.dtype).evaluate(**given)
-        results = tuple(values[name] for name in p.expr.names if name in p.expr.outputs)
-        return results if len(results) > 1 else results[0]
+        results = [values[name] for name in argument_names(p) if name in p.expr.written]
+        for name, operation in p.expr.reductions.items():
+            terms = np.broadcast_to(values[name], grid_shape(p, given))
+            # Integers are added up in 32 bits at least.
+            is_short = not p.dtype.is_float and p.dtype.bits < 32
+            results.append(reduced(operation, terms.astype(np.int32) if is_short else terms))
+        return tuple(results) if len(results) > 1 else results[0]
 
     @staticmethod
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         # Running error analysis: nothing is assumed about the expression.
-        return p.expr.error_bound(inputs, p.dtype)
+        allowed = p.expr.error_bound(inputs, p.dtype)
+        if p.expr.reductions:
+            given = {n: np.asarray(inputs[n], p.dtype.wide) for n in p.expr.inputs}
+            terms = p.expr.folded(p.dtype).evaluate(**given)
+            masses = p.expr.masses(given, p.dtype)
+            shape = grid_shape(p, inputs)
+            for name, operation in p.expr.reductions.items():
+                each = (np.broadcast_to(a[name], shape) for a in (terms, allowed, masses))
+                allowed[name] = reduced_error(operation, *each, p.dtype)
+        return {name: allowed[name] for name in expected}
+
+    @staticmethod
+    def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        # Fast math may take NaN and infinity for anything, but maxima and minima rank them.
+        is_ranked = p.dtype.is_float and p.expr.reductions and p.expr.functions <= {"abs", "neg"}
+        if not is_ranked or "sum" in p.expr.reductions.values() or rng.random() < 0.5:
+            return {}
+        shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+        found = {}
+        for name in (name for name in p.expr.inputs if not is_scalar(p, name)):
+            special = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
+            chosen = rng.random(shape) < rng.choice([0.01, 0.5, 1.0])
+            x = np.where(chosen, rng.choice(special, shape), rng.uniform(-1, 1, shape))
+            found[name] = x.astype(p.dtype.numpy)
+        return found
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
         extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
+        if p.expr.reductions:
+            return steps_of_points(math.prod(extents), MOST_PARTS, s.block_dim or 1)
         if s.loop != "blocks":
             return box(extents, s.loop == "rows", s.unroll)
         pieces = (math.prod(extents) - 1) // (s.block_dim * s.items) + 1
@@ -267,6 +344,13 @@ class Map(Template):
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         return math.prod(sizes.values()) * int(p.expr.operations)
+
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if not p.expr.reductions or s.loop != "flat":
+            return ()
+        # Chunks for two steps of what joins them, and a rest.
+        chunk = SERIAL_CHUNK if s.serial else s.chunk
+        return ({f"n{axis}": 18 * chunk + 5 if axis == 0 else 1 for axis in range(p.dim)},)
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
@@ -292,6 +376,10 @@ class Map(Template):
                     "floor(4*x) + ceil(4*y) + round(2.5*x)",
                     "(x + 0.5)**y + (abs(y) + 3)**-2 + pi*e",
                     "j = i - k; i1 = i*k",
+                    "y = a*x + y; s = sum(y*y)",
+                    "s = sum(x*y); h = max(x - y); n = min(abs(x) + y)",
+                    "z = x // y; s = sum(z)",
+                    "h = max(x); n = min(-abs(y)); l = min(x)",
                 )
             ),
             # No array here is so long that more than 2 blocks take several turns.
@@ -334,15 +422,74 @@ def free_name(p: Any, name: str) -> str:
     return name if name not in p.expr.names else free_name(p, name + "_")
 
 
-def _assignments(p: Any, place: str, target: Callable[[str], str]) -> list[str]:
-    """Return generated code that computes every output of one element, each into its target."""
+def reductions_of(p: Any) -> tuple[Total, ...]:
+    """Return the reductions of a program."""
+    return totals_of(p.expr.reductions, p.dtype.working)
+
+
+def argument_names(p: Any) -> tuple[str, ...]:
+    """Return what a caller passes, in order."""
+    return tuple(dict.fromkeys((*p.expr.inputs, *p.expr.written, *p.expr.reductions)))
+
+
+def leader(p: Any) -> str:
+    """Return the name of an array that holds all elements."""
+    arrays = (*p.expr.written, *(n for n in p.expr.inputs if not is_scalar(p, n)))
+    return str(arrays[0]) if arrays else ""
+
+
+def grid_shape(p: Any, given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the arrays."""
+    return np.shape(given[leader(p)])
+
+
+def _check_reductions(p: Any) -> None:
+    if not p.expr.reductions:
+        return
+    if not leader(p):
+        raise Invalid("expr", "has reductions, and reads and writes no array")
+    for name in p.expr.names:
+        if OWN_OF_TOTALS.fullmatch(name) or OWN_OF_CHUNKS.fullmatch(name):
+            raise Invalid("expr", f"uses the name {name!r}, which generated code has")
+
+
+def _helpers(p: Any) -> str:
+    """Return the functions that generated code calls."""
+    found = p.expr.helpers(p.dtype)
+    if p.expr.reductions and p.dtype is DType.f16 and "def widened(" not in found:
+        found = "\n\n\n".join(filter(None, (definition("widened", DType.f32), found)))
+    return str(found)
+
+
+def _assignments(p: Any, place: str, target: Callable[[str], str], of: str = "") -> list[str]:
+    """Return generated code that computes every output of one element, each into its target.
+
+    What reductions take goes into the element `of` of their variables.
+    """
     values = {name: name if is_scalar(p, name) else f"{name}[{place}]" for name in p.expr.inputs}
     values |= {name: f"{name}[{place}]" for name in p.expr.inputs if name in p.expr.outputs}
+    totals = {total.name: total for total in reductions_of(p)}
     lines = []
     for name, expression in p.expr.folded(p.dtype).assignments:
+        if name in totals:
+            term = expression.term(values, p.dtype)
+            is_short = p.dtype.computed is not totals[name].dtype
+            term = f"ti.cast({term}, {totals[name].dtype.taichi})" if is_short else term
+            lines.append(totals[name].take(term, of))
+            continue
         lines.append(f"{target(name)} = {expression.taichi(values, p.dtype)}")
         values[name] = target(name)
     return lines
+
+
+def _run(p: Any, place: str, target: str, of: str) -> str:
+    """Return generated code for element `of` of a run, each output at once in its target.
+
+    Everything is read before: an output may be the array of an input.
+    """
+    names = {name: fresh_prefix(p) + name for name in p.expr.written}
+    lines = _assignments(p, place, names.__getitem__, of)
+    return "\n".join([*lines, *(f"{target % name} = {names[name]}" for name in names)])
 
 
 def _statements(p: Any, places: list[str]) -> str:
@@ -353,7 +500,7 @@ def _statements(p: Any, places: list[str]) -> str:
     lines, stores = [], []
     for number, place in enumerate(places):
         suffix = f"_{number}" if len(places) > 1 else ""
-        names = {name: fresh_prefix(p) + name + suffix for name in p.expr.outputs}
+        names = {name: fresh_prefix(p) + name + suffix for name in p.expr.written}
         lines += _assignments(p, place, names.__getitem__)
         stores += [f"{name}[{place}] = {value}" for name, value in names.items()]
     return "\n".join(lines + stores)

@@ -32,9 +32,10 @@ from tikgen.expression.components import (
 )
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
+from tikgen.expression.reductions import reduced, reduced_error
 from tikgen.expression.spelling import shown
 from tikgen.pipeline.jinja_text import without_marks
-from tikgen.pipeline.loop_steps import parallel
+from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import (
     ELEMENTS,
@@ -59,6 +60,13 @@ from tikgen.template.layers import (
     with_layers,
 )
 from tikgen.template.parameters import FieldName
+from tikgen.template.totals import (
+    MOST_PARTS,
+    OWN_OF_TOTALS,
+    partials_of,
+    results_of,
+    totals_of,
+)
 from tikgen.template.vectors import (
     Layout,
     blocks_before,
@@ -75,6 +83,8 @@ Where = Place | Literal["faces", "edges"]
 MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
 MOST_OPERATIONS = 1500
+# Strips of a line, of which each leaves what it knows of a reduction.
+MOST_STRIPS = 16384
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
 MOST_LONG_BUFFERS = 6
@@ -104,6 +114,12 @@ class FieldUpdate(Template):
     - the indices `i j k` and the coordinates `x y z`, where no scalar or constant has that name.
 
     Derivatives and neighbours of an expression or of a temporary are those of what it stands for.
+
+    `err = sum((u' - u)**2)`, `max(e)` and `min(e)` of one expression are reductions over the points
+    that are computed, in the same pass. The result is an array of one element; nothing in the text
+    can read it. The order of operations depends on sizes and schedule only, so that equal launches
+    give equal bits. NaN wins `max` and `min`. Where no point is computed, `sum` gives 0, and `max`
+    and `min` give what every number replaces: an infinity, or the limit of the integers.
 
     On a staggered grid `at` says where fields lie: in the centre of a cell, or half a cell before
     it on one axis (a face), on two (an edge) or on all (a corner). `dx` of a field at the centre
@@ -240,8 +256,13 @@ class FieldUpdate(Template):
         if not fits_rows(p):
             return {"loop": "points"}
         strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
+        update = update_of(p)
+        if p.dim == 2 and update.reductions:
+            # Joining lanes costs some: Gray-Scott with a sum took 1.14 of the time without it at
+            # 1024^2 with one row a strip, 1.07 with two.
+            strips = {"rows": 2, "iterations": 16}
         # Many buffers of 32 points do not fit the registers.
-        points = 32 if len(update_of(p).outputs) <= MOST_LONG_BUFFERS else 16
+        points = 32 if len(update.outputs) <= MOST_LONG_BUFFERS else 16
         return {"loop": "function", "row_buffer": points, "iterations": 8, **strips}
 
     def schedule_space(
@@ -255,7 +276,8 @@ class FieldUpdate(Template):
                 "chunk": (1024, 4096, 16384),
                 "iterations": (1, 8, 16),
             }
-        return {"loop": ("points",), "block_dim": (0, 64, 128, 256)}
+        own = () if update_of(p).reductions else (0,)
+        return {"loop": ("points",), "block_dim": (*own, 64, 128, 256)}
 
     def check(self, p: Any, s: Any, arch: str) -> None:
         operations = update_of(p).assignments.operations
@@ -267,12 +289,15 @@ class FieldUpdate(Template):
             )
         if s.loop == "function" and takes_turns(p):
             raise Invalid("loop", "cannot be 'function' where floats are divided with // or %")
+        if s.block_dim and arch == "cpu" and update_of(p).reductions:
+            raise Invalid("block_dim", "must be 0 on cpu where there are reductions")
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan":
             return None
         update = update_of(p)
         count = sum(isinstance(argument, Array) for argument in self.arguments(p))
+        count += len(update.reductions)  # Each has a workspace.
         if count > MOST_ARRAYS_ON_VULKAN:
             return (
                 f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
@@ -289,6 +314,8 @@ class FieldUpdate(Template):
         found: list[Array | Scalar] = []
         arrays = held_arrays(p, update.arrays)
         for name in argument_names(p):
+            if name in update.reductions:
+                continue
             if name in p.on_device:
                 found.append(Array(name, p.dtype, (1,)))
                 continue
@@ -311,7 +338,12 @@ class FieldUpdate(Template):
                     inplace=pointwise and held.role != "in" and not held.count,
                 )
             )
-        return tuple(found)
+        return (*found, *results_of(totals_of(update.reductions, p.dtype)))
+
+    def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        kept = {1: (MOST_STRIPS,), 2: ("n0",), 3: ("n0", "n1")}
+        shape = kept[p.dim] if s.loop == "function" else (MOST_PARTS,)
+        return partials_of(totals_of(update_of(p).reductions, p.dtype), shape)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         update = update_of(p)
@@ -336,6 +368,9 @@ class FieldUpdate(Template):
         layers = {
             n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)
         }
+        totals = totals_of(update.reductions, p.dtype)
+        element = "[0]" if s.loop == "function" else ""
+        passed = [a for a in self.arguments(p) if a.name not in update.reductions]
         return {
             "bounds": bounds,
             "extents": tuple(extents),
@@ -346,6 +381,11 @@ class FieldUpdate(Template):
                 for name in held[a.name].names
                 if name in update.outputs
             ],
+            "totals": totals,
+            "row_arguments": (*passed, *self.workspace(p, s)),
+            "partial_zeros": "0, " if p.dim == 3 else "",
+            "most_strips": MOST_STRIPS,
+            "most_parts": MOST_PARTS,
             "casts": {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays},
             "identifiers": identifiers(p, update),
             "element_code": functools.partial(element_code, p.layout),
@@ -362,8 +402,8 @@ class FieldUpdate(Template):
             "each_start": list({run.start: run for run in runs.values()}.values()),
             "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),
             "centre": runs[None, (0,) * (p.dim - 1)],
-            "equations": lambda read, target, index, is_run=False: statements(
-                *(p, read, target, index, None if is_run else extents)
+            "equations": lambda read, target, index, of="", unless="", is_run=False: statements(
+                *(p, read, target, index, None if is_run else extents, of or element, unless)
             ),
             "layers": layers,
             "near_layers": lambda order, index, sizes, count: near_code(
@@ -391,6 +431,10 @@ class FieldUpdate(Template):
                 inner = computed(p, part.shape)
                 part[inner] = np.broadcast_to(found[each], part.shape)[inner]
             results.append(result[name])
+        shape = shape_of(p, update, given)
+        for name, operation in update.reductions.items():
+            terms = np.broadcast_to(found[name], shape)[computed(p, shape)]
+            results.append(reduced(operation, terms))
         return tuple(results) if len(results) > 1 else results[0]
 
     @staticmethod
@@ -408,8 +452,11 @@ class FieldUpdate(Template):
         values, errors = known_values(p, inputs)
         update = update_of(p)
         bounds = update.assignments.error_bound(values, p.dtype, errors)
-        if layers := layers_in(boundary_of(p), update.fields, p.dim):
+        layers = layers_in(boundary_of(p), update.fields, p.dim)
+        new = {}
+        if layers or update.reductions:
             new = update.assignments.folded(p.dtype).evaluate(**values)
+        if layers:
             after = damped(p, new, inputs)
             before = {name: part_of(inputs, name, p.layout) for name in layers}
             bounds |= layer_errors(bounds, new, after, layers, before, p.dtype.eps)
@@ -420,10 +467,24 @@ class FieldUpdate(Template):
                 part = part_of(allowed, each, p.layout)
                 inner = computed(p, part.shape)
                 part[inner] = np.broadcast_to(bounds[each], part.shape)[inner]
+        if update.reductions:
+            masses = update.assignments.masses(values, p.dtype)
+            shape = shape_of(p, update, inputs)
+            inner = computed(p, shape)
+            for name, operation in update.reductions.items():
+                each = (np.broadcast_to(a[name], shape)[inner] for a in (new, bounds, masses))
+                allowed[name] = reduced_error(operation, *each, p.dtype)
         return allowed
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        if s.loop == "points" and update_of(p).reductions:
+            return steps_of_points(math.prod(sizes.values()), MOST_PARTS, s.block_dim or 1)
         return parallel(math.prod(sizes.values()))
+
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if not update_of(p).reductions or s.loop != "function" or p.dim > 1 or s.chunk > 4096:
+            return ()
+        return ({"n0": 18 * s.chunk + 5},)  # Strips for two steps of what joins them, and a rest.
 
     def workload(
         self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
@@ -608,7 +669,7 @@ def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
-    names = (*update.inputs, *boundary_names(p), *update.outputs)
+    names = (*update.inputs, *boundary_names(p), *update.outputs, *update.reductions)
     return tuple(dict.fromkeys(argument_of(str(name), p.layout)[0] for name in names))
 
 
@@ -642,11 +703,13 @@ def _check_names(p: Any, update: Update) -> None:
             raise Invalid("boundary", f"takes {name!r}, a name that the equations or the code have")
     check_arguments(p, update)
     for name in (*argument_names(p), *identifiers(p, update).values()):
-        if OWN.fullmatch(name):
+        if OWN.fullmatch(name) or (update.reductions and OWN_OF_TOTALS.fullmatch(name)):
             raise Invalid("equations", f"uses the name {name!r}, which generated code has")
-    if not update.outputs:
+    if not update.outputs and not update.reductions:
         raise Invalid("equations", "write no array")
-    count = len({*argument_names(p), *p.scalars})
+    if not update.arrays:
+        raise Invalid("equations", "read and write no array, so that there are no points")
+    count = len({*argument_names(p), *p.scalars}) + len(update.reductions)
     if count > MOST_ARGUMENTS:
         raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
     if update.assignments.operations > MOST_OPERATIONS:
@@ -821,6 +884,8 @@ def statements(
     target: Callable[[str], str],
     index: list[str],
     extents: list[str] | None,
+    of: str = "",
+    unless: str = "",
 ) -> str:
     """Return generated code that computes and stores all outputs at one point.
 
@@ -830,9 +895,12 @@ def statements(
         target: returns the code for the element of an output.
         index: code for the index on each axis.
         extents: code for the extent of each axis; without it no absorbing layer is applied.
+        of: code for the element of a reduction's variable.
+        unless: code that says whether reductions have seen the point before.
     """
     update = update_of(p)
     layers = layers_in(boundary_of(p), update.fields, p.dim) if extents else {}
+    totals = {total.name: total for total in totals_of(update.reductions, p.dtype)}
     folded = update.assignments.folded(p.dtype).assignments
     values = {name: scalar_code(p, name) for name in p.scalars}
     known = identifiers(p, update)
@@ -844,7 +912,9 @@ def statements(
     for number, (name, expression) in enumerate(folded):
         code = expression.taichi(values, p.dtype)
         is_read = any(name in later.names for _, later in folded[number + 1 :])
-        if name in update.outputs:
+        if name in totals:
+            lines.append(broken(totals[name].take(code, of, unless)))
+        elif name in update.outputs:
             dtype = type_of(p, name)
             if is_read:
                 local = free_name(update, f"new_{known[name]}")

@@ -51,6 +51,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "update",
         {"equations": STREAMED, "vectors": {"f": 3}, "constants": {"c": (0, 1, -1)}, **PERIODIC},
     ),
+    "update_reductions": (
+        "update",
+        {"equations": "u' = lap(u); err = sum((u' - u)**2); top = max(abs(u'))", "dim": 2},
+    ),
+    "update_reductions_cuda": (
+        "update",
+        {"equations": "u' = lap(u); err = sum((u' - u)**2)", "dim": 2, "arch": "cuda"},
+    ),
+    "map_reductions": ("map", {"expr": "x = x + a*p; rr = sum(x*x); low = min(x)"}),
     "map_default": ("map", {"expr": "z = a*x + y", "dim": 2}),
     "map_baked": ("map", {"expr": "z = a*x + y", "shape": 1000}),
     "map_cuda": ("map", {"expr": "z = a*x + y", "arch": "cuda"}),

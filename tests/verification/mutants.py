@@ -241,4 +241,46 @@ OTHERS = (
         "\n        place", params=F32_BINS,
     ),
 )  # fmt: skip
-MUTANTS = STENCILS + OTHERS
+
+TOTALS = "../_shared/totals.j2"
+REDUCED = {"equations": "s = sum(u*v); m = max(-abs(u))", "dim": 2, "dtype": "i32"}
+REDUCED |= {"boundary": "clamp", "scalars": (), "on_device": (), "constants": None}
+REDUCED |= {"types": None, "outputs": None}
+SUMS = REDUCED | {"loop": "function", "row_buffer": 8, "rows": 2, "iterations": 1}
+IN_POINTS = REDUCED | {"loop": "points", "block_dim": 0}
+IN_CHUNKS = MAP | {"expr": "s = sum(x*y)", "loop": "flat", "unroll": 1, "serial": False}
+
+REDUCTIONS = (
+    Mutant(
+        "update", "sum does not begin at 0", TOTALS, 'total.neutral if total.operation != "sum"',
+        'total.neutral ~ " + 1"', params=SUMS,
+    ),
+    Mutant(
+        "update", "maximum begins at 0", TOTALS, ' if total.operation != "sum"', " if false",
+        params=SUMS,
+    ),
+    Mutant(
+        "update", "lanes not joined", TOTALS, "{{ halves_of(lanes) }}", "{{ lanes // 2 }}, ",
+        params=SUMS,
+    ),
+    Mutant(
+        "update", "last part missed", TOTALS, "range(used - used % 8, used)",
+        "range(used - used % 8, used - 1)", params=SUMS,
+    ),
+    Mutant(
+        "update", "last strip missed", TEXT, "{{ join_parts(totals, partial_zeros) }}",
+        "used -= 1\n    {{ join_parts(totals, partial_zeros) }}", params=SUMS,
+    ),
+    Mutant(
+        "update", "points taken twice", TEXT, '"lane < seen"', '"lane < 0"', params=SUMS,
+    ),
+    Mutant(
+        "update", "part begins anew at each point", TOTALS, "    {{ body() }}\n{{ leave_totals",
+        "    {{ begin_totals(totals) }}\n    {{ body() }}\n{{ leave_totals", params=IN_POINTS,
+    ),
+    Mutant(
+        "map", "last chunk of a sum missed", "../map/reducing.j2", "for part in range(used)",
+        "for part in range(used - 1)", params=IN_CHUNKS,
+    ),
+)  # fmt: skip
+MUTANTS = STENCILS + OTHERS + REDUCTIONS

@@ -6,3 +6,4 @@ from tikgen.expression.assignments import Expression as Expression
 from tikgen.expression.assignments import lacks_on_vulkan as lacks_on_vulkan
 from tikgen.expression.equations import Equations as Equations
 from tikgen.expression.equations import Update as Update
+from tikgen.expression.reducing import Reducing as Reducing

@@ -158,8 +158,14 @@ class Expression(Text):
             return TaichiCode(values, dtype).number(node)
         if node.op in LITERALS:
             return dtype.literal(float(dtype.numpy.type(literal_value(node))))
+        return f"ti.cast({self.term(values, dtype)}, {dtype.taichi})"
+
+    def term(self, values: Mapping[str, str], dtype: DType) -> str:
+        """Return generated code for the value as :meth:`taichi` does, an f16 not yet rounded."""
+        if dtype.computed is dtype:
+            return self.taichi(values, dtype)
         wide = {name: f"widened({code})" for name, code in values.items()}
-        return f"ti.cast({TaichiCode(wide, dtype.computed).number(node)}, {dtype.taichi})"
+        return TaichiCode(wide, dtype.computed).number(self.folded(dtype).node)
 
     def helpers(self, dtype: DType) -> str:
         """Return the definitions of each ``ti.func`` that the code of :meth:`taichi` calls."""
@@ -305,16 +311,35 @@ class Assignments(Text):
         errors: Mapping[str, Any] | None = None,
     ) -> dict[str, NDArray]:
         """Return a bound on the error of each output; see :meth:`Expression.error_bound`."""
-        known = _with_errors(values, dtype, errors)
+        bounds = self._bounds(values, dtype, errors)
+        found = {name: bounds[name].error for name in self.outputs}
         folded = self.folded(dtype)
-        for name, expression in folded.assignments:
-            known[name] = stored(bound(expression.node, known, dtype.computed), dtype)
-        found = {name: known[name].spread(_shape(values)).error for name in self.outputs}
         if folded == self:
             return found
         wide = _wide(values, dtype)
         one, other = self.evaluate(**wide), folded.evaluate(**wide)
         return {name: error + gap(one[name], other[name]) for name, error in found.items()}
+
+    def masses(self, values: Mapping[str, Any], dtype: DType) -> dict[str, NDArray]:
+        """Return how much each output adds to a sum, whose rounding errors it increases.
+
+        It is the magnitude, or where the output is itself a sum, that of its terms times their
+        number: fast math may add them to the other sum one by one.
+        """
+        found = {}
+        for name, result in self._bounds(values, dtype, None).items():
+            masses = np.abs(result.value) if result.magnitudes is None else result.magnitudes
+            found[name] = np.broadcast_to(result.terms * masses, result.value.shape)
+        return found
+
+    def _bounds(
+        self, values: Mapping[str, Any], dtype: DType, errors: Mapping[str, Any] | None
+    ) -> dict[str, Bounded]:
+        """Return each name with a bound on its error where it is computed in ``dtype``."""
+        known = _with_errors(values, dtype, errors)
+        for name, expression in self.folded(dtype).assignments:
+            known[name] = stored(bound(expression.node, known, dtype.computed), dtype)
+        return {name: known[name].spread(_shape(values)) for name in self.outputs}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.assignments,)

@@ -15,6 +15,7 @@ from tikgen.expression import operators
 from tikgen.expression.components import kinds_of_vectors, vector_of
 from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
 from tikgen.expression.reader import Reader
+from tikgen.expression.reductions import misused, reduction_of, unusable
 from tikgen.expression.spelling import PRIME, refusal, shown_name, stored_name
 from tikgen.expression.staggering import CENTRE, Place, in_words, place_of
 from tikgen.expression.tree import CONSTANTS, Node
@@ -65,8 +66,9 @@ class EquationReader(Reader):
         indices: axis of each index that is read.
         used: arrays and scalars that are read, in order.
         assigned: what is assigned, in order: name and tree.
-        kinds: whether each target is the next value of a field, updated in place, a temporary or
-            an output.
+        kinds: whether each target is the next value of a field, updated in place, a temporary, an
+            output or a reduction.
+        reductions: the operation of each reduction, by the name of its result.
     """
 
     most_nodes = 20_000
@@ -86,6 +88,11 @@ class EquationReader(Reader):
         self._at: ast.AST = statements[0]
         targets = [self._target(statement) for statement in statements]
         values = [s.value for s in statements if isinstance(s, ast.Assign)]
+        if found := unusable(targets, values):
+            self._at, problem = found
+            self._refuse(problem)
+        pairs = zip(targets, values, strict=True)
+        self.reductions = {t.id: op for t, value in pairs if (op := reduction_of(value))}
         self.kinds = self._kinds(targets, values)
         for target, value in zip(targets, values, strict=True):
             self._assign(target.id, value)
@@ -115,6 +122,8 @@ class EquationReader(Reader):
             if name.endswith(PRIME):
                 self._check_next(name, kinds, {other.id for other in targets})
                 kinds[name] = "next"
+            elif name in self.reductions:
+                kinds[name] = "reduction"
             elif name not in kinds:
                 own = vector_of(name)
                 later = any(vector_of(n.id) == own for n in itertools.chain(*reads[number + 1 :]))
@@ -130,7 +139,7 @@ class EquationReader(Reader):
             kinds = kinds_of_vectors(kinds, read, self._grid.vectors, is_free, refuse)
         whole = {vector_of(name): kind for name, kind in kinds.items()}
         for name in self._grid.outputs or ():
-            if whole.get(name) not in ("output", "inplace"):
+            if whole.get(name) not in ("output", "inplace", "reduction"):
                 self._refuse(f"the output {name!r} is not assigned.{near(name, kinds)}")
         return kinds
 
@@ -166,6 +175,8 @@ class EquationReader(Reader):
 
     def _assign(self, name: str, value: ast.expr) -> None:
         kind, own = self.kinds[name], name.removesuffix(PRIME)
+        if kind == "reduction" and isinstance(value, ast.Call):
+            value = value.args[0]
         self._at = value
         if self._grid.at:
             found = place_of(value, self._home, self._differ)
@@ -321,6 +332,8 @@ class EquationReader(Reader):
                 "a gradient has several components; assign it to a vector, or write dx(u), "
                 "dy(u), dz(u)"
             )
+        if problem := misused(tree):
+            self._refuse(problem)
         if name not in OPERATORS:
             offsets = ", ".join(map(ast.unparse, tree.args))
             if name not in KNOWN and tree.args and all(map(_is_whole, tree.args)):

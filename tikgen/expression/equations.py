@@ -50,6 +50,8 @@ class Update:
         inputs: arrays and scalars that are read, in order of first use.
         indices: axis of each index that is read, by its name in the assignments.
         fields: the field of each array that is its next value, or which is updated in place.
+        reductions: operation of each reduction, ``"sum"``, ``"max"`` or ``"min"``, by the name of
+            its result, to which the assignments assign the value at a point.
     """
 
     assignments: Assignments
@@ -59,6 +61,7 @@ class Update:
     inputs: tuple[str, ...]
     indices: Mapping[str, int]
     fields: Mapping[str, str]
+    reductions: Mapping[str, str]
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -67,7 +70,7 @@ class Update:
 
     @property
     def temporaries(self) -> tuple[str, ...]:
-        """Return the names that are assigned and no array."""
+        """Return the names that are assigned and no array of the grid."""
         return tuple(name for name in self.assignments.outputs if name not in self.arrays)
 
     def offsets(self, array: str) -> tuple[tuple[int, ...], ...]:
@@ -117,7 +120,8 @@ class Equations(Text):
     and ``curl`` of two; the averages ``avgx avgy avgz`` on staggered grids; the indices ``i j k``
     and the coordinates ``x y z``. Vectors have components such as ``v.x`` and ``f.3``, blocks such
     as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``. A derivative of a temporary or of
-    an expression is that of what it stands for. Equations that differ in white space and comments
+    an expression is that of what it stands for. ``err = sum(e)``, ``max(e)`` and ``min(e)`` are
+    reductions over all points that are computed. Equations that differ in white space and comments
     only are equal.
     """
 
@@ -200,7 +204,8 @@ class Equations(Text):
         known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
         found = shared(reader.assigned, known, grid.scalars)
         assigned = tuple((name, Expression(node)) for name, node in found)
-        written = {stored_name(n): kind for n, kind in reader.kinds.items() if kind != "temporary"}
+        kept = ("next", "inplace", "output")
+        written = {stored_name(n): kind for n, kind in reader.kinds.items() if kind in kept}
         scalars = tuple(name for name in reader.used if name in grid.scalars)
         arrays = {name: "in" for name in reader.used if name not in scalars}
         arrays |= {n: "inout" if kind == "inplace" else "out" for n, kind in written.items()}
@@ -217,6 +222,7 @@ class Equations(Text):
             inputs=tuple(reader.used),
             indices=reader.indices,
             fields=fields,
+            reductions=reader.reductions,
         )
         return update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 WIDTH = 96
+_EQUALS = re.compile(r"( \+?= )")
 _BRACKET = re.compile(r"[()\[\]]")
 # Separators, and the brackets that may enclose them.
 _SUM = re.compile(r"[()\[\]]| (?=[+-] )")
@@ -14,10 +15,10 @@ _COMMA = re.compile(r"[()\[\]]|, ")
 
 def broken(statement: str, width: int = WIDTH) -> str:
     """Return an assignment with its sums, products and calls broken into lines where it is long."""
-    target, _, value = statement.partition(" = ")
     if len(statement) <= width:
         return statement
-    return f"{target} = (\n{_lines(value, 4, width)}\n)"
+    target, equals, value = _EQUALS.split(statement, maxsplit=1)
+    return f"{target}{equals}(\n{_lines(value, 4, width)}\n)"
 
 
 def _lines(code: str, indent: int, width: int) -> str:

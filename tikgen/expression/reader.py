@@ -52,7 +52,7 @@ def parse_expression(text: object) -> Node:
     text, statements = statements_of(text)
     if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
         hint = _LINES if "\n" in text else ""
-        raise ExpressionError(_shown(text), f"takes one expression, and no statement{hint}")
+        raise ExpressionError(clipped(text), f"takes one expression, and no statement{hint}")
     return Reader(text).number(statements[0].value)
 
 
@@ -85,7 +85,7 @@ def statements_of(
     """
     if not isinstance(text, str):
         raise ExpressionError(str(text)[:60], f"takes a text; got {type(text).__name__}")
-    shown = _shown(text)
+    shown = clipped(text)
     if len(text) > most:
         raise ExpressionError(shown, f"has {len(text)} characters; at most {most} are allowed")
     text = text.replace("\r\n", "\n")
@@ -124,7 +124,8 @@ def quoted(text: str, number: int, column: int) -> str:
     return f"\n    {line}\n    {' ' * column}^"
 
 
-def _shown(text: str) -> str:
+def clipped(text: str) -> str:
+    """Return a text as one line, of a long one its beginning."""
     text = " ".join(text.split())
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -268,7 +269,7 @@ class Reader:
         raise self._error(problem)
 
     def _error(self, problem: str) -> ExpressionError:
-        return ExpressionError(_shown(self._text), problem)
+        return ExpressionError(clipped(self._text), problem)
 
 
 def _fold(op: str, nodes: Iterable[Node]) -> Node:

@@ -71,7 +71,7 @@ class Bounded(NamedTuple):
     def spread(self, shape: tuple[int, ...]) -> Bounded:
         """Return values and errors broadcast to ``shape``."""
         value, error = (np.array(np.broadcast_to(part, shape)) for part in self[:2])
-        return Bounded(value, error)
+        return self._replace(value=value, error=error)
 
 
 def exact(value: NDArray, dtype: DType) -> Bounded:

@@ -16,7 +16,15 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
-from tikgen.expression import Assignments, Equations, Expression, Update, components
+from tikgen.expression import (
+    Assignments,
+    Equations,
+    Expression,
+    Reducing,
+    Update,
+    components,
+    reductions,
+)
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.template import boundaries, layers
@@ -128,8 +136,8 @@ def _is_imported(value: Any) -> bool:
 
 def _is_copied(function: types.FunctionType, user: Callable[..., Any]) -> bool:
     """Return whether the ejected file holds a copy of a function that another one uses."""
-    copied = (user.__module__, boundaries.__name__, layers.__name__, components.__name__)
-    return function.__module__ in copied
+    modules = (boundaries, layers, components, reductions)
+    return function.__module__ in (user.__module__, *(module.__name__ for module in modules))
 
 
 def _updates(variant: Variant) -> list[Update]:
@@ -268,9 +276,17 @@ def _program_function(program: Assignments, dtype: DType | None) -> str:
 
 def _program_code(program: Assignments, itself: str) -> str:
     """Return code for what templates use of a program; ``evaluate`` is its function."""
+    more = ""
+    if isinstance(program, Reducing):
+        more = (
+            f"        written={program.written!r},\n"
+            f"        reductions={program.reductions!r},\n"
+            f"        functions={{*{sorted(program.functions)!r}}},\n"
+        )
     return (
         "SimpleNamespace(\n"
         f"        names={program.names!r},\n"
+        f"{more}"
         f"        inputs={program.inputs!r},\n"
         f"        outputs={program.outputs!r},\n"
         f"        folded=lambda dtype: {itself},\n"
@@ -280,6 +296,9 @@ def _program_code(program: Assignments, itself: str) -> str:
         "                lambda **v: evaluate(**v)[name], values, dtype, errors\n"
         "            )\n"
         f"            for name in {program.outputs!r}\n"
+        "        },\n"
+        "        masses=lambda values, dtype: {\n"
+        "            name: np.abs(value) for name, value in evaluate(**values).items()\n"
         "        },\n"
         "    )"
     )
@@ -296,6 +315,7 @@ def _update_code(update: Update) -> str:
         f"    arrays={dict(update.arrays)!r},\n"
         f"    indices={dict(update.indices)!r},\n"
         f"    fields={dict(update.fields)!r},\n"
+        f"    reductions={dict(update.reductions)!r},\n"
         f"    accesses={accesses},\n"
         "    offsets=lambda array: [o for name, o in on_grid.accesses.values() if name == array],\n"
         f"    assignments={_program_code(update.assignments, 'on_grid.assignments')},\n"

@@ -49,6 +49,19 @@ def box(extents: Sequence[int], is_rows: bool, unroll: int) -> int:
     return parallel(count, stepped(last, unroll)) if is_rows else parallel(count * last)
 
 
+def steps_of_points(count: int, most: int, team: int) -> int:
+    """Return the steps of the macro ``each_point`` of ``totals.j2``, over ``count`` points.
+
+    Args:
+        count: number of points.
+        most: most parts.
+        team: threads that share a part.
+    """
+    length = max((count - 1) // most + 1, team, 64)
+    tree = looped(team.bit_length())
+    return max(looped(-(-length // team)), looped(most // team + 8)) + tree
+
+
 def problem(steps: int) -> str:
     """Return why a launch with so many steps would be wrong, or an empty string."""
     if steps <= MOST + _SPARE:

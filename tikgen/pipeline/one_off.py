@@ -12,7 +12,7 @@ from pydantic import create_model
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, RenderError
-from tikgen.expression import Assignments, Expression
+from tikgen.expression import Assignments, Expression, Reducing
 from tikgen.expression.equations import sympy_text
 from tikgen.pipeline.builder import build, kernel_of
 from tikgen.pipeline.kernel import Kernel
@@ -57,7 +57,8 @@ def elementwise(expr: str | Expression | Assignments, dtype: Any = "f32", **para
 
     Args:
         expr: assignments such as ``"z = a*x + y"``, or one expression, whose value is written to
-            ``out``. The names a, b, c, alpha, beta, gamma and scale are scalars by default.
+            ``out``. ``rr = sum(r*r)`` is a reduction, whose result has one element. The names a,
+            b, c, alpha, beta, gamma and scale are scalars by default.
         dtype: element type of every array and scalar.
         params: further parameters of the template ``map``, such as ``dim`` and ``scalars``.
 
@@ -66,6 +67,30 @@ def elementwise(expr: str | Expression | Assignments, dtype: Any = "f32", **para
         UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
     """
     return build("map", expr=expr, dtype=dtype, **params)
+
+
+def reduce(expr: str | Reducing, dtype: Any = "f32", **params: Any) -> Kernel:
+    """Return the kernel that reduces arrays in one pass: ``build("map", expr=expr, ...)``.
+
+    Args:
+        expr: reductions such as ``"rr = sum(r*r); top = max(abs(r))"``, or one, whose result is
+            written to ``out``. Results are arrays of one element.
+        dtype: element type of every array and scalar.
+        params: further parameters of the template ``map``, such as ``dim`` and ``scalars``.
+
+    Raises:
+        ParameterError: if ``expr`` writes to an array, uses unsupported syntax, or a parameter is
+            wrong.
+        UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
+    """
+    try:
+        program = Reducing.parse(expr)
+    except ExpressionError as error:
+        raise ParameterError("map", {"expr": f"cannot be used: {error}"}) from None
+    for name in program.written:
+        problem = f"assigns {name}, which is no reduction such as sum(x); tikgen.elementwise does"
+        raise ParameterError("map", {"expr": problem})
+    return build("map", expr=program, dtype=dtype, **params)
 
 
 def update(

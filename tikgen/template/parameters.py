@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, TemplateError, near
-from tikgen.expression import Assignments, Equations, Expression
+from tikgen.expression import Assignments, Equations, Expression, Reducing
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
 
 _LONGEST = 200  # A type in more letters is described, and not spelled out.
@@ -293,7 +293,8 @@ def _shown(value: Any) -> str:
 
 
 _SAFE_TYPES = (
-    *(int, float, bool, DType, Identifier, FieldName, Expression, Assignments, Equations),
+    *(int, float, bool, DType, Identifier, FieldName),
+    *(Expression, Assignments, Reducing, Equations),
     *(type(None), Ellipsis),
 )
 
@@ -356,7 +357,8 @@ def _type_name(annotation: Any) -> str:
     names = {int: "an integer", float: "a number", bool: "True or False", str: "str"}
     names |= {DType: "a dtype", Identifier: "an identifier", type(None): "None"}
     names |= {FieldName: "a field"}
-    names |= {Expression: "an expression", Assignments: "an expression", Equations: "equations"}
+    names |= dict.fromkeys((Expression, Assignments, Reducing), "an expression")
+    names |= {Equations: "equations"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 

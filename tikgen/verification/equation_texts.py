@@ -20,6 +20,8 @@ STAGGERED_TEXTS = (
     "p = p - a*dx(avgx(avgx(ux)))",
 )
 
+REDUCTIONS = ("sum", "max", "min")
+
 # A tree is a name, a number, or (operation, operands ...).
 Tree = Any
 
@@ -56,7 +58,9 @@ def programs(is_staggered: bool = True) -> SearchStrategy[Tree]:
     statements = st.lists(
         statement, min_size=1, max_size=3, unique_by=lambda line: line[0].strip("'")
     )
-    found = st.tuples(value, statements.map(tuple))
+    reduction = st.tuples(st.sampled_from(REDUCTIONS), value, st.booleans())
+    reductions = st.just(()) | st.lists(reduction, max_size=2).map(tuple)
+    found = st.tuples(value, statements.map(tuple), reductions)
     return found | st.sampled_from(STAGGERED_TEXTS) if is_staggered else found
 
 
@@ -64,13 +68,18 @@ def text_of(program: Tree, dim: int, is_float: bool) -> str:
     """Return the text of a drawn program, with the axes and operations that a grid has."""
     if isinstance(program, str):
         return program
-    temporary, statements = program
+    temporary, statements, *reductions = program
     in_place = {target for target, _ in statements if not target.endswith("'")} & set(FIELDS)
     writer = _Writer(dim, is_float, in_place)
     lines = [f"r = {writer.text(temporary, temporary='u')}"]
     for target, value in statements:
         own = f"{target} + " if target in in_place else ""
         lines.append(f"{target} = {own}{writer.text(value, temporary='r')}")
+    computed = [target for target, _ in statements if target.endswith("'")]
+    for number, (operation, value, from_computed) in enumerate(reductions[0] if reductions else ()):
+        term = writer.text(value, temporary="r")
+        term += f" - {computed[-1]}" if from_computed and computed else ""
+        lines.append(f"t{number} = {operation}({term})")
     return "; ".join(lines)
 
 
