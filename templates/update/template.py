@@ -309,7 +309,6 @@ class FieldUpdate(Template):
         update = update_of(p)
         shape = tuple(f"n{axis}" for axis in range(p.dim))
         whole = all(low == high == 0 for low, high in reach(p, update, inside=True))
-        pointwise = not any(map(any, (offset for _, offset in update.accesses.values())))
         faces = faces_of(p)
         found: list[Array | Scalar] = []
         arrays = held_arrays(p, update.arrays)
@@ -334,8 +333,6 @@ class FieldUpdate(Template):
                     held.shape(shape),
                     role=held.role,
                     covered=(whole and held.is_whole) or held.role == "in",
-                    # Of a vector some components may be written before others are read.
-                    inplace=pointwise and held.role != "in" and not held.count,
                 )
             )
         return (*found, *results_of(totals_of(update.reductions, p.dtype)))

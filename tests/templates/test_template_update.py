@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tikgen
-from tikgen.errors import ParameterError
+from tikgen.errors import ArgumentError, ParameterError
 from tikgen.verification.equation_texts import text_of
 
 GRAY_SCOTT = """
@@ -333,3 +333,12 @@ def test_drawn_programs_have_a_text() -> None:
     assert text_of(program, 1, is_float=False) == (
         "r = where(u > abs(lap(u)), abs(lap(u)), 3); v = v + lap(u); q = u[1]"
     )
+
+
+@pytest.mark.parametrize("text", ["u' = u + 1", "u' = v; v' = u"])
+def test_a_next_value_needs_an_array_of_its_own(ti_arch: str, text: str) -> None:
+    kernel = tikgen.update(text, dim=1)
+    named = {a.name: np.zeros(40, np.float32) for a in kernel.signature.arguments}
+    named["u_next"] = named["u"]
+    with pytest.raises(ArgumentError, match="share memory"):
+        kernel(**named)
