@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 from typing import Any
 
@@ -160,3 +161,17 @@ def test_blocks_carry_no_code(text: str, problem: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         on(text)
     assert problem in str(caught.value)
+
+
+def test_attributes_that_other_libraries_leave_on_operators_do_not_matter() -> None:
+    tree = ast.parse("i > 1 and -x + y").body[0]
+    for parent in ast.walk(tree):  # As IPython's tracebacks do.
+        for node in ast.iter_child_nodes(parent):
+            node.parent = parent  # type: ignore[attr-defined]
+    try:
+        text = "each q in f: f'.q = where(i > 1, -f.q, f.q + u)"
+        update = Equations.parse(text).on(dim=2, vectors={"f": 2})
+        assert len(update.outputs) == 2
+    finally:
+        for node in ast.walk(tree):
+            vars(node).pop("parent", None)
