@@ -219,7 +219,7 @@ async def passing(soak: Soak, name: str) -> None:
         while came < sent:
             job = await soak.runtime.receive(stages[-1], timeout=60)
             if job.n != came + 3:
-                soak.problem(f"{name}: {job.n} came in the place of {came + 3}")
+                soak.problem(f"{name}: {job.n} came instead of {came + 3}")
             came += 1
             soak.outcomes[name]["passed on"] += 1
         await feeding

@@ -21,7 +21,7 @@ stepped = pytest.mark.parametrize("native", NATIVE)
 
 
 def record(launches: Sequence[Callable[[], object]]) -> Callable[[], object]:
-    """Return a function that does launches, in the place of a CUDA graph."""
+    """Return a function that repeats some launches, as a CUDA graph does."""
     assert len(launches) > 1
 
     def run() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from comparing import compared
 from tikgen.errors import ArgumentError, ParameterError
 from tikgen.verification.equation_texts import text_of
 
@@ -40,16 +41,11 @@ def launched(kernel: tikgen.Kernel, **given: Any) -> list[np.ndarray]:
         values[name] = value.copy() if isinstance(value, np.ndarray) else value
     before = {n: np.copy(v) if np.ndim(v) else v for n, v in values.items()}
     kernel(**values)
-    outputs = [a.name for a in kernel.signature.arguments if getattr(a, "written", False)]
-    expected = kernel.reference(*before.values())
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    wanted = dict(zip(outputs, expected, strict=True))
-    allowed = kernel.template.tolerance(kernel.problem, before, wanted)
-    for name, value in wanted.items():
-        rounding = 1e-6 * np.abs(value) if value.dtype.kind == "f" else 0
-        off = np.abs(values[name].astype(value.dtype) - value)
-        assert (off <= allowed[name] + rounding).all(), name
-    return [values[name] for name in outputs]
+    outputs = []
+    for name, found, wanted, limit in compared(kernel, before, values):
+        assert (np.abs(found - wanted) <= limit).all(), name
+        outputs.append(values[name])
+    return outputs
 
 
 def laplacian(x: np.ndarray, pad: dict[str, Any]) -> np.ndarray:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from comparing import compared
 from tikgen.errors import ParameterError
 
 TEXTS = (
@@ -48,19 +49,14 @@ def launched(
     before, values, again = (filled(kernel, arrays, shape) for _ in range(3))
     kernel(**values)
     kernel(**again)
-    names = [a.name for a in kernel.signature.arguments if getattr(a, "written", False)]
-    expected = kernel.reference(*before.values())
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    wanted = dict(zip(names, expected, strict=True))
-    allowed = kernel.template.tolerance(kernel.problem, before, wanted)
-    for name, value in wanted.items():
-        found = values[name].astype(value.dtype)
-        rounding = 1e-6 * np.abs(value) if value.dtype.kind == "f" else 0
+    outputs = {}
+    for name, found, wanted, limit in compared(kernel, before, values):
         with np.errstate(invalid="ignore"):
-            right = (np.abs(found - value) <= allowed[name] + rounding) | (found == value)
-        assert (right | (np.isnan(found) & np.isnan(value))).all(), name
+            right = (np.abs(found - wanted) <= limit) | (found == wanted)
+        assert (right | (np.isnan(found) & np.isnan(wanted))).all(), name
         assert values[name].tobytes() == again[name].tobytes()
-    return {name: values[name] for name in names}
+        outputs[name] = values[name]
+    return outputs
 
 
 @st.composite

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from comparing import compared
 from tikgen.errors import ParameterError
 
 LAYOUTS = ("first", "last", "separate")
@@ -53,14 +54,8 @@ def launched(kernel: tikgen.Kernel, vectors: dict[str, int], **given: Any) -> di
     values = {name: arguments[name] for name in kernel.signature.names}
     before = {n: np.copy(v) if np.ndim(v) else v for n, v in values.items()}
     kernel(**values)
-    outputs = [a.name for a in kernel.signature.arguments if getattr(a, "written", False)]
-    expected = kernel.reference(*before.values())
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    wanted = dict(zip(outputs, expected, strict=True))
-    allowed = kernel.template.tolerance(kernel.problem, before, wanted)
-    for name, value in wanted.items():
-        rounding = 1e-6 * np.abs(value) if value.dtype.kind == "f" else 0
-        assert (np.abs(values[name].astype(value.dtype) - value) <= allowed[name] + rounding).all()
+    for name, found, wanted, limit in compared(kernel, before, values):
+        assert (np.abs(found - wanted) <= limit).all(), name
     for name in given:
         count = vectors.get(name.removesuffix("_next"), 0)
         if count and layout == "separate":

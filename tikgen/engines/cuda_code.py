@@ -156,7 +156,7 @@ class DirectLauncher:
         self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.arguments))
         self._parameters = ctypes.addressof(self._pointers)
         self._behind = behind(code.kinds)
-        # By slot: the array, its address, its bytes; memory on the device in its stead.
+        # By slot: the array, its address, its bytes; the memory on the device that replaces it.
         self._arrays: dict[int, Any] = {}
         self._addresses: dict[int, int] = {}
         self._bytes: dict[int, int] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tikgen import engines
 from tikgen.pipeline import events
-from tikgen.program.launchers import Launchers
+from tikgen.program.launchers import ByLaunchers, Launchers
 from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat
 from tikgen.program.scalars import Flag
 from tikgen.program.stepping import PythonStepper
@@ -39,7 +39,7 @@ class _Recorded:
     times: int = 0
 
 
-class GraphStepper(PythonStepper):
+class GraphStepper(ByLaunchers, PythonStepper):
     """Does steps as graphs, with conditions and scalars that change with the step in between.
 
     Args:
@@ -71,15 +71,6 @@ class GraphStepper(PythonStepper):
         self._record, self._wait = record, wait
         self._recorded: dict[tuple[tuple[Node, ...], int, Arrangement], _Recorded] = {}
         self._at_once = self._steps_at_once()
-
-    @property
-    def is_current(self) -> bool:
-        """Return whether every kernel still has the code that is launched."""
-        return self._launchers.is_current
-
-    def launch(self, call: Call, step: int) -> None:
-        """Launch one call as in a step."""
-        self._launchers.launch(call, step)
 
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed."""

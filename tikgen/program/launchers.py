@@ -79,6 +79,21 @@ class Launchers:
         self._code_of[call].bound_launches += 1
 
 
+class ByLaunchers:
+    """What steppers share that launch by an engine beside Taichi."""
+
+    _launchers: Launchers
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether every kernel still has the code that is launched."""
+        return self._launchers.is_current
+
+    def launch(self, call: Call, step: int) -> None:
+        """Launch one call as in a step."""
+        self._launchers.launch(call, step)
+
+
 def scalar_of(call: Call, name: str) -> tuple[int, Scalar]:
     """Return a scalar argument, and its slot."""
     for slot, argument in enumerate(call.kernel.loaded.signature.arguments):

@@ -15,7 +15,7 @@ from tikgen.engines import native
 from tikgen.pipeline import events
 from tikgen.program import varying
 from tikgen.program.instructions import LAUNCH, PUT, Instructions
-from tikgen.program.launchers import Launchers, scalar_of
+from tikgen.program.launchers import ByLaunchers, Launchers, scalar_of
 from tikgen.program.plan import Arrangement, Call, Plan
 from tikgen.program.scalars import Flag
 
@@ -23,7 +23,7 @@ from tikgen.program.scalars import Flag
 _AHEAD = 1024
 
 
-class NativeStepper:
+class NativeStepper(ByLaunchers):
     """Does steps of a program in native code, without the GIL.
 
     Args:
@@ -55,15 +55,6 @@ class NativeStepper:
     @stopped.setter
     def stopped(self, value: bool) -> None:
         self._control[2] = value
-
-    @property
-    def is_current(self) -> bool:
-        """Return whether every kernel still has the code that is launched."""
-        return self._launchers.is_current
-
-    def launch(self, call: Call, step: int) -> None:
-        """Launch one call as in a step."""
-        self._launchers.launch(call, step)
 
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed."""
