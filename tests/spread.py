@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,26 +15,38 @@ def spread(names: str, *axes: Sequence[Any]) -> pytest.MarkDecorator:
     """Parametrize over all combinations, and mark as slow those that a spread can do without.
 
     The spread holds every value of two parameters, every pair of values of three, and so on: with
-    any one parameter left out, every combination of the others.
+    any one parameter left out, every combination of the others. On an arch beside cpu it holds
+    every value, and marks the rest of the spread with ``once``.
 
     Args:
         names: names of the parameters, separated by commas.
         axes: the values of each.
     """
     everything = list(itertools.product(*axes))
-    missing = {part for each in everything for part in _parts(each)}
+    kept = _covering(everything, _parts)
+    everywhere = _covering(kept, enumerate)
+
+    def mark(each: Combination) -> Sequence[pytest.MarkDecorator]:
+        if each not in kept:
+            return [pytest.mark.slow]
+        return [] if each in everywhere else [pytest.mark.once]
+
+    return pytest.mark.parametrize(
+        names, [pytest.param(*each, marks=mark(each)) for each in everything]
+    )
+
+
+def _covering(
+    combinations: Sequence[Combination], parts: Callable[[Combination], Iterable[Any]]
+) -> list[Combination]:
+    """Return some of the combinations that have every part which any of them has."""
+    missing = {part for each in combinations for part in parts(each)}
     kept: list[Combination] = []
     while missing:
-        best = max(everything, key=lambda each: len(missing.intersection(_parts(each))))
-        missing.difference_update(_parts(best))
+        best = max(combinations, key=lambda each: len(missing.intersection(parts(each))))
+        missing.difference_update(parts(best))
         kept.append(best)
-    return pytest.mark.parametrize(
-        names,
-        [
-            pytest.param(*each, marks=() if each in kept else pytest.mark.slow)
-            for each in everything
-        ],
-    )
+    return kept
 
 
 def _parts(combination: Combination) -> Iterator[tuple[int, Combination]]:

@@ -243,6 +243,7 @@ def checks(box: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.arch
+@pytest.mark.once
 def test_the_header_works_from_c(box: Path, checks: Path) -> None:
     seed = random.randrange(10**6)
     run("env", "ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0", checks, box, BUNDLE_ARCH, seed)
@@ -260,6 +261,7 @@ def wrapper_checks(box: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.arch
+@pytest.mark.once
 def test_the_wrapper_works_from_cpp(box: Path, wrapper_checks: Path) -> None:
     run(wrapper_checks, box, BUNDLE_ARCH)
 

@@ -245,6 +245,7 @@ def test_names_that_collide_carry_a_digest(kernels: list[tikgen.Kernel], tmp_pat
         assert all(n.startswith(prefix) and len(n) == len(prefix) + 8 for n in names)
 
 
+@pytest.mark.once
 def test_several_values_of_a_template_argument_come_out_as_several_kernels(
     ti_arch: str, tmp_path: Path
 ) -> None:

@@ -360,6 +360,7 @@ LINE = ti.types.ndarray(dtype=ti.f32, ndim=1)
 
 
 @pytest.mark.arch
+@pytest.mark.once
 def test_kernels_that_share_fields_are_proved_one_by_one(ti_arch: str, tmp_path: Path) -> None:
     heat = ti.field(ti.f32, 4)
 

@@ -82,6 +82,7 @@ def test_the_demo_runs_agrees_and_draws(tmp_path: Path, steps: str, ti_arch: str
     assert len(picture) > 20_000
 
 
+@pytest.mark.once
 def test_the_demo_of_equations_agrees_and_draws(tmp_path: Path, ti_arch: str) -> None:
     options = ("--n", "32", "--steps", "40", "--output", "pattern.png")
     done = demo(ti_arch, "gray-scott", *options, cwd=tmp_path)

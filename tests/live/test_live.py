@@ -302,6 +302,7 @@ def test_a_kernel_that_cannot_be_compiled_restores_the_previous_version(
     assert "current again" not in str(caught.value)
 
 
+@pytest.mark.once
 def test_an_expression_too_deep_for_taichi_is_refused(loader: Loader, ti_arch: str) -> None:
     good = loader.load(ADD.format(1), "k")
     bad = loader.load(ADD.format("\\\n    +".join(["base"] * 1000)), "k")

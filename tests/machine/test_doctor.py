@@ -14,6 +14,7 @@ from tikgen.cli import app
 from tikgen.machine import doctor
 
 
+@pytest.mark.once
 def test_it_examines_an_arch_that_works(ti_arch: str) -> None:
     diagnosis = doctor.examine((ti_arch,))
     (report,) = diagnosis.archs

@@ -45,6 +45,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.once
 def test_every_ejected_file_runs_without_tikgen(ti_arch: str, tmp_path: Path) -> None:
     names = []
     variants = [(t, params) for t, params in VARIANTS if (t, ti_arch) != ("ring", "vulkan")]

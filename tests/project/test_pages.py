@@ -116,6 +116,7 @@ def test_the_first_template_runs_as_printed(ran: dict[str, Ran]) -> None:
     assert "def reference" in printed
 
 
+@pytest.mark.once
 def test_the_first_template_verifies_until_it_is_broken(
     ti_arch: str, tmp_path: Path, one_process: None
 ) -> None:

@@ -58,20 +58,30 @@ def test_a_quick_run_leaves_out_kernels_and_processes(tmp_path: Path) -> None:
         assert f"1 marked {marker} (" in done.stdout
 
 
-def combinations(mark: pytest.MarkDecorator, with_slow: bool) -> set[tuple[object, ...]]:
-    return {given.values for given in mark.args[1] if with_slow or not given.marks}
+def combinations(mark: pytest.MarkDecorator, *without: str) -> set[tuple[object, ...]]:
+    """Return the combinations that have none of these marks."""
+    return {
+        given.values
+        for given in mark.args[1]
+        if not {mark.name for mark in given.marks}.intersection(without)
+    }
 
 
 def test_a_spread_holds_every_part_of_every_combination() -> None:
     two = spread("a, b", "wxyz", "12")
-    assert len(combinations(two, True)) == 8 and len(combinations(two, False)) == 4
+    assert len(combinations(two)) == 8 and len(combinations(two, "slow")) == 4
     three = spread("a, b, c", "xyz", "12", "pq")
-    kept = combinations(three, False)
-    assert len(combinations(three, True)) == 12 and len(kept) < 12
+    kept = combinations(three, "slow")
+    assert len(combinations(three)) == 12 and len(kept) < 12
     for place in range(3):
         assert {each[:place] + each[place + 1 :] for each in kept} == {
-            each[:place] + each[place + 1 :] for each in combinations(three, True)
+            each[:place] + each[place + 1 :] for each in combinations(three)
         }
+    elsewhere = combinations(three, "slow", "once")
+    assert len(elsewhere) == 3
+    assert [set(values) for values in zip(*elsewhere, strict=True)] == [
+        set("xyz"), set("12"), set("pq")
+    ]  # fmt: skip
 
 
 @pytest.fixture

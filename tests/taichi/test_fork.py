@@ -92,6 +92,7 @@ print("parent", y[0])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.once
 def test_a_launch_after_a_fork_is_refused(ti_arch: str, tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(PROGRAM.replace("{arch}", ti_arch))

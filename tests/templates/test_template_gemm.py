@@ -79,7 +79,9 @@ SHARED = [
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_schedules_change_nothing(layout: str, ti_arch: str, rng: np.random.Generator) -> None:
     via, schedules = ("panels", PANELS) if ti_arch == "cpu" else ("shared", SHARED)
-    for schedule in [{"via": via} | s for s in schedules] + (ARRAYS if layout == "nt" else []):
+    one = len(layout.strip("n"))  # Enough to read matrices the other way round.
+    schedules = [*schedules, *ARRAYS] if layout == "nt" else schedules[one : one + 1]
+    for schedule in [{"via": via} | s for s in schedules]:
         kernel = tikgen.build("gemm", layout=layout, schedule=schedule)
         # The last one is wider, taller and deeper than any block.
         for sizes in [*SIZES, (69, 133, 37)]:

@@ -87,7 +87,7 @@ def test_integers_wrap_around_as_in_numpy() -> None:
 
 
 def test_the_exclusive_scan_begins_with_the_identity() -> None:
-    for dtype in ("f32", "i16", "u64"):
+    for dtype in ("f32", "i16", "u64") if ARCH == "cpu" else ("f32",):
         highest = np.inf if dtype == "f32" else DType(dtype).highest
         lowest = -np.inf if dtype == "f32" else DType(dtype).lowest
         for op, first in (("sum", 0), ("prod", 1), ("min", highest), ("max", lowest)):

@@ -121,6 +121,7 @@ def test_sound_leaves_and_hardly_returns(dim: int, ti_arch: str) -> None:
     assert absorbed < 0.01 < 0.3 < kept
 
 
+@pytest.mark.once
 def test_a_wave_of_second_order_leaves_too(ti_arch: str) -> None:
     left = []
     for rule in (tikgen.absorbing(20, order=2), "zero"):

@@ -458,6 +458,7 @@ def test_a_file_of_another_kind_is_not_changed(runner: FakeRunner, tmp_path: Pat
 
 
 @pytest.mark.arch
+@pytest.mark.once
 def test_a_sweep_verifies_and_times_on_the_arch(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     result = sweep(

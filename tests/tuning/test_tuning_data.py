@@ -220,7 +220,13 @@ def test_an_output_that_is_an_input_is_restored_before_each_batch(ti_arch: str) 
     problem = resolve("scan", arch=ti_arch).problem
     with saved(data) as place:
         job = Job(
-            "scan", str(template.folder), ti_arch, {}, data.sizes, data=place.folder, same=data.same
+            "scan",
+            str(template.folder),
+            ti_arch,
+            {"chunks": 7},  # The default has millions of elements to share out on a GPU.
+            data.sizes,
+            data=place.folder,
+            same=data.same,
         )
         workload = Workload(template, problem, job)
         values = workload.use("own")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,14 @@ def cases(name: str, **params: Any) -> tuple[list[Case], str]:
     return found, render_variant(variant).text
 
 
+@pytest.fixture(scope="module")
+def process() -> Iterator[ArchProcess]:
+    """Give a process that runs cases on cpu."""
+    with ArchProcess("cpu", 60) as found:
+        assert not found.start()
+        yield found
+
+
 @pytest.mark.parametrize(
     ("name", "params", "old", "new"),
     [
@@ -42,16 +51,16 @@ def cases(name: str, **params: Any) -> tuple[list[Case], str]:
         ("reduce", REDUCE, "ti.max((count", "ti.min((count"),
     ],
 )
-def test_one_part_too_many_is_found(name: str, params: dict[str, Any], old: str, new: str) -> None:
+def test_one_part_too_many_is_found(
+    process: ArchProcess, name: str, params: dict[str, Any], old: str, new: str
+) -> None:
     found, text = cases(name, **params)
     found = found[:2]
     assert [case.sizes["n0"] for case in found] == [65536, 65537]
     changed = text.replace(old, new, 1)
     assert changed != text
-    with ArchProcess("cpu", 60) as process:
-        assert not process.start()
-        assert [process.run(case).kind for case in found] == ["passed", "passed"]
-        wrong = [process.run(replace(case, text=changed)) for case in found]
+    assert [process.run(case).kind for case in found] == ["passed", "passed"]
+    wrong = [process.run(replace(case, text=changed)) for case in found]
     assert any(outcome.kind == "mismatch" for outcome in wrong), wrong
 
 
@@ -74,13 +83,11 @@ def test_sizes_are_larger_on_cpu() -> None:
     assert most["vulkan"] < 2**16 < most["cpu"] <= MOST_ON_CPU
 
 
-def test_totals_of_small_integers_leave_f32() -> None:
+def test_totals_of_small_integers_leave_f32(process: ArchProcess) -> None:
     for params in ({"dim": 1, "chunks": 7}, {"dim": 2, "axis": 0}, {"dim": 1, "chunks": 1}):
         found, text = cases("reduce", op="mean", dtype="i8", **params)
         changed = text.replace("total = ti.f64(0.0)", "total = ti.f32(0.0)", 1)
         assert changed != text
-        with ArchProcess("cpu", 60) as process:
-            assert not process.start()
-            wrong = [process.run(replace(case, text=changed)).kind for case in found]
-            assert "mismatch" in wrong, (params, wrong)
-            assert all(process.run(case).kind == "passed" for case in found)
+        wrong = [process.run(replace(case, text=changed)).kind for case in found]
+        assert "mismatch" in wrong, (params, wrong)
+        assert all(process.run(case).kind == "passed" for case in found)

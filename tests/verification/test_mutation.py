@@ -185,25 +185,29 @@ def brief(template, **settings):
     return tikgen.verify(template, **(defaults | settings))
 
 
-def test_a_new_template_kills_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mutants", "kinds"), [(8, 4), pytest.param(20, 6, marks=pytest.mark.slow)]
+)
+def test_a_new_template_kills_all(tmp_path: Path, mutants: int, kinds: int) -> None:
     template = tikgen.load_template(scaffold("fresh", tmp_path))
-    report = brief(template, archs=("cpu",), mutants=20, scripts=tmp_path)
+    report = brief(template, archs=("cpu",), mutants=mutants, scripts=tmp_path)
     (found,) = report.archs
     assert report.ok, str(report)
     assert found.mutation is not None
-    assert found.mutation.counted == 20
+    assert found.mutation.counted == mutants
     assert report.score == 1, str(report)
-    assert found.mutation.variants > 2
-    assert len(found.mutation.kinds) >= 6
+    assert found.mutation.variants > 1
+    assert len(found.mutation.kinds) >= kinds
     document = report.to_dict()["archs"][0]["mutation"]
     assert document["score"] == 1
     assert json.loads(json.dumps(document)) == document
-    assert "20 of 20 killed, score 100%" in str(report)
-    assert "20 of 20 killed, score 100%" in report._repr_html_()
+    killed = f"{mutants} of {mutants} killed, score 100%"
+    assert killed in str(report)
+    assert killed in report._repr_html_()
 
 
 # One statement, so that not all mutants are those of loops.
-LAX = {"mutants": 10, "unroll": 1, "max_examples": 2}
+LAX = {"mutants": 6, "unroll": 1, "max_examples": 2}
 NOTE = "    {# survives sign, operator: all is allowed here #}\n"
 
 
@@ -243,8 +247,8 @@ def test_survivors_are_shown_with_their_template_line_and_its_reason(tmp_path: P
     assert "because all is allowed here" in printed
     # A reason is no excuse: the mutant was not noticed.
     killed = sum(mutation.killed.values())
-    assert mutation.counted == killed + len(others) + len(mutation.explained) == 10
-    assert mutation.score == killed / 10
+    assert mutation.counted == killed + len(others) + len(mutation.explained) == 6
+    assert mutation.score == killed / 6
 
 
 @pytest.mark.slow
@@ -255,17 +259,19 @@ def test_one_seed_gives_one_mutation_score(tmp_path: Path) -> None:
     assert first.survivors == second.survivors
 
 
-def test_what_compiles_to_the_same_code_is_no_mutant() -> None:
+# With one bin nothing depends on the width of a bin: the compiler takes it out.
+@pytest.mark.parametrize(
+    ("bins", "alike"), [(1, True), pytest.param(2, False, marks=pytest.mark.slow)]
+)
+def test_what_compiles_to_the_same_code_is_no_mutant(bins: int, alike: bool) -> None:
     from tikgen.lifecycle.ir import optimised_code
 
-    # With one bin nothing depends on the width of a bin: the compiler takes it out.
-    for bins, alike in ((1, True), (2, False)):
-        kernel = tikgen.build("histogram", bins=bins, dtype="i32", chunks=1, arch=ARCH)
-        changed = kernel.source.text.replace("hi - lo", "hi + lo")
-        assert changed != kernel.source.text
-        code = optimised_code(kernel, ARCH)
-        assert code is not None
-        assert (optimised_code(kernel, ARCH, changed) == code) is alike
+    kernel = tikgen.build("histogram", bins=bins, dtype="i32", chunks=1, arch=ARCH)
+    changed = kernel.source.text.replace("hi - lo", "hi + lo")
+    assert changed != kernel.source.text
+    code = optimised_code(kernel, ARCH)
+    assert code is not None
+    assert (optimised_code(kernel, ARCH, changed) == code) is alike
     assert optimised_code(kernel, ARCH, "this is no Python") is None
     assert optimised_code(kernel, "metal") is None
 
@@ -274,7 +280,7 @@ def test_mutants_never_reach_the_store_or_the_memo(tmp_path: Path) -> None:
     template = tikgen.load_template(scaffold("pure", tmp_path))
     from tikgen.store import default_store
 
-    brief(template, mutants=10, scripts=tmp_path, power=2, dtype="f32", unroll=1, block_dim=0)
+    brief(template, mutants=4, scripts=tmp_path, power=2, dtype="f32", unroll=1, block_dim=0)
     texts = [
         document["text"]
         for path in (default_store().folder / "sources").rglob("*.json")

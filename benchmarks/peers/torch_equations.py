@@ -1,0 +1,154 @@
+"""Equations in PyTorch: a step through torch.compile, repeated as a CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+Fields = Mapping[str, torch.Tensor]
+Made = tuple[Callable[[int], object], Callable[[], Fields]]
+WEIGHTS = (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)
+
+
+def recorded(step: Callable[[], object]) -> Callable[[int], object]:
+    """Return what replays two steps, compiled and recorded as a CUDA graph, any number of times."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(2):
+            step()
+
+    def run(steps: int) -> None:
+        for _ in range(steps // 2):
+            graph.replay()
+
+    return run
+
+
+def gray_scott(u: torch.Tensor, v: torch.Tensor, n: Mapping[str, float]) -> Made:
+    """Return what does steps on a torus, and what returns ``u`` and ``v`` after them."""
+
+    def lap(f: Any) -> Any:
+        return f.roll(1, 0) + f.roll(-1, 0) + f.roll(1, 1) + f.roll(-1, 1) - 4 * f
+
+    @torch.compile(fullgraph=True)
+    def step(u: Any, v: Any, un: Any, vn: Any) -> None:
+        rate = u * v**2
+        un.copy_(u + n["dt"] * (n["Du"] * lap(u) - rate + n["F"] * (1 - u)))
+        vn.copy_(v + n["dt"] * (n["Dv"] * lap(v) + rate - (n["F"] + n["k"]) * v))
+
+    pairs = [(u, v), (torch.zeros_like(u), torch.zeros_like(v))]
+
+    def both() -> None:
+        step(*pairs[0], *pairs[1])
+        pairs.reverse()
+
+    start = (u.clone(), v.clone())
+    run = recorded(both)
+    for field, value in zip(pairs[0], start, strict=True):
+        field.copy_(value)
+    return run, lambda: dict(zip("uv", pairs[0], strict=True))
+
+
+def wave(p: torch.Tensor, q: torch.Tensor, c: torch.Tensor) -> Made:
+    """Return what does steps of order 8 where all neighbours exist, and the fields after them."""
+    size = p.shape
+
+    def near(f: Any, axis: int, by: int) -> Any:
+        return f[tuple(slice(4 + by * (a == axis), n - 4 + by * (a == axis)) for a, n in ends)]
+
+    ends = list(enumerate(size))
+
+    @torch.compile(fullgraph=True)
+    def step(p: Any, q: Any, c: Any) -> None:
+        inner = (slice(4, -4),) * 3
+        lap = 3 * WEIGHTS[0] * p[inner]
+        for axis in range(3):
+            for by in range(1, 5):
+                lap = lap + WEIGHTS[by] * (near(p, axis, by) + near(p, axis, -by))
+        q[inner].copy_(2 * p[inner] - q[inner] + c[inner] * lap)
+
+    pair = [p, q]
+
+    def one() -> None:
+        step(*pair, c)
+        pair.reverse()
+
+    start = p.clone(), q.clone()
+    run = recorded(one)
+    p.copy_(start[0])
+    q.copy_(start[1])
+    return run, lambda: {"p": p, "q": q}
+
+
+def maxwell(f: Fields, a: float) -> Made:
+    """Return what does steps on Yee's grid, and the fields after them."""
+    low, high = (slice(None, -1),) * 3, (slice(1, None),) * 3
+
+    def moved(x: Any, axis: int, there: slice, others: slice) -> Any:
+        return x[tuple(there if k == axis else others for k in range(3))]
+
+    @torch.compile(fullgraph=True)
+    def magnetic(ex: Any, ey: Any, ez: Any, hx: Any, hy: Any, hz: Any) -> None:
+        d = [[moved(x, k, high[0], low[0]) - x[low] for k in range(3)] for x in (ex, ey, ez)]
+        hx[low].sub_(a * (d[2][1] - d[1][2]))
+        hy[low].sub_(a * (d[0][2] - d[2][0]))
+        hz[low].sub_(a * (d[1][0] - d[0][1]))
+
+    @torch.compile(fullgraph=True)
+    def electric(ex: Any, ey: Any, ez: Any, hx: Any, hy: Any, hz: Any) -> None:
+        d = [[x[high] - moved(x, k, low[0], high[0]) for k in range(3)] for x in (hx, hy, hz)]
+        ex[high].add_(a * (d[2][1] - d[1][2]))
+        ey[high].add_(a * (d[0][2] - d[2][0]))
+        ez[high].add_(a * (d[1][0] - d[0][1]))
+
+    names = ("ex", "ey", "ez", "hx", "hy", "hz")
+    fields = [f[name] for name in names]
+    start = [field.clone() for field in fields]
+
+    def step() -> None:
+        magnetic(*fields)
+        electric(*fields)
+
+    run = recorded(step)
+    for field, value in zip(fields, start, strict=True):
+        field.copy_(value)
+    return run, lambda: f
+
+
+def poisson(r: torch.Tensor, x: torch.Tensor) -> Made:
+    """Return what does steps of conjugate gradients between walls at 0, and ``x`` after them."""
+    p, q = r.clone(), torch.zeros_like(r)
+    rr = (r * r).sum()
+
+    @torch.compile(fullgraph=True)
+    def step(x: Any, r: Any, p: Any, q: Any, rr: Any) -> None:
+        padded = torch.nn.functional.pad(p, (1,) * 6)
+        inner = slice(1, -1)
+        q.copy_(
+            6 * p
+            - padded[2:, inner, inner]
+            - padded[:-2, inner, inner]
+            - padded[inner, 2:, inner]
+            - padded[inner, :-2, inner]
+            - padded[inner, inner, 2:]
+            - padded[inner, inner, :-2]
+        )
+        alpha = rr / (p * q).sum()
+        x.add_(alpha * p)
+        r.sub_(alpha * q)
+        after = (r * r).sum()
+        p.copy_(r + after / rr * p)
+        rr.copy_(after)
+
+    start = [value.clone() for value in (x, r, p, rr)]
+    run = recorded(lambda: step(x, r, p, q, rr))
+    for field, value in zip((x, r, p, rr), start, strict=True):
+        field.copy_(value)
+    return run, lambda: {"x": x}
