@@ -8,6 +8,7 @@ WIDTH = 96
 _EQUALS = re.compile(r"( \+?= )")
 _BRACKET = re.compile(r"[()\[\]]")
 # Separators, and the brackets that may enclose them.
+_COMPARISON = re.compile(r"[()\[\]]| (?=(?:[<>]=?|[=!]=|and|or) )")
 _SUM = re.compile(r"[()\[\]]| (?=[+-] )")
 _PRODUCT = re.compile(r"[()\[\]]| (?=[*/] )")
 _COMMA = re.compile(r"[()\[\]]|, ")
@@ -26,11 +27,11 @@ def _lines(code: str, indent: int, width: int) -> str:
     pad = " " * indent
     if len(code) + indent <= width:
         return pad + code
-    for separator in (_SUM, _PRODUCT):
+    for separator in (_COMPARISON, _SUM, _PRODUCT):
         parts = _split(code, separator)
         if len(parts) > 1:
             return "\n".join(_lines(part, indent, width) for part in parts)
-    opened, closed = _last_bracket(code)
+    opened, closed = _longest_bracket(code)
     if opened < 0:
         return pad + code
     inside = _split(code[opened + 1 : closed], _COMMA)
@@ -54,8 +55,8 @@ def _split(code: str, separator: re.Pattern[str]) -> list[str]:
     return [*parts, code[start:]]
 
 
-def _last_bracket(code: str) -> tuple[int, int]:
-    """Return where the last outermost round bracket opens and closes, or -1."""
+def _longest_bracket(code: str) -> tuple[int, int]:
+    """Return where the longest outermost round bracket opens and closes, or -1."""
     depth, opened, found = 0, -1, (-1, -1)
     for match in _BRACKET.finditer(code):
         letter = match[0]
@@ -64,6 +65,7 @@ def _last_bracket(code: str) -> tuple[int, int]:
             depth += 1
         else:
             depth -= 1
-            if depth == 0 and letter == ")":
+            is_longer = match.start() - opened > found[1] - found[0]
+            if depth == 0 and letter == ")" and (is_longer or found[0] < 0):
                 found = opened, match.start()
     return found
