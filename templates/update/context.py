@@ -44,6 +44,7 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
     layered = layers_in(boundary_of(p), update.fields, p.dim)
     layers = {n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)}
     totals = totals_of(update.reductions, p.dtype)
+    rules = rules_of(p, update)
     element = "[0]" if s.loop == "function" else ""
     passed = [a for a in arguments(p) if a.name not in update.reductions]
     return {
@@ -67,9 +68,9 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
         "helpers": "\n\n\n".join(filter(None, helpers)),
         "function": "points",
         "margins": margins,
-        "rules": {name: rules_in_code(p, update, name) for name in update.arrays},
+        "rules": {name: rules_in_code(p, rules.get(name)) for name in update.arrays},
         "mirrors": MIRRORS,
-        "mirrors_used": mirrors_in(rules_of(p, update)),
+        "mirrors_used": mirrors_in(rules),
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
         "near": near_edge(p, update, names, extents),
@@ -100,9 +101,9 @@ def index_names(p: Any, update: Update) -> tuple[str, ...]:
     return letters[: p.dim]
 
 
-def rules_in_code(p: Any, update: Update, name: str) -> list[tuple[SimpleNamespace, ...]]:
-    """Return the rules of an array, with their numbers as generated code."""
-    rules = rules_of(p, update).get(name, [(("interior", 0), ("interior", 0))] * p.dim)
+def rules_in_code(p: Any, given: Any) -> list[tuple[SimpleNamespace, ...]]:
+    """Return the rules of an array, those of the interior for None, with numbers as code."""
+    rules = given or [(("interior", 0), ("interior", 0))] * p.dim
     codes = {name: scalar_code(p, name) for name in p.scalars}
     for face in faces_of(p):
         codes[face] = cast_of(type_of(p, face), p.dtype).replace("%s", f"{face}[%s]")

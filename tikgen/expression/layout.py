@@ -7,11 +7,11 @@ import re
 WIDTH = 96
 _EQUALS = re.compile(r"( \+?= )")
 _BRACKET = re.compile(r"[()\[\]]")
-# Separators, and the brackets that may enclose them.
-_COMPARISON = re.compile(r"[()\[\]]| (?=(?:[<>]=?|[=!]=|and|or) )")
-_SUM = re.compile(r"[()\[\]]| (?=[+-] )")
-_PRODUCT = re.compile(r"[()\[\]]| (?=[*/] )")
-_COMMA = re.compile(r"[()\[\]]|, ")
+# Separators, those that bind least first, and the brackets that may enclose them.
+_OPERATOR = re.compile(
+    r"[()\[\]]| (?=(?:(?P<comparison>[<>]=?|[=!]=|and|or)|(?P<sum>[+-])|(?P<product>[*/])) )"
+)
+_COMMA = re.compile(r"[()\[\]]|(?P<comma>, )")
 
 
 def broken(statement: str, width: int = WIDTH) -> str:
@@ -27,10 +27,9 @@ def _lines(code: str, indent: int, width: int) -> str:
     pad = " " * indent
     if len(code) + indent <= width:
         return pad + code
-    for separator in (_COMPARISON, _SUM, _PRODUCT):
-        parts = _split(code, separator)
-        if len(parts) > 1:
-            return "\n".join(_lines(part, indent, width) for part in parts)
+    parts = _split(code, _OPERATOR)
+    if len(parts) > 1:
+        return "\n".join(_lines(part, indent, width) for part in parts)
     opened, closed = _longest_bracket(code)
     if opened < 0:
         return pad + code
@@ -41,17 +40,20 @@ def _lines(code: str, indent: int, width: int) -> str:
 
 
 def _split(code: str, separator: re.Pattern[str]) -> list[str]:
-    """Return the pieces of the code between separators that no bracket encloses."""
-    depth, start, parts = 0, 0, []
+    """Return the pieces between the separators that bind least and that no bracket encloses."""
+    depth = 0
+    found: dict[str, list[tuple[int, int]]] = {kind: [] for kind in separator.groupindex}
     for match in separator.finditer(code):
-        letter = match[0]
-        if letter in "([":
-            depth += 1
-        elif letter in ")]":
-            depth -= 1
-        elif depth == 0 and match.start() > start:
-            parts.append(code[start : match.start()].rstrip())
-            start = match.end()
+        kind = match.lastgroup
+        if kind is None:
+            depth += 1 if match[0] in "([" else -1
+        elif depth == 0:
+            found[kind].append(match.span())
+    start, parts = 0, []
+    for first, last in next(filter(None, found.values()), ()):
+        if first > start:
+            parts.append(code[start:first].rstrip())
+            start = last
     return [*parts, code[start:]]
 
 

@@ -160,7 +160,7 @@ def _lines_at(value: object, indent: int, place: str) -> str:
     lines = reindent(str(value), indent).splitlines() or [" " * indent]
     # A blank line between others gets no mark, and so stays.
     return "\n".join(
-        li if _MARK.search(li) or (not li and len(lines) > 1) else f"{li}\x02{place}\x03"
+        li if "\x02" in li or (not li and len(lines) > 1) else f"{li}\x02{place}\x03"
         for li in lines
     )
 
