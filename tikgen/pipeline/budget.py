@@ -32,34 +32,38 @@ def check_budget(kernel: str, text: str) -> None:
 
 def most_operations(text: str) -> float:
     """Return quickly what ``operations(text)`` cannot exceed; infinite if that takes a tree."""
-    vectors = _VECTOR.findall(text)
-    if text.count("ti.static") > len(_TRIPS.findall(text)) or text.count("ti.Vector") > len(
-        vectors
-    ):
+    vectors, turns = _VECTOR.findall(text), _TRIPS.findall(text)
+    if text.count("ti.static") > len(turns) or text.count("ti.Vector") > len(vectors):
         return math.inf
-    length = 1
-    if vectors and (names := "|".join({name for name, _ in vectors})):
-        # Vectors of which only elements are used take no more than scalars.
-        is_whole = len(re.findall(rf"\b(?:{names})\b(?!\[)", text)) > len(vectors)
-        length = max(int(size) for _, size in vectors) if is_whole else 1
+    # Vectors take no more than scalars where only their elements are used.
+    is_whole = _uses_whole(text, [name for name, _ in vectors])
+    length = max(int(size) for _, size in vectors) if is_whole else 1
     starts = list(_FUNCTION.finditer(text))
     ends = [*(match.start() for match in starts[1:]), len(text)]
     bodies = {m[1]: text[m.end() : end] for m, end in zip(starts, ends, strict=True)}
-    calls = re.compile(rf"\b({'|'.join(bodies) or '-'})\(")
     known: dict[str, float] = {}
 
     def most_of(name: str) -> float:
         if name not in known:
             known[name] = math.inf  # Until it is known that it does not call itself.
             body = bodies[name]
-            turns = math.prod(int(n or each.count(",") + 1) for n, each in _TRIPS.findall(body))
+            trips = math.prod(int(n or each.count(",") + 1) for n, each in _TRIPS.findall(body))
             own = sum(map(body.count, _OPERATORS)) * length
             own += sum(int(size) for _, size in _VECTOR.findall(body))
-            called = sum(most_of(other) for other in calls.findall(body))
-            known[name] = turns * length * (own + called) if called else turns * own
+            counts = {other: body.count(f"{other}(") for other in bodies}
+            called = sum(count * most_of(other) for other, count in counts.items() if count)
+            known[name] = trips * (own + length * called)
         return known[name]
 
     return sum(map(most_of, bodies))
+
+
+def _uses_whole(text: str, made: list[str]) -> bool:
+    """Return whether vectors are used beside their elements, after each was made."""
+    names = set(made)
+    if sum(text.count(name) - text.count(f"{name}[") for name in names) == len(made):
+        return False
+    return len(re.findall(rf"\b(?:{'|'.join(names)})\b(?!\[)", text)) > len(made)
 
 
 def operations(text: str) -> int:
