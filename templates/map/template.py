@@ -1,9 +1,8 @@
 """Elementwise arithmetic on arrays and scalars."""
 
-import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -21,29 +20,18 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
-from tikgen.expression.helpers import definition
-from tikgen.expression.reductions import reduced, reduced_error
-from tikgen.pipeline.loop_steps import box, looped, parallel, steps_of_points
 from tikgen.template.arguments import positive_values
 from tikgen.template.rules import Not
-from tikgen.template.totals import (
-    MOST_PARTS,
-    OWN_OF_TOTALS,
-    Total,
-    partials_of,
-    results_of,
-    totals_of,
-)
+from tikgen.template.totals import MOST_PARTS, OWN_OF_TOTALS, partials_of, results_of
 
-# Names that are scalars unless `scalars` says otherwise.
-USUAL_SCALARS = ("a", "b", "c", "alpha", "beta", "gamma", "scale")
+from . import schedules
+from .program import is_scalar, leader, reductions_of
+from .reference import inputs, reference, tolerance
+from .statements import free_name, helpers, index_names, run, statements
+
 KERNEL_NAME = "map"
 MOST_ARGUMENTS = 64
 MOST_ARRAYS_ON_VULKAN = 32
-# What LLVM calls a function for, an element at a time.
-TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
-CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
-CHUNKS_A_TASK = 512
 # Reductions: most chunks, the length of those of one thread alone, and sums side by side, of which
 # LLVM unrolls 32 too early to vectorize them: x, r and r*r of 8 M took 1.5 times as long.
 MOST_CHUNKS, SERIAL_CHUNK, LANES = 16384, 4096, 64
@@ -98,7 +86,7 @@ class Map(Template):
                 self.expr.check(self.dtype)
             except ExpressionError as error:
                 raise Invalid("expr", f"cannot be used: {error}") from None
-            _check_reductions(self)
+            check_reductions(self)
             if KERNEL_NAME in self.expr.names:
                 raise Invalid("expr", f"uses the name {KERNEL_NAME!r}, which the kernel has")
             if len(self.expr.names) > MOST_ARGUMENTS:
@@ -149,81 +137,18 @@ class Map(Template):
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
-        costly = bool(TRANSCENDENTAL & p.expr.functions)
-        if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
-            return {"loop": "points", "unroll": 1, "block_dim": 256 if arch != "cpu" else 0}
-        if arch != "cpu":
-            # An H200 copied 128 M f32 on cuda in 265 us (torch 256) by 8448 blocks of 512 threads
-            # with 16 items, in 279 with 8 items of 256, 527 with one; on Vulkan in 293 with the 8.
-            # On an H100 a*x + y of 700 to 140,000 f32 took 1.3 to 1.6 us of the device with 4 items
-            # of 512, and 7.6 to 10 by 8448 blocks; of 4.4 M 18 and 26, of 100 M 654 and 646.
-            is_large = sizes is not None and math.prod(sizes.values()) >= 2**26
-            most = (16 if is_large else 4) if arch == "cuda" else 8
-            items = most if p.expr.operations <= 16 else 4 if p.expr.operations <= 64 else 1
-            schedule = {"loop": "blocks", "unroll": 1, "items": items, "block_dim": 256}
-            if arch == "cuda":
-                schedule |= {"block_dim": 512, "blocks": 8448 if is_large else 0}
-            return schedule
-        # On 2 cores, 16 M f32, a*x + y took 1.04 times as long as in Numba, 1.01 in place, a
-        # polynomial of degree 5 0.97, a root and a quotient, which Taichi computes exactly, 1.24.
-        if takes_turns(p):
-            return {"loop": "rows", "unroll": 1}
-        schedule = {"loop": "flat", "unroll": 1}
-        if sizes is None:
-            return schedule
-        count = math.prod(sizes.values())
-        # Waking the other threads takes 25 us. One thread took 0.27, 0.38 and 0.79 of Numba's time
-        # for 1,000, 10,000 and 100,000 elements of a*x + y; two threads 1.01 for 1 M.
-        if count * max(1, p.expr.operations) <= (2**14 if costly else 2**20):
-            return {**schedule, "serial": True}
-        # Eight tasks or more; the largest chunks that leave so many, for they cost least.
-        fitting = [c for c in CHUNKS if count >= 8 * CHUNKS_A_TASK * c]
-        return {**schedule, "chunk": max(fitting, default=CHUNKS[0])}
+        return schedules.default_schedule(p, arch, sizes)
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:
-        if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
-            return {"loop": ("points",), "block_dim": (128, 256, 512) if arch != "cpu" else (0,)}
-        if arch == "cpu":
-            return {
-                "loop": ("rows",) if takes_turns(p) else ("flat", "rows"),
-                "unroll": (1, 2, 4, 8, 16),
-                "chunk": CHUNKS,
-                "serial": (False, True),
-            }
-        return {
-            "loop": ("blocks", "points"),
-            "unroll": (1,),
-            "items": (1, 2, 4, 8, 16),
-            "blocks": (0, 1056, 2112, 4224, 8448),
-            "block_dim": (128, 256, 512),
-        }
+        return schedules.schedule_space(p, arch, sizes)
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.loop == "flat" and takes_turns(p):
-            raise Invalid("loop", "cannot be 'flat' where expr divides floats with // or %")
-        if p.expr.reductions and s.loop not in ("flat", "points"):
-            raise Invalid("loop", "takes 'flat' or 'points' where expr has reductions")
-        if p.expr.reductions and s.block_dim and arch == "cpu":
-            raise Invalid("block_dim", "must be 0 on cpu where expr has reductions")
-        for name in ("unroll", "items"):
-            copies = getattr(s, name)
-            if copies > 1 and copies * p.expr.operations > 1024:
-                raise Invalid(
-                    name,
-                    f"times the {p.expr.operations} operations of expr exceeds 1024, "
-                    "which would take long to compile",
-                )
+        schedules.check_schedule(p, s, arch)
 
-    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
-        program = Reducing.parse(drawn["expr"])
-        if program.reductions and drawn.get("loop") in ("rows", "blocks"):
-            drawn["loop"] = "points"
-        if drawn.get("scalars"):
-            read = [name for name in program.inputs if name not in program.outputs]
-            drawn["scalars"] = tuple(name for name in drawn["scalars"] if name in read)
-        return drawn
+    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        return schedules.steps(p, s, sizes, read)
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan":
@@ -263,7 +188,7 @@ class Map(Template):
                 (name, "0", extent) for name, extent in zip(index_names(p), extents, strict=True)
             ],
             "count": " * ".join(extents),
-            "helpers": _helpers(p),
+            "helpers": helpers(p),
             "totals": totals,
             "row_arguments": (*passed, *self.workspace(p, s)),
             "written": [a for a in passed if isinstance(a, Array) and a.written],
@@ -272,68 +197,15 @@ class Map(Template):
             "most_chunks": MOST_CHUNKS,
             "most_parts": MOST_PARTS,
             "serial_chunk": SERIAL_CHUNK,
-            "run": lambda place, target, of: _run(p, zeros + place, target, of),
+            "run": lambda place, target, of: run(p, zeros + place, target, of),
             "function": free_name(p, "chunk"),
-            "at": lambda index: _statements(p, [", ".join(index)]),
-            "flat": lambda places: _statements(p, [zeros + place for place in places]),
+            "at": lambda index: statements(p, [", ".join(index)]),
+            "flat": lambda places: statements(p, [zeros + place for place in places]),
         }
 
-    @staticmethod
-    def reference(p: Any, *arguments: Any) -> Any:
-        working = p.dtype.wide if p.dtype.is_float else p.dtype.numpy
-        given = {
-            name: np.asarray(value, p.dtype.numpy).astype(working)
-            for name, value in zip(argument_names(p), arguments, strict=True)
-        }
-        values = p.expr.folded(p.dtype).evaluate(**given)
-        results = [values[name] for name in argument_names(p) if name in p.expr.written]
-        for name, operation in p.expr.reductions.items():
-            terms = np.broadcast_to(values[name], grid_shape(p, given))
-            # Integers are added up in 32 bits at least.
-            is_short = not p.dtype.is_float and p.dtype.bits < 32
-            results.append(reduced(operation, terms.astype(np.int32) if is_short else terms))
-        return tuple(results) if len(results) > 1 else results[0]
-
-    @staticmethod
-    def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
-        # Running error analysis: nothing is assumed about the expression.
-        allowed = p.expr.error_bound(inputs, p.dtype)
-        if p.expr.reductions:
-            given = {n: np.asarray(inputs[n], p.dtype.wide) for n in p.expr.inputs}
-            terms = p.expr.folded(p.dtype).evaluate(**given)
-            masses = p.expr.masses(given, p.dtype)
-            shape = grid_shape(p, inputs)
-            for name, operation in p.expr.reductions.items():
-                each = (np.broadcast_to(a[name], shape) for a in (terms, allowed, masses))
-                allowed[name] = reduced_error(operation, *each, p.dtype)
-        return {name: allowed[name] for name in expected}
-
-    @staticmethod
-    def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
-        # Fast math may take NaN and infinity for anything, but maxima and minima rank them.
-        is_ranked = p.dtype.is_float and p.expr.reductions and p.expr.functions <= {"abs", "neg"}
-        if not is_ranked or "sum" in p.expr.reductions.values() or rng.random() < 0.5:
-            return {}
-        shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
-        found = {}
-        for name in (name for name in p.expr.inputs if not is_scalar(p, name)):
-            special = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
-            chosen = rng.random(shape) < rng.choice([0.01, 0.5, 1.0])
-            x = np.where(chosen, rng.choice(special, shape), rng.uniform(-1, 1, shape))
-            found[name] = x.astype(p.dtype.numpy)
-        return found
-
-    def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
-        extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
-        if p.expr.reductions:
-            return steps_of_points(math.prod(extents), MOST_PARTS, s.block_dim or 1)
-        if s.loop != "blocks":
-            return box(extents, s.loop == "rows", s.unroll)
-        pieces = (math.prod(extents) - 1) // (s.block_dim * s.items) + 1
-        rest = looped(s.items)
-        if s.blocks:
-            return looped((pieces - 1) // s.blocks + 1, rest)
-        return parallel(pieces * s.block_dim, rest)
+    reference = staticmethod(reference)
+    tolerance = staticmethod(tolerance)
+    inputs = staticmethod(inputs)
 
     def workload(
         self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
@@ -387,63 +259,17 @@ class Map(Template):
             "scalars": st.sampled_from((None, (), ("x",), ("a", "y"))),
         }
 
-
-def takes_turns(p: Any) -> bool:
-    """Tell whether the code of an element holds a loop, which real functions cannot call."""
-    return "while " in p.expr.helpers(p.dtype)
-
-
-def is_scalar(p: Any, name: str) -> bool:
-    """Tell whether an input that is never assigned is a scalar."""
-    return name in (USUAL_SCALARS if p.scalars is None else p.scalars)
-
-
-def index_names(p: Any) -> tuple[str, ...]:
-    """Return the loop indices: i, j, k, l, or ii, jj, ... where a user's name is in the way."""
-    for length in itertools.count(1):
-        names = tuple(letter * length for letter in "ijkl"[: p.dim])
-        # The loops make further names of an index, such as i1 and i_step.
-        taken = re.compile(rf"({'|'.join(names)})(\d+|_\w+)?")
-        if not any(taken.fullmatch(name) for name in p.expr.names):
-            return names
-    raise AssertionError("names are finite")
+    def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
+        program = Reducing.parse(drawn["expr"])
+        if program.reductions and drawn.get("loop") in ("rows", "blocks"):
+            drawn["loop"] = "points"
+        if drawn.get("scalars"):
+            read = [name for name in program.inputs if name not in program.outputs]
+            drawn["scalars"] = tuple(name for name in drawn["scalars"] if name in read)
+        return drawn
 
 
-def fresh_prefix(p: Any) -> str:
-    """Return what, put before the name of an output, makes a name that no argument has."""
-    prefix = "new_"
-    while any(name.startswith(prefix) for name in p.expr.names):
-        prefix = "new_" + prefix
-    return prefix
-
-
-def free_name(p: Any, name: str) -> str:
-    """Return `name`, or a longer one where a user's name is in the way."""
-    return name if name not in p.expr.names else free_name(p, name + "_")
-
-
-def reductions_of(p: Any) -> tuple[Total, ...]:
-    """Return the reductions of a program."""
-    return totals_of(p.expr.reductions, p.dtype.working)
-
-
-def argument_names(p: Any) -> tuple[str, ...]:
-    """Return what a caller passes, in order."""
-    return tuple(dict.fromkeys((*p.expr.inputs, *p.expr.written, *p.expr.reductions)))
-
-
-def leader(p: Any) -> str:
-    """Return the name of an array that holds all elements."""
-    arrays = (*p.expr.written, *(n for n in p.expr.inputs if not is_scalar(p, n)))
-    return str(arrays[0]) if arrays else ""
-
-
-def grid_shape(p: Any, given: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape of the arrays."""
-    return np.shape(given[leader(p)])
-
-
-def _check_reductions(p: Any) -> None:
+def check_reductions(p: Any) -> None:
     if not p.expr.reductions:
         return
     if not leader(p):
@@ -451,56 +277,3 @@ def _check_reductions(p: Any) -> None:
     for name in p.expr.names:
         if OWN_OF_TOTALS.fullmatch(name) or OWN_OF_CHUNKS.fullmatch(name):
             raise Invalid("expr", f"uses the name {name!r}, which generated code has")
-
-
-def _helpers(p: Any) -> str:
-    """Return the functions that generated code calls."""
-    found = p.expr.helpers(p.dtype)
-    if p.expr.reductions and p.dtype is DType.f16 and "def widened(" not in found:
-        found = "\n\n\n".join(filter(None, (definition("widened", DType.f32), found)))
-    return str(found)
-
-
-def _assignments(p: Any, place: str, target: Callable[[str], str], of: str = "") -> list[str]:
-    """Return generated code that computes every output of one element, each into its target.
-
-    What reductions take goes into the element `of` of their variables.
-    """
-    values = {name: name if is_scalar(p, name) else f"{name}[{place}]" for name in p.expr.inputs}
-    values |= {name: f"{name}[{place}]" for name in p.expr.inputs if name in p.expr.outputs}
-    totals = {total.name: total for total in reductions_of(p)}
-    lines = []
-    for name, expression in p.expr.folded(p.dtype).assignments:
-        if name in totals:
-            term = expression.term(values, p.dtype)
-            is_short = p.dtype.computed is not totals[name].dtype
-            term = f"ti.cast({term}, {totals[name].dtype.taichi})" if is_short else term
-            lines.append(totals[name].take(term, of))
-            continue
-        lines.append(f"{target(name)} = {expression.taichi(values, p.dtype)}")
-        values[name] = target(name)
-    return lines
-
-
-def _run(p: Any, place: str, target: str, of: str) -> str:
-    """Return generated code for element `of` of a run, each output at once in its target.
-
-    Everything is read before: an output may be the array of an input.
-    """
-    names = {name: fresh_prefix(p) + name for name in p.expr.written}
-    lines = _assignments(p, place, names.__getitem__, of)
-    return "\n".join([*lines, *(f"{target % name} = {names[name]}" for name in names)])
-
-
-def _statements(p: Any, places: list[str]) -> str:
-    """Return generated code that computes and stores every output of some elements."""
-    if len(places) == len(p.expr.assignments) == 1:
-        return _assignments(p, places[0], lambda name: f"{name}[{places[0]}]")[0]
-    # Nothing is stored before everything is read: an output may be the array of an input.
-    lines, stores = [], []
-    for number, place in enumerate(places):
-        suffix = f"_{number}" if len(places) > 1 else ""
-        names = {name: fresh_prefix(p) + name + suffix for name in p.expr.written}
-        lines += _assignments(p, place, names.__getitem__)
-        stores += [f"{name}[{place}] = {value}" for name, value in names.items()]
-    return "\n".join(lines + stores)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tikgen.dtypes import DType
-from tikgen.engines import argument_struct, llvm_text
+from tikgen.engines import argument_struct, llvm_needs, llvm_text
 
 KINDS = [(DType.f32, None), (DType.f64, 2), (DType.u8, 1)]
 STRUCT = "{ float, { { i32, i32 }, double* }, { { i32 }, i8* } }"
@@ -67,13 +67,53 @@ def test_the_struct_is_the_same_in_llvm_and_in_c() -> None:
     ],
 )
 def test_what_needs_taichis_runtime_is_told(body: str, problem: str) -> None:
-    found = llvm_text.problem(HEAD + body + TAIL, STRUCT)
+    found = llvm_needs.problem(HEAD + body + TAIL, STRUCT)
     assert problem in found
     assert bool(found) is bool(problem)
 
 
+CALLER = """\
+  %1 = alloca %struct.RuntimeContext.7, align 8
+  %2 = getelementptr %struct.RuntimeContext.7, %struct.RuntimeContext.7* %context, i64 0, i32 1
+  %3 = load %struct.LLVMRuntime.6*, %struct.LLVMRuntime.6** %2, align 8
+  %4 = getelementptr %struct.RuntimeContext.7, %struct.RuntimeContext.7* %1, i64 0, i32 1
+  store %struct.LLVMRuntime.6* %3, %struct.LLVMRuntime.6** %4, align 8
+  %5 = bitcast %struct.RuntimeContext.7* %1 to { i32 }**
+  call fastcc void @points_0(%struct.RuntimeContext.7* nonnull %1)
+  ret void
+}
+
+define internal fastcc void @points_0(%struct.RuntimeContext.7* nocapture readonly %0) #0 {
+  %1 = bitcast %struct.RuntimeContext.7* %0 to { i32 }**"""
+EXTENTS = f"{ARGUMENTS}\n  %1 = bitcast %struct.RuntimeContext.7* %context to <2 x i32>**"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (CALLER, ""),
+        # Another context than the one that the caller made.
+        (CALLER.replace("nonnull %1", "nonnull %context"), "takes its arguments as { i32 }**"),
+        # A function that something else may call.
+        (CALLER + "\n  store void (i8*)* @points_0, void (i8*)** %2", "takes its arguments as"),
+        # A runtime that is stored elsewhere, or is no runtime of a context.
+        (CALLER.replace("** %4,", "** %9,"), "in an unknown way"),
+        (CALLER.replace("* %1, i64 0, i32 1", "* %context, i64 0, i32 1"), "in an unknown way"),
+        (CALLER.replace("* %1, i64 0, i32 1", "* %1, i64 0, i32 3"), "returns a value"),
+        (CALLER.replace("alloca %struct.Run", "load %struct.Run"), "in an unknown way"),
+        (EXTENTS, ""),
+        (EXTENTS.replace("<2 x i32>", "<{ i32 }>"), "takes its arguments as <{ i32 }>**"),
+        (EXTENTS.replace(f"{STRUCT}**", "i8*"), "takes its arguments as <2 x i32>**"),
+    ],
+)
+def test_real_functions_that_are_called_run_without_taichi(body: str, problem: str) -> None:
+    found = llvm_needs.problem(HEAD + body + TAIL, STRUCT)
+    assert problem in found
+    assert bool(found) is bool(problem), found
+
+
 def test_text_without_a_task_is_refused() -> None:
-    assert llvm_text.problem("", STRUCT) == "has no task"
+    assert llvm_needs.problem("", STRUCT) == "has no task"
 
 
 @pytest.mark.parametrize(

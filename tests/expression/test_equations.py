@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 from fractions import Fraction
 from typing import Any
@@ -224,6 +225,16 @@ def test_a_text_has_limits() -> None:
 
 
 # Long lines.
+
+
+def test_comparisons_and_the_longest_call_are_broken_into_lines() -> None:
+    """Taichi cannot read lines of more than 9,999 characters."""
+    code = "u[0, k] + w[0, k]"
+    for _ in range(12):
+        code = f"ti.select({code} > v[0, k], {code}, 2) ** ti.f64(2)"
+    text = broken(f"out = {code}")
+    assert max(map(len, text.splitlines())) < 200
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(f"out = {code}"))
 
 
 @given(st.integers(1, 60), st.integers(20, 100))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tikgen
+from tikgen.template.base import BUILTIN_FOLDER
 
 PACKAGE = Path(tikgen.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
@@ -110,6 +111,13 @@ def test_only_one_room_touches_private_names_of_taichi(module: str) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_files_stay_near_400_lines(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+def test_python_files_of_templates_stay_near_400_lines() -> None:
+    paths = list(BUILTIN_FOLDER.glob("*/*.py"))
+    lengths = {str(path): len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert paths
+    assert not {path: length for path, length in lengths.items() if length > MOST_LINES}
 
 
 def test_test_files_have_at_most_500_lines() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tikgen.dtypes import DType
-from tikgen.engines import argument_struct, llvm_text, native, thread_pool
+from tikgen.engines import argument_struct, llvm_needs, llvm_text, native, thread_pool
 from tikgen.engines.argument_struct import c_value
 from tikgen.engines.elsewhere import Elsewhere
 from tikgen.taichi import arrays, artefacts, runtime
@@ -60,7 +60,7 @@ def text_problem(text: str, kinds: Sequence[argument_struct.Kind]) -> str:
     """
     return (
         argument_struct.problem(kinds)
-        or llvm_text.problem(text, argument_struct.llvm_type(kinds))
+        or llvm_needs.problem(text, argument_struct.llvm_type(kinds))
         or _missing(text)
     )
 

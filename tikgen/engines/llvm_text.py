@@ -9,18 +9,7 @@ from __future__ import annotations
 import re
 
 RUN = "tikgen_run"
-# The fields of LLVMRuntime that a task of a dense kernel reads: thread pool, its function that
-# runs a parallel loop, and the buffer of numbers that tasks pass on.
-POOL, PARALLEL_FOR, TEMPORARIES = 9, 10, 14
 _TASK = re.compile(r"^define (?:dso_local )?void @(\w+_kernel_\d+_\w+)\(", re.MULTILINE)
-_RUNTIME = r"%struct\.LLVMRuntime(?:\.\d+)?"
-_CONTEXT = r"%struct\.RuntimeContext(?:\.\d+)?"
-_FIELD_OF = r"= getelementptr (?:inbounds )?({0}), \1\* %[\w.]+, i64 0, i32 (\d+)$"
-_USE = re.compile(rf"{_RUNTIME}\b")
-_FIELD = re.compile(_FIELD_OF.format(_RUNTIME))
-_CONTEXT_FIELD = re.compile(_FIELD_OF.format(_CONTEXT))
-_LOAD = re.compile(rf"= load ({_RUNTIME})\*, \1\*\* %[\w.]+, align 8$")
-_ARGUMENTS = re.compile(rf"bitcast {_CONTEXT}\* %\w+ to (.+)$", re.MULTILINE)
 _SIGN_OF_EXTENT = re.compile(r"= and i32 %[\w.]+, -2147483648$", re.MULTILINE)
 _TARGETS = re.compile(r'"(?:target-cpu|target-features|tune-cpu)"="[^"]*"')
 _UNREAD = ("source_filename", "target", ";", "!", "attributes")
@@ -30,36 +19,6 @@ _CLOSING = {"]": "[", ")": "(", "}": "{", ">": "<"}
 def tasks(text: str) -> list[str]:
     """Return the names of the functions that Taichi calls in turn to launch the kernel."""
     return _TASK.findall(text)
-
-
-def problem(text: str, arguments: str) -> str:
-    """Return why the code cannot run without Taichi's runtime, or an empty string.
-
-    Args:
-        text: LLVM text of one kernel.
-        arguments: the struct of its arguments, as LLVM writes it.
-    """
-    if not tasks(text):
-        return "has no task"
-    for line in text.splitlines():
-        line = line.split(" ;")[0].rstrip()
-        if line.startswith(("%struct.", "define ", "declare ", ";", "!")):
-            continue
-        if _USE.search(line):
-            field = _FIELD.search(line)
-            if field is not None and int(field[2]) not in (POOL, PARALLEL_FOR, TEMPORARIES):
-                return f"uses field {field[2]} of Taichi's runtime"
-            if field is None and not _LOAD.search(line) and not _CONTEXT_FIELD.search(line):
-                return f"uses Taichi's runtime in an unknown way: {line.strip()}"
-        context = _CONTEXT_FIELD.search(line)
-        if context is not None and int(context[2]) not in (0, 1, 2):
-            return "returns a value"
-    for found in re.findall(
-        r"bitcast %struct\.RuntimeContext(?:\.\d+)?\* %\w+ to (.+)$", text, re.M
-    ):
-        if found not in (f"{arguments}**", "i8*", "i8**"):
-            return f"takes its arguments as {found}, and not as {arguments}**"
-    return ""
 
 
 def translated(text: str, exact: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 from pathlib import Path
@@ -93,6 +94,9 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # LLVM looks for functions in libraries that it was told of, and only there.
+    with contextlib.suppress(RuntimeError):
+        llvm.load_library_permanently("libm.so.6")
     return llvm
 
 

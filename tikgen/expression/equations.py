@@ -75,7 +75,14 @@ class Update:
 
     def offsets(self, array: str) -> tuple[tuple[int, ...], ...]:
         """Return the offsets at which an array is read, sorted."""
-        return tuple(sorted(o for name, o in self.accesses.values() if name == array))
+        return self._offsets.get(array, ())
+
+    @functools.cached_property
+    def _offsets(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        found: dict[str, list[tuple[int, ...]]] = {}
+        for array, offset in self.accesses.values():
+            found.setdefault(array, []).append(offset)
+        return {array: tuple(sorted(offsets)) for array, offsets in found.items()}
 
     def kept_where(self, mask: str, dim: int) -> Update:
         """Return equations that compute nothing new where the array ``mask`` is not 0.

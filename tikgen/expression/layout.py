@@ -7,10 +7,11 @@ import re
 WIDTH = 96
 _EQUALS = re.compile(r"( \+?= )")
 _BRACKET = re.compile(r"[()\[\]]")
-# Separators, and the brackets that may enclose them.
-_SUM = re.compile(r"[()\[\]]| (?=[+-] )")
-_PRODUCT = re.compile(r"[()\[\]]| (?=[*/] )")
-_COMMA = re.compile(r"[()\[\]]|, ")
+# Separators, those that bind least first, and the brackets that may enclose them.
+_OPERATOR = re.compile(
+    r"[()\[\]]| (?=(?:(?P<comparison>[<>]=?|[=!]=|and|or)|(?P<sum>[+-])|(?P<product>[*/])) )"
+)
+_COMMA = re.compile(r"[()\[\]]|(?P<comma>, )")
 
 
 def broken(statement: str, width: int = WIDTH) -> str:
@@ -26,11 +27,10 @@ def _lines(code: str, indent: int, width: int) -> str:
     pad = " " * indent
     if len(code) + indent <= width:
         return pad + code
-    for separator in (_SUM, _PRODUCT):
-        parts = _split(code, separator)
-        if len(parts) > 1:
-            return "\n".join(_lines(part, indent, width) for part in parts)
-    opened, closed = _last_bracket(code)
+    parts = _split(code, _OPERATOR)
+    if len(parts) > 1:
+        return "\n".join(_lines(part, indent, width) for part in parts)
+    opened, closed = _longest_bracket(code)
     if opened < 0:
         return pad + code
     inside = _split(code[opened + 1 : closed], _COMMA)
@@ -40,22 +40,25 @@ def _lines(code: str, indent: int, width: int) -> str:
 
 
 def _split(code: str, separator: re.Pattern[str]) -> list[str]:
-    """Return the pieces of the code between separators that no bracket encloses."""
-    depth, start, parts = 0, 0, []
+    """Return the pieces between the separators that bind least and that no bracket encloses."""
+    depth = 0
+    found: dict[str, list[tuple[int, int]]] = {kind: [] for kind in separator.groupindex}
     for match in separator.finditer(code):
-        letter = match[0]
-        if letter in "([":
-            depth += 1
-        elif letter in ")]":
-            depth -= 1
-        elif depth == 0 and match.start() > start:
-            parts.append(code[start : match.start()].rstrip())
-            start = match.end()
+        kind = match.lastgroup
+        if kind is None:
+            depth += 1 if match[0] in "([" else -1
+        elif depth == 0:
+            found[kind].append(match.span())
+    start, parts = 0, []
+    for first, last in next(filter(None, found.values()), ()):
+        if first > start:
+            parts.append(code[start:first].rstrip())
+            start = last
     return [*parts, code[start:]]
 
 
-def _last_bracket(code: str) -> tuple[int, int]:
-    """Return where the last outermost round bracket opens and closes, or -1."""
+def _longest_bracket(code: str) -> tuple[int, int]:
+    """Return where the longest outermost round bracket opens and closes, or -1."""
     depth, opened, found = 0, -1, (-1, -1)
     for match in _BRACKET.finditer(code):
         letter = match[0]
@@ -64,6 +67,7 @@ def _last_bracket(code: str) -> tuple[int, int]:
             depth += 1
         else:
             depth -= 1
-            if depth == 0 and letter == ")":
+            is_longer = match.start() - opened > found[1] - found[0]
+            if depth == 0 and letter == ")" and (is_longer or found[0] < 0):
                 found = opened, match.start()
     return found

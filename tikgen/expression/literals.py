@@ -25,14 +25,16 @@ def copied(tree: T) -> T:
     if isinstance(tree, ast.operator | ast.unaryop | ast.cmpop | ast.boolop | ast.expr_context):
         return tree
     found = tree.__class__.__new__(tree.__class__)
-    for name in (*tree._fields, *tree._attributes, "is_known"):
-        value = getattr(tree, name, None)
-        if isinstance(value, ast.AST):
-            value = copied(value)
-        elif isinstance(value, list):
-            value = [copied(each) if isinstance(each, ast.AST) else each for each in value]
-        if value is not None or name in tree._fields:
-            setattr(found, name, value)
+    kept = vars(found)
+    for name, value in vars(tree).items():
+        if name in tree._fields:
+            if isinstance(value, ast.AST):
+                value = copied(value)
+            elif isinstance(value, list):
+                value = [copied(each) if isinstance(each, ast.AST) else each for each in value]
+            kept[name] = value
+        elif name in tree._attributes or name == "is_known":
+            kept[name] = value
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -84,12 +85,12 @@ class Node:
         """Return how many levels the tree has."""
         return 1 + max((arg.depth for arg in self.args), default=0)
 
-    @property
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """Return the free names in order of first use."""
         return tuple(dict.fromkeys(str(n.value) for n in self.walk() if n.op == "name"))
 
-    @property
+    @functools.cached_property
     def kinds(self) -> frozenset[str]:
         """Return the operations in the tree; a power that is not multiplied out is ``"pow"``."""
         return frozenset(
@@ -97,7 +98,7 @@ class Node:
             for node in self.walk()
         )
 
-    @property
+    @functools.cached_property
     def operations(self) -> int:
         """Return the number of operations in the tree."""
         return sum(bool(node.args) for node in self.walk())
@@ -139,7 +140,7 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
 def _node_problem(node: Node, dtype: DType) -> str | None:
     if dtype.is_float:
         # An infinity is the result of folding literals that fit.
-        if node.op != "number" or not np.isfinite(value := float(node.value)):
+        if node.op != "number" or not math.isfinite(value := float(node.value)):
             return None
         is_fit = abs(value) <= _largest(dtype.computed)
         return None if is_fit else f"{node.value!r} does not fit {dtype.computed}"
@@ -174,7 +175,7 @@ def _infinity_problem(folded: Node) -> str | None:
     for node in folded.walk():
         if node.op not in _KEEP_INFINITY:
             for arg in node.args:
-                if arg.op == "number" and not np.isfinite(float(arg.value)):
+                if arg.op == "number" and not math.isfinite(float(arg.value)):
                     takes = "comparisons, where, min and max take such a constant"
                     return (
                         f"{node.op} has the constant {arg.value}, which fast math excludes; {takes}"

@@ -16,9 +16,9 @@ from tikgen.errors import CompileBudgetExceeded
 MOST_OPERATIONS = 20_000
 
 # Each operation is written with one of these at least.
-_OPERATOR = re.compile(r"[-+*/%<>=~^|&@(\[]|\b(?:for|in|is|and|or|not)\b")
-_TRIPS = re.compile(r"ti\.static\(range\((\d+)\)\)")
-_LENGTH = re.compile(r"ti\.Vector\.\w+\([\w.]+, (\d+)\)")
+_OPERATORS = (*"-+*/%<>=~^|&@([", "in", "is", "and", "or", "not")
+_TRIPS = re.compile(r"ti\.static\((?:range\((\d+)\)|\(([\d, ]+)\))\)")
+_VECTOR = re.compile(r"(\w+) = ti\.Vector\.\w+\([\w.]+, (\d+)\)")
 _FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
 _COUNTED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Subscript, ast.Call, ast.Assign)
@@ -32,13 +32,38 @@ def check_budget(kernel: str, text: str) -> None:
 
 def most_operations(text: str) -> float:
     """Return quickly what ``operations(text)`` cannot exceed; infinite if that takes a tree."""
-    trips, lengths = _TRIPS.findall(text), _LENGTH.findall(text)
-    if text.count("ti.static") > len(trips) or text.count("ti.Vector") > len(lengths):
+    vectors, turns = _VECTOR.findall(text), _TRIPS.findall(text)
+    if text.count("ti.static") > len(turns) or text.count("ti.Vector") > len(vectors):
         return math.inf
-    most = math.prod(map(int, trips)) * max(map(int, lengths), default=1)
-    for function in _FUNCTION.findall(text):
-        most *= max(1, text.count(f"{function}(") - 1)
-    return len(_OPERATOR.findall(text)) * most
+    # Vectors take no more than scalars where only their elements are used.
+    is_whole = _uses_whole(text, [name for name, _ in vectors])
+    length = max(int(size) for _, size in vectors) if is_whole else 1
+    starts = list(_FUNCTION.finditer(text))
+    ends = [*(match.start() for match in starts[1:]), len(text)]
+    bodies = {m[1]: text[m.end() : end] for m, end in zip(starts, ends, strict=True)}
+    known: dict[str, float] = {}
+
+    def most_of(name: str) -> float:
+        if name not in known:
+            known[name] = math.inf  # Until it is known that it does not call itself.
+            body = bodies[name]
+            trips = math.prod(int(n or each.count(",") + 1) for n, each in _TRIPS.findall(body))
+            own = sum(map(body.count, _OPERATORS)) * length
+            own += sum(int(size) for _, size in _VECTOR.findall(body))
+            counts = {other: body.count(f"{other}(") for other in bodies}
+            called = sum(count * most_of(other) for other, count in counts.items() if count)
+            known[name] = trips * (own + length * called)
+        return known[name]
+
+    return sum(map(most_of, bodies))
+
+
+def _uses_whole(text: str, made: list[str]) -> bool:
+    """Return whether vectors are used beside their elements, after each was made."""
+    names = set(made)
+    if sum(text.count(name) - text.count(f"{name}[") for name in names) == len(made):
+        return False
+    return len(re.findall(rf"\b(?:{'|'.join(names)})\b(?!\[)", text)) > len(made)
 
 
 def operations(text: str) -> int:

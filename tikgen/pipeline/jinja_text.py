@@ -134,15 +134,25 @@ def _rewrite_text(line: str, place: str) -> str:
 
 def reindent(text: str, indent: int) -> str:
     """Return ``text`` with ``indent`` spaces instead of its common indentation."""
+    lines = _reindented(text, indent)
+    return "\n".join([*lines, ""])
+
+
+def _reindented(text: str, indent: int) -> list[str]:
     lines = text.splitlines()
     while lines and not _MARK.sub("", lines[0]).strip():
         lines.pop(0)
     while lines and not _MARK.sub("", lines[-1]).strip():
         lines.pop()
+    if not lines:
+        return lines
     margin = 0
-    if lines and lines[0][0].isspace():
-        margin = min(len(li) - len(li.lstrip()) for li in lines if li.strip())
-    return "".join(f"{' ' * indent}{li[margin:]}\n" if li.strip() else "\n" for li in lines)
+    if lines[0][0].isspace():
+        margin = min(len(li) - len(li.lstrip()) for li in lines if li and not li.isspace())
+    if margin == indent:
+        return [li if li and not li.isspace() else "" for li in lines]
+    pad = " " * indent
+    return [pad + li[margin:] if li and not li.isspace() else "" for li in lines]
 
 
 def folded(text: str) -> str:
@@ -157,10 +167,10 @@ def folded(text: str) -> str:
 def _lines_at(value: object, indent: int, place: str) -> str:
     """Return the lines of ``value`` at ``indent``, with a mark on those that have none."""
     # A line with nothing but a mark is removed later: an empty value leaves no line.
-    lines = reindent(str(value), indent).splitlines() or [" " * indent]
+    lines = _reindented(str(value), indent) or [" " * indent]
     # A blank line between others gets no mark, and so stays.
     return "\n".join(
-        li if _MARK.search(li) or (not li and len(lines) > 1) else f"{li}\x02{place}\x03"
+        li if "\x02" in li or (not li and len(lines) > 1) else f"{li}\x02{place}\x03"
         for li in lines
     )
 

@@ -215,6 +215,9 @@ def _with_extents(text: str, arguments: tuple[Argument, ...]) -> str:
     return re.sub(r"\b(\w+)\.shape\[(\d)\]", number, text)
 
 
+_DOCSTRING = re.compile(r'^ *"""[^"\\\n]*"""$', re.MULTILINE)
+
+
 def digest_of(text: str) -> str:
     """Return the SHA-256 of ``text`` less its comments and blank lines."""
     return hashlib.sha256(strip_comments(text).encode()).hexdigest()
@@ -222,7 +225,8 @@ def digest_of(text: str) -> str:
 
 def strip_comments(text: str) -> str:
     """Return ``text`` less its comments, blank lines and trailing space."""
-    if '"""' in text or "'''" in text:  # What looks like a comment may be part of a string.
+    # What looks like a comment may be part of a string of several lines.
+    if "'''" in text or text.count('"""') > 2 * len(_DOCSTRING.findall(text)):
         return ast.unparse(ast.parse(text)) + "\n"
     kept = []
     for line in _without_inline_comments(text).splitlines():

@@ -59,7 +59,7 @@ class Template:
     ``Schedule`` and overrides what it needs. ``p`` is an instance of ``Problem`` throughout.
 
     ``reference``, ``inputs`` and ``tolerance`` are static methods that use NumPy, ``p`` and
-    functions of their own module only, because ``Kernel.eject`` copies their source.
+    functions of the template's own files only, because ``Kernel.eject`` copies their source.
     """
 
     Problem: ClassVar[type[ProblemModel]] = ProblemModel

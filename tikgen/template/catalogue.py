@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.machinery
 import importlib.metadata
 import importlib.util
 import os
-import sys
 import threading
 import traceback
-import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from tikgen.disk import why
 from tikgen.errors import TemplateError, UnknownTemplate
+from tikgen.template import modules
 from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
+from tikgen.template.dependencies import Files
 from tikgen.template.parameters import Identifier, listed_values
 from tikgen.template.rules import check_rules
 from tikgen.untrusted import printable
@@ -131,7 +129,7 @@ def forget_templates() -> None:
     """Forget every loaded template, so that the next use reads its files again."""
     with _lock:
         for folder in _loaded:
-            sys.modules.pop(_module_name(folder), None)
+            modules.forget(folder)
         _loaded.clear()
         _by_name.clear()
         _bump()
@@ -212,10 +210,6 @@ def _roots() -> Iterator[Path]:
     yield BUILTIN_FOLDER
 
 
-def _module_name(folder: Path) -> str:
-    return f"tikgen_template_{folder.name}_{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
-
-
 def _load_folder(folder: Path) -> Template:
     if folder not in _loaded:
         _loaded[folder] = _read_folder(folder)
@@ -246,57 +240,32 @@ def _read_folder(folder: Path) -> Template:
         ) from None
     while True:
         files = files_of(folder)
-        template = _execute(folder, files.contents[folder / CODE_NAME] or b"")
+        template = _execute(folder, files)
         if template.fingerprint == files.fingerprint:  # Nothing was saved in between.
             return template
 
 
-def _execute(folder: Path, code: bytes) -> Template:
-    """Return the template that ``code``, the text of ``template.py``, declares."""
-    name = _module_name(folder)
-    loader = _CodeLoader(name, folder / CODE_NAME, code)
-    spec = importlib.machinery.ModuleSpec(name, loader, origin=loader.path)
-    spec.has_location = True
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(name)
-    sys.modules[name] = module  # pydantic looks the module up by name.
+def _execute(folder: Path, files: Files) -> Template:
+    """Return the template that the text of ``template.py`` declares."""
+    before = modules.forget(folder)
     try:
-        loader.exec_module(module)
+        code = files.contents[folder / CODE_NAME] or b""
+        module = modules.run(folder / CODE_NAME, code, files.beside)
         return _only_template(folder, vars(module))(folder)
     except BaseException as error:
-        del sys.modules[name]
-        if before is not None:
-            sys.modules[name] = before
+        modules.restore(folder, before)
         if isinstance(error, TemplateError) or not isinstance(error, Exception | SystemExit):
             raise
         problem = f"{CODE_NAME} cannot be imported: {type(error).__name__}: {error}"
-        places = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == loader.path]
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [frame for frame in frames if Path(frame.filename).parent == folder]
         if places:
-            problem += f" (in {CODE_NAME}:{places[-1].lineno})"
+            problem += f" (in {Path(places[-1].filename).name}:{places[-1].lineno})"
         raise TemplateError(folder.name, problem) from error
 
 
-class _CodeLoader(importlib.machinery.SourceFileLoader):
-    """Knows the text of a ``template.py`` as it was read, whatever the file holds by now.
-
-    Python's cache of compiled files is left aside: it takes two saves of equal length within one
-    second for one.
-    """
-
-    def __init__(self, name: str, path: Path, code: bytes) -> None:
-        super().__init__(name, str(path))
-        self._code = code
-
-    def get_data(self, path: str) -> bytes:
-        return self._code
-
-    def get_code(self, fullname: str) -> types.CodeType:
-        code: types.CodeType = self.source_to_code(self._code, self.path)
-        return code
-
-
 def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:
-    module = _module_name(folder)
+    module = modules.module_name(folder)
     found = [
         value
         for value in names.values()

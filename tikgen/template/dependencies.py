@@ -1,4 +1,4 @@
-"""The files behind a template: its own two, and every macro file that its text leads to."""
+"""The files behind a template: its own, and every macro file that its text leads to."""
 
 from __future__ import annotations
 
@@ -34,20 +34,25 @@ class Files:
 
     Attributes:
         contents: for each file its bytes, None where there is no such file: the template's own
-            two, its macro files, and where nearer macro files of the same names would lie.
+            two, further Python files beside them, its macro files, and where nearer macro files of
+            the same names would lie.
         macros: the macro files, sorted by name.
+        beside: the further Python files, by name without suffix.
     """
 
     contents: Mapping[Path, bytes | None] = field(repr=False)
     macros: tuple[Macro, ...]
+    beside: Mapping[str, bytes] = field(repr=False)
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """Return the SHA-256 of what was read, wherever it lies."""
         digest = hashlib.sha256()
         own = list(self.contents.values())[:2]
-        names = [macro.name.encode() for macro in self.macros]
-        for data in (*own, *names, *(macro.data for macro in self.macros)):
+        named = [(macro.name, macro.data) for macro in self.macros]
+        named += [(f"{name}.py", data) for name, data in self.beside.items()]
+        names = [name.encode() for name, _ in named]
+        for data in (*own, *names, *(data for _, data in named)):
             digest.update(b"-" if data is None else hashlib.sha256(data).digest())
         return digest.hexdigest()
 
@@ -68,7 +73,12 @@ def read_files(text: Path, code: Path, search_path: Sequence[Path]) -> Files:
     contents: dict[Path, bytes | None] = {text: _read(text), code: _read(code)}
     macros, nearer = read_macros(contents[text] or b"", search_path, text.parent)
     contents |= dict.fromkeys(nearer) | {macro.path: macro.data for macro in macros}
-    return Files(contents, macros)
+    beside = {}
+    for path in sorted(code.parent.glob("*.py")):
+        data = _read(path)
+        if path != code and path.stem.isidentifier() and data is not None:
+            contents[path] = beside[path.stem] = data
+    return Files(contents, macros, beside)
 
 
 def read_macros(

@@ -1,0 +1,58 @@
+"""What a text gives, in NumPy, and the greatest error allowed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tikgen.expression.reductions import reduced, reduced_error
+
+from .program import argument_names, grid_shape, is_scalar
+
+
+def reference(p: Any, *arguments: Any) -> Any:
+    """Return what every written array must hold."""
+    working = p.dtype.wide if p.dtype.is_float else p.dtype.numpy
+    given = {
+        name: np.asarray(value, p.dtype.numpy).astype(working)
+        for name, value in zip(argument_names(p), arguments, strict=True)
+    }
+    values = p.expr.folded(p.dtype).evaluate(**given)
+    results = [values[name] for name in argument_names(p) if name in p.expr.written]
+    for name, operation in p.expr.reductions.items():
+        terms = np.broadcast_to(values[name], grid_shape(p, given))
+        # Integers are added up in 32 bits at least.
+        is_short = not p.dtype.is_float and p.dtype.bits < 32
+        results.append(reduced(operation, terms.astype(np.int32) if is_short else terms))
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
+    """Return the greatest error allowed of each output."""
+    # Running error analysis: nothing is assumed about the expression.
+    allowed = p.expr.error_bound(inputs, p.dtype)
+    if p.expr.reductions:
+        given = {n: np.asarray(inputs[n], p.dtype.wide) for n in p.expr.inputs}
+        terms = p.expr.folded(p.dtype).evaluate(**given)
+        masses = p.expr.masses(given, p.dtype)
+        shape = grid_shape(p, inputs)
+        for name, operation in p.expr.reductions.items():
+            each = (np.broadcast_to(a[name], shape) for a in (terms, allowed, masses))
+            allowed[name] = reduced_error(operation, *each, p.dtype)
+    return {name: allowed[name] for name in expected}
+
+
+def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+    """Return numbers among which some are not finite, where these are ranked."""
+    # Fast math may take NaN and infinity for anything, but maxima and minima rank them.
+    is_ranked = p.dtype.is_float and p.expr.reductions and p.expr.functions <= {"abs", "neg"}
+    if not is_ranked or "sum" in p.expr.reductions.values() or rng.random() < 0.5:
+        return {}
+    shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+    found = {}
+    for name in (name for name in p.expr.inputs if not is_scalar(p, name)):
+        special = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
+        chosen = rng.random(shape) < rng.choice([0.01, 0.5, 1.0])
+        x = np.where(chosen, rng.choice(special, shape), rng.uniform(-1, 1, shape))
+        found[name] = x.astype(p.dtype.numpy)
+    return found

@@ -1,0 +1,104 @@
+"""How fast: the schedules of a text, and how many steps they take."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tikgen import Invalid
+from tikgen.pipeline.loop_steps import box, looped, parallel, steps_of_points
+from tikgen.template.totals import MOST_PARTS
+
+from .program import takes_turns
+
+# What LLVM calls a function for, an element at a time.
+TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
+CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+CHUNKS_A_TASK = 512
+
+
+def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
+    """Return the schedule parameters that differ from their defaults."""
+    costly = bool(TRANSCENDENTAL & p.expr.functions)
+    if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
+        return {"loop": "points", "unroll": 1, "block_dim": 256 if arch != "cpu" else 0}
+    if arch != "cpu":
+        # An H200 copied 128 M f32 on cuda in 265 us (torch 256) by 8448 blocks of 512 threads
+        # with 16 items, in 279 with 8 items of 256, 527 with one; on Vulkan in 293 with the 8.
+        # On an H100 a*x + y of 700 to 140,000 f32 took 1.3 to 1.6 us of the device with 4 items
+        # of 512, and 7.6 to 10 by 8448 blocks; of 4.4 M 18 and 26, of 100 M 654 and 646.
+        is_large = sizes is not None and math.prod(sizes.values()) >= 2**26
+        most = (16 if is_large else 4) if arch == "cuda" else 8
+        items = most if p.expr.operations <= 16 else 4 if p.expr.operations <= 64 else 1
+        schedule = {"loop": "blocks", "unroll": 1, "items": items, "block_dim": 256}
+        if arch == "cuda":
+            schedule |= {"block_dim": 512, "blocks": 8448 if is_large else 0}
+        return schedule
+    # On 2 cores, 16 M f32, a*x + y took 1.04 times as long as in Numba, 1.01 in place, a
+    # polynomial of degree 5 0.97, a root and a quotient, which Taichi computes exactly, 1.24.
+    if takes_turns(p):
+        return {"loop": "rows", "unroll": 1}
+    schedule = {"loop": "flat", "unroll": 1}
+    if sizes is None:
+        return schedule
+    count = math.prod(sizes.values())
+    # Waking the other threads takes 25 us. One thread took 0.27, 0.38 and 0.79 of Numba's time
+    # for 1,000, 10,000 and 100,000 elements of a*x + y; two threads 1.01 for 1 M.
+    if count * max(1, p.expr.operations) <= (2**14 if costly else 2**20):
+        return {**schedule, "serial": True}
+    # Eight tasks or more; the largest chunks that leave so many, for they cost least.
+    fitting = [c for c in CHUNKS if count >= 8 * CHUNKS_A_TASK * c]
+    return {**schedule, "chunk": max(fitting, default=CHUNKS[0])}
+
+
+def schedule_space(
+    p: Any, arch: str, sizes: Mapping[str, int] | None
+) -> Mapping[str, tuple[Any, ...]]:
+    """Return the values of each schedule parameter that tuning tries."""
+    if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
+        return {"loop": ("points",), "block_dim": (128, 256, 512) if arch != "cpu" else (0,)}
+    if arch == "cpu":
+        return {
+            "loop": ("rows",) if takes_turns(p) else ("flat", "rows"),
+            "unroll": (1, 2, 4, 8, 16),
+            "chunk": CHUNKS,
+            "serial": (False, True),
+        }
+    return {
+        "loop": ("blocks", "points"),
+        "unroll": (1,),
+        "items": (1, 2, 4, 8, 16),
+        "blocks": (0, 1056, 2112, 4224, 8448),
+        "block_dim": (128, 256, 512),
+    }
+
+
+def check_schedule(p: Any, s: Any, arch: str) -> None:
+    """Raise :class:`Invalid` where a schedule does not fit."""
+    if s.loop == "flat" and takes_turns(p):
+        raise Invalid("loop", "cannot be 'flat' where expr divides floats with // or %")
+    if p.expr.reductions and s.loop not in ("flat", "points"):
+        raise Invalid("loop", "takes 'flat' or 'points' where expr has reductions")
+    if p.expr.reductions and s.block_dim and arch == "cpu":
+        raise Invalid("block_dim", "must be 0 on cpu where expr has reductions")
+    for name in ("unroll", "items"):
+        copies = getattr(s, name)
+        if copies > 1 and copies * p.expr.operations > 1024:
+            raise Invalid(
+                name,
+                f"times the {p.expr.operations} operations of expr exceeds 1024, "
+                "which would take long to compile",
+            )
+
+
+def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+    """Return how many steps the loops of a launch take at most."""
+    extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
+    if p.expr.reductions:
+        return steps_of_points(math.prod(extents), MOST_PARTS, s.block_dim or 1)
+    if s.loop != "blocks":
+        return box(extents, s.loop == "rows", s.unroll)
+    pieces = (math.prod(extents) - 1) // (s.block_dim * s.items) + 1
+    rest = looped(s.items)
+    if s.blocks:
+        return looped((pieces - 1) // s.blocks + 1, rest)
+    return parallel(pieces * s.block_dim, rest)

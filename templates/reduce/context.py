@@ -1,0 +1,72 @@
+"""What the text of the template is told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tikgen import DType
+
+from .kinds import accuracy, family, is_whole, kept_axes, known_dtypes, neutral, work_dtype
+from .schedules import BLOCK, TEAM_BLOCK
+
+AXES = ("i", "j", "k")
+# Where each chunk leaves what it knows; the place of what it found is its own number.
+PARTIAL = {"best": "partial", "found": "partial", "total": "partial", "lost": "partial_lost"}
+PARTIAL |= {"least": "partial_least", "greatest": "partial_greatest"}
+PLACE = {"argmin": {"at": "chunk"}, "argmax": {"at": "chunk"}}
+
+
+def context(p: Any, s: Any) -> Mapping[str, Any]:
+    """Return the names that the text uses."""
+    extents = [f"x.shape[{axis}]" for axis in range(p.dim)]
+    final = known_dtypes(p, places=True)
+    known = known_dtypes(p) if is_whole(p) else final
+    return {
+        "p": p.model_copy(update={"accuracy": accuracy(p)}),
+        "family": family(p),
+        "whole": is_whole(p),
+        "work": work_dtype(p),
+        "order": "<" if p.op.endswith("min") else ">",
+        "axes": list(AXES[: p.dim]),
+        "extents": extents,
+        "kept": [AXES[axis] for axis in kept_axes(p)],
+        "kept_extents": [extents[axis] for axis in kept_axes(p)],
+        "block_length": BLOCK if s.team == 1 else TEAM_BLOCK,
+        "state": known,
+        "final_state": final,
+        "best_only": {"best": final["best"]} if "best" in final else {},
+        "neutral": neutral(p),
+        "partial": PARTIAL,
+        "left_by_chunk": {v: f"{PARTIAL.get(v)}[chunk]" for v in known} | PLACE.get(p.op, {}),
+        "held_by_other": lambda state: {v: f"shared_{v}[other]" for v in state},
+        "element_form": element_form(p),
+        "result_form": result_form(p),
+    }
+
+
+def element_form(p: Any) -> str:
+    """Return generated code for what the reduction takes of elements {x} and {y}."""
+    is_float = work_dtype(p).is_float
+    if family(p) == "truth":
+        return f"ti.cast({'magnitude({x})' if is_float else '{x}'} != 0, ti.i32)"
+    if family(p) != "total":
+        return "rank({x})" if is_float else "{x}"
+    return {"dot": "{x} * {y}", "norm2": "{x} * {x}"}.get(p.op, "{x}")
+
+
+def result_form(p: Any) -> str:
+    """Return generated code for the result; {} stands for what picks an element of vectors."""
+    work = work_dtype(p)
+    if p.op in ("min", "max"):
+        best = "at_rank(best{})" if work.is_float else "best{}"
+        return best if p.dtype is work else f"ti.cast({best}, {p.dtype.taichi})"
+    if p.op == "mean":
+        return f"total{{}} / ti.cast({{count}}, {work.taichi})"
+    if p.op == "prod" and work.is_float:
+        infinity = 0x7F800000 if work.bits == 32 else 0x7FF0000000000000
+        bits = DType(f"i{work.bits}")
+        is_zero = f"least{{}} == {bits.literal(0)}"
+        if p.dtype.is_float:
+            is_zero += f" and greatest{{}} < {bits.literal(infinity)}"
+        return f"ti.select({is_zero}, {work.literal(0)}, total{{}})"
+    total = "ti.sqrt(total{})" if p.op == "norm2" else "total{}"
+    return {"place": "at{}", "truth": "found{}"}.get(family(p), total)

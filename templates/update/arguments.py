@@ -1,0 +1,94 @@
+"""What a kernel takes."""
+
+from typing import Any
+
+from tikgen import Array, Scalar
+from tikgen.expression import Update, lacks_on_vulkan
+from tikgen.expression.components import argument_of
+from tikgen.template.totals import MOST_PARTS, partials_of, results_of, totals_of
+from tikgen.template.vectors import held_arrays, names_in_code
+
+from .boundaries import boundary_names, faces_of, reach
+from .reading import type_of, update_of
+
+MOST_ARRAYS_ON_VULKAN = 32
+# Strips of a line, of which each leaves what it knows of a reduction.
+MOST_STRIPS = 16384
+
+
+def arguments(p: Any) -> tuple[Array | Scalar, ...]:
+    """Return what a caller passes, in order."""
+    update = update_of(p)
+    shape = tuple(f"n{axis}" for axis in range(p.dim))
+    whole = all(low == high == 0 for low, high in reach(p, update, inside=True))
+    faces = faces_of(p)
+    found: list[Array | Scalar] = []
+    arrays = held_arrays(p, update.arrays)
+    for name in argument_names(p):
+        if name in update.reductions:
+            continue
+        if name in p.on_device:
+            found.append(Array(name, p.dtype, (1,)))
+            continue
+        if name in p.scalars:
+            found.append(Scalar(name, p.dtype))
+            continue
+        if name in faces:
+            others = tuple(n for axis, n in enumerate(shape) if axis not in faces[name])
+            found.append(Array(name, type_of(p, name), others or (1,)))
+            continue
+        held = arrays[name]
+        found.append(
+            Array(
+                name,
+                type_of(p, held.names[0]),
+                held.shape(shape),
+                role=held.role,
+                covered=(whole and held.is_whole) or held.role == "in",
+            )
+        )
+    return (*found, *results_of(totals_of(update.reductions, p.dtype)))
+
+
+def workspace(p: Any, s: Any) -> tuple[Array, ...]:
+    """Return the workspaces of reductions."""
+    kept = {1: (MOST_STRIPS,), 2: ("n0",), 3: ("n0", "n1")}
+    shape = kept[p.dim] if s.loop == "function" else (MOST_PARTS,)
+    return partials_of(totals_of(update_of(p).reductions, p.dtype), shape)
+
+
+def unsupported(p: Any, arch: str) -> str | None:
+    """Return why ``arch`` cannot run the problem, or None."""
+    if arch != "vulkan":
+        return None
+    update = update_of(p)
+    count = sum(isinstance(argument, Array) for argument in arguments(p))
+    count += len(update.reductions)  # Each has a workspace.
+    if count > MOST_ARRAYS_ON_VULKAN:
+        return (
+            f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
+            "split the equations"
+        )
+    return lacks_on_vulkan(update.assignments.folded(p.dtype).functions, p.dtype)
+
+
+def argument_names(p: Any) -> tuple[str, ...]:
+    """Return what a caller passes, in order."""
+    update = update_of(p)
+    names = (*update.inputs, *boundary_names(p), *update.outputs, *update.reductions)
+    return tuple(dict.fromkeys(argument_of(str(name), p.layout)[0] for name in names))
+
+
+def written_arrays(p: Any) -> dict[str, list[str]]:
+    """Return what is written of each argument: its components, or itself."""
+    found: dict[str, list[str]] = {}
+    for name in update_of(p).outputs:
+        found.setdefault(argument_of(name, p.layout)[0], []).append(name)
+    return {name: found[name] for name in argument_names(p) if name in found}
+
+
+def identifiers(p: Any, update: Update) -> dict[str, str]:
+    """Return what generated code calls each output and each temporary."""
+    arguments = argument_names(p) if p.layout != "separate" else ()
+    names = (*update.outputs, *update.temporaries)
+    return names_in_code(names, (*update.inputs, *arguments))

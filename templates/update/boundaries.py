@@ -1,0 +1,59 @@
+"""The boundary of a problem: rules for each array, and how far equations reach."""
+
+from typing import Any
+
+from tikgen.expression import Update
+from tikgen.expression.components import by_component
+from tikgen.template.boundaries import faces_in, is_by_field, rules_in, sides_of, with_constants
+
+
+def boundary_of(p: Any) -> Any:
+    """Return the boundary, with numbers for constants, and rules for each component of a vector."""
+    rules = by_component(p.boundary, p.vectors or {}) if is_by_field(p.boundary) else p.boundary
+    numbers = {n: v for n, v in (p.constants or {}).items() if not isinstance(v, tuple)}
+    return with_constants(rules, numbers)
+
+
+def boundary_names(p: Any) -> tuple[str, ...]:
+    """Return the scalars and the arrays over faces that boundary rules take."""
+    names = [number for _, number in rules_in(boundary_of(p)) if isinstance(number, str)]
+    return tuple(dict.fromkeys(names))
+
+
+def faces_of(p: Any) -> dict[str, tuple[int, ...]]:
+    """Return the axes of the faces over which arrays have values, by the name of the array."""
+    return faces_in(boundary_of(p), p.dim, p.scalars)
+
+
+def place_of(p: Any, field: str) -> str:
+    """Return where a field lies."""
+    return str(by_component(p.at, p.vectors or {}).get(field, "centre"))
+
+
+def fields_of(update: Update) -> list[str]:
+    """Return the arrays of which a neighbour is read."""
+    return [name for name in update.arrays if any(map(any, update.offsets(name)))]
+
+
+def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
+    """Return the rules of each array of which a neighbour is read, a pair for each axis."""
+    boundary = boundary_of(p)
+    return {name: sides_of(boundary, name, p.dim, place_of(p, name)) for name in fields_of(update)}
+
+
+def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
+    """Return how far the equations reach below and above each axis.
+
+    Args:
+        p: the problem.
+        update: what its equations become.
+        inside: whether only sides with the rule "interior" count, or only the others.
+    """
+    found = [[0, 0] for _ in range(p.dim)]
+    for name, rules in rules_of(p, update).items():
+        for offset in update.offsets(name):
+            for axis, step in enumerate(offset):
+                side = int(step > 0)
+                if (rules[axis][side][0] == "interior") == inside:
+                    found[axis][side] = max(found[axis][side], abs(step))
+    return [(low, high) for low, high in found]

@@ -1,0 +1,134 @@
+"""What a problem may not hold."""
+
+import re
+from typing import Any
+
+from tikgen import Invalid
+from tikgen.errors import ExpressionError, near
+from tikgen.expression import Update
+from tikgen.expression.components import argument_of, by_component, component_of, vector_of
+from tikgen.expression.spelling import shown
+from tikgen.template.boundaries import check_boundary
+from tikgen.template.layers import check_layers
+from tikgen.template.totals import OWN_OF_TOTALS
+from tikgen.template.vectors import check_arguments, check_vectors
+
+from .arguments import argument_names, identifiers
+from .boundaries import boundary_names, boundary_of, faces_of, fields_of
+from .reading import spacing_of, type_of, update_of
+
+MOST_ARGUMENTS = 64
+MOST_OPERATIONS = 1500
+# What generated code calls its own values.
+OWN = re.compile(
+    r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|step|strip|turn|lane"
+    r"|mirrored(_at_wall|_beyond)?|faded|(start|run|buffer)(_\w+)?)"
+)
+
+
+def check_problem(p: Any) -> None:
+    """Raise :class:`Invalid` where the parameters of a problem do not go together."""
+    _check_grid(p)
+    check_vectors(p)
+    try:
+        update = update_of(p)
+        update.assignments.check(p.dtype)
+    except ExpressionError as error:
+        raise Invalid("equations", f"cannot be used: {error}") from None
+    _check_mask(p)
+    _check_names(p, update)
+    _check_types(p, update)
+    fields = fields_of(update)
+    rules = boundary_of(p)
+    places = by_component(p.at, p.vectors or {})
+    try:
+        check_boundary(*(rules, p.dim, p.dtype, update.arrays, fields, p.scalars), places)
+        check_layers(rules, update.fields, p.dim, p.dtype)
+    except Invalid as error:
+        raise Invalid(error.parameter, shown(error.problem)) from None
+
+
+def _check_grid(p: Any) -> None:
+    spacing = spacing_of(p)
+    if len(spacing) != p.dim or not all(1e-100 <= step <= 1e100 for step in spacing):
+        raise Invalid("spacing", f"takes one positive number, or {p.dim}; got {p.spacing}")
+    for name in p.scalars:
+        if name in (p.constants or {}):
+            raise Invalid("scalars", f"names {name}, which is a constant as well")
+    for name, place in (p.at or {}).items():
+        axes = {"x": 1, "y": 2, "z": 3}.get(place[-1], 1)
+        if axes > p.dim or (place.startswith("edge") and p.dim < 3):
+            raise Invalid("at", f"puts {name} on {place}, which needs more than {p.dim} axes")
+
+
+def _check_names(p: Any, update: Update) -> None:
+    names = (*update.inputs, *update.outputs, *update.temporaries)
+    for name in faces_of(p):
+        if OWN.fullmatch(name) or name in update.temporaries:
+            raise Invalid("boundary", f"takes {name!r}, a name that the equations or the code have")
+    check_arguments(p, update)
+    for name in (*argument_names(p), *identifiers(p, update).values()):
+        if OWN.fullmatch(name) or (update.reductions and OWN_OF_TOTALS.fullmatch(name)):
+            raise Invalid("equations", f"uses the name {name!r}, which generated code has")
+    if not update.outputs and not update.reductions:
+        raise Invalid("equations", "write no array")
+    if not update.arrays:
+        raise Invalid("equations", "read and write no array, so that there are no points")
+    count = len({*argument_names(p), *p.scalars}) + len(update.reductions)
+    if count > MOST_ARGUMENTS:
+        raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
+    if update.assignments.operations > MOST_OPERATIONS:
+        raise Invalid(
+            "equations",
+            f"take {update.assignments.operations} operations a point, more than "
+            f"{MOST_OPERATIONS}, which would take long to compile",
+        )
+    for name in p.scalars:
+        if name not in (*update.scalars, *boundary_names(p)):
+            hint = near(name, map(shown, (*names, *faces_of(p))))
+            raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")
+    for name in p.on_device:
+        if name not in p.scalars:
+            raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
+    for kind, known in (("at", names), ("types", (*names, *faces_of(p)))):
+        for name in getattr(p, kind) or ():
+            options = (*known, *map(vector_of, known))
+            if component_of(name, p.vectors or {}) not in options:
+                hint = near(name, map(shown, options))
+                raise Invalid(kind, f"names {name}, which is no array.{hint}")
+
+
+def _check_mask(p: Any) -> None:
+    if p.mask is None:
+        return
+    plain = update_of(p, is_masked=False)
+    numbers = (*p.scalars, *(p.constants or {}), *plain.indices)
+    arrays = {each for name in plain.arrays for each in (name, argument_of(name, p.layout)[0])}
+    taken = (*arrays, *map(vector_of, arrays), *plain.temporaries, *numbers, *boundary_names(p))
+    if p.mask in taken:
+        raise Invalid("mask", f"is {p.mask}, which has a meaning already; name an array of its own")
+    if OWN.fullmatch(p.mask):
+        raise Invalid("mask", f"is {p.mask!r}, which generated code has")
+    dtype = type_of(p, p.mask)
+    if dtype.is_float or dtype.bits > 32:
+        raise Invalid(
+            "types", f"makes the mask {p.mask} {dtype}; it takes integers of 8 to 32 bits"
+        )
+
+
+def _check_types(p: Any, update: Update) -> None:
+    roles = {**update.arrays, **dict.fromkeys(faces_of(p), "in")}
+    for name, dtype in (p.types or {}).items():
+        own = {role for n, role in roles.items() if vector_of(n) == name}
+        if not own:
+            raise Invalid("types", f"names {name}, which is no array")
+        if dtype.is_float and not p.dtype.is_float:
+            raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
+        if own != {"in"} and dtype.is_float != p.dtype.is_float:
+            raise Invalid("types", f"makes {name} {dtype}, and what is written is {p.dtype}")
+        if p.mask and own != {"in"} and dtype.bits > p.dtype.bits:
+            raise Invalid(
+                "types",
+                f"makes {name} {dtype}, which cannot be kept exactly where all is computed in "
+                f"{p.dtype}; take dtype='{dtype}'",
+            )

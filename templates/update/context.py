@@ -1,0 +1,122 @@
+"""What the text of the template is told."""
+
+import functools
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from tikgen import DType
+from tikgen.expression import Update
+from tikgen.expression.helpers import definition
+from tikgen.expression.layout import broken
+from tikgen.template.boundaries import MIRRORS, mirrors_in, rule_in_code
+from tikgen.template.layers import layers_in, near_code
+from tikgen.template.totals import MOST_PARTS, totals_of
+from tikgen.template.vectors import element_code, held_arrays
+
+from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, workspace
+from .boundaries import boundary_of, faces_of, reach, rules_of
+from .reading import spacing_of, type_of, update_of
+from .rows import near_edge, runs_of
+from .statements import cast_of, damped_code, scalar_code, statements
+
+
+def context(p: Any, s: Any) -> Mapping[str, Any]:
+    """Return the names that the text uses."""
+    update = update_of(p)
+    held = held_arrays(p, update.arrays)
+    arrays = [a for a in arguments(p) if a.name in held]
+    names = index_names(p, update)
+    first = arrays[0].name
+    extents = [f"{first}.shape[{held[first].first_axis + axis}]" for axis in range(p.dim)]
+    bounds = [
+        (name, str(low), f"{extent} - {high}" if high else extent)
+        for name, extent, (low, high) in zip(
+            names, extents, reach(p, update, inside=True), strict=True
+        )
+    ]
+    runs = runs_of(p, update)
+    narrow = DType.f16 in (p.types or {}).values()
+    helpers = [update.assignments.helpers(p.dtype)]
+    if narrow and "def widened(" not in helpers[0]:
+        helpers.append(definition("widened", DType.f32))
+    margins = reach(p, update, inside=False)
+    layered = layers_in(boundary_of(p), update.fields, p.dim)
+    layers = {n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)}
+    totals = totals_of(update.reductions, p.dtype)
+    rules = rules_of(p, update)
+    element = "[0]" if s.loop == "function" else ""
+    passed = [a for a in arguments(p) if a.name not in update.reductions]
+    return {
+        "bounds": bounds,
+        "extents": tuple(extents),
+        "leader": arrays[0].name,
+        "outputs": [
+            SimpleNamespace(name=name, dtype=type_of(p, name))
+            for a in arrays
+            for name in held[a.name].names
+            if name in update.outputs
+        ],
+        "totals": totals,
+        "row_arguments": (*passed, *workspace(p, s)),
+        "partial_zeros": "0, " if p.dim == 3 else "",
+        "most_strips": MOST_STRIPS,
+        "most_parts": MOST_PARTS,
+        "casts": {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays},
+        "identifiers": identifiers(p, update),
+        "element_code": functools.partial(element_code, p.layout),
+        "helpers": "\n\n\n".join(filter(None, helpers)),
+        "function": "points",
+        "margins": margins,
+        "rules": {name: rules_in_code(p, rules.get(name)) for name in update.arrays},
+        "mirrors": MIRRORS,
+        "mirrors_used": mirrors_in(rules),
+        "is_inplace": any(a.role == "inout" for a in arrays),
+        "is_inside": is_inside(names, extents, margins),
+        "near": near_edge(p, update, names, extents),
+        "runs": runs,
+        "each_start": list({run.start: run for run in runs.values()}.values()),
+        "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),
+        "centre": runs[None, (0,) * (p.dim - 1)],
+        "equations": lambda read, target, index, of="", unless="", is_run=False: statements(
+            *(p, read, target, index, None if is_run else extents, of or element, unless)
+        ),
+        "layers": layers,
+        "near_layers": lambda order, index, sizes, count: near_code(
+            [layer for found in layers[order].values() for layer in found], index, sizes, count
+        ),
+        "faded_run": lambda order, read, target, index, sizes: "\n".join(
+            broken(f"{target(name)} = {damped_code(p, name, target(name), read, index, sizes)}")
+            for name in layers[order]
+        ),
+    }
+
+
+def index_names(p: Any, update: Update) -> tuple[str, ...]:
+    """Return the loop indices: i, j, k, or ii, jj, kk where a user's name is in the way."""
+    taken = {*argument_names(p), *update.temporaries}
+    letters: tuple[str, ...] = tuple("ijk")
+    while taken & set(letters):
+        letters = tuple(name + name[0] for name in letters)
+    return letters[: p.dim]
+
+
+def rules_in_code(p: Any, given: Any) -> list[tuple[SimpleNamespace, ...]]:
+    """Return the rules of an array, those of the interior for None, with numbers as code."""
+    rules = given or [(("interior", 0), ("interior", 0))] * p.dim
+    codes = {name: scalar_code(p, name) for name in p.scalars}
+    for face in faces_of(p):
+        codes[face] = cast_of(type_of(p, face), p.dtype).replace("%s", f"{face}[%s]")
+    return [
+        tuple(rule_in_code(rule, p.dtype, spacing, codes) for rule in pair)
+        for pair, spacing in zip(rules, spacing_of(p), strict=True)
+    ]
+
+
+def is_inside(names: tuple[str, ...], extents: list[str], margins: list[tuple[int, int]]) -> str:
+    """Return code that says whether all neighbours of a point lie inside, or an empty string."""
+    parts = []
+    for name, extent, (low, high) in zip(names, extents, margins, strict=False):
+        above = f"{name} < {extent} - {high}" if high else ""
+        parts.append(f"{low} <= {above or name}" if low else above)
+    return " and ".join(filter(None, parts))

@@ -1,0 +1,85 @@
+"""How verification draws problems."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tikgen import DType
+from tikgen.template.boundaries import is_by_field, rules_in
+
+
+def strategies() -> Mapping[str, Any]:
+    """Return how parameters are drawn whose type does not imply it."""
+    from hypothesis import strategies as st
+
+    from tikgen.verification.equation_texts import boundaries, programs
+    from tikgen.verification.vector_texts import vector_programs
+
+    step = st.sampled_from((1.0, 0.5, 0.3))
+    stored = st.sampled_from(("f16", "f32", "f64", "i8", "u16", "i32"))
+    small = st.sampled_from(("i8", "u8", "u16", "i32"))
+    # `adjust` cuts them to the grid at hand.
+    return {
+        "equations": programs() | vector_programs(programs(is_staggered=False)),
+        "vectors": st.none(),
+        "boundary": boundaries(),
+        "scalars": st.just(("a", "b")),
+        "on_device": st.sampled_from(((), ("a",), ("b",), ("a", "b"))),
+        "spacing": step | st.tuples(step, step, step),
+        "constants": st.none() | st.fixed_dictionaries({"b": step}),
+        "types": st.none() | st.fixed_dictionaries({"w": stored, "over_x": stored, "solid": small}),
+        "outputs": st.none() | st.just(("r",)),
+        "at": st.none(),
+        "mask": st.none() | st.just("solid"),
+    }
+
+
+def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
+    """Return drawn parameters, changed so that they go together."""
+    from tikgen.verification.equation_texts import (
+        STAGGERED,
+        fitted_boundary,
+        orders_of,
+        text_of,
+    )
+    from tikgen.verification.vector_texts import fitted_vectors, is_over_vectors
+
+    dim, dtype = drawn["dim"], DType.parse(drawn["dtype"])
+    if not dtype.is_float:
+        drawn |= {"spacing": 1.0, "order": 2, "constants": None}
+    rules = drawn["boundary"]
+    if is_over_vectors(drawn["equations"]):
+        fitted = fitted_vectors(drawn["equations"], rules, dim, dtype.is_float)
+        constants = (drawn["constants"] or {}) | fitted["constants"]
+        drawn |= fitted | {"outputs": None, "constants": constants}
+        text, boundary = fitted["equations"], fitted["boundary"]
+        names = set(re.findall(r"[A-Za-z_]\w*", text))
+    else:
+        text = text_of(drawn["equations"], dim, dtype.is_float)
+        names = set(re.findall(r"[A-Za-z_]\w*", text))
+        if not drawn["vectors"]:
+            drawn["layout"] = "first"
+        elif is_by_field(rules):  # A user's text has fields of other names.
+            rules = rules.get("u", "periodic")
+        boundary = fitted_boundary(rules, names, dim, dtype.is_float, orders_of(text))
+    read = names | {str(number) for _, number in rules_in(boundary)}
+    faces = {name for name in read if name.startswith("over_")}
+    unwritten = {*names, *faces, drawn["mask"]}
+    constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
+    # Only what is never written may have any type.
+    types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in unwritten}
+    if not dtype.is_float and any(stored.is_float for stored in types.values()):
+        types = {}
+    scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
+    spacing, outputs = drawn["spacing"], drawn["outputs"]
+    return drawn | {
+        "equations": text,
+        "boundary": boundary,
+        "scalars": scalars,
+        "on_device": tuple(n for n in drawn["on_device"] if n in scalars),
+        "constants": constants or None,
+        "types": types or None,
+        "spacing": spacing[:dim] if isinstance(spacing, tuple) else spacing,
+        "outputs": outputs + ("q",) * ("q = " in text) if outputs and "r =" in text else None,
+        "at": {n: place for n, place in STAGGERED.items() if n in names} or None,
+    }

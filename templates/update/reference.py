@@ -1,0 +1,142 @@
+"""What a kernel must compute, in NumPy, and the greatest error allowed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tikgen import DType
+from tikgen.expression.components import part_of
+from tikgen.expression.reductions import reduced, reduced_error
+from tikgen.template.boundaries import padded
+from tikgen.template.layers import layer_errors, layers_in, with_layers
+
+from .arguments import argument_names, written_arrays
+from .boundaries import boundary_of, faces_of, place_of, reach, rules_of
+from .reading import shape_of, spacing_of, update_of
+
+
+def reference(p: Any, *arguments: Any) -> Any:
+    """Return what every written array must hold."""
+    update = update_of(p)
+    names = argument_names(p)
+    given = dict(zip(names, arguments, strict=True))
+    values, _ = known_values(p, given)
+    found = update.assignments.folded(p.dtype).evaluate(**values)
+    found |= damped(p, found, given)
+    results = []
+    for name, held in written_arrays(p).items():
+        result = {name: np.array(given[name], wide_of(p.dtype))}
+        for each in held:
+            part = part_of(result, each, p.layout)
+            inner = computed(p, part.shape)
+            part[inner] = np.broadcast_to(found[each], part.shape)[inner]
+        results.append(result[name])
+    shape = shape_of(p, update, given)
+    for name, operation in update.reductions.items():
+        terms = np.broadcast_to(found[name], shape)[computed(p, shape)]
+        results.append(reduced(operation, terms))
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
+    """Return the greatest error allowed of each output."""
+    # Running error analysis: nothing is assumed about the equations.
+    values, errors = known_values(p, inputs)
+    update = update_of(p)
+    bounds = update.assignments.error_bound(values, p.dtype, errors)
+    layers = layers_in(boundary_of(p), update.fields, p.dim)
+    new = {}
+    if layers or update.reductions:
+        new = update.assignments.folded(p.dtype).evaluate(**values)
+    if layers:
+        after = damped(p, new, inputs)
+        before = {name: part_of(inputs, name, p.layout) for name in layers}
+        bounds |= layer_errors(bounds, new, after, layers, before, p.dtype.eps)
+    allowed = {}
+    for name, held in written_arrays(p).items():
+        allowed[name] = np.zeros(np.shape(inputs[name]))
+        for each in held:
+            part = part_of(allowed, each, p.layout)
+            inner = computed(p, part.shape)
+            part[inner] = np.broadcast_to(bounds[each], part.shape)[inner]
+    if update.reductions:
+        masses = update.assignments.masses(values, p.dtype)
+        shape = shape_of(p, update, inputs)
+        inner = computed(p, shape)
+        for name, operation in update.reductions.items():
+            each = (np.broadcast_to(a[name], shape)[inner] for a in (new, bounds, masses))
+            allowed[name] = reduced_error(operation, *each, p.dtype)
+    return allowed
+
+
+def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+    """Return values for the mask, if there is one."""
+    # Random numbers would leave hardly a point to compute.
+    if p.mask is None:
+        return {}
+    stored = (p.types or {}).get(p.mask)
+    shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+    return {p.mask: mask_of(shape, stored.numpy if stored else np.dtype(np.uint8), rng)}
+
+
+def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the assignments read at every point, and bounds on errors of that."""
+    update = update_of(p)
+    wide = wide_of(p.dtype)
+    numbers = {n: np.asarray(given[n], p.dtype.numpy).astype(wide) for n in p.scalars}
+    numbers |= {n: numbers[n].reshape(()) for n in p.on_device}
+    numbers |= {n: np.asarray(given[n]).astype(p.dtype.numpy).astype(wide) for n in faces_of(p)}
+    values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
+    errors: dict[str, Any] = {}
+    shape = shape_of(p, update, given)
+    for letter, axis in update.indices.items():
+        values[letter] = np.indices(shape, wide, sparse=True)[axis]
+    rules = rules_of(p, update)
+    both = [reach(p, update, inside) for inside in (False, True)]
+    ends = [tuple(map(max, one, other)) for one, other in zip(*both, strict=True)]
+    for array in {name for name, _ in update.accesses.values()}:
+        x = part_of(given, array, p.layout).astype(p.dtype.numpy).astype(wide)
+        error = np.zeros_like(x)
+        margins = ends if array in rules else [(0, 0)] * p.dim
+        if array in rules:
+            x, error = padded(x, rules[array], ends, spacing_of(p), numbers, p.dtype.eps)
+        for name, (owner, offset) in update.accesses.items():
+            if owner == array:
+                window = tuple(
+                    slice(low + step, low + step + n)
+                    for n, step, (low, _) in zip(shape, offset, margins, strict=True)
+                )
+                values[name] = x[window]
+                if error[window].any():
+                    errors[name] = error[window]
+    return values, errors
+
+
+def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the new values of arrays that layers damp."""
+    update = update_of(p)
+    layers = layers_in(boundary_of(p), update.fields, p.dim)
+    places = {name: place_of(p, field) for name, field in update.fields.items()}
+    before = {name: part_of(given, name, p.layout) for name in layers}
+    mask = None if p.mask is None else np.asarray(given[p.mask])
+    return with_layers(new, layers, places, before, mask)
+
+
+def computed(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """Return the points that the kernel writes."""
+    margins = reach(p, update_of(p), inside=True)
+    return tuple(
+        slice(low, max(low, n - high)) for n, (low, high) in zip(shape, margins, strict=True)
+    )
+
+
+def mask_of(shape: tuple[int, ...], dtype: Any, rng: np.random.Generator) -> Any:
+    """Return a mask that is set at a quarter of the points, to the highest number or to 1."""
+    highest = np.iinfo(dtype).max
+    return rng.choice(np.array([0, 0, 0, 0, 0, 0, 1, highest], dtype), shape)
+
+
+def wide_of(dtype: DType) -> np.dtype:
+    """Return the dtype of references: wider floats, and the same integers, which wrap around."""
+    return dtype.wide if dtype.is_float else dtype.numpy

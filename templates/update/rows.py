@@ -1,0 +1,70 @@
+"""Rows: where a real function finds the neighbours of their points."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from tikgen.expression import Update
+from tikgen.template.boundaries import ELEMENTS
+from tikgen.template.vectors import blocks_before
+
+from .boundaries import rules_of
+
+
+def runs_of(p: Any, update: Update) -> dict[Any, Any]:
+    """Return the run of elements that a step reads, for each array and offset of its row.
+
+    Arrays with the same rules share a run. None in place of an array has the run of the point.
+    """
+    rules = rules_of(p, update)
+    centre = (0,) * (p.dim - 1)
+    starts: dict[Any, str] = {}
+    known: dict[Any, SimpleNamespace] = {}
+    found: dict[Any, Any] = {}
+    own = [(name, (*centre, 0)) for name in (None, *update.outputs)]
+    for name, (*steps, last) in [*own, *update.accesses.values()]:
+        leading = tuple(steps)
+        kinds = tuple(
+            within(rules[name][axis][int(step > 0)][0]) if step else ""
+            for axis, step in enumerate(leading)
+        )
+        if (leading, kinds) not in starts:
+            suffix = "".join(f"_{'n' if step < 0 else ''}{abs(step)}" for step in leading)
+            number = sum(other == leading for other, _ in starts)
+            suffix = (suffix if any(leading) else "") + (f"_{kinds[-1]}" if number else "")
+            starts[leading, kinds] = suffix
+        suffix = starts[leading, kinds]
+        # The components of a vector lie one behind the other: some blocks of points apart.
+        blocks = blocks_before(name, p.layout) if name else 0
+        run = known.setdefault(
+            (blocks, leading, kinds),
+            SimpleNamespace(
+                name=f"run_c{blocks}{suffix}" if blocks else f"run{suffix}",
+                start=f"start{suffix}",
+                blocks=blocks,
+                leading=leading,
+                kinds=kinds,
+                first=last,
+            ),
+        )
+        run.first = min(run.first, last)
+        found[name, leading] = run
+    return found
+
+
+def within(kind: str) -> str:
+    """Return the kind of a rule in rows whose neighbours are all elements."""
+    return kind if kind in ELEMENTS else "interior"
+
+
+def near_edge(p: Any, update: Update, names: tuple[str, ...], extents: list[str]) -> str:
+    """Return code that says whether some neighbours of a row are numbers instead of elements."""
+    found: dict[str, None] = {}
+    for name, rules in rules_of(p, update).items():
+        for axis in range(p.dim - 1):
+            for side in (0, 1):
+                steps = [abs(o[axis]) for o in update.offsets(name) if (o[axis] > 0) == bool(side)]
+                most = max(steps, default=0)
+                if most and rules[axis][side][0] not in ELEMENTS:
+                    index, extent = names[axis], extents[axis]
+                    found[f"{index} >= {extent} - {most}" if side else f"{index} < {most}"] = None
+    return " or ".join(found)

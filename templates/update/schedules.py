@@ -1,0 +1,87 @@
+"""How fast: the schedules of a problem, and where each of them is possible."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tikgen import Invalid
+from tikgen.pipeline.loop_steps import parallel, steps_of_points
+from tikgen.template.totals import MOST_PARTS
+
+from .reading import update_of
+
+# Of equations that stand in four loops, as in the real function.
+MOST_IN_ROWS = 400
+MOST_LONG_BUFFERS = 6
+
+
+def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
+    """Return the schedule parameters that differ from their defaults."""
+    if arch != "cpu":
+        return {"loop": "points", "block_dim": 128}
+    if not fits_rows(p):
+        return {"loop": "points"}
+    strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
+    update = update_of(p)
+    if p.dim == 2 and update.reductions:
+        # Joining lanes costs some: Gray-Scott with a sum took 1.14 of the time without it at
+        # 1024^2 with one row a strip, 1.07 with two.
+        strips = {"rows": 2, "iterations": 16}
+    # Many buffers of 32 points do not fit the registers.
+    points = 32 if len(update.outputs) <= MOST_LONG_BUFFERS else 16
+    return {"loop": "function", "row_buffer": points, "iterations": 8, **strips}
+
+
+def schedule_space(
+    p: Any, arch: str, sizes: Mapping[str, int] | None
+) -> Mapping[str, tuple[Any, ...]]:
+    """Return the values of each schedule parameter that tuning tries."""
+    if arch == "cpu":
+        return {
+            "loop": ("function", "points") if fits_rows(p) else ("points",),
+            "row_buffer": (8, 16, 32, 64),
+            "rows": (1, 2, 4, 8, 16),
+            "chunk": (1024, 4096, 16384),
+            "iterations": (1, 8, 16),
+        }
+    own = () if update_of(p).reductions else (0,)
+    return {"loop": ("points",), "block_dim": (*own, 64, 128, 256)}
+
+
+def check_schedule(p: Any, s: Any, arch: str) -> None:
+    """Raise :class:`Invalid` where a schedule does not fit."""
+    operations = update_of(p).assignments.operations
+    if s.loop == "function" and operations > MOST_IN_ROWS:
+        raise Invalid(
+            "loop",
+            f"cannot be 'function' with {operations} operations a point, more than "
+            f"{MOST_IN_ROWS}, which would take long to compile",
+        )
+    if s.loop == "function" and takes_turns(p):
+        raise Invalid("loop", "cannot be 'function' where floats are divided with // or %")
+    if s.block_dim and arch == "cpu" and update_of(p).reductions:
+        raise Invalid("block_dim", "must be 0 on cpu where there are reductions")
+
+
+def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+    """Return how many steps the loops of a launch take at most."""
+    if s.loop == "points" and update_of(p).reductions:
+        return steps_of_points(math.prod(sizes.values()), MOST_PARTS, s.block_dim or 1)
+    return parallel(math.prod(sizes.values()))
+
+
+def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+    """Return sizes that fill all parts of a schedule."""
+    if not update_of(p).reductions or s.loop != "function" or p.dim > 1 or s.chunk > 4096:
+        return ()
+    return ({"n0": 18 * s.chunk + 5},)  # Strips for two steps of what joins them, and a rest.
+
+
+def fits_rows(p: Any) -> bool:
+    """Return whether a real function can compute rows, and compiles soon enough."""
+    return not takes_turns(p) and update_of(p).assignments.operations <= MOST_IN_ROWS
+
+
+def takes_turns(p: Any) -> bool:
+    """Return whether the code of a point holds a loop, which real functions cannot call."""
+    return "while " in update_of(p).assignments.helpers(p.dtype)

@@ -1,0 +1,127 @@
+"""The equations as generated code."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tikgen import DType
+from tikgen.expression import Update
+from tikgen.expression.layout import broken
+from tikgen.pipeline.jinja_text import without_marks
+from tikgen.template.layers import faded_code, layers_in, near_code
+from tikgen.template.totals import totals_of
+
+from .arguments import identifiers
+from .boundaries import boundary_of, place_of
+from .reading import type_of, update_of
+
+
+def statements(
+    p: Any,
+    read: Callable[[str, tuple[int, ...]], str],
+    target: Callable[[str], str],
+    index: list[str],
+    extents: list[str] | None,
+    of: str = "",
+    unless: str = "",
+) -> str:
+    """Return generated code that computes and stores all outputs at one point.
+
+    Args:
+        p: the problem.
+        read: returns the code for the value of an array at an offset.
+        target: returns the code for the element of an output.
+        index: code for the index on each axis.
+        extents: code for the extent of each axis; without it no absorbing layer is applied.
+        of: code for the element of a reduction's variable.
+        unless: code that says whether reductions have seen the point before.
+    """
+    update = update_of(p)
+    layers = layers_in(boundary_of(p), update.fields, p.dim) if extents else {}
+    totals = {total.name: total for total in totals_of(update.reductions, p.dtype)}
+    folded = update.assignments.folded(p.dtype).assignments
+    values = {name: scalar_code(p, name) for name in p.scalars}
+    known = identifiers(p, update)
+    for letter, axis in update.indices.items():
+        values[letter] = f"ti.cast({index[axis]}, {p.dtype.taichi})"
+    for name, (array, offset) in update.accesses.items():
+        values[name] = without_marks(read(array, offset))
+    lines = []
+    for number, (name, expression) in enumerate(folded):
+        code = expression.taichi(values, p.dtype)
+        is_read = any(name in later.names for _, later in folded[number + 1 :])
+        if name in totals:
+            lines.append(broken(totals[name].take(code, of, unless)))
+        elif name in update.outputs:
+            dtype = type_of(p, name)
+            if is_read:
+                local = free_name(update, f"new_{known[name]}")
+                lines.append(broken(f"{local} = {code}"))
+                values[name] = code = local
+            if name in layers and extents:
+                local = free_name(update, f"faded_{known[name]}")
+                lines.append(broken(f"{local} = {code}"))
+                lines.append(f"if {near_code(layers[name], index, extents)}:")
+                code = damped_code(p, name, local, read, index, extents, is_stored=False)
+                lines += ("    " + line for line in broken(f"{local} = {code}").splitlines())
+                code = local
+            if dtype is not p.dtype:
+                code = f"ti.cast({code}, {dtype.taichi})"
+            lines.append(broken(f"{without_marks(target(name))} = {code}"))
+        elif is_read:
+            lines.append(broken(f"{known[name]} = {code}"))
+            values[name] = known[name]
+    return "\n".join(lines)
+
+
+def damped_code(
+    p: Any,
+    name: str,
+    value: str,
+    read: Callable[[str, tuple[int, ...]], str],
+    index: list[str],
+    extents: list[str],
+    is_stored: bool = True,
+) -> str:
+    """Return generated code for the new value of an array, with the damping of its layers.
+
+    Args:
+        p: the problem.
+        name: the array.
+        value: code of its new value.
+        read: returns the code for the value of an array at an offset.
+        index: code for the index on each axis.
+        extents: code for the extent of each axis.
+        is_stored: whether ``value`` and the result are of the type of the array.
+    """
+    update, centre = update_of(p), (0,) * p.dim
+    field, stored = update.fields[name], type_of(p, name)
+    layers = layers_in(boundary_of(p), update.fields, p.dim)[name]
+    new = cast_of(stored, p.dtype) % without_marks(value) if is_stored else value
+    before = without_marks(read(name, centre)) if layers[0][-1] == 2 else ""
+    code = faded_code(layers, new, before, index, extents, place_of(p, field), p.dtype)
+    if p.mask:
+        is_set = f"{without_marks(read(p.mask, centre))} != {p.dtype.literal(0)}"
+        code = f"ti.select({is_set}, {new}, {code})"
+    return f"ti.cast({code}, {stored.taichi})" if is_stored and stored is not p.dtype else code
+
+
+def scalar_code(p: Any, name: str) -> str:
+    """Return generated code for the value of a scalar."""
+    return f"{name}[0]" if name in p.on_device else name
+
+
+def cast_of(dtype: DType, working: DType) -> str:
+    """Return a pattern for the code of an element as a number of the working dtype."""
+    if dtype is working:
+        return "%s"
+    return (
+        "widened(%s)"
+        if dtype is DType.f16 and working is DType.f32
+        else (f"ti.cast(%s, {working.taichi})")
+    )
+
+
+def free_name(update: Update, name: str) -> str:
+    """Return ``name``, or a longer one where a user's name is in the way."""
+    taken = {*update.inputs, *update.outputs, *update.temporaries}
+    return free_name(update, name + "_") if name in taken else name
