@@ -14,8 +14,8 @@ from .reading import update_of
 MOST_IN_ROWS = 400
 MOST_LONG_BUFFERS = 6
 # Threads that fill a GPU, and points where sizes are not known.
-ENOUGH_THREADS = 2**16
-MANY_POINTS = 2**22
+ENOUGH_THREADS = 2**18
+SOME_POINTS = 2**20
 
 
 def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
@@ -41,10 +41,11 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
     # Elsewhere drivers take seconds to compile several points of a thread.
     if p.dim == 1 or update.reductions or arch != "cuda":
         return {"block_dim": 128}
-    # On an H100 the wave equation of order 8 took 0.44 of the time with 16 points a thread, and
-    # Gray-Scott 0.86 with 8. More outputs take more registers.
+    # On an H100 the wave equation of order 8 took 0.5 of the time with 16 points a thread, and
+    # Gray-Scott 0.76 with 8, on large grids; small ones took twice the time. More outputs take more
+    # registers.
     items = 16 if p.dim == 3 and len(update.outputs) == 1 else 8 if len(update.outputs) <= 3 else 4
-    points = math.prod(sizes.values()) if sizes else MANY_POINTS
+    points = math.prod(sizes.values()) if sizes else SOME_POINTS
     while items > 1 and points < items * ENOUGH_THREADS:
         items //= 2
     return {"items": items, "block_dim": 256 if items > 1 else 128}

@@ -41,11 +41,12 @@ def test_the_default_has_enough_threads() -> None:
         variant = tikgen.render("update", equations="u' = lap(u)", arch=arch, **params).variant
         return int(variant.schedule.items)
 
-    assert items("cuda", dim=2) == 8
-    assert items("cuda", dim=3) == 16
+    assert items("cuda", dim=2) == items("cuda", dim=3) == 4
     assert items("cuda", dim=1) == items("vulkan", dim=2) == 1
     assert items("cuda", dim=2, shape=(100, 100)) == 1
-    assert items("cuda", dim=2, shape=(1000, 300)) == 4
+    assert items("cuda", dim=2, shape=(2000, 1000)) == 4
+    assert items("cuda", dim=2, shape=(2000, 2000)) == 8
+    assert items("cuda", dim=3, shape=(300, 300, 300)) == 16
 
 
 @pytest.mark.skipif(ARCH == "cpu", reason="threads of cpu take rows")
