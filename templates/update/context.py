@@ -73,6 +73,7 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
         "mirrors_used": mirrors_in(rules),
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
+        "are_inside": are_inside(bounds, extents, margins, s.items),
         "near": near_edge(p, update, names, extents),
         "runs": runs,
         "each_start": list({run.start: run for run in runs.values()}.values()),
@@ -111,6 +112,23 @@ def rules_in_code(p: Any, given: Any) -> list[tuple[SimpleNamespace, ...]]:
         tuple(rule_in_code(rule, p.dtype, spacing, codes) for rule in pair)
         for pair, spacing in zip(rules, spacing_of(p), strict=True)
     ]
+
+
+def are_inside(
+    bounds: list[tuple[str, str, str]],
+    extents: list[str],
+    margins: list[tuple[int, int]],
+    items: int,
+) -> str:
+    """Return code that says whether the same holds for all points of a thread, from `first` on."""
+    (low, high), stop = margins[0], bounds[0][2]
+    stops = [stop] if stop != extents[0] or not high else []
+    if high:
+        stops.append(f"{extents[0]} - {high}")
+    parts = [f"{low} <= first"] if low else []
+    parts += (f"first + {items} <= {stop}" for stop in stops)
+    others = is_inside(tuple(name for name, *_ in bounds[1:]), extents[1:], margins[1:])
+    return " and ".join([*parts, *filter(None, [others])])
 
 
 def is_inside(names: tuple[str, ...], extents: list[str], margins: list[tuple[int, int]]) -> str:

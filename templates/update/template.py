@@ -21,6 +21,7 @@ from tikgen.expression import PARTIAL
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import Boundary
 from tikgen.template.parameters import FieldName
+from tikgen.template.rules import GPUS
 from tikgen.template.vectors import Layout
 
 from . import arguments, drawing, schedules
@@ -162,6 +163,12 @@ class FieldUpdate(Template):
             "a thread 512 at least",
             1,
             only={"loop": "function"},
+        )
+        items: Literal[1, 2, 4, 8, 16] = parameter(
+            "points a thread, one after another along the first axis; what it reads for one of "
+            "them stays in registers for the next",
+            1,
+            only={"loop": "points", "dim": (2, 3), "arch": GPUS},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, only={"loop": "points"}

@@ -1,0 +1,73 @@
+"""Threads of a GPU that compute several points along the first axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tikgen
+from comparing import compared
+from conftest import ARCH
+from tikgen.errors import ParameterError
+
+MIXED = {"x-": "interior", "x+": "clamp", "y": "zero"}
+TEXTS: list[tuple[str, dict[str, Any]]] = [
+    ("r = dx(u, along=v) + u[-2, 1]; u' = r*v + i; v' = lap(u*v)", {"boundary": "periodic"}),
+    ("u' = lap(u) + v; v = v - u + j", {"order": 4}),
+    (
+        "u' = u[3, 0] - v[-1, 2]; q = u + v",
+        {"boundary": {"x-": "interior", "x+": "clamp", "y": "zero"}},
+    ),
+    ("u' = lap(u)*v", {"boundary": "reflect", "mask": "solid"}),
+    ("u' = lap(u) + u", {"boundary": tikgen.absorbing(3)}),
+    ("u' = lap(u)*c", {"boundary": "antireflect", "types": {"c": "f16"}}),
+    ("u' = u + lap(u)", {"dim": 3, "boundary": {"x": "periodic", "y": "zero", "z": "clamp"}}),
+]
+
+
+def test_several_points_belong_to_gpus() -> None:
+    with pytest.raises(ParameterError, match="'items' must be 1 on cpu"):
+        tikgen.render("update", equations="u' = lap(u)", items=4, loop="points", arch="cpu")
+    with pytest.raises(ParameterError, match="'items' must be 1 where there are reductions"):
+        tikgen.render("update", equations="u' = u; s = sum(u)", items=4, arch="cuda")
+
+
+def test_the_default_has_enough_threads() -> None:
+    def items(arch: str, **params: Any) -> int:
+        variant = tikgen.render("update", equations="u' = lap(u)", arch=arch, **params).variant
+        return int(variant.schedule.items)
+
+    assert items("cuda", dim=2) == items("cuda", dim=3) == 4
+    assert items("cuda", dim=1) == items("vulkan", dim=2) == 1
+    assert items("cuda", dim=2, shape=(100, 100)) == 1
+    assert items("cuda", dim=2, shape=(2000, 1000)) == 4
+    assert items("cuda", dim=2, shape=(2000, 2000)) == 8
+    assert items("cuda", dim=3, shape=(300, 300, 300)) == 16
+
+
+@pytest.mark.skipif(ARCH == "cpu", reason="threads of cpu take rows")
+@pytest.mark.parametrize(("text", "params"), TEXTS, ids=str)
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_they_compute_the_same(text: str, params: dict[str, Any], ti_arch: str, data: Any) -> None:
+    items = data.draw(st.sampled_from((2, 4, 8)))
+    params = {"dim": 2} | params
+    kernel = tikgen.update(text, **params, items=items, block_dim=32)
+    for _ in range(4):
+        sizes = st.sampled_from((1, 2, 5, items, items + 1, 2 * items, 3 * items + 7))
+        shape = tuple(data.draw(sizes) for _ in range(params["dim"]))
+        rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+        values = {}
+        for argument in kernel.signature.arguments:
+            if argument.name == "solid":
+                values["solid"] = rng.integers(0, 2, shape, np.uint8)
+            else:
+                values[argument.name] = rng.uniform(-1, 1, shape).astype(argument.dtype.numpy)
+        before = {name: value.copy() for name, value in values.items()}
+        kernel(**values)
+        for name, found, wanted, limit in compared(kernel, before, values):
+            assert (np.abs(found - wanted) <= limit).all(), (name, shape)
