@@ -24,12 +24,18 @@ _ARGUMENTS = re.compile(rf"bitcast {_CONTEXT}\* %\w+ to (.+)$", re.MULTILINE)
 _SIGN_OF_EXTENT = re.compile(r"= and i32 %[\w.]+, -2147483648$", re.MULTILINE)
 _TARGETS = re.compile(r'"(?:target-cpu|target-features|tune-cpu)"="[^"]*"')
 _UNREAD = ("source_filename", "target", ";", "!", "attributes")
+_DECLARED = re.compile(r"^declare [^@]*@([\w.]+)\(", re.MULTILINE)
 _CLOSING = {"]": "[", ")": "(", "}": "{", ">": "<"}
 
 
 def tasks(text: str) -> list[str]:
     """Return the names of the functions that Taichi calls in turn to launch the kernel."""
     return _TASK.findall(text)
+
+
+def calls(text: str) -> list[str]:
+    """Return the names of the functions that the code calls and does not have."""
+    return [name for name in _DECLARED.findall(text) if not name.startswith("llvm.")]
 
 
 def problem(text: str, arguments: str) -> str:
@@ -60,6 +66,12 @@ def problem(text: str, arguments: str) -> str:
         if found not in (f"{arguments}**", "i8*", "i8**"):
             return f"takes its arguments as {found}, and not as {arguments}**"
     return ""
+
+
+def uses_temporaries(text: str) -> bool:
+    """Return whether tasks pass numbers on in the buffer of Taichi's runtime."""
+    found = (_FIELD.search(line.split(" ;")[0].rstrip()) for line in text.splitlines())
+    return any(field is not None and int(field[2]) == TEMPORARIES for field in found)
 
 
 def translated(text: str, exact: bool = False) -> str:

@@ -16,6 +16,7 @@ from tikgen.aot.contents import Contents
 from tikgen.aot.exporting.example_data import is_current
 from tikgen.aot.exporting.export_plan import Code, KernelPlan, ModulePlan, Plan
 from tikgen.aot.exporting.proving import prove
+from tikgen.aot.native.targets import Target
 from tikgen.errors import BundleError, ParameterError, UnknownTemplate
 from tikgen.machine.devices import arch_named, problem_with
 from tikgen.pipeline.rendering import digest_of
@@ -97,7 +98,11 @@ def planned(contents: Contents, *, may_lack_templates: bool = False) -> Plan:
         entry = msgspec.structs.replace(kernel, builds={})
         kernels[name] = KernelPlan(entry, codes, template=template, fields=fields)
     graphs = {n: msgspec.structs.replace(g, builds={}) for n, g in manifest.graphs.items()}
-    return Plan(kernels, graphs, manifest.archs, manifest.capabilities)
+    native = {
+        arch: Target(arch, said.cpu, said.features, said.needed)
+        for arch, said in manifest.native.items()
+    }
+    return Plan(kernels, graphs, manifest.archs, manifest.capabilities, native)
 
 
 def proved_again(path: str | os.PathLike[str], archs: Sequence[str] | None) -> tuple[str, ...]:

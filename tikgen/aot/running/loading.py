@@ -31,13 +31,18 @@ def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int =
             arch.
         UnsupportedOnArch: if this machine lacks the arch.
     """
-    # The rest is imported while the library is read from disk.
-    threading.Thread(target=_open_library, name="tikgen-library").start()
     from tikgen.aot.contents import Contents
-    from tikgen.aot.running.c_engine import Engine
 
     contents = Contents(path)
     try:
+        if contents.manifest.native:
+            from tikgen.aot.native.runtime import native_runtime
+
+            return native_runtime(contents, _chosen(contents, arch, device))
+        # The rest is imported while the library is read from disk.
+        threading.Thread(target=_open_library, name="tikgen-library").start()
+        from tikgen.aot.running.c_engine import Engine
+
         chosen = _chosen(contents, arch, device)
         engine = Engine(contents, chosen, device)
         try:
