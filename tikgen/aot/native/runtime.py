@@ -197,7 +197,7 @@ def native_runtime(contents: Contents, arch: str) -> Runtime:
     """Return the runtime of a native bundle.
 
     Raises:
-        BundleError: if it has no shared library for the arch, or it is damaged.
+        BundleError: if its shared library is damaged.
     """
     engine = NativeEngine(contents, arch)
     return Runtime(cast("Engine", engine), contents, cast("Any", NativeKernel))
@@ -205,9 +205,6 @@ def native_runtime(contents: Contents, arch: str) -> Runtime:
 
 def _opened(contents: Contents, library: str) -> ctypes.CDLL:
     """Return the shared library of a bundle, whose file is checked."""
-    if not library:
-        problem = "has object files only; link them into a program, or export it with a library"
-        raise BundleError(contents.path, problem)
     folder = contents.unpack("lib")
     path, digest = str(folder / library), contents.manifest.files[library].sha256
     with _lock:
