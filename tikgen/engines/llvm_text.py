@@ -68,12 +68,6 @@ def problem(text: str, arguments: str) -> str:
     return ""
 
 
-def uses_temporaries(text: str) -> bool:
-    """Return whether tasks pass numbers on in the buffer of Taichi's runtime."""
-    found = (_FIELD.search(line.split(" ;")[0].rstrip()) for line in text.splitlines())
-    return any(field is not None and int(field[2]) == TEMPORARIES for field in found)
-
-
 def translated(text: str, exact: bool = False) -> str:
     """Return the text for a current LLVM, with a function ``tikgen_run`` that runs all tasks.
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tikgen.aot.native.targets import Target
+from tikgen.aot.native.temporaries import bytes_used
 from tikgen.dtypes import DType
 from tikgen.engines import argument_struct, direct_cpu, llvm_text, native
 
@@ -63,7 +64,7 @@ def object_of(
         problem = "has instructions of the processor of this machine in its text"
     if problem:
         raise ValueError(problem)
-    size = direct_cpu.TEMPORARY_SIZE if llvm_text.uses_temporaries(text) else 0
+    size = bytes_used(text, direct_cpu.TEMPORARY_SIZE)
     run = f"define void @{llvm_text.RUN}(ptr "
     translated = llvm_text.translated(text)
     translated = translated.replace(run, f"define weak_odr hidden void @{symbol}(ptr ")
