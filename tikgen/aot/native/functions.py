@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tikgen.aot import manifest as m
 from tikgen.aot.c.entries import C_TYPES, Parameter, wrapped
-from tikgen.aot.c.identifiers import Names, prefix_of
+from tikgen.aot.c.identifiers import Names
+from tikgen.aot.native.names import c_name, function_names
 from tikgen.dtypes import DType
 from tikgen.template.arguments import split_extent
 
-# What the header defines beside kernels, and C's names in their bodies.
-_OWN = frozenset({"problem", "parallel_for", "use_parallel_for", "use_threads", "native_h", "api"})
+# C's names in the bodies of functions.
 _LOCALS = frozenset({"arguments", "arrays", "sizes", "memory", "bytes", "status"})
 
 
@@ -126,12 +126,14 @@ class Function:
 
 def functions(manifest: m.Manifest) -> list[Function]:
     """Return the function of each kernel, by name."""
-    prefix = prefix_of(manifest.name)
-    names = Names(set(_OWN))
-    return [_function(kernel, prefix, names.give(n)) for n, kernel in manifest.kernels.items()]
+    names = function_names(manifest)
+    return [
+        _function(kernel, c_name(manifest, names[name]), names[name])
+        for name, kernel in manifest.kernels.items()
+    ]
 
 
-def _function(kernel: m.Kernel, prefix: str, c: str) -> Function:
+def _function(kernel: m.Kernel, name: str, c: str) -> Function:
     local = Names({*_LOCALS})
     parameters = [Parameter(a, local.give(a.name)) for a in kernel.arguments]
     # All builds were compiled for the same arguments; their scratch may differ.
@@ -152,7 +154,7 @@ def _function(kernel: m.Kernel, prefix: str, c: str) -> Function:
     arrays = [view(p.argument, p.c) for p in parameters if not p.is_scalar]
     return Function(
         kernel,
-        f"{prefix}_{c}",
+        name,
         c,
         parameters,
         list(sizes.items()),

@@ -13,9 +13,8 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from tikgen.aot import manifest as m
-from tikgen.aot.c.identifiers import prefix_of
 from tikgen.aot.contents import Contents
-from tikgen.aot.native.functions import functions
+from tikgen.aot.native.names import c_name, function_names
 from tikgen.aot.running.bundle_runtime import Runtime
 from tikgen.aot.running.bundle_signature import Signature, argument_of
 from tikgen.aot.running.c_engine import Engine
@@ -67,8 +66,9 @@ class NativeEngine:
         self.capabilities: dict[str, int] = {}
         self.handle = 0
         self.library = _opened(contents, contents.manifest.native[arch].library)
-        self.names = {f.kernel.name: f.name for f in functions(contents.manifest)}
-        self._problem = self.library[f"{prefix_of(contents.manifest.name)}_problem"]
+        known = contents.manifest
+        self.names = {name: c_name(known, c) for name, c in function_names(known).items()}
+        self._problem = self.library[c_name(known, "problem")]
         self._problem.restype = ctypes.c_char_p
 
     def problem_of(self, status: int) -> str:
