@@ -27,6 +27,16 @@ def wide(
         y[i] = by * ti.cast(x[i] + more, ti.f64)
 
 
+@ti.kernel
+def weigh(
+    x: ti.types.ndarray(dtype=ti.types.vector(3, ti.f32), ndim=1),
+    y: ti.types.ndarray(dtype=ti.f32, ndim=2),
+    by: ti.u8,
+):
+    for i in range(x.shape[0]):
+        y[i, 1] = x[i][0] + 2.0 * x[i][1] + ti.cast(by, ti.f32) * x[i][2]
+
+
 def kernels() -> dict[str, object]:
     """Return the kernels by name."""
     return {
@@ -34,6 +44,7 @@ def kernels() -> dict[str, object]:
         "half": verified("map", expr="y = a*x", dtype="f16"),
         "product": verified("gemm"),
         "total": verified("reduce", op="sum"),
+        "weigh": weigh,
         "wide": wide,
     }
 

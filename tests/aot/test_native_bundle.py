@@ -124,6 +124,14 @@ assert take(2.0, x, y, z, 5) == 0
 assert list(z) == [3, 5, 7, 9, 11]
 assert take(2.0, x, y, z, 0) == 1
 assert not {"taichi", "tikgen", "numpy"} & sys.modules.keys()
+
+import _ctypes, os
+many = (ctypes.c_float * 100000)()
+library.samples_use_threads(3)
+assert take(2.0, many, many, (ctypes.c_float * 100000)(), 100000) == 0
+assert len(os.listdir("/proc/self/task")) == 3
+_ctypes.dlclose(library._handle)
+assert len(os.listdir("/proc/self/task")) == 1
 """
     run(sys.executable, "-I", "-c", script, shared.path / "lib" / "libsamples.so")
 
@@ -164,6 +172,11 @@ def test_a_runtime_checks_selects_and_binds(loaded: tikgen.aot.Runtime) -> None:
     doubled = np.full_like(half, np.nan)
     loaded.half(65504.5, half, doubled)
     assert doubled.tolist() == [65504.0, np.inf]
+    vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
+    weighed = np.full((2, 3), np.nan, np.float32)
+    loaded.weigh(vectors, weighed, 3)
+    np.testing.assert_array_equal(weighed[:, 1], vectors @ [1, 2, 3])
+    assert np.isnan(weighed[:, 0]).all()
     assert f"on {host_arch()}" in repr(loaded.kernels["axpy"])
     loaded.close()
     with pytest.raises(BundleError, match="is closed"):
@@ -205,7 +218,7 @@ def test_the_manifest_says_what_the_code_is_for(shared: tikgen.aot.Bundle) -> No
 
 @pytest.mark.slow
 def test_unchanged_code_is_reused_unless_the_processor_differs(bundle: tikgen.aot.Bundle) -> None:
-    assert len(native_samples.export(bundle.path).reused) == 5
+    assert len(native_samples.export(bundle.path).reused) == 6
     other = {"x64": "x86-64-v2", "arm64": "host"}[host_arch()]
     again = native_samples.export(bundle.path, target_cpu=other)
     assert again.ok, again.failures

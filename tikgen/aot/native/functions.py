@@ -27,7 +27,12 @@ class ArrayView:
 
     argument: m.Argument
     c: str
-    shape: tuple[str, ...]  # Extents as expressions of C.
+    shape: tuple[str, ...]  # Extents as expressions of C, those of elements last.
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """Return the extents that the code finds beside the address."""
+        return self.shape[: len(self.argument.shape)]
 
     @property
     def initialiser(self) -> str:
@@ -79,7 +84,7 @@ class Function:
         lines = [f"{self.kernel.name}: a kernel of {origin}. Built for {archs}.", ""]
         width = max((len(p.c) for p in self.parameters), default=0)
         for p in self.parameters:
-            same = "; may be an array that is only read" if p.argument.inplace else ""
+            same = "; may be the same array as one that is only read" if p.argument.inplace else ""
             lines.append(f"{p.c:{width}}  {p.description}{same}")
         return wrapped(lines)
 
@@ -91,7 +96,7 @@ class Function:
             if isinstance(p, Parameter) and p.is_scalar:
                 made.append(f"{elements_of(p.dtype)} a{number}")
             else:
-                axes = len(next(views).shape)
+                axes = len(next(views).passed)
                 made.append(f"struct {{ int32_t shape[{axes}]; void *data; }} a{number}")
         return made
 
@@ -104,7 +109,7 @@ class Function:
                 value = f"(uint16_t)NAME_half_({p.c})" if p.dtype == "f16" else p.c
                 made.append(f"arguments.a{number} = {value};")
                 continue
-            for axis, extent in enumerate(self.arrays[place].shape):
+            for axis, extent in enumerate(self.arrays[place].passed):
                 made.append(f"arguments.a{number}.shape[{axis}] = (int32_t)({extent});")
             made.append(f"arguments.a{number}.data = (void *)(uintptr_t)arrays[{place}].data;")
             place += 1

@@ -29,13 +29,12 @@ _FOREIGN = re.compile(r"@llvm\.(x86|aarch64)\.|\basm\b")
 
 
 def kinds_of(arguments: Sequence[dict[str, Any]]) -> list[argument_struct.Kind]:
-    """Return dtype and number of axes of arguments as a job describes them."""
+    """Return dtype and number of axes of arguments as a job describes them.
+
+    The axes of vectors and matrices are part of the code, and are not passed.
+    """
     return [
-        (
-            DType(a["dtype"]),
-            None if a["kind"] == "scalar" else len(a["shape"]) + len(a.get("element", ())),
-        )
-        for a in arguments
+        (DType(a["dtype"]), None if a["kind"] == "scalar" else len(a["shape"])) for a in arguments
     ]
 
 
