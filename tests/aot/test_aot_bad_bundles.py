@@ -154,10 +154,10 @@ def test_manifests_that_are_none(bundle: Path, data: bytes) -> None:
 
 def test_a_manifest_of_a_later_version(bundle: Path) -> None:
     def later(data: bytes) -> bytes:
-        return json.dumps({"format": 2, "tikgen": "9.1", "news": [1]}).encode()
+        return json.dumps({"format": 3, "tikgen": "9.1", "news": [1]}).encode()
 
     message = refused(changed(bundle, rewrite("manifest.json", later)))
-    assert "has format 2, written by tikgen 9.1; this tikgen reads formats up to 1" in message
+    assert "has format 3, written by tikgen 9.1; this tikgen reads formats up to 2" in message
 
 
 @pytest.mark.parametrize(

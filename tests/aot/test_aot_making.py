@@ -241,7 +241,7 @@ def test_kernels_that_differ_on_one_arch_alone_have_two_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plans = iter([own(x64=code("b"), vulkan=code("a")), own(x64=code("c"), vulkan=code("a"))])
-    monkeypatch.setattr(module_file, "plan_kernel", lambda *_: next(plans))
+    monkeypatch.setattr(module_file, "plan_kernel", lambda *_, **__: next(plans))
     kernel = tikgen.build("stencil", dim=2)
     module = tikgen.aot.Module(["x64", "vulkan"])
     module.add_kernel(kernel)
@@ -250,7 +250,7 @@ def test_kernels_that_differ_on_one_arch_alone_have_two_names(
 
 
 def test_names_that_one_file_would_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module_file, "plan_kernel", lambda *_: own(x64=code()))
+    monkeypatch.setattr(module_file, "plan_kernel", lambda *_, **__: own(x64=code()))
     module = tikgen.aot.Module(["x64"])
     for name in ("Step", "step"):
         module.add_kernel(tikgen.build("stencil", dim=2), name=name)

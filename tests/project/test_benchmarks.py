@@ -10,6 +10,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 # The others import peers, which are not installed for the tests.
 SCRIPTS = (
     "aot",
+    "aot_native",
     "core",
     "live",
     "machine",

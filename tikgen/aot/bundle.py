@@ -82,6 +82,9 @@ class Bundle:
                 contents of the bundle would be lost: after an upgrade all of it is compiled anew,
                 which needs every arch of the bundle.
         """
+        if self.manifest.native:
+            problem = "a native bundle has no graphs; call its functions in turn"
+            raise ExportError(f"the graph {name!r}", problem)
         from tikgen.aot.exporting.existing_bundle import planned
         from tikgen.aot.exporting.graphs import plan_graph
         from tikgen.aot.exporting.writing import write

@@ -12,7 +12,9 @@ HEADER = ("name", "takes", "archs", "proof")
 
 def title_of(path: Path, manifest: m.Manifest) -> str:
     """Return the title of the table of a bundle."""
-    return f"{path}: bundle {manifest.name}, tikgen {manifest.tikgen}, Taichi {manifest.taichi}"
+    made = f"tikgen {manifest.tikgen}, Taichi {manifest.taichi}"
+    native = [f"native {a} ({manifest.native[a].cpu})" for a in manifest.archs if manifest.native]
+    return f"{path}: bundle {manifest.name}, {', '.join([made, *native])}"
 
 
 def rows_of(manifest: m.Manifest) -> list[tuple[str, str, str, str]]:

@@ -110,7 +110,7 @@ class _Folder:
 
     def names(self) -> Iterator[str]:
         """Yield the path of every file in the folders of a bundle."""
-        for folder in (*ARCHS, "sources", "include", "cmake"):
+        for folder in (*ARCHS, "sources", "include", "cmake", "lib"):
             for path in (self.path / folder).rglob("*"):
                 if path.is_symlink() or not path.is_dir():
                     yield path.relative_to(self.path).as_posix()

@@ -10,7 +10,9 @@ from typing import Literal
 
 import msgspec
 
-FORMAT = 1
+# The latest format; native bundles have it, and others the one before.
+FORMAT = 2
+PLAIN_FORMAT = 1
 FILE_NAME = "manifest.json"
 # Taichi's names for the archs of bundles, and their numbers in its C library.
 ARCHS = {"vulkan": 1, "cuda": 3, "x64": 4, "arm64": 5}
@@ -98,7 +100,8 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A kernel or a graph, compiled for one arch.
 
     Attributes:
-        module: folder of the AOT module in the bundle, such as ``x64/stencil_dim3_f32``.
+        module: folder of the AOT module in the bundle, such as ``x64/stencil_dim3_f32``; of a
+            native bundle it has an object file.
         entry: name of the kernel or the graph in that module.
         digest: SHA-256 of the source, of all else in the module, and of the versions.
         source: file of the rendered source in the bundle, such as ``sources/<digest>.py``.
@@ -207,6 +210,26 @@ class File(msgspec.Struct, frozen=True):
     size: int
 
 
+class Native(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the object files of a native bundle were compiled for, and their shared library.
+
+    Attributes:
+        cpu: LLVM's name of the processor or of its level, such as ``"x86-64-v3"``.
+        triple: LLVM's name of processor and system.
+        features: LLVM's features of the processor beyond those of ``cpu``.
+        needed: instructions that are looked for before a kernel runs, as C compilers name them.
+        llvmlite: version of llvmlite that compiled them.
+        library: file of the shared library in the bundle; empty if there is none.
+    """
+
+    cpu: str
+    triple: str
+    features: str = ""
+    needed: tuple[str, ...] = ()
+    llvmlite: str = ""
+    library: str = ""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest of a bundle.
 
@@ -221,6 +244,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         graphs: by name, sorted.
         fields: by name, sorted.
         files: every other file, by its path in the bundle, sorted.
+        native: by arch; empty except for a native bundle, whose modules are object files.
     """
 
     format: int
@@ -233,6 +257,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     graphs: dict[str, Graph] = {}
     fields: dict[str, Field] = {}
     files: dict[str, File] = {}
+    native: dict[str, Native] = {}
 
     @property
     def launchable(self) -> tuple[Kernel | Graph, ...]:

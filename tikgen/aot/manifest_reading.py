@@ -23,6 +23,9 @@ _EXTENT = re.compile(r"[A-Za-z_]\w{0,99}( ?\+ ?\d{1,9})?", re.ASCII)
 _VERSION = re.compile(r"[\w.+!-]{1,60}", re.ASCII)
 _TAICHI = re.compile(r"\d{1,4}\.\d{1,4}[\w.+!-]{0,60}", re.ASCII)
 _CAPABILITY = re.compile(r"[a-z][a-z0-9_]{0,99}")
+# Names of processors, and lists of features such as ``+avx2,-avx512f``.
+_PROCESSOR = re.compile(r"[\w.+,-]{0,4000}", re.ASCII)
+_LIBRARY = re.compile(r"lib/lib\w+\.so", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # The step that begins the name of scratch in a graph.
 _SCRATCH = re.compile(r"step\d{1,9}\.", re.ASCII)
@@ -110,6 +113,15 @@ def _check_parts(manifest: Manifest) -> None:
         for name in (*kernel.fields, *of_builds):
             _take(name in manifest.fields, f"the field {name!r} of {kernel.name!r}")
         _check_builds(kernel.builds)
+    for arch, native in manifest.native.items():
+        _take(arch in manifest.archs, f"the native arch {arch!r}")
+        for text in (native.cpu, native.triple, native.features, *native.needed, native.llvmlite):
+            _take(_PROCESSOR.fullmatch(text), f"the processor {text!r}")
+        is_there = native.library in manifest.files and _LIBRARY.fullmatch(native.library)
+        _take(not native.library or is_there, f"the library {native.library!r}")
+    if manifest.native:
+        _take({*manifest.native} == {*manifest.archs}, "the list of native archs")
+        _take(not manifest.graphs and not manifest.fields, "a native bundle with graphs or fields")
     for graph in manifest.graphs.values():
         _check_graph(graph, manifest.kernels)
         _check_builds(graph.builds)

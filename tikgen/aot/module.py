@@ -19,6 +19,7 @@ from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned
 from tikgen.aot.exporting.staging import ARCHIVE
 from tikgen.aot.exporting.template_kernels import plan_kernel
 from tikgen.aot.names import identifier, told_apart
+from tikgen.aot.native.planning import native_targets, without_fields
 from tikgen.aot.user_kernels.extraction import OwnKernel, extract
 from tikgen.aot.user_kernels.value_text import unused
 from tikgen.errors import BundleError, ExportError, ParameterError
@@ -28,6 +29,7 @@ from tikgen.pipeline.rendering import digest_of
 from tikgen.units import counted
 
 ARCHS = ("x64", "vulkan")
+NATIVE_ARCHS = ("cpu",)
 
 
 class Module:
@@ -38,25 +40,40 @@ class Module:
 
     Args:
         archs: archs to compile for: ``"x64"``, ``"vulkan"``, ``"cuda"``, or ``"cpu"`` for the
-            processor of this machine.
+            processor of this machine; None takes x64 and vulkan, of a native bundle the processor.
         verify: whether to verify kernels of templates without evidence; otherwise they are refused.
         max_examples: number of examples of such a verification.
         capabilities: what every Vulkan device that runs the bundle has, beyond what kernels need,
             such as ``"spirv_has_atomic_float_add"``, with which atomics are faster.
+        native: whether to make a native bundle: object files and plain C functions, which need no
+            library of Taichi's, for ``"x64"`` or ``"arm64"``.
+        target_cpu: processor of a native bundle: ``"x86-64-v3"`` or another level, ``"host"`` for
+            this machine; empty for x86-64-v3 on x64 and generic on arm64.
+        library: whether a native bundle has a shared library, which a C compiler links.
 
     Raises:
+        ExportError: if a native bundle cannot be made here: llvmlite or the C compiler is missing.
         ParameterError: if an arch is unknown or given twice, or a setting is invalid.
+        UnsupportedOnArch: if a native bundle cannot have an arch.
     """
 
     def __init__(
         self,
-        archs: Sequence[str] = ARCHS,
+        archs: Sequence[str] | None = None,
         *,
         verify: bool = False,
         max_examples: int = 20,
         capabilities: Sequence[str] = (),
+        native: bool = False,
+        target_cpu: str = "",
+        library: bool = True,
     ) -> None:
+        if archs is None:
+            archs = NATIVE_ARCHS if native else ARCHS
         self.archs = _archs(archs)
+        self._native = native_targets(self.archs, target_cpu, library) if native else {}
+        self._library = native and library
+        _check_native_settings(native, target_cpu, library)
         _check_count("max_examples", max_examples)
         self._verify, self._max_examples = verify, max_examples
         self._capabilities = _capabilities(capabilities)
@@ -104,7 +121,14 @@ class Module:
                     "reference and inputs of a template's kernel come from the template",
                 )
             given = {_archs((arch,))[0]: found for arch, found in (schedules or {}).items()}
-            plan = plan_kernel(kernel, self.archs, given, self._verify, self._max_examples)
+            plan = plan_kernel(
+                kernel,
+                self.archs,
+                given,
+                self._verify,
+                self._max_examples,
+                is_native=bool(self._native),
+            )
         else:
             if schedules:
                 raise ExportError(f"{kernel!r:.60}", "schedules are for kernels of templates")
@@ -198,7 +222,12 @@ class Module:
             if again is not None:
                 graphs.setdefault(name, again)
         _check_cases((*kernels, *graphs))
-        return Plan(kernels, graphs, self.archs, self._capabilities)
+        if self._native:
+            if self._graphs:
+                problem = "a native bundle has no graphs; call its functions in turn"
+                raise ExportError(f"the graph {next(iter(self._graphs))!r}", problem)
+            kernels, graphs = without_fields(kernels), {}
+        return Plan(kernels, graphs, self.archs, self._capabilities, self._native, self._library)
 
     def _is_kept(self, graph: m.Graph, entries: Mapping[str, m.Kernel]) -> bool:
         assert self._kept is not None
@@ -297,6 +326,13 @@ def _check_cases(names: Sequence[str]) -> None:
         other = known.setdefault(name.lower(), name)
         if other != name:
             raise ExportError(name, f"it differs from {other} in upper and lower case alone")
+
+
+def _check_native_settings(native: bool, target_cpu: str, library: bool) -> None:
+    given = {"target_cpu": target_cpu != "", "library": not library}
+    problems = {name: "needs native=True" for name, is_given in given.items() if is_given}
+    if problems and not native:
+        raise ParameterError("export", problems)
 
 
 def _has_template(kernel: Kernel) -> bool:

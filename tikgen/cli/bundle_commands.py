@@ -112,7 +112,8 @@ def verify_command(
 
 def _places(bundle: Bundle, archs: Sequence[BundleArch] | None) -> tuple[dict[str, str], list[str]]:
     """Return why nothing can be proved, by arch, and archs to prove on; refuse others."""
-    from tikgen.machine.devices import arch_named, problem_with
+    from tikgen.aot.running.loading import problem_here
+    from tikgen.machine.devices import arch_named
 
     named = [arch_named(arch.value) for arch in archs or ()]
     for name in named:
@@ -120,9 +121,9 @@ def _places(bundle: Bundle, archs: Sequence[BundleArch] | None) -> tuple[dict[st
             raise BundleError(
                 bundle.path, f"has nothing for {name}; it has {', '.join(bundle.archs)}"
             )
-        if problem := problem_with(name):
+        if problem := problem_here(bundle.manifest, name):
             raise UnsupportedOnArch(str(bundle.path), name, problem)
-    problems = {name: problem_with(name) for name in named or bundle.archs}
+    problems = {name: problem_here(bundle.manifest, name) for name in named or bundle.archs}
     absent = {name: problem for name, problem in problems.items() if problem}
     return absent, [name for name in problems if name not in absent]
 

@@ -113,6 +113,28 @@ def export_command(
             help="What every Vulkan device has, such as spirv_has_atomic_float_add. Repeatable.",
         ),
     ] = None,
+    native: Annotated[
+        bool,
+        typer.Option(
+            "--native",
+            help="Write object files, a shared library and plain C functions, which need no "
+            "library of Taichi's; for this processor, or --arch x64 or arm64.",
+        ),
+    ] = False,
+    target_cpu: Annotated[
+        str,
+        typer.Option(
+            metavar="CPU",
+            help="Processor of a native bundle: x86-64, x86-64-v2, x86-64-v3 (the default on x64), "
+            "x86-64-v4, generic (on arm64), or host.",
+        ),
+    ] = "",
+    objects: Annotated[
+        bool,
+        typer.Option(
+            "--objects", help="A native bundle without a shared library, which needs no C compiler."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Compile kernels ahead of time into a bundle, and prove that they are correct.
@@ -128,9 +150,13 @@ def export_command(
         "seed": seed,
         "capabilities": tuple(capability or ()),
     }
+    if native:
+        settings |= {"native": True, "target_cpu": target_cpu, "library": not objects}
+    _check_native(native, target_cpu, objects, recording)
     if arch:
         settings["archs"] = tuple(a.value for a in arch)
-        _check_archs(settings["archs"])
+        if not native:
+            _check_archs(settings["archs"])
     before = _held_by(to)
     refused: list[Failure] = []
     if recording is not None:
@@ -197,6 +223,13 @@ def _check_sources(
         raise typer.BadParameter("--graph needs a --recording")
     if details and not words:
         raise typer.BadParameter("--param and --shape need named templates")
+
+
+def _check_native(native: bool, target_cpu: str, objects: bool, recording: Path | None) -> None:
+    if (target_cpu or objects) and not native:
+        raise typer.BadParameter("--target-cpu and --objects need --native")
+    if native and recording is not None:
+        raise typer.BadParameter("a recording is a graph, which a native bundle cannot have")
 
 
 def _check_archs(archs: Sequence[str]) -> None:

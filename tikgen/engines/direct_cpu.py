@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,13 +17,12 @@ from tikgen.taichi import arrays, artefacts, runtime
 
 # Bytes of LLVMRuntime up to its fields, on a processor with 64 bits: thread pool, the function
 # that runs a parallel loop, and the buffer of numbers that tasks pass on.
-_POOL, _PARALLEL_FOR, _TEMPORARIES = 8280, 8288, 32872
+POOL, PARALLEL_FOR, TEMPORARIES = 8280, 8288, 32872
 NAME = "direct-cpu"
-_RUNTIME_SIZE = 1 << 16
-_TEMPORARY_SIZE = 1 << 20
+RUNTIME_SIZE = 1 << 16
+TEMPORARY_SIZE = 1 << 20
 # Loops over fewer bytes run in one thread: to wake another one takes longer.
-_FEW_BYTES = 1 << 16
-_DECLARED = re.compile(r"^declare [^@]*@([\w.]+)\(", re.MULTILINE)
+FEW_BYTES = 1 << 16
 
 
 class _Context(ctypes.Structure):
@@ -146,13 +144,13 @@ class DirectLauncher:
         self._code, self._pack_into = code, code.pack_into
         self.arguments = code.struct()
         self._pool = thread_pool.pool_of(threads)
-        self._runtime = ctypes.create_string_buffer(_RUNTIME_SIZE)
-        self._temporaries = np.zeros(_TEMPORARY_SIZE, np.uint8)  # Takes memory once it is used.
+        self._runtime = ctypes.create_string_buffer(RUNTIME_SIZE)
+        self._temporaries = np.zeros(TEMPORARY_SIZE, np.uint8)  # Takes memory once it is used.
         self._bytes: dict[int, int] = {}
         self._is_serial = True
-        self._put(_POOL, self._pool.address)
-        self._put(_PARALLEL_FOR, self._pool.serial_for)
-        self._put(_TEMPORARIES, self._temporaries.ctypes.data)
+        self._put(POOL, self._pool.address)
+        self._put(PARALLEL_FOR, self._pool.serial_for)
+        self._put(TEMPORARIES, self._temporaries.ctypes.data)
         self._context = _Context(
             ctypes.addressof(self.arguments), ctypes.addressof(self._runtime), 0, None
         )
@@ -182,10 +180,10 @@ class DirectLauncher:
 
     def choose_loop(self, size: int) -> None:
         """Choose how loops run over arrays of ``size`` bytes in all."""
-        if self._is_serial is not (size < _FEW_BYTES):
-            self._is_serial = size < _FEW_BYTES
+        if self._is_serial is not (size < FEW_BYTES):
+            self._is_serial = size < FEW_BYTES
             run = self._pool.serial_for if self._is_serial else self._pool.parallel_for
-            self._put(_PARALLEL_FOR, run)
+            self._put(PARALLEL_FOR, run)
 
     def set_all(self, values: Sequence[Any]) -> None:
         """Set every argument, in the order of the slots."""
@@ -210,6 +208,5 @@ class DirectLauncher:
 
 def _missing(text: str) -> str:
     """Return which function the code calls that this process does not have, if any."""
-    declared = (name for name in _DECLARED.findall(text) if not name.startswith("llvm."))
-    missing = [name for name in declared if not native.has_symbol(name)]
+    missing = [name for name in llvm_text.calls(text) if not native.has_symbol(name)]
     return f"calls {', '.join(missing)}, which are not there" if missing else ""

@@ -13,12 +13,18 @@ _TASK = re.compile(r"^define (?:dso_local )?void @(\w+_kernel_\d+_\w+)\(", re.MU
 _SIGN_OF_EXTENT = re.compile(r"= and i32 %[\w.]+, -2147483648$", re.MULTILINE)
 _TARGETS = re.compile(r'"(?:target-cpu|target-features|tune-cpu)"="[^"]*"')
 _UNREAD = ("source_filename", "target", ";", "!", "attributes")
+_DECLARED = re.compile(r"^declare [^@]*@([\w.]+)\(", re.MULTILINE)
 _CLOSING = {"]": "[", ")": "(", "}": "{", ">": "<"}
 
 
 def tasks(text: str) -> list[str]:
     """Return the names of the functions that Taichi calls in turn to launch the kernel."""
     return _TASK.findall(text)
+
+
+def calls(text: str) -> list[str]:
+    """Return the names of the functions that the code calls and does not have."""
+    return [name for name in _DECLARED.findall(text) if not name.startswith("llvm.")]
 
 
 def translated(text: str, exact: bool = False) -> str:

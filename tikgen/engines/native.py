@@ -31,14 +31,56 @@ def problem() -> str:
 
 def object_code(text: str) -> bytes:
     """Return the object file of LLVM text with opaque pointers, for the processor at hand."""
+    module = _llvm().parse_assembly(text)
+    module.verify()
+    return _emitted(module, _machine())
+
+
+def object_code_for(text: str, triple: str, cpu: str, features: str) -> bytes:
+    """Return an object file for programs, in which what is not ``weak_odr`` is local.
+
+    Args:
+        text: LLVM text with opaque pointers.
+        triple: LLVM's name for processor and system.
+        cpu: LLVM's name of the processor.
+        features: its features beyond those of ``cpu``.
+
+    Raises:
+        ValueError: if this LLVM does not know the processor.
+    """
     llvm = _llvm()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        target = llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise ValueError(f"needs an LLVM that knows {triple}: {error}") from None
+    machine = target.create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default"
+    )
     module = llvm.parse_assembly(text)
     module.verify()
-    machine = _machine()
+    module.triple = triple
+    module.data_layout = str(machine.target_data)
+    return _emitted(module, machine, is_program=True)
+
+
+def host() -> tuple[str, str]:
+    """Return LLVM's name of the processor at hand, and its features."""
+    llvm = _llvm()
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def _emitted(module: Any, machine: Any, is_program: bool = False) -> bytes:
+    """Return the object file of a module, which is optimised first."""
+    llvm = _llvm()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+    for function in module.functions if is_program else ():
+        if not function.is_declaration and function.linkage.name == "external":
+            function.linkage = "internal"  # Now: before, it would change what is inlined.
     module.data_layout = str(machine.target_data)
     return bytes(machine.emit_object(module))
 
@@ -101,13 +143,17 @@ def _llvm() -> Any:
 
 
 def _machine() -> Any:
-    llvm = _llvm()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        jit=True,
-        codemodel="jitdefault",
+    cpu, features = host()
+    return (
+        _llvm()
+        .Target.from_default_triple()
+        .create_target_machine(
+            cpu=cpu,
+            features=features,
+            opt=3,
+            jit=True,
+            codemodel="jitdefault",
+        )
     )
 
 

@@ -27,7 +27,7 @@ def c_files(manifest: Manifest) -> dict[str, str]:
     Programs check the files of a module against the digests of the manifest.
     """
     prefix = prefix_of(manifest.name)
-    environment = _environment(prefix)
+    environment = environment_of(prefix)
     # Kernels cannot have names that the header defines.
     parts = "".join((_TEMPLATES / part).read_text(encoding="utf-8") for part in _PARTS)
     entries = Entries(manifest, prefix, names_in(parts, "NAME") | OWN_NAMES)
@@ -43,11 +43,18 @@ def c_files(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def _environment(prefix: str) -> jinja2.Environment:
-    """Return an environment that replaces NAME and UPPER by the bundle's prefix."""
+def environment_of(prefix: str, *folders: Path) -> jinja2.Environment:
+    """Return an environment that replaces NAME and UPPER by the bundle's prefix.
 
-    def load(name: str) -> str:
-        text = (_TEMPLATES / name).read_text(encoding="utf-8")
+    Templates are looked for in ``folders`` first.
+    """
+
+    def load(name: str) -> str | None:
+        found = (folder / name for folder in (*folders, _TEMPLATES))
+        file = next((path for path in found if path.is_file()), None)
+        if file is None:
+            return None
+        text = file.read_text(encoding="utf-8")
         text = re.sub(r"\bNAME(?=_|\b)", lambda _: prefix, text)
         return re.sub(r"\bUPPER(?=_)", lambda _: prefix.upper(), text)
 
@@ -67,6 +74,11 @@ def _environment(prefix: str) -> jinja2.Environment:
     )
     environment.filters |= {"wrap": _wrapped, "quoted": quoted, "comment": as_comment}
     return environment
+
+
+def version_of(tikgen: str) -> str:
+    """Return a version of tikgen as CMake reads it."""
+    return re.match(r"[\d.]*\d|", tikgen)[0] or "0"  # type: ignore[index]
 
 
 def _wrapped(line: str) -> str:
@@ -95,7 +107,7 @@ def _values(manifest: Manifest, prefix: str, entries: Entries) -> dict[str, Any]
         "archs": manifest.archs,
         "arch_constants": [f"TI_ARCH_{arch.upper()}" for arch in manifest.archs],
         "tikgen": manifest.tikgen,
-        "tikgen_version": re.match(r"[\d.]*\d|", manifest.tikgen)[0] or "0",  # type: ignore[index]
+        "tikgen_version": version_of(manifest.tikgen),
         "taichi": manifest.taichi,
         "taichi_version": 1000 * int(major) + int(minor),
         "has_host": any(arch in HOST_ARCHS for arch in manifest.archs),

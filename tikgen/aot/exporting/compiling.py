@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tikgen.aot.exporting.export_plan import ModulePlan
 from tikgen.aot.exporting.worker_process import WorkerProcess
-from tikgen.machine.devices import core_arch, problem_with
+from tikgen.machine.devices import core_arch, host_arch, problem_with
 
 _WORKER = "tikgen.aot.exporting.export_child"
 _MOST_SECONDS = 600.0
@@ -34,7 +34,8 @@ def compile_modules(
     stop: threading.Event,
 ) -> None:
     """Compile each module into the bundle in ``folder``, and report its outcome."""
-    if absent := problem_with(arch):
+    is_native = any(module.target is not None for module in modules)
+    if absent := problem_with(host_arch() if is_native else arch):
         for module in modules:
             report(module, Compiled(problem=f"it cannot be compiled and proved here: {absent}"))
         return

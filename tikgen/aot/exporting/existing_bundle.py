@@ -16,8 +16,10 @@ from tikgen.aot.contents import Contents
 from tikgen.aot.exporting.example_data import is_current
 from tikgen.aot.exporting.export_plan import Code, KernelPlan, ModulePlan, Plan
 from tikgen.aot.exporting.proving import prove
+from tikgen.aot.native.targets import Target
+from tikgen.aot.running.loading import problem_here
 from tikgen.errors import BundleError, ParameterError, UnknownTemplate
-from tikgen.machine.devices import arch_named, problem_with
+from tikgen.machine.devices import arch_named
 from tikgen.pipeline.rendering import digest_of
 from tikgen.template.catalogue import find_template
 
@@ -97,7 +99,11 @@ def planned(contents: Contents, *, may_lack_templates: bool = False) -> Plan:
         entry = msgspec.structs.replace(kernel, builds={})
         kernels[name] = KernelPlan(entry, codes, template=template, fields=fields)
     graphs = {n: msgspec.structs.replace(g, builds={}) for n, g in manifest.graphs.items()}
-    return Plan(kernels, graphs, manifest.archs, manifest.capabilities)
+    native = {
+        arch: Target(arch, said.cpu, said.features, said.needed)
+        for arch, said in manifest.native.items()
+    }
+    return Plan(kernels, graphs, manifest.archs, manifest.capabilities, native)
 
 
 def proved_again(path: str | os.PathLike[str], archs: Sequence[str] | None) -> tuple[str, ...]:
@@ -112,11 +118,11 @@ def proved_again(path: str | os.PathLike[str], archs: Sequence[str] | None) -> t
             plan = planned(contents)
         except UnknownTemplate as error:
             return (f"its artefacts cannot be proved here: {error}",)
-        examples, keys = 1, []
+        examples, keys, manifest = 1, [], contents.manifest
         for entry in contents.manifest.launchable:
             for arch, build in entry.builds.items():
                 examples = max(examples, build.proof.examples if build.proof else 1)
-                if arch in wanted if wanted is not None else not problem_with(arch):
+                if arch in wanted if wanted is not None else not problem_here(manifest, arch):
                     keys.append((entry.name, arch))
         folder = contents.unpack()
         if folder != contents.path:  # Of an archive, whose manifest is not unpacked.

@@ -8,7 +8,7 @@ from typing import Any
 
 from tikgen.aot.bundle import Bundle
 from tikgen.aot.exporting.graphs import StepLike
-from tikgen.aot.module import ARCHS, Module
+from tikgen.aot.module import Module
 from tikgen.errors import ExportError
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
@@ -21,7 +21,7 @@ from tikgen.tuning.sweeps.table import SweepResult
 def export(
     kernels: Any,
     path: str | os.PathLike[str],
-    archs: Sequence[str] = ARCHS,
+    archs: Sequence[str] | None = None,
     *,
     graphs: Mapping[str, Sequence[StepLike] | Mapping[str, Any]] | None = None,
     verify: bool = False,
@@ -29,6 +29,9 @@ def export(
     examples: int = 3,
     seed: int | None = None,
     capabilities: Sequence[str] = (),
+    native: bool = False,
+    target_cpu: str = "",
+    library: bool = True,
 ) -> Bundle:
     """Export kernels into a bundle that runs without Python, and prove that it does.
 
@@ -44,7 +47,7 @@ def export(
             it, else the default.
         path: a folder, or a file whose name ends in ``.zip``.
         archs: archs to compile for: ``"x64"``, ``"vulkan"``, ``"cuda"``, or ``"cpu"`` for the
-            processor of this machine.
+            processor of this machine; None takes x64 and vulkan, of a native bundle the processor.
         graphs: by name the steps, as :meth:`Bundle.add_graph` takes them, or a dict of ``steps``
             and ``temporaries``; None keeps the graphs of the existing bundle whose kernels are
             among ``kernels``.
@@ -53,13 +56,26 @@ def export(
         examples: number of launches with which each artefact is proved.
         seed: seed of their inputs; None takes a new one.
         capabilities: what every Vulkan device that runs the bundle has, beyond what kernels need.
+        native: whether to make a native bundle, which needs no library of Taichi's;
+            see :class:`tikgen.aot.Module`.
+        target_cpu: processor of a native bundle, such as ``"x86-64-v3"``.
+        library: whether a native bundle has a shared library, which a C compiler links.
 
     Raises:
-        ExportError: if there is nothing to export, or nothing passes its proof.
+        ExportError: if there is nothing to export, or nothing passes its proof; if a native bundle
+            cannot be made here.
         BundleError: if the bundle cannot be written, or something else is at ``path``.
         ParameterError: if an arch is unknown, or a setting is invalid.
     """
-    module = Module(archs, verify=verify, max_examples=max_examples, capabilities=capabilities)
+    module = Module(
+        archs,
+        verify=verify,
+        max_examples=max_examples,
+        capabilities=capabilities,
+        native=native,
+        target_cpu=target_cpu,
+        library=library,
+    )
     if isinstance(kernels, SweepResult):
         for kernel, schedules in _fastest_kernels(kernels):
             module.add_kernel(kernel, schedules=schedules)

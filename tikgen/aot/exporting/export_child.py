@@ -29,6 +29,7 @@ from tikgen.aot.exporting.kernel_texts import (
     make_field,
     split,
 )
+from tikgen.aot.native.targets import Target
 from tikgen.children.work import Tell, one_line, serve, start
 from tikgen.taichi import arrays, artefacts, runtime
 
@@ -48,6 +49,10 @@ _MISSED = re.compile(r"Type (\w+) not supported")
 _MODULES_PER_INIT = 100
 
 
+class NotNative(Exception):
+    """A kernel cannot be compiled without Taichi's runtime; the message says why."""
+
+
 def main() -> None:
     """Compile for the arch named on the command line until the input ends."""
     serve(sys.argv[1], _answer, lines_per_init=_MODULES_PER_INIT)
@@ -65,6 +70,9 @@ def _answer(line: str, tell: Tell) -> str:
     except (runtime.CompilationError, runtime.RuntimeFailure) as error:
         lines = [li.strip() for li in str(error).splitlines() if li.strip()]
         problem = lines[-1] if lines else type(error).__name__
+    except NotNative as error:
+        said = f"it cannot be native, since the engine direct-cpu cannot take it: {error}"
+        return json.dumps(refused | {"problem": said})
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return json.dumps({"full": error.errno})
@@ -84,7 +92,7 @@ def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
     kernels = {
         name: load_text(
             name,
-            split(said["text"], said["function"], _wide(said)),
+            said["text"] if job["native"] else split(said["text"], said["function"], _wide(said)),
             said["function"],
             {inner: fields[outer] for inner, outer in said["fields"].items()},
         )
@@ -106,7 +114,26 @@ def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
             if needed is None or needed in capabilities:
                 raise
             capabilities.add(needed)
+    if job["native"]:
+        _write_object(job)
     return sorted(capabilities)
+
+
+def _write_object(job: dict[str, Any]) -> None:
+    """Replace the module of a kernel by its object file, which a C compiler links."""
+    from tikgen.aot.native.objects import OBJECT, kinds_of, object_of
+
+    folder = Path(job["folder"])
+    (kernel,) = job["kernels"].values()
+    text = "".join(path.read_text() for path in sorted(folder.glob("*.ll")))
+    target = Target(**{**job["native"], "needed": tuple(job["native"]["needed"])})
+    try:
+        made = object_of(text, kinds_of(kernel["arguments"]), target, job["symbol"])
+    except ValueError as error:
+        raise NotNative(f"it {error}") from None
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / OBJECT).write_bytes(made)
 
 
 def _write(

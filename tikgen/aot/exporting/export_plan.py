@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tikgen.aot import manifest as m
+from tikgen.aot.native.targets import Target, llvmlite_version, symbol_of
 from tikgen.errors import ExportError
 from tikgen.pipeline.records import taichi_version
 from tikgen.version import __version__
@@ -76,12 +77,18 @@ class KernelPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is to be exported: kernels and graphs by name, archs by Taichi's names."""
+    """All that is to be exported: kernels and graphs by name, archs by Taichi's names.
+
+    For a native bundle ``native`` has the processor for each arch, and ``library`` says whether it
+    has a shared library.
+    """
 
     kernels: Mapping[str, KernelPlan]
     graphs: Mapping[str, m.Graph]
     archs: tuple[str, ...]
     capabilities: tuple[str, ...] = ()
+    native: Mapping[str, Target] = field(default_factory=dict)
+    library: bool = False
 
     @property
     def fields(self) -> dict[str, m.Field]:
@@ -104,7 +111,9 @@ class Plan:
         rest = tuple(g for g in graphs if any(s.kernel in with_fields for s in g.steps))
         together = with_fields | {s.kernel for g in rest for s in g.steps}
         modules = [
-            ModulePlan(f"{arch}/{n}", arch, {n: k}, (), self.capabilities)
+            ModulePlan(
+                f"{arch}/{n}", arch, {n: k}, (), self.capabilities, target=self.native.get(arch)
+            )
             for n, k in usable.items()
             if n not in together
         ]
@@ -130,6 +139,7 @@ class ModulePlan:
     graphs: tuple[m.Graph, ...]
     capabilities: tuple[str, ...] = ()
     is_graph: bool = False  # Its kernels have modules of their own as well.
+    target: Target | None = None  # Of a native bundle, in which it has one kernel.
 
     @property
     def fields(self) -> dict[str, m.Field]:
@@ -181,10 +191,13 @@ class ModulePlan:
             "graphs": [msgspec.to_builtins(g) for g in self.graphs],
             "options": self.options,
             "capabilities": sorted(self.capabilities) if self.arch == "vulkan" else [],
-            "format": m.FORMAT,
+            "format": m.FORMAT if self.target else m.PLAIN_FORMAT,
             "tikgen": __version__,
             "taichi": taichi_version(),
         }
+        if self.target is not None:
+            said["native"] = [self.target.triple, self.target.cpu, self.target.features]
+            said["llvmlite"] = llvmlite_version()
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def job(self, folder: str) -> dict[str, Any]:
@@ -209,6 +222,8 @@ class ModulePlan:
                 for n, code in codes.items()
             },
             "graphs": [msgspec.to_builtins(g) for g in self.graphs],
+            "native": None if self.target is None else vars(self.target),
+            "symbol": symbol_of(self.digest),
         }
 
 

@@ -35,7 +35,7 @@ _LOCK = ".lock"
 _LOCK_SECONDS = 600
 _LEAST_BYTES = 1 << 20
 # What a bundle has beside its manifest, and how an archive begins.
-_FOLDERS = {*m.ARCHS, "sources", "proofs", "include", "cmake"}
+_FOLDERS = {*m.ARCHS, "sources", "proofs", "include", "cmake", "lib"}
 _ZIP_BEGIN = b"PK\3\4"
 _FIXED_TIME = (2000, 1, 1, 0, 0, 0)  # Same bundle, same bytes.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2

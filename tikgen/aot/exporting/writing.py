@@ -31,6 +31,8 @@ from tikgen.aot.exporting.staging import (
 )
 from tikgen.aot.exporting.worker_process import in_threads
 from tikgen.aot.names import bundle_name
+from tikgen.aot.native.assembling import add_native_files, described, write_texts
+from tikgen.aot.native.targets import symbol_of
 from tikgen.disk import why
 from tikgen.errors import BundleError, ExportError
 from tikgen.pipeline.records import taichi_version
@@ -97,8 +99,11 @@ def write(
         _write_sources(plan, folder, builds)
         name = bundle_name(shown)
         draft = _manifest(plan, name, builds, folder)
+        if plan.native and builds:
+            add_native_files(draft, folder)
+            draft = _manifest(plan, name, builds, folder)
         (folder / m.FILE_NAME).write_bytes(m.encode(draft))
-        unproved = [key for key in builds if key not in reused]
+        unproved = [key for key in builds if key not in reused and _is_runnable(plan, key[1])]
         proofs, refuted = prove(plan, folder, unproved, examples, seed, advance)
         failures |= refuted
         builds = {
@@ -117,9 +122,10 @@ def write(
             raise ExportError(str(target), _all_failed(failures))
         _delete_unused(folder, builds)
         final = _manifest(plan, name, builds, folder)
-        for file, text in c_files(final).items():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / file).write_bytes(text.encode())
+        if not plan.native:
+            write_texts(c_files(final), folder)
+        elif refuted:
+            add_native_files(final, folder)
         final = _manifest(plan, name, builds, folder)
         (folder / m.FILE_NAME).write_bytes(m.encode(final))
         publish(folder, target)
@@ -202,6 +208,8 @@ def _build(module: ModulePlan, name: str, capabilities: tuple[str, ...]) -> m.Bu
         return msgspec.structs.replace(said, workspace=scratch_of(graph, entries, workspaces))
     code = module.kernels[name].codes[module.arch]
     source = f"sources/{name}.{module.arch}.py"
+    if module.target is not None:
+        said = msgspec.structs.replace(said, entry=symbol_of(module.digest))
     return msgspec.structs.replace(said, source=source, **code.of_manifest)
 
 
@@ -235,8 +243,13 @@ def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest
         accessors = {a: m.Accessor(module=b.module, read=read, write=write) for a, b in users}
         if accessors:
             fields[field_name] = msgspec.structs.replace(shared, builds=accessors)
+    archs = {arch for _, arch in builds}
+    native = {
+        arch: described(target, name, plan.library and arch in archs)
+        for arch, target in plan.native.items()
+    }
     return m.Manifest(
-        format=m.FORMAT,
+        format=m.FORMAT if native else m.PLAIN_FORMAT,
         name=name,
         archs=plan.archs,
         tikgen=__version__,
@@ -246,7 +259,13 @@ def _manifest(plan: Plan, name: str, builds: Builds, folder: Path) -> m.Manifest
         graphs=graphs,
         fields=fields,
         files=files_in(folder),
+        native=native,
     )
+
+
+def _is_runnable(plan: Plan, arch: str) -> bool:
+    """Return whether an artefact can be run here, and so proved."""
+    return not plan.native or (plan.library and plan.native[arch].is_here)
 
 
 def _without_orphans(plan: Plan, builds: Builds) -> tuple[Builds, Failures]:

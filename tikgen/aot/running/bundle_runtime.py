@@ -68,7 +68,12 @@ class Runtime:
         families: its families, by name; a family calls the kernel that suits the arguments.
     """
 
-    def __init__(self, engine: Engine, contents: Contents) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        contents: Contents,
+        launchable: Callable[[Engine, Kernel | Graph, Mapping[str, Kernel]], Any] = Launchable,
+    ) -> None:
         self.manifest: Manifest = contents.manifest
         self._engine = engine
         self._contents = contents
@@ -78,11 +83,11 @@ class Runtime:
             here = [name for name, entry in entries.items() if arch in entry.builds]
             return Named(where, kind, here, lambda name: make(entries[name]))
 
-        def launchable(entry: Kernel | Graph) -> Launchable:
-            return Launchable(engine, entry, known.kernels)
+        def made(entry: Kernel | Graph) -> Any:
+            return launchable(engine, entry, known.kernels)
 
-        self.kernels: Named[Launchable] = named("kernel", known.kernels, launchable)
-        self.graphs: Named[Launchable] = named("graph", known.graphs, launchable)
+        self.kernels: Named[Launchable] = named("kernel", known.kernels, made)
+        self.graphs: Named[Launchable] = named("graph", known.graphs, made)
         self.fields: Named[LoadedField] = named(
             "field", known.fields, lambda entry: LoadedField(engine, entry)
         )

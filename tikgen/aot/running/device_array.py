@@ -72,6 +72,11 @@ class DeviceArray:
         return made
 
     @property
+    def memory(self) -> int:
+        """Return the engine's handle of its memory."""
+        return self._memory
+
+    @property
     def ndim(self) -> int:
         """Return the number of axes."""
         return len(self.shape)

@@ -12,6 +12,7 @@ from tikgen.errors import BundleError, LibraryError, UnsupportedOnArch
 
 if TYPE_CHECKING:
     from tikgen.aot.contents import Contents
+    from tikgen.aot.manifest import Manifest
     from tikgen.aot.running.bundle_runtime import Runtime
 
 
@@ -31,13 +32,18 @@ def load(path: str | os.PathLike[str], arch: str | None = None, *, device: int =
             arch.
         UnsupportedOnArch: if this machine lacks the arch.
     """
-    # The rest is imported while the library is read from disk.
-    threading.Thread(target=_open_library, name="tikgen-library").start()
     from tikgen.aot.contents import Contents
-    from tikgen.aot.running.c_engine import Engine
 
     contents = Contents(path)
     try:
+        if contents.manifest.native:
+            from tikgen.aot.native.runtime import native_runtime
+
+            return native_runtime(contents, _chosen(contents, arch, device))
+        # The rest is imported while the library is read from disk.
+        threading.Thread(target=_open_library, name="tikgen-library").start()
+        from tikgen.aot.running.c_engine import Engine
+
         chosen = _chosen(contents, arch, device)
         engine = Engine(contents, chosen, device)
         try:
@@ -61,6 +67,15 @@ def _open_library() -> None:
         open_library()
 
 
+def problem_here(manifest: Manifest, arch: str, device: int = 0) -> str:
+    """Return why a bundle cannot run on one of its archs here, or nothing if it can."""
+    from tikgen.machine.devices import problem_with
+
+    if arch in manifest.native and not manifest.native[arch].library:
+        return "it has object files only, which are linked into programs"
+    return problem_with(arch, device)
+
+
 def _chosen(contents: Contents, arch: str | None, device: int) -> str:
     from tikgen.aot.manifest import ARCHS
     from tikgen.machine.devices import arch_named, problem_with
@@ -71,14 +86,17 @@ def _chosen(contents: Contents, arch: str | None, device: int) -> str:
     offered = [name for name in manifest.archs if name in built]
     if arch is not None:
         named = arch_named(arch)
-        if problem := problem_with(named, device):
+        problem = problem_with(named, device)
+        if not problem and named in offered:
+            problem = problem_here(manifest, named, device)
+        if problem:
             raise UnsupportedOnArch(manifest.name, arch, problem)
         if named not in offered:
             raise BundleError(
                 contents.path, f"has nothing for {arch}; it has {', '.join(offered) or 'nothing'}"
             )
         return named
-    problems = {name: problem_with(name, device) for name in offered}
+    problems = {name: problem_here(manifest, name, device) for name in offered}
     for name, problem in problems.items():
         if not problem:
             return name

@@ -1,0 +1,104 @@
+"""Native kernels of every template have the bits of the engine direct-cpu."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from conftest import ARCH, built_in_templates
+from tikgen.aot.exporting.example_data import made_up
+from tikgen.aot.exporting.template_kernels import described
+
+pytest_plugins = ["one_compiler"]
+on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="native bundles are for processors")
+pytestmark = [on_cpu, pytest.mark.usefixtures("one_compiler")]
+pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
+
+# Kernels by name, and sizes to run them with: 1, primes, and enough for several threads.
+AXES = {
+    1: ((1,), (31,), (100_003,)),
+    2: ((1, 1), (7, 13), (331, 257)),
+    3: ((1, 2, 3), (37, 41, 29)),
+}
+CASES: dict[str, tuple[str, dict[str, Any], tuple[tuple[int, ...], ...]]] = {
+    "map_f32": ("map", {"expr": "z = a*x + y; w = sqrt(abs(z))"}, AXES[1]),
+    "map_f64": ("map", {"expr": "z = a*exp(x) + y", "dtype": "f64", "dim": 2}, AXES[2]),
+    "map_f16": ("map", {"expr": "z = a*x + y", "dtype": "f16"}, AXES[1]),
+    "map_i64": ("map", {"expr": "z = a*x - y", "dtype": "i64"}, AXES[1]),
+    "stencil_1d": ("stencil", {"dim": 1, "order": 4}, AXES[1]),
+    "stencil_2d": ("stencil", {"dim": 2, "boundary": "periodic", "dtype": "f64"}, AXES[2]),
+    "stencil_3d": ("stencil", {"dim": 3}, AXES[3]),
+    "update": ("update", {"equations": "u' = u + 0.1*lap(u)", "dim": 2}, AXES[2]),
+    "sum_f32": ("reduce", {"op": "sum"}, AXES[1]),
+    "max_i32": ("reduce", {"op": "max", "dtype": "i32", "dim": 2}, AXES[2]),
+    "scan_f32": ("scan", {}, AXES[1]),
+    "histogram": ("histogram", {}, AXES[1]),
+    "transpose": ("transpose", {}, AXES[2]),
+    "gemm_f32": ("gemm", {}, ((1, 1, 1), (7, 13, 5), (67, 131, 97))),
+    "gemm_f64": ("gemm", {"dtype": "f64"}, ((1, 2, 3), (65, 33, 129))),
+    "ring": (
+        "ring",
+        {"handler": "y = 2*x", "inputs": {"x": "f32"}, "outputs": {"y": "f32"}},
+        ((1,), (4,), (64,)),
+    ),
+    "spmv": ("spmv", {}, ((1, 1, 1), (7, 5, 11), (9973, 1009, 8999))),
+}
+
+
+def verified(template: str, params: dict[str, Any]) -> tikgen.Kernel:
+    """Return a kernel with evidence for the processor, where it is compared with another engine."""
+    from tikgen.pipeline import evidence
+
+    source = tikgen.render(template, arch="cpu", **params)
+    tally = evidence.Tally({}, passed=True, examples=1, worst=0.0)
+    evidence.keep(template, "cpu", 7, {source.digest: tally})
+    return tikgen.build(template, arch="cpu", **params)
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, tikgen.Kernel]:
+    return {name: verified(template, params) for name, (template, params, _) in CASES.items()}
+
+
+@pytest.fixture(scope="module")
+def runtime(
+    kernels: dict[str, tikgen.Kernel], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tikgen.aot.Runtime]:
+    path = tmp_path_factory.mktemp("native") / "bits"
+    bundle = tikgen.aot.export(kernels, path, native=True, target_cpu="host", examples=1)
+    assert bundle.ok, bundle.failures
+    with bundle.load() as loaded:
+        yield loaded
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_native_kernel_has_the_bits_of_the_engine(
+    ti_arch: str,
+    name: str,
+    kernels: dict[str, tikgen.Kernel],
+    runtime: tikgen.aot.Runtime,
+) -> None:
+    kernel, rng = kernels[name], np.random.default_rng(len(name))
+    template, problem = kernel.template, kernel.variant.problem
+    direct = kernel.with_engine("direct-cpu")
+    arguments = tuple(map(described, kernel.variant.arguments))
+    symbols = runtime[name].signature.symbols
+    for shape in CASES[name][2]:
+        sizes = dict(zip(symbols, shape, strict=True))
+        special = template.inputs(problem, sizes, rng)
+        values = made_up(arguments, sizes, rng, special)
+        for argument in arguments:
+            if argument.role == "out" and values[argument.name].dtype.kind == "f":
+                values[argument.name][...] = np.nan
+        wanted = {n: np.array(v) if isinstance(v, np.ndarray) else v for n, v in values.items()}
+        direct(**wanted)
+        runtime[name](**values)
+        assert direct.engine == "direct-cpu", direct.why
+        for written in (a.name for a in arguments if a.role != "in"):
+            assert values[written].tobytes() == wanted[written].tobytes(), (shape, written)
+
+
+def test_every_template_has_a_case() -> None:
+    assert {template for template, _, _ in CASES.values()} == built_in_templates()

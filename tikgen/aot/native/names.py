@@ -1,0 +1,20 @@
+"""Names of the C functions of a native bundle; whoever only calls them imports no more."""
+
+from __future__ import annotations
+
+from tikgen.aot import manifest as m
+from tikgen.aot.c.identifiers import Names, prefix_of
+
+# What the header defines beside kernels, without the prefix of the bundle.
+_OWN = frozenset({"problem", "parallel_for", "use_parallel_for", "use_threads"})
+
+
+def function_names(manifest: m.Manifest) -> dict[str, str]:
+    """Return the name in C for each kernel, without the prefix of the bundle."""
+    names = Names(set(_OWN))
+    return {kernel: names.give(kernel) for kernel in manifest.kernels}
+
+
+def c_name(manifest: m.Manifest, name: str) -> str:
+    """Return a name of the header with the prefix of the bundle."""
+    return f"{prefix_of(manifest.name)}_{name}"
