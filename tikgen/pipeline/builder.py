@@ -153,7 +153,7 @@ def _sized_of(base: Kernel, variant: Variant, schedule: object, arch: str | None
         def at(variant: Variant, sizes: Mapping[str, int]) -> Kernel:
             return _chosen(variant, schedule, arch, sizes)
 
-        _sized[key] = SizedKernel(base, arch, schedule == "tuned", at, _lock)
+        _sized[key] = SizedKernel(base, variant, arch, schedule == "tuned", at, _lock)
     return _sized[key]
 
 
@@ -168,8 +168,7 @@ def _chosen(near: Variant, schedule: Any, arch: str | None, sizes: Mapping[str, 
         sizes=dict(sizes),
     )
     source = _render_once(variant, journal)
-    kernel = kernel_of(source, journal=journal).with_record(record)
-    kernel = kernel if record is not None else kernel.chosen_at(sizes)
+    kernel = kernel_of(source, journal=journal).with_record(record, sizes)
     journal.emit(kernel.loaded.subject, **_described(source, kernel))
     return kernel
 

@@ -200,13 +200,11 @@ class Kernel:
         """Return the kernels of the same code, this one included: of other records or engines."""
         return tuple(self._family)
 
-    def with_record(self, record: Record | None) -> Kernel:
-        """Return the kernel of the same code whose schedule comes from ``record``."""
-        return self._relative(record, self._engine)
-
-    def chosen_at(self, sizes: Mapping[str, int]) -> Kernel:
-        """Return the kernel of the same code whose schedule is the default for ``sizes``."""
-        return self._relative(self._record, self._engine, sizes)
+    def with_record(
+        self, record: Record | None, chosen_for: Mapping[str, int] | None = None
+    ) -> Kernel:
+        """Return the kernel of the same code whose schedule is of a record, or of some sizes."""
+        return self._relative(record, self._engine, None if record else chosen_for)
 
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kernel:
         """Return the kernel that a call with these arguments launches: itself."""

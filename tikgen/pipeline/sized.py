@@ -7,6 +7,7 @@ made when it is first met. A call looks its class up by the shapes of its arrays
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,6 +24,7 @@ from tikgen.pipeline.rendering import Variant
 from tikgen.taichi import runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.arguments import Argument, Array, symbols
+from tikgen.template.parameters import ProblemModel, make_model
 from tikgen.units import counted
 
 # Classes of a kernel. Sizes of a further one take the nearest of these.
@@ -42,6 +44,7 @@ class SizedKernel(Kernel):
 
     Args:
         base: the kernel whose schedule was chosen without sizes.
+        variant: what is built; the base may be that of other parameters with equal code.
         arch: the arch of the schedules, None for that on which Taichi runs.
         is_tuned: whether schedules come from tuning records, however far they are.
         at: returns the kernel of a class, of the default engine.
@@ -51,12 +54,14 @@ class SizedKernel(Kernel):
     def __init__(
         self,
         base: Kernel,
+        variant: Variant,
         arch: str | None,
         is_tuned: bool,
         at: At,
         making: contextlib.AbstractContextManager[Any],
     ) -> None:
         self._base = self._last = base
+        self._variant = variant
         self._arch, self._is_tuned, self._at, self._making = arch, is_tuned, at, making
         self._by_engine = {base._engine: self}
         self._taken: list[Kernel] = []
@@ -146,8 +151,8 @@ class SizedKernel(Kernel):
             return kernel
 
     def _class_of(self, sizes: Mapping[str, int]) -> Kernel:
-        variant = self._base.upcoming.source.variant
         try:
+            variant = self._current_variant()
             key = self._key(variant, sizes)
             if key not in self._classes and len(self._classes) < MOST_CLASSES:
                 self._classes[key] = sizes, self._made(variant, sizes)
@@ -160,6 +165,16 @@ class SizedKernel(Kernel):
             return self._classes[key][1]
         known = self._classes.values()
         return min(known, key=lambda one: shapes.distance(one[0], sizes))[1]
+
+    def _current_variant(self) -> Variant:
+        """Return what is built, of the template as the base has it: its files may have changed."""
+        template, known = self._base.upcoming.source.variant.template, self._variant.problem
+        if template is not self._variant.template:
+            given = {name: getattr(known, name) for name in sorted(known.model_fields_set)}
+            problem = make_model(template.Problem, given, template.name)
+            assert isinstance(problem, ProblemModel)
+            self._variant = dataclasses.replace(self._variant, template=template, problem=problem)
+        return self._variant
 
     def _key(self, variant: Variant, sizes: Mapping[str, int]) -> Hashable:
         """Return what decides the schedule for some sizes."""
@@ -177,7 +192,9 @@ class SizedKernel(Kernel):
     def _made(self, variant: Variant, sizes: Mapping[str, int]) -> Kernel:
         base = self._base
         made = _launched_by(self._at(variant, sizes), base._engine)
-        kernel = base if (made.loaded, made.record) == (base.loaded, base.record) else made
+        digests = [each.upcoming.source.digest for each in (made, base)]
+        # Equal code of the base is launched by the base, even if another kernel has it too.
+        kernel = base if digests[0] == digests[1] and made.record == base.record else made
         if all(known.loaded is not kernel.loaded for known in self._taken):
             self._taken.append(kernel)
         return kernel
@@ -208,7 +225,9 @@ class SizedKernel(Kernel):
         base = self._base.with_engine(engine)
         with self._making:
             if engine not in self._by_engine:
-                other = SizedKernel(base, self._arch, self._is_tuned, self._at, self._making)
+                other = SizedKernel(
+                    base, self._variant, self._arch, self._is_tuned, self._at, self._making
+                )
                 other._by_engine, other._taken = self._by_engine, self._taken
                 self._by_engine[engine] = other
             return self._by_engine[engine]
