@@ -200,11 +200,9 @@ class Kernel:
         """Return the kernels of the same code, this one included: of other records or engines."""
         return tuple(self._family)
 
-    def with_record(
-        self, record: Record | None, chosen_for: Mapping[str, int] | None = None
-    ) -> Kernel:
+    def with_record(self, record: Record | None, sizes: Mapping[str, int] | None = None) -> Kernel:
         """Return the kernel of the same code whose schedule is of a record, or of some sizes."""
-        return self._relative(record, self._engine, None if record else chosen_for)
+        return self._relative(record, self._engine, None if record else sizes)
 
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kernel:
         """Return the kernel that a call with these arguments launches: itself."""
@@ -368,7 +366,7 @@ class Kernel:
     def tune(self, /, *args: Any, **options: Any) -> TuneResult:
         """Find the fastest schedule of its problem on this machine, for your own data.
 
-        This kernel does not change; ``tikgen.build`` uses the schedule from then on.
+        Builds take the schedule from then on, and so do calls that choose it by their sizes.
 
         Args:
             args: arguments in order, as in a call; arrays that are only written may be omitted at
