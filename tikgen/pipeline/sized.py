@@ -75,13 +75,20 @@ class SizedKernel(Kernel):
 
     def _forget(self) -> None:
         """Forget which class sizes take: files, records or ``ti.init`` may have changed it."""
-        self._epoch = runtime.epoch()
-        self._templates, self._records = catalogue.generation, records.generation
         self._by_shape: dict[Hashable, Kernel] = {}
         # By what decides the schedule, with the first sizes of each.
         self._classes: dict[Hashable, tuple[Mapping[str, int], Kernel]] = {}
         self._found: tuple[Record, ...] | None = None
         self._shapes_of = _shapes_of(self._base.upcoming.signature.arguments)
+        self._epoch = runtime.epoch()
+        self._templates, self._records = catalogue.generation, records.generation
+
+    def _is_current(self) -> bool:
+        return (
+            self._templates == catalogue.generation
+            and self._records == records.generation
+            and self._epoch is runtime.epoch()
+        )
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Launch the kernel of the class that the sizes take, as :meth:`Kernel.__call__` does."""
@@ -131,10 +138,7 @@ class SizedKernel(Kernel):
         if not (base.is_loaded and runtime.is_initialised()):
             return base
         with self._making:
-            is_known = self._templates == catalogue.generation
-            if not (is_known and self._records == records.generation) or (
-                self._epoch is not runtime.epoch()
-            ):
+            if not self._is_current():
                 self._forget()
             signature = base.upcoming.signature
             try:
@@ -142,11 +146,12 @@ class SizedKernel(Kernel):
                 shape = self._shapes_of(values)
                 if shape in self._by_shape:
                     return self._by_shape[shape]
-                sizes = dict(zip(signature.symbols, signature.check(values), strict=True))
+                extents = [max(1, extent) for extent in signature.check(values)]
             except (ArgumentError, AttributeError, TypeError):
                 return self._last
             if len(self._by_shape) >= _MOST_SHAPES:
                 self._by_shape = {}
+            sizes = dict(zip(signature.symbols, extents, strict=True))
             kernel = self._by_shape[shape] = self._class_of(sizes)
             return kernel
 
@@ -184,10 +189,10 @@ class SizedKernel(Kernel):
         arch = self._arch or runtime.current_arch() or "cpu"
         if self._found is None:
             self._found = records.records_for(template, problem, arch)
-        record = records.best_of(self._found, sizes, math.inf if self._is_tuned else records.NEAR)
-        if record is not None:
+        farthest = math.inf if self._is_tuned else records.NEAR
+        if self._found and (record := records.best_of(self._found, sizes, farthest)):
             return record.candidate
-        return tuple(template.default_schedule(problem, arch, sizes).items())
+        return repr(sorted(template.default_schedule(problem, arch, sizes).items()))
 
     def _made(self, variant: Variant, sizes: Mapping[str, int]) -> Kernel:
         base = self._base
