@@ -104,11 +104,13 @@ class Gemm(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
         if arch == "cpu":
-            # Two cores of an EPYC 9005, f32. Panels pay from about 96^3 on, and where B is used
-            # more than once: 64^3 takes 1.35 times as long as from arrays, 128^3 0.65 times, but
-            # 1024^2 times one row 3 times and times one column 13 times.
-            if sizes and (min(sizes["m"], sizes["n"]) < 8 or math.prod(sizes.values()) < 96**3):
-                return {name: 4 if sizes[name[-1]] >= 4 else 1 for name in ("tile_m", "tile_n")}
+            # Two cores of an EPYC 9005, f32. Panels pay from about 40^3 on, and where B is used
+            # more than once: 32^3 takes 1.2 times as long as from arrays, 64^3 0.6 times, but
+            # 1000^2 times one row 3 times and times one column 7 times.
+            if sizes and (min(sizes["m"], sizes["n"]) < 8 or math.prod(sizes.values()) < 40**3):
+                # Launched by direct-cpu tiles of 8 x 8 take 0.5 to 0.7 of what 4 x 4 take.
+                tiles = {name: sizes[name[-1]] for name in ("tile_m", "tile_n")}
+                return {n: 8 if size >= 8 else 4 if size >= 4 else 1 for n, size in tiles.items()}
             # 1024^3 in 26 to 31 ms (np.matmul 10 to 11.5, a plain triple loop 2080): 4 or 8 rows of
             # 64 with unroll 4 or 8 are within 10%, 2 rows take up to 1.5 times, 128 columns twice.
             return {"via": "panels", "tile_n": 2048 // p.dtype.bits, "unroll": 4}

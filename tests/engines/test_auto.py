@@ -196,13 +196,14 @@ def test_what_is_not_faster_is_left_to_taichi(kernel: Any, monkeypatch: pytest.M
 def test_evidence_of_the_engine_is_a_proof(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "COMPARED", 1000)
     values = (2.0, np.ones(9, np.float32), np.zeros(9, np.float32))
-    kernel.with_engine(DIRECT)(*values)
-    tally = evidence.Tally(kernel.params)
+    direct = kernel.with_engine(DIRECT)
+    direct(*values)
+    tally = evidence.Tally(direct.params)
     tally.add(True, 0.0)
     init_taichi()
     assert kernel.engine == "taichi"
-    evidence.keep("map", "cpu", 0, {kernel.digest: tally}, engine=DIRECT)
-    assert [e.engine for e in kernel.evidence] == [DIRECT]
+    evidence.keep("map", "cpu", 0, {direct.digest: tally}, engine=DIRECT)
+    assert [e.engine for e in direct.evidence] == [DIRECT]
     until_direct(kernel, lambda: kernel(*values))
     assert kernel.engine == DIRECT
     init_taichi()

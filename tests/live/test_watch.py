@@ -180,7 +180,7 @@ def test_kernels_of_equal_code_separate_if_their_code_differs_again(
     save(root / "adder/kernel.py.j2", "{{ more(p.n) }}", "9")
     next_change(watcher)
     assert (added(one), added(two)) == (9, 9)
-    assert tikgen.build("adder", n=3) in (one, two)
+    assert tikgen.build("adder", n=3).function in (one.function, two.function)
     put(root / "adder/kernel.py.j2", whole)
     next_change(watcher)
     assert (added(one), added(two)) == (1, 2)

@@ -26,9 +26,12 @@ def test_defaults_spelled_out_or_not_give_one_kernel() -> None:
     kernel = tikgen.build("stencil", dim=3, dtype="f32")
     assert tikgen.build("stencil") is kernel
     assert tikgen.build("stencil", dtype=np.float32, order=2) is kernel
-    assert tikgen.build("stencil", schedule={"row_buffer": 32}) is kernel
-    assert tikgen.build("stencil", row_buffer=32, schedule="auto") is kernel
-    assert tikgen.build(kernel.template, spacing=(1.0, 1.0, 1.0)) is kernel
+    # With an explicit schedule a kernel has that code alone.
+    fixed = tikgen.build("stencil", schedule={})
+    assert fixed is not kernel
+    assert tikgen.build("stencil", schedule={"row_buffer": 32}) is fixed
+    assert tikgen.build("stencil", row_buffer=32, schedule="auto") is fixed
+    assert tikgen.build(kernel.template, spacing=(1.0, 1.0, 1.0), schedule={}) is fixed
 
 
 def test_equal_code_of_another_schedule_or_template_gives_one_kernel(tmp_path: object) -> None:

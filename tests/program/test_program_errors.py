@@ -50,7 +50,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "no list": (lambda: tikgen.Program(7), "takes a list of parts; got int"),  # type: ignore[arg-type]
     "a kernel that is not bound": (
         lambda: tikgen.Program([adding()]),
-        r"got tikgen.pipeline.kernel.Kernel; bind it: kernel.bind\(...\)",
+        r"got tikgen.pipeline.sized.SizedKernel; bind it: kernel.bind\(...\)",
     ),
     "a swap of another shape": (
         lambda: tikgen.Program(swapped(zeros(5))),

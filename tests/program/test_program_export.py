@@ -33,7 +33,8 @@ def test_a_graph_has_the_launches_of_all_phases(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tikgen.aot.exporting.export.export", export)
     assert heat().export("heat.zip", ["cpu"], verify=True) == "heat.zip"
     ((name, kernel),) = given["kernels"].items()
-    assert kernel is tikgen.build("stencil", dim=1, update=True, boundary="periodic")
+    built = tikgen.build("stencil", dim=1, update=True, boundary="periodic")
+    assert (kernel.template, kernel.problem) == (built.template, built.problem)
     forth = (name, {"x": "u", "y": "un", "scale": 0.25})
     back = (name, {"x": "un", "y": "u", "scale": 0.25})
     assert given["graphs"] == {"program": [forth, back] * 3}

@@ -122,8 +122,8 @@ def test_panels_are_made_only_where_they_pay() -> None:
         sizes = {"m": m, "n": n, "k": k}
         return template.Schedule(**template.default_schedule(p, "cpu", sizes)).via
 
-    assert via(128, 128, 128) == "panels"
-    assert via(64, 64, 64) == via(1, 1024, 1024) == via(1024, 1, 1024) == "arrays"
+    assert via(128, 128, 128) == via(64, 64, 64) == "panels"
+    assert via(32, 32, 32) == via(1, 1024, 1024) == via(1024, 1, 1024) == "arrays"
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])

@@ -113,8 +113,15 @@ def _of_kernel(kernel: Kernel) -> Cause:
     if others:
         names = _listed([_shown(s, kernel.source) for s in others])
         built += f" It serves further parameters, which render to the same code: {names}."
+    if len(kernel.classes) > 1:
+        count, origins = counted(len(kernel.classes), "schedule"), _origins(kernel)
+        built += f" By their sizes, calls took {count} so far ({origins}); this is the last one."
     compiled, of_compilation = _explain_compilations(kernel)
     return Cause(f"{built} {compiled}", of_build + of_compilation)
+
+
+def _origins(kernel: Kernel) -> str:
+    return "; ".join(each.schedule_origin for each in kernel.classes)
 
 
 def _of_params(name: str | Template, params: Mapping[str, Any]) -> Cause:
@@ -224,7 +231,8 @@ def _explain_compilations(kernel: Kernel) -> tuple[str, tuple[Difference, ...]]:
     """
     if not kernel.is_loaded:
         return "It was unloaded since: build it again.", ()
-    events = [e for e in kernel.events if e.stage == "compile" and "error" not in e.details]
+    life = sorted(kernel.loaded.life, key=lambda event: event.start)
+    events = [e for e in life if e.stage == "compile" and "error" not in e.details]
     if not events:
         return "Taichi has compiled nothing of it yet: it does so at the first launch.", ()
     keys = [_key(event.details) for event in events]

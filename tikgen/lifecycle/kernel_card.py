@@ -50,7 +50,11 @@ def of_kernel(kernel: Kernel) -> str:
 def _origin(kernel: Kernel) -> object:
     if not type(kernel.schedule).model_fields:
         return ""
-    return html.tag("p", f"schedule: {kernel.schedule_origin}", class_="pale")
+    text = f"schedule: {kernel.schedule_origin}"
+    if len(kernel.classes) > 1:
+        origins = "; ".join(each.schedule_origin for each in kernel.classes)
+        text += f"; one of {counted(len(kernel.classes), 'schedule')} by sizes: {origins}"
+    return html.tag("p", text, class_="pale")
 
 
 def _evidence(kernel: Kernel) -> object:

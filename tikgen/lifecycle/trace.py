@@ -193,11 +193,13 @@ def trace(*, all_kernels: bool = False) -> Iterator[Trace]:
 
 def of_kernel(kernel: Kernel) -> Trace:
     """Return the life of one kernel so far."""
-    launched, now = kernel.loaded.launched, time.perf_counter()
-    begun = [event.start for event in kernel.events] + [span[0] for span in launched.spans]
-    started = min(begun, default=now)
-    launched.window = now - started
-    return Trace(_Kept(kernel.events, (launched,) if launched.count else (), started, now))
+    every, now = [each.loaded.launched for each in kernel.classes], time.perf_counter()
+    begun = [event.start for event in kernel.events]
+    started = min([*begun, *(span[0] for each in every for span in each.spans)], default=now)
+    for launched in every:
+        launched.window = now - started
+    launches = tuple(launched for launched in every if launched.count)
+    return Trace(_Kept(kernel.events, launches, started, now))
 
 
 def check_path(path: str | os.PathLike[str], endings: Sequence[str]) -> Path:

@@ -86,11 +86,14 @@ def rebuild(folder: Path, files: tuple[Path, ...], on_refusal: Callable[[Change]
             try:
                 report = _reporter(kernel, template, files, on_refusal)
                 is_new = _rebuild(kernel, template, report)
-                (rebuilt if is_new else unchanged).append(kernel)
+                (rebuilt if is_new else unchanged).extend(builder.handles(kernel))
             except TikgenError as error:
-                kept[kernel] = error
+                kept |= dict.fromkeys(builder.handles(kernel), error)
     took = time.perf_counter() - began
-    return Change(template.name, files, tuple(rebuilt), tuple(unchanged), kept, seconds=took)
+    # A kernel that chooses by sizes has the code of several.
+    new = tuple(dict.fromkeys(rebuilt))
+    same = tuple(k for k in dict.fromkeys(unchanged) if k not in new)
+    return Change(template.name, files, new, same, kept, seconds=took)
 
 
 def _reporter(
@@ -101,7 +104,8 @@ def _reporter(
 ) -> Callable[[TikgenError | None], None]:
     def report(error: TikgenError | None) -> None:
         if error is not None:
-            on_refusal(Change(template.name, files, kept={kernel: error}))
+            kept = dict.fromkeys(builder.handles(kernel), error)
+            on_refusal(Change(template.name, files, kept=kept))
 
     return report
 

@@ -27,6 +27,7 @@ class _Bindable(Protocol):
     @property
     def is_changing(self) -> bool: ...
     def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None: ...
+    def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Bindable: ...
 
 
 class BoundKernel:
@@ -39,11 +40,16 @@ class BoundKernel:
     """
 
     def __init__(self, kernel: _Bindable, values: tuple[Any, ...], engine: str) -> None:
-        self.kernel = kernel
+        self._asked = kernel  # Sizes may decide which code is bound.
         self._option = engine
         self._epoch = runtime.epoch()
         # Read once in each call, so that code and arguments always belong together.
-        self._binding = _Binding(kernel.loaded, values, engine)
+        self._binding = _Binding(kernel.for_arguments(values, {}), values, engine)
+
+    @property
+    def kernel(self) -> _Bindable:
+        """Return the kernel that it launches: of the class that the bound sizes take."""
+        return self._binding.kernel
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -102,7 +108,8 @@ class BoundKernel:
                 raise ArgumentError(loaded.name, problem)
         old = dict(zip(loaded.signature.names, binding.values, strict=False))  # No workspace.
         # Fields are compiled in: another field needs another instance of the kernel.
-        made = _Binding(loaded, tuple((old | arguments).values()), self._option)
+        values = tuple((old | arguments).values())
+        made = _Binding(self._asked.for_arguments(values, {}), values, self._option)
         with binding.changing:
             self._binding, binding.is_current = made, False
 
@@ -114,7 +121,7 @@ class BoundKernel:
         returned = choice.launch(binding.loaded, arguments, binding.sizes)
         if choice.direct is not None:
             version = binding.version
-            made = _Binding(binding.loaded, arguments, self._option)
+            made = _Binding(binding.kernel, arguments, self._option, binding.loaded)
             with binding.changing:
                 if self._binding is binding and binding.version == version:
                     self._binding, binding.is_current = made, False
@@ -122,8 +129,8 @@ class BoundKernel:
 
     def _current(self) -> _Binding:
         """Return the arguments bound to the current code of the kernel."""
-        binding, kernel = self._binding, self.kernel
-        loaded = binding.loaded
+        binding = self._binding
+        kernel, loaded = binding.kernel, binding.loaded
         if runtime.epoch() is not self._epoch:
             runtime.refuse_fork(loaded.name)
             raise ArgumentError(loaded.name, "was bound before the last ti.init; bind it again")
@@ -139,11 +146,13 @@ class BoundKernel:
         while True:
             version = binding.version
             arguments = tuple(binding.values[: len(binding.loaded.signature.names)])
-            self.kernel.take_offer(arguments, {})
-            loaded = self.kernel.loaded
+            kernel = binding.kernel
+            kernel.take_offer(arguments, {})
+            loaded = kernel.loaded
             if loaded is binding.loaded:
                 return binding
-            made = _Binding(loaded, loaded.signature.order(arguments, {}), self._option)
+            values = loaded.signature.order(arguments, {})
+            made = _Binding(kernel, values, self._option, loaded)
             with binding.changing:
                 if self._binding is binding and binding.version == version:
                     self._binding, binding.is_current = made, False
@@ -157,8 +166,15 @@ class BoundKernel:
 class _Binding:
     """Arguments bound to the code for which they were checked."""
 
-    def __init__(self, loaded: Loaded, values: tuple[Any, ...], engine: str) -> None:
-        self.loaded = loaded
+    def __init__(
+        self,
+        kernel: _Bindable,
+        values: tuple[Any, ...],
+        engine: str,
+        loaded: Loaded | None = None,
+    ) -> None:
+        self.kernel = kernel
+        loaded = self.loaded = loaded or kernel.loaded
         self.sizes = loaded.check(values)
         # What will choose another engine, if that is open.
         self.choice: Automatic | None = None

@@ -11,29 +11,30 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tikgen import engines
-from tikgen.errors import ParameterError, TikgenError
-from tikgen.machine.devices import device_name
+from tikgen.errors import TikgenError
 from tikgen.pipeline import events, records
 from tikgen.pipeline.budget import check_budget
+from tikgen.pipeline.choice import DEFAULT_ARCH as DEFAULT_ARCH
+from tikgen.pipeline.choice import choose as choose
+from tikgen.pipeline.choice import follows_sizes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.loaded import check_arch, load_source
 from tikgen.pipeline.rendering import Source, Variant, hashed, render_text, render_variant
+from tikgen.pipeline.sized import SizedKernel
 from tikgen.pipeline.variant_key import key_fields
 from tikgen.store import default_store
 from tikgen.taichi import runtime
-from tikgen.template import catalogue, shapes
+from tikgen.template import catalogue
 from tikgen.template.arguments import Argument
 from tikgen.template.base import Template
-from tikgen.template.parameters import ProblemModel, canonical, make_model
-from tikgen.template.schedules import make_schedule
+from tikgen.template.parameters import canonical
 from tikgen.version import __version__
-
-DEFAULT_ARCH = "cpu"
 
 _lock = threading.RLock()
 _memo: dict[Any, Kernel] = {}
 _sources: dict[str, Source] = {}
 _kernels: dict[tuple[Any, ...], Kernel] = {}
+_sized: dict[tuple[Any, ...], SizedKernel] = {}
 # Every kernel that is referenced; several may have the same code after a rebuild.
 _alive: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
@@ -105,6 +106,8 @@ def build(
             )
             source = _render_once(variant, journal)
             kernel = kernel_of(source, journal=journal).with_record(record)
+            if follows_sizes(variant, schedule, shape, params):
+                kernel = _sized_of(kernel, variant, schedule, arch)
             kernel = kernel.with_engine(engine)
         except TikgenError:
             journal.emit(events.Subject(str(name), "", 0, "tikgen"))
@@ -141,81 +144,39 @@ def resolve(
     return choose(name, schedule, shape, arch, params)[0]
 
 
-def choose(
-    name: str | Template,
-    schedule: Mapping[str, Any] | str | None,
-    shape: tuple[int, ...] | Mapping[str, int] | None,
-    arch: str | None,
-    params: Mapping[str, Any],
-) -> tuple[Variant, records.Record | None]:
-    """Return the variant that ``build`` uses, and the tuning record of its schedule or None."""
-    template = catalogue.find_template(name)
-    if arch is not None and arch not in runtime.ARCHS:
-        takes = ", ".join(runtime.ARCHS)
-        raise ParameterError(template.name, {"arch": f"takes one of {takes}; got {arch!r}"})
-    problem_names = template.Problem.model_fields
-    schedule_names = template.Schedule.model_fields
-    for unknown in params.keys() - problem_names.keys() - schedule_names.keys():
-        known = [*problem_names, *schedule_names]
-        raise ParameterError.unknown(template.name, unknown, known)
-    wanted = {k: v for k, v in params.items() if k in schedule_names}
-    wanted |= _explicit_schedule(template, schedule, wanted)
-    problem = make_model(
-        template.Problem, {k: v for k, v in params.items() if k in problem_names}, template.name
+def _sized_of(base: Kernel, variant: Variant, schedule: object, arch: str | None) -> Kernel:
+    """Return the only kernel that chooses by sizes, for a problem and what was chosen without."""
+    problem = tuple(records.problem_text(variant.problem).items())
+    key = (base, problem, schedule == "tuned", arch)
+    if key not in _sized:
+
+        def at(variant: Variant, sizes: Mapping[str, int]) -> Kernel:
+            return _chosen(variant, schedule, arch, sizes)
+
+        _sized[key] = SizedKernel(base, variant, arch, schedule == "tuned", at, _lock)
+    return _sized[key]
+
+
+def _chosen(near: Variant, schedule: Any, arch: str | None, sizes: Mapping[str, int]) -> Kernel:
+    """Return the kernel of a problem whose schedule is chosen for some sizes."""
+    journal = events.Journal()
+    given = dict(near.problem)
+    variant, record = journal.timed(
+        "resolve",
+        lambda: choose(near.template, schedule, None, arch, given, sizes),
+        memo=False,
+        sizes=dict(sizes),
     )
-    assert isinstance(problem, ProblemModel)
-    arch = arch or runtime.current_arch() or DEFAULT_ARCH
-    sizes = None
-    if shape is not None:
-        symbols = template.size_symbols(problem)
-        arguments = template.arguments(problem)
-        sizes = shapes.sizes_of_shape(template.name, symbols, shape, arguments)
-    baked = tuple((sizes or {}).items())
-    # Optimised schedules may fail Taichi's bounds checks, which look at each axis.
-    plainest = runtime.is_debug()
-    is_automatic = schedule in (None, "auto") and not (wanted or plainest)
-    if schedule == "tuned" or is_automatic:
-        record = records.best_record(template, problem, arch, sizes)
-        if record is not None:
-            try:
-                tuned = {**record.schedule, **wanted}
-                variant = _variant(template, problem, tuned, arch, baked)
-                return variant, None if wanted else record
-            except ParameterError as error:
-                if wanted:
-                    raise
-                records.warn_of(record, error)
-        if schedule == "tuned":
-            raise ParameterError(template.name, {"schedule": _untuned(template, arch)})
-    defaults = {} if plainest else template.default_values(problem, arch, sizes)
-    try:
-        return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
-    except ParameterError as error:
-        if not (defaults and wanted):
-            raise
-        conflict = error
-    # Given values take precedence over conflicting defaults of the arch.
-    try:
-        return _variant(template, problem, wanted, arch, baked), None
-    except ParameterError as error:
-        raise error if error.parameter in wanted else conflict from None
+    source = _render_once(variant, journal)
+    kernel = kernel_of(source, journal=journal).with_record(record, sizes)
+    journal.emit(kernel.loaded.subject, **_described(source, kernel))
+    return kernel
 
 
-def _untuned(template: Template, arch: str) -> str:
-    return (
-        f"is 'tuned', and nothing was tuned for this problem on {arch} "
-        f"({device_name(arch)}); run tikgen.tune({template.name!r}, ...), or take 'auto'"
-    )
-
-
-def _variant(
-    template: Template,
-    problem: ProblemModel,
-    schedule: Mapping[str, Any],
-    arch: str,
-    sizes: tuple[tuple[str, int], ...],
-) -> Variant:
-    return Variant(template, problem, make_schedule(template, problem, schedule, arch), sizes)
+def handles(kernel: Kernel) -> tuple[Kernel, ...]:
+    """Return the kernels through which the code of a kernel is called."""
+    with _lock:
+        return tuple(sized for sized in _sized.values() if sized.holds(kernel)) or (kernel,)
 
 
 def clear() -> None:
@@ -229,25 +190,9 @@ def clear() -> None:
         _memo.clear()
         _sources.clear()
         _kernels.clear()
+        _sized.clear()
         _alive.clear()
         catalogue.forget_templates()
-
-
-def _explicit_schedule(
-    template: Template, schedule: Mapping[str, Any] | str | None, flat: Mapping[str, Any]
-) -> dict[str, Any]:
-    if schedule is None or (isinstance(schedule, str) and schedule in ("auto", "tuned")):
-        return {}
-    if not isinstance(schedule, Mapping):
-        raise ParameterError(
-            template.name, {"schedule": f"takes 'auto', 'tuned' or a dict; got {schedule!r}"}
-        )
-    for name in schedule:
-        if name not in template.Schedule.model_fields:
-            raise ParameterError.unknown(template.name, str(name), template.Schedule.model_fields)
-        if name in flat:
-            raise ParameterError(template.name, {name: "is given twice: alone and in schedule"})
-    return dict(schedule)
 
 
 def _described(source: Source, kernel: Kernel) -> dict[str, dict[str, Any]]:

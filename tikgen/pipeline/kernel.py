@@ -5,17 +5,13 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from tikgen import engines, registry
 from tikgen.errors import (
     ArgumentError,
     EngineUnavailable,
     TaichiNotInitialised,
-    TemplateError,
     TikgenError,
     WrongThread,
 )
@@ -25,28 +21,22 @@ from tikgen.pipeline.direct import Direct, direct_of
 from tikgen.pipeline.eject import eject_text
 from tikgen.pipeline.events import Event
 from tikgen.pipeline.evidence import Evidence, evidence_for
+from tikgen.pipeline.expected import expected
 from tikgen.pipeline.loaded import Loaded, made_up
+from tikgen.pipeline.offers import Offer
 from tikgen.pipeline.records import Record
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.pipeline.signature import Signature
-from tikgen.taichi import arrays, runtime
+from tikgen.taichi import runtime
 from tikgen.taichi.launcher import is_differentiating
-from tikgen.template.arguments import Array, concrete_shape
+from tikgen.template import shapes
+from tikgen.template.arguments import Array
 from tikgen.template.base import Template
 from tikgen.template.parameters import ParameterModel, canonical
 
 if TYPE_CHECKING:  # The only place that names types of higher rooms.
     from tikgen.lifecycle.trace import Trace
     from tikgen.tuning.result import TuneResult
-
-
-@dataclass
-class _Offer:
-    """New code for the next call to adopt."""
-
-    loaded: Loaded
-    report: Callable[[TikgenError | None], None]
-    was_reported: bool = False
 
 
 class Kernel:
@@ -59,8 +49,9 @@ class Kernel:
     def __init__(self, loaded: Loaded) -> None:
         # Read once in each call, so that another thread can replace it.
         self._loaded = loaded
-        self._offer: _Offer | None = None
+        self._offer: Offer | None = None
         self._record: Record | None = None
+        self._chosen_for: Mapping[str, int] | None = None
         # What the last call took beside Taichi.
         self._direct: Direct | None = None
         self._set_engine(engines.DEFAULT)
@@ -69,32 +60,32 @@ class Kernel:
     @property
     def variant(self) -> Variant:
         """Return the template with its parameters."""
-        return self._loaded.source.variant
+        return self.loaded.source.variant
 
     @property
     def template(self) -> Template:
         """Return the template from which it was rendered."""
-        return self._loaded.source.variant.template
+        return self.loaded.source.variant.template
 
     @property
     def name(self) -> str:
         """Return a readable name such as ``stencil_dim3_f32_order2_interior``."""
-        return self._loaded.source.variant.label
+        return self.loaded.source.variant.label
 
     @property
     def params(self) -> dict[str, Any]:
         """Return every parameter by name, problem parameters first."""
-        return self._loaded.source.variant.params
+        return self.loaded.source.variant.params
 
     @property
     def problem(self) -> ParameterModel:
         """Return the parameters that decide what is computed."""
-        return self._loaded.source.variant.problem
+        return self.loaded.source.variant.problem
 
     @property
     def schedule(self) -> ParameterModel:
         """Return the parameters that decide how fast it runs."""
-        return self._loaded.source.variant.schedule
+        return self.loaded.source.variant.schedule
 
     @property
     def schedule_origin(self) -> str:
@@ -102,6 +93,8 @@ class Kernel:
         if self._record is not None:
             return str(self._record)
         arch, sizes = runtime.current_arch() or "cpu", dict(self.variant.sizes) or None
+        if self._chosen_for is not None:
+            return f"default on {arch} for sizes such as {shapes.shown(self._chosen_for)}"
         default = self.template.default_values(self.variant.problem, arch, sizes)
         is_default = self.schedule == type(self.schedule)(**default)
         return f"default on {arch}" if is_default else "given"
@@ -112,29 +105,44 @@ class Kernel:
         return self._record
 
     @property
+    def chosen_for(self) -> Mapping[str, int] | None:
+        """Return the sizes for which tikgen chose its default schedule, or None."""
+        return self._chosen_for
+
+    @property
     def engine(self) -> str:
         """Return the engine that launches it, if it is called with small arrays."""
-        return automatic.engine_of(self._loaded, self._engine)
+        return automatic.engine_of(self.loaded, self._engine)
 
     @property
     def why(self) -> str:
         """Return in a sentence why that engine launches it, and no other one."""
-        return automatic.why(self._loaded, self._engine)
+        return automatic.why(self.loaded, self._engine)
 
     @property
     def source(self) -> Source:
         """Return the rendered text with its digest and line map."""
-        return self._loaded.source
+        return self.loaded.source
+
+    @property
+    def classes(self) -> tuple[Kernel, ...]:
+        """Return a kernel for each schedule that calls took so far, of itself if it has one."""
+        return (self,)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Return the sources of :attr:`classes`."""
+        return tuple(kernel.source for kernel in self.classes)
 
     @property
     def digest(self) -> str:
         """Return the SHA-256 of the rendered code."""
-        return self._loaded.source.digest
+        return self.loaded.source.digest
 
     @property
     def signature(self) -> Signature:
         """Return the ordered arguments."""
-        return self._loaded.signature
+        return self.loaded.signature
 
     @property
     def workspace(self) -> tuple[Array, ...]:
@@ -144,7 +152,7 @@ class Kernel:
     @property
     def function(self) -> Any:
         """Return the ``ti.kernel`` itself, which takes the arguments and then the workspace."""
-        return self._loaded.function
+        return self.loaded.function
 
     @property
     def loaded(self) -> Loaded:
@@ -157,19 +165,24 @@ class Kernel:
         return self._offer is not None
 
     @property
+    def upcoming(self) -> Loaded:
+        """Return the code on offer, else that of :attr:`loaded`."""
+        return self.loaded if self._offer is None else self._offer.loaded
+
+    @property
     def is_loaded(self) -> bool:
         """Return whether it can be called: it was not unloaded."""
-        return self._loaded.is_loaded
+        return self.loaded.is_loaded
 
     @property
     def launches(self) -> int:
         """Return the number of launches."""
-        return self._loaded.launches + self._loaded.bound_launches
+        return self.loaded.launches + self.loaded.bound_launches
 
     @property
     def events(self) -> tuple[Event, ...]:
         """Return its last 500 events, in order of time."""
-        return tuple(sorted(self._loaded.life, key=lambda event: event.start))
+        return tuple(sorted(self.loaded.life, key=lambda event: event.start))
 
     @property
     def lifecycle(self) -> Trace:
@@ -184,12 +197,16 @@ class Kernel:
 
     @property
     def family(self) -> tuple[Kernel, ...]:
-        """Return the kernels that differ by their tuning record only, this one included."""
+        """Return the kernels of the same code, this one included: of other records or engines."""
         return tuple(self._family)
 
-    def with_record(self, record: Record | None) -> Kernel:
-        """Return the kernel of the same code whose schedule comes from ``record``."""
-        return self._relative(record, self._engine)
+    def with_record(self, record: Record | None, sizes: Mapping[str, int] | None = None) -> Kernel:
+        """Return the kernel of the same code whose schedule is of a record, or of some sizes."""
+        return self._relative(record, self._engine, None if record else sizes)
+
+    def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kernel:
+        """Return the kernel that a call with these arguments launches: itself."""
+        return self
 
     def with_engine(self, engine: str) -> Kernel:
         """Return the kernel of the same code that an engine launches.
@@ -205,14 +222,16 @@ class Kernel:
         """
         if problem := engines.problem(engine):
             raise EngineUnavailable(self.name, engine, problem)
-        return self._relative(self._record, engine)
+        return self._relative(self._record, engine, self._chosen_for)
 
-    def _relative(self, record: Record | None, engine: str) -> Kernel:
+    def _relative(
+        self, record: Record | None, engine: str, sizes: Mapping[str, int] | None = None
+    ) -> Kernel:
         for kernel in self._family:
-            if (kernel._record, kernel._engine) == (record, engine):
+            if (kernel._record, kernel._engine, kernel._chosen_for) == (record, engine, sizes):
                 return kernel
         other = copy.copy(self)
-        other._record, other._direct = record, None
+        other._record, other._chosen_for, other._direct = record, sizes, None
         other._set_engine(engine)
         self._family.append(other)
         return other
@@ -236,6 +255,11 @@ class Kernel:
         loaded, direct = self._loaded, self._direct
         if direct is not None and not kwargs and direct.call(loaded, args, self._most_bytes):
             return None
+        return self._launch(args, kwargs)
+
+    def _launch(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Check the arguments at length, and launch."""
+        loaded = self._loaded
         values = loaded.signature.order(args, kwargs)
         if self._engine == engines.TAICHI or is_differentiating():
             return loaded.run(loaded.prepare(values))
@@ -275,7 +299,7 @@ class Kernel:
             TaichiNotInitialised: if ``ti.init`` was not called.
             KernelCompileError: if Taichi refuses the kernel.
         """
-        loaded = self._loaded
+        loaded = self.loaded
         if args or kwargs:
             given = [loaded.signature.order(args, kwargs)]
         else:
@@ -294,7 +318,7 @@ class Kernel:
         Raises:
             ArgumentError: if an argument does not fit the signature.
         """
-        loaded = self._loaded
+        loaded = self.loaded
         if not loaded.is_compiled:
             return False
         if not (args or kwargs):
@@ -333,33 +357,16 @@ class Kernel:
             TemplateError: if the template has no reference.
             ArgumentError: if an argument is missing or does not fit.
         """
-        if type(self.template).reference is Template.reference:
-            raise TemplateError(self.template.name, "has no reference")
-        named = self._loaded.signature.named(args, kwargs)
-        given = {name: arrays.to_host(value) for name, value in named.items()}
-        sizes = self.sizes_of(given)
-        values: list[Any] = []
-        for argument in self._loaded.signature.arguments:
-            if not isinstance(argument, Array):
-                values.append(given.get(argument.name))
-            elif argument.name in given:
-                # A copy, since the reference may take an output that is also an input.
-                values.append(np.array(given[argument.name], order="C"))
-            elif argument.role == "out":
-                values.append(np.zeros(concrete_shape(argument, sizes), argument.dtype.numpy))
-            else:
-                raise ArgumentError(self.template.name, f"argument {argument.name!r} is missing")
-        self._loaded.host_signature.check(values)
-        return self.template.reference(self.problem, *values)
+        return expected(self.loaded, args, kwargs)
 
     def sizes_of(self, values: Mapping[str, Any]) -> dict[str, int]:
         """Return the value of each size symbol, from the shapes of ``values``."""
-        return self._loaded.signature.sizes_of(values)
+        return self.loaded.signature.sizes_of(values)
 
     def tune(self, /, *args: Any, **options: Any) -> TuneResult:
         """Find the fastest schedule of its problem on this machine, for your own data.
 
-        This kernel does not change; ``tikgen.build`` uses the schedule from then on.
+        Builds take the schedule from then on, and so do calls that choose it by their sizes.
 
         Args:
             args: arguments in order, as in a call; arrays that are only written may be omitted at
@@ -394,25 +401,20 @@ class Kernel:
             loaded: the new code.
             report: is called with None once the code is adopted, or with the reason why not.
         """
-        self._offer = _Offer(loaded, report)
+        self._offer = Offer(loaded, report)
 
     def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Adopt the code on offer, if it compiles for these arguments."""
-        refusal: TikgenError | None = None
         with runtime.compiling:
             offer = self._offer
             if offer is None:
                 return
-            loaded = offer.loaded
             try:
-                loaded.compile_for(loaded.prepare(loaded.signature.order(args, kwargs)))
-                self._loaded = loaded
+                refusal = offer.refusal(args, kwargs)
             except (TaichiNotInitialised, WrongThread):
                 return
-            except TikgenError as error:
-                refusal = error
-            except Exception as error:  # Of any kind: the old code serves the call.
-                refusal = loaded.explained(error)
+            if refusal is None:
+                self._loaded = offer.loaded
             # Code that does not fit these arguments may fit those of a later call.
             waits = isinstance(refusal, ArgumentError)
             if not waits and self._offer is offer:  # And not replaced by a newer offer.
@@ -428,11 +430,11 @@ class Kernel:
     def __repr__(self) -> str:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
         # A user's text may define several kernels.
-        function = self._loaded.subject.name
+        function = self.loaded.subject.name
         launched = "" if self._engine == engines.TAICHI else f", launched by {self.engine}"
-        its = f"{function} of " if self._loaded.subject.origin == "live" else ""
+        its = f"{function} of " if self.loaded.subject.origin == "live" else ""
         return (
             f"<Kernel {its}{self.template.name}({params})\n"
-            f"  takes {self._loaded.signature}\n"
+            f"  takes {self.loaded.signature}\n"
             f"  digest {self.digest[:16]}{launched}>"
         )

@@ -20,6 +20,8 @@ from tikgen.template.base import Template
 from tikgen.template.parameters import ParameterModel, canonical, plain
 
 KIND = "tuning"
+# Octaves: a call whose sizes lie further from those of a record takes the default for its sizes.
+NEAR = 3.0
 TIMED = "timed"
 # The data of a measurement: typical data from the template, or the user's own.
 WORKLOADS = TYPICAL, OWN = "typical", "own"
@@ -168,14 +170,28 @@ def best_record(
     template: Template, problem: ParameterModel, arch: str, sizes: Mapping[str, int] | None
 ) -> Record | None:
     """Return the best record for the shape nearest to ``sizes`` (None: the largest), or None."""
-    timed = [r for r in records_for(template, problem, arch) if r.kind == TIMED]
+    return best_of(records_for(template, problem, arch), sizes)
+
+
+def best_of(
+    found: Iterable[Record], sizes: Mapping[str, int] | None, farthest: float = math.inf
+) -> Record | None:
+    """Return the best of some records, as :func:`best_record` does.
+
+    Args:
+        found: records of a problem, for a device and these versions.
+        sizes: value of each size symbol, or None.
+        farthest: octaves that the shape of a record may lie apart.
+    """
+    timed = [r for r in found if r.kind == TIMED]
     if sizes is None:
         near = max((math.prod(shapes.bucket(r.sizes).values()) for r in timed), default=0)
         timed = [r for r in timed if math.prod(shapes.bucket(r.sizes).values()) == near]
     else:
         far = [shapes.distance(shapes.bucket(sizes), shapes.bucket(r.sizes)) for r in timed]
         least = min(far, default=math.inf)
-        timed = [r for r, d in zip(timed, far, strict=True) if d == least and least < math.inf]
+        is_near = least < math.inf and least <= farthest
+        timed = [r for r, d in zip(timed, far, strict=True) if d == least and is_near]
     return min(timed, key=lambda record: record.rank, default=None)
 
 

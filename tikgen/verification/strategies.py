@@ -11,7 +11,7 @@ import numpy as np
 
 from tikgen import engines
 from tikgen.errors import ParameterError, TemplateError
-from tikgen.pipeline.builder import resolve
+from tikgen.pipeline.choice import choose
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
@@ -34,6 +34,8 @@ MOST_STRETCHED = 20_000
 # Of all arguments together where they fill every part of a schedule; some more bytes may remain.
 MOST_FULL_BYTES = 2**26 + 2**10
 MOST_TRIALS = 3
+# Sizes for which default schedules are chosen.
+NEAR_SIZES = (1, 5, 17, 64, 300, 1031, 5000, 70_000, 10**6, 10**7)
 # One example in so many fills every part of its schedule.
 _FULL = 16
 _DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "records", "large")
@@ -87,7 +89,11 @@ def trials(
             }
         try:
             with blamed(template, "default_schedule() or check()"):
-                variant = resolve(template, arch=arch, **adjusted)
+                variant = choose(template, None, None, arch, adjusted)[0]
+                if default_schedule and (needed := symbols(variant.arguments)):
+                    # A call may take the default of any sizes, and be launched with others.
+                    near = {name: draw(st.sampled_from(NEAR_SIZES)) for name in needed}
+                    variant = choose(template, None, None, arch, adjusted, near)[0]
         except ParameterError as error:
             on_invalid(error)
             reject()

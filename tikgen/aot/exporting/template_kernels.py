@@ -115,7 +115,7 @@ def _variant_on(kernel: Kernel, arch: str, schedule: Mapping[str, Any] | None) -
 def _was_given(kernel: Kernel) -> bool:
     """Return whether the schedule is neither a default nor from a tuning record."""
     variant = kernel.variant
-    if kernel.record is not None:
+    if kernel.record is not None or kernel.chosen_for is not None:
         return False
     sizes = dict(variant.sizes) or None
     for arch in ARCHS:
