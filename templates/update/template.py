@@ -455,8 +455,9 @@ class FieldUpdate(Template):
             new = update.assignments.folded(p.dtype).evaluate(**values)
         if layers:
             after = damped(p, new, inputs)
+            places = {name: place_of(p, update.fields[name]) for name in layers}
             before = {name: part_of(inputs, name, p.layout) for name in layers}
-            bounds |= layer_errors(bounds, new, after, layers, before, p.dtype.eps)
+            bounds |= layer_errors(bounds, new, after, layers, places, before, p.dtype.eps)
         allowed = {}
         for name, held in written_arrays(p).items():
             allowed[name] = np.zeros(np.shape(inputs[name]))
@@ -478,10 +479,28 @@ class FieldUpdate(Template):
             return steps_of_points(math.prod(sizes.values()), MOST_PARTS, s.block_dim or 1)
         return parallel(math.prod(sizes.values()))
 
+    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
+        # Beside the usual ones those that leave hardly a point far from the edges.
+        update, found = update_of(p), dict(super().sizes(p))
+        both = (reach(p, update, inside) for inside in (False, True))
+        for axis, pairs in enumerate(zip(*both, strict=True)):
+            low, high = (max(pair[side] for pair in pairs) for side in (0, 1))
+            own = {low, high, low + high, low + high + 1} - {0}
+            found[f"n{axis}"] = tuple(sorted({*found[f"n{axis}"], *own}))
+        return found
+
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
-        if not update_of(p).reductions or s.loop != "function" or p.dim > 1 or s.chunk > 4096:
+        if not update_of(p).reductions:
             return ()
-        return ({"n0": 18 * s.chunk + 5},)  # Strips for two steps of what joins them, and a rest.
+        if s.loop == "points":  # As many parts as there may be, and longer ones.
+            shape = {1: (140_009,), 2: (370, 379), 3: (53, 52, 51)}[p.dim]
+        elif p.dim == 1 and s.chunk <= 4096:
+            shape = (18 * s.chunk + 5,)  # Strips for two steps of what joins them, and a rest.
+        elif p.dim == 2:
+            shape = (18 * s.rows + 5, s.row_buffer + 15)
+        else:
+            return ()
+        return ({f"n{axis}": extent for axis, extent in enumerate(shape)},)
 
     def workload(
         self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
@@ -497,15 +516,24 @@ class FieldUpdate(Template):
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
 
-        from tikgen.verification.equation_texts import boundaries, programs
+        from tikgen.verification.equation_texts import (
+            boundaries,
+            in_proportion,
+            programs,
+            staggered_programs,
+        )
         from tikgen.verification.vector_texts import vector_programs
 
         step = st.sampled_from((1.0, 0.5, 0.3))
-        stored = st.sampled_from(("f16", "f32", "f64", "i8", "u16", "i32"))
+        stored = st.sampled_from(("f16", "i8", "f32", "u16", "f64", "i32"))
         small = st.sampled_from(("i8", "u8", "u16", "i32"))
+        trees = programs()
         # `adjust` cuts them to the grid at hand.
         return {
-            "equations": programs() | vector_programs(programs(is_staggered=False)),
+            "equations": in_proportion(
+                (4, trees), (1, staggered_programs()), (3, vector_programs(trees))
+            ),
+            "dtype": st.sampled_from(("i32", "f32", "f64", "i64", "f32", "f64")),
             "vectors": st.none(),
             "boundary": boundaries(),
             "scalars": st.just(("a", "b")),
@@ -513,7 +541,9 @@ class FieldUpdate(Template):
             "spacing": step | st.tuples(step, step, step),
             "constants": st.none() | st.fixed_dictionaries({"b": step}),
             "types": st.none()
-            | st.fixed_dictionaries({"w": stored, "over_x": stored, "solid": small}),
+            | st.fixed_dictionaries(
+                dict.fromkeys(("read", "written", "over_x"), stored) | {"solid": small}
+            ),
             "outputs": st.none() | st.just(("r",)),
             "at": st.none(),
             "mask": st.none() | st.just("solid"),
@@ -522,7 +552,9 @@ class FieldUpdate(Template):
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         from tikgen.verification.equation_texts import (
             STAGGERED,
+            fields_in,
             fitted_boundary,
+            fitted_types,
             orders_of,
             text_of,
         )
@@ -543,17 +575,14 @@ class FieldUpdate(Template):
             names = set(re.findall(r"[A-Za-z_]\w*", text))
             if not drawn["vectors"]:
                 drawn["layout"] = "first"
-            elif is_by_field(rules):  # A user's text has fields of other names.
-                rules = rules.get("u", "periodic")
-            boundary = fitted_boundary(rules, names, dim, dtype.is_float, orders_of(text))
+            if isinstance(drawn["equations"], str) and is_by_field(rules):
+                rules = rules["u"]  # A user's text has fields of other names.
+            fields, orders = fields_in(text), orders_of(text)
+            boundary = fitted_boundary(rules, fields, dim, dtype.is_float, orders)
         read = names | {str(number) for _, number in rules_in(boundary)}
         faces = {name for name in read if name.startswith("over_")}
-        unwritten = {*names, *faces, drawn["mask"]}
         constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
-        # Only what is never written may have any type.
-        types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in unwritten}
-        if not dtype.is_float and any(stored.is_float for stored in types.values()):
-            types = {}
+        types = fitted_types(drawn["types"], text, faces, drawn["mask"], dtype)
         scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
         spacing, outputs = drawn["spacing"], drawn["outputs"]
         return drawn | {
