@@ -37,6 +37,7 @@ from tikgen.expression.spelling import shown
 from tikgen.pipeline.jinja_text import without_marks
 from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.arguments import positive_values
+from tikgen.template.base import SIZES
 from tikgen.template.boundaries import (
     ELEMENTS,
     MIRRORS,
@@ -480,13 +481,14 @@ class FieldUpdate(Template):
         return parallel(math.prod(sizes.values()))
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
-        # Beside the usual ones those that leave hardly a point far from the edges.
-        update, found = update_of(p), dict(super().sizes(p))
-        both = (reach(p, update, inside) for inside in (False, True))
-        for axis, pairs in enumerate(zip(*both, strict=True)):
-            low, high = (max(pair[side] for pair in pairs) for side in (0, 1))
-            own = {low, high, low + high, low + high + 1} - {0}
-            found[f"n{axis}"] = tuple(sorted({*found[f"n{axis}"], *own}))
+        # Few that leave hardly a point far from the edges, and more that leave some.
+        update, found = update_of(p), {}
+        both = (reach(p, update, inside) for inside in (True, False))
+        for axis, (inside, outside) in enumerate(zip(*both, strict=True)):
+            edge, most = sum(inside), max(sum(inside), sum(outside))
+            usual = SIZES[p.dim - 1]
+            own = {1, edge + 1, most, most + 1, *outside} | {edge + size for size in usual[1:]}
+            found[f"n{axis}"] = tuple(sorted(own - {0}))
         return found
 
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:

@@ -57,6 +57,33 @@ def test_other_changes_choose_no_way(old: str, new: str) -> None:
     assert other_ways(KERNEL, KERNEL.replace(old, new)) is None
 
 
+TURNS = """\
+def k(x, n):
+    for turn in range(n * 8):
+        if turn % 8 == 0:
+            part = turn // 8
+            x[part] = 1
+"""
+
+
+@pytest.mark.parametrize(("old", "new"), [("== 0", "!= 0"), ("== 0", "== 1")])
+def test_any_turn_may_do_the_work_of_all(old: str, new: str) -> None:
+    found = other_ways(TURNS, TURNS.replace(old, new))
+    assert found is not None
+    assert "if 0 == 0" in found[0]
+    assert "x[part]" not in found[1]
+    own = TURNS.replace("x[part] = 1", "x[part] = turn")
+    assert other_ways(own, own.replace(old, new)) is None
+
+
+@pytest.mark.parametrize(("old", "new"), [("% 8 ==", "% 9 =="), ("% 8 ==", "// 8 ==")])
+def test_some_turn_must_do_the_work(old: str, new: str) -> None:
+    assert other_ways(TURNS, TURNS.replace(old, new)) is None
+    never = other_ways(TURNS, TURNS.replace("== 0", "== 9"))
+    assert never is not None
+    assert "if 0 == 1" in never[0]  # Which no launch passes.
+
+
 def test_a_shortcut_that_is_taken_less_often_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tikgen.dtypes import DType
@@ -85,11 +85,20 @@ def staggered_programs() -> SearchStrategy[Tree]:
 
 
 def _reductions(value: SearchStrategy[Tree]) -> SearchStrategy[Any]:
-    """Return a strategy for some reductions: operation, value, whether of what is computed."""
+    """Return a strategy for some reductions: operation, value, what is added to it.
+
+    An extreme hides what is lost of all other numbers, so that a sum is beside most of them; and
+    those of numbers of both signs have always the same sign, unless a scalar is added to all.
+    """
     from hypothesis import strategies as st
 
-    reduction = st.tuples(st.sampled_from(REDUCTIONS), value, st.booleans())
-    some = st.lists(reduction, min_size=1, max_size=2).map(tuple)
+    operations = st.sampled_from(
+        (("sum",), ("max", "sum"), ("sum", "min"), ("max",), ("min", "sum"), ("sum", "max", "min"))
+    )
+    each = st.tuples(value, st.sampled_from(("shift", "computed", "", "shift")))
+    some = st.tuples(operations, st.tuples(each, each, each)).map(
+        lambda drawn: tuple((name, *own) for name, own in zip(*drawn, strict=False))
+    )
     return in_proportion((3, st.just(())), (2, some))
 
 
@@ -107,9 +116,8 @@ def text_of(program: Tree, dim: int, is_float: bool) -> str:
         own = f"{target} + " if target in in_place else ""
         lines.append(f"{target} = {own}{writer.text(value, temporary='r')}")
     computed = [target for target, _ in statements if target.endswith("'")]
-    for number, (operation, value, from_computed) in enumerate(reductions[0] if reductions else ()):
-        term = writer.text(value, temporary="r")
-        term += f" - {computed[-1]}" if from_computed and computed else ""
+    for number, (operation, value, added) in enumerate(reductions[0] if reductions else ()):
+        term = writer.text(value, temporary="r") + _added(added, computed)
         lines.append(f"t{number} = {operation}({term})")
     return "; ".join(lines)
 
@@ -121,7 +129,17 @@ def _staggered_text(text: str, dim: int, is_float: bool) -> str:
 
 
 def _totals(reductions: Any) -> list[str]:
-    return [f"t{n} = {operation}({of})" for n, (operation, of, _) in enumerate(reductions)]
+    return [
+        f"t{number} = {operation}({of}{_added(added)})"
+        for number, (operation, of, added) in enumerate(reductions)
+    ]
+
+
+def _added(kind: str, computed: Sequence[str] = ()) -> str:
+    """Return what is added to the term of a reduction."""
+    if kind == "computed" and computed:
+        return f" - {computed[-1]}"
+    return " + 9*a" if kind else ""
 
 
 class _Writer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 
 from tikgen.verification.part_counts import value_of
 
@@ -21,6 +22,9 @@ def other_ways(text: str, mutant: str) -> tuple[str, str] | None:
     The mutant changes one condition, which then holds more often, or less often, but not both. The
     first text always goes the way that the mutant goes more often, the second one leaves out what
     is done on the other way. If the first passes and the second fails, the other way is a shortcut.
+
+    Where one turn in eight does the work of all, as ``if turn % 8 == 0`` says, others may do it as
+    well, once or often. The first text then lets all of them do it.
 
     Args:
         text: the kernel.
@@ -39,8 +43,9 @@ def other_ways(text: str, mutant: str) -> tuple[str, str] | None:
     if ast.dump(tree) != ast.dump(other):
         return None
     direction = _direction(old.test, test)
-    if direction is None:
+    if direction is None and not _is_other_turns(old, test):
         return None
+    direction = direction is not False
     new.test = ast.parse("0 == 0" if direction else "0 == 1", mode="eval").body
     always = ast.unparse(other)
     new.test = old.test
@@ -49,6 +54,24 @@ def other_ways(text: str, mutant: str) -> tuple[str, str] | None:
     else:
         new.body = [ast.Pass()]
     return always, ast.unparse(other)
+
+
+def _is_other_turns(old: ast.If, new: ast.expr) -> bool:
+    """Tell whether a rest chooses among turns that all do the same, and still chooses some."""
+    if old.orelse or not isinstance(old.test, ast.Compare):
+        return False
+    rest = old.test.left
+    match rest:
+        case ast.BinOp(ast.Name(turn), ast.Mod(), ast.Constant(count)) if type(count) is int:
+            body = "\n".join(map(ast.unparse, old.body)).replace(f"{turn} // {count}", "")
+            test = ast.unparse(new).replace(ast.unparse(rest), "rest")
+        case _:
+            return False
+    if re.search(rf"\b{turn}\b", f"{body}\n{test}"):
+        return False
+    chosen = ast.parse(test, mode="eval").body
+    key = ast.dump(ast.Name("rest", ast.Load()))
+    return any(value_of(chosen, {key: n}, lambda: 0) for n in range(count))
 
 
 def _conditions(tree: ast.AST) -> list[ast.If]:
