@@ -4,7 +4,10 @@ from typing import Any
 
 from tikgen.expression import Update
 from tikgen.expression.components import by_component
+from tikgen.template.base import SIZES
 from tikgen.template.boundaries import faces_in, is_by_field, rules_in, sides_of, with_constants
+
+from .reading import update_of
 
 
 def boundary_of(p: Any) -> Any:
@@ -39,6 +42,18 @@ def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     """Return the rules of each array of which a neighbour is read, a pair for each axis."""
     boundary = boundary_of(p)
     return {name: sides_of(boundary, name, p.dim, place_of(p, name)) for name in fields_of(update)}
+
+
+def sizes(p: Any) -> dict[str, tuple[int, ...]]:
+    """Return the extents to verify: few that leave hardly a point far from the edges, and more."""
+    update, found = update_of(p), {}
+    both = (reach(p, update, inside) for inside in (True, False))
+    for axis, (inside, outside) in enumerate(zip(*both, strict=True)):
+        edge, most = sum(inside), max(sum(inside), sum(outside))
+        usual = SIZES[p.dim - 1]
+        own = {1, edge + 1, most, most + 1, *outside} | {edge + size for size in usual[1:]}
+        found[f"n{axis}"] = tuple(sorted(own - {0}))
+    return found
 
 
 def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:

@@ -12,22 +12,34 @@ def strategies() -> Mapping[str, Any]:
     """Return how parameters are drawn whose type does not imply it."""
     from hypothesis import strategies as st
 
-    from tikgen.verification.equation_texts import boundaries, programs
+    from tikgen.verification.equation_texts import (
+        boundaries,
+        in_proportion,
+        programs,
+        staggered_programs,
+    )
     from tikgen.verification.vector_texts import vector_programs
 
     step = st.sampled_from((1.0, 0.5, 0.3))
-    stored = st.sampled_from(("f16", "f32", "f64", "i8", "u16", "i32"))
+    stored = st.sampled_from(("f16", "i8", "f32", "u16", "f64", "i32"))
     small = st.sampled_from(("i8", "u8", "u16", "i32"))
+    trees = programs()
     # `adjust` cuts them to the grid at hand.
     return {
-        "equations": programs() | vector_programs(programs(is_staggered=False)),
+        "equations": in_proportion(
+            (4, trees), (1, staggered_programs()), (3, vector_programs(trees))
+        ),
+        "dtype": st.sampled_from(("i32", "f32", "f64", "i64", "f32", "f64")),
         "vectors": st.none(),
         "boundary": boundaries(),
         "scalars": st.just(("a", "b")),
         "on_device": st.sampled_from(((), ("a",), ("b",), ("a", "b"))),
         "spacing": step | st.tuples(step, step, step),
         "constants": st.none() | st.fixed_dictionaries({"b": step}),
-        "types": st.none() | st.fixed_dictionaries({"w": stored, "over_x": stored, "solid": small}),
+        "types": st.none()
+        | st.fixed_dictionaries(
+            dict.fromkeys(("read", "written", "over_x"), stored) | {"solid": small}
+        ),
         "outputs": st.none() | st.just(("r",)),
         "at": st.none(),
         "mask": st.none() | st.just("solid"),
@@ -38,7 +50,9 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
     """Return drawn parameters, changed so that they go together."""
     from tikgen.verification.equation_texts import (
         STAGGERED,
+        fields_in,
         fitted_boundary,
+        fitted_types,
         orders_of,
         text_of,
     )
@@ -59,17 +73,14 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         names = set(re.findall(r"[A-Za-z_]\w*", text))
         if not drawn["vectors"]:
             drawn["layout"] = "first"
-        elif is_by_field(rules):  # A user's text has fields of other names.
-            rules = rules.get("u", "periodic")
-        boundary = fitted_boundary(rules, names, dim, dtype.is_float, orders_of(text))
+        if isinstance(drawn["equations"], str) and is_by_field(rules):
+            rules = rules["u"]  # A user's text has fields of other names.
+        fields, orders = fields_in(text), orders_of(text)
+        boundary = fitted_boundary(rules, fields, dim, dtype.is_float, orders)
     read = names | {str(number) for _, number in rules_in(boundary)}
     faces = {name for name in read if name.startswith("over_")}
-    unwritten = {*names, *faces, drawn["mask"]}
     constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
-    # Only what is never written may have any type.
-    types = {n: DType(t) for n, t in (drawn["types"] or {}).items() if n in unwritten}
-    if not dtype.is_float and any(stored.is_float for stored in types.values()):
-        types = {}
+    types = fitted_types(drawn["types"], text, faces, drawn["mask"], dtype)
     scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
     spacing, outputs = drawn["spacing"], drawn["outputs"]
     return drawn | {

@@ -51,8 +51,9 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
         new = update.assignments.folded(p.dtype).evaluate(**values)
     if layers:
         after = damped(p, new, inputs)
+        places = {name: place_of(p, update.fields[name]) for name in layers}
         before = {name: part_of(inputs, name, p.layout) for name in layers}
-        bounds |= layer_errors(bounds, new, after, layers, before, p.dtype.eps)
+        bounds |= layer_errors(bounds, new, after, layers, places, before, p.dtype.eps)
     allowed = {}
     for name, held in written_arrays(p).items():
         allowed[name] = np.zeros(np.shape(inputs[name]))

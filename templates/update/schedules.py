@@ -95,9 +95,17 @@ def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
 
 def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     """Return sizes that fill all parts of a schedule."""
-    if not update_of(p).reductions or s.loop != "function" or p.dim > 1 or s.chunk > 4096:
+    if not update_of(p).reductions:
         return ()
-    return ({"n0": 18 * s.chunk + 5},)  # Strips for two steps of what joins them, and a rest.
+    if s.loop == "points":  # As many parts as there may be, and longer ones.
+        shape: tuple[int, ...] = {1: (140_009,), 2: (370, 379), 3: (53, 52, 51)}[p.dim]
+    elif p.dim == 1 and s.chunk <= 4096:
+        shape = (18 * s.chunk + 5,)  # Strips for two steps of what joins them, and a rest.
+    elif p.dim == 2:
+        shape = (18 * s.rows + 5, s.row_buffer + 15)
+    else:
+        return ()
+    return ({f"n{axis}": extent for axis, extent in enumerate(shape)},)
 
 
 def fits_rows(p: Any) -> bool:

@@ -24,7 +24,7 @@ from tikgen.template.parameters import FieldName
 from tikgen.template.rules import GPUS
 from tikgen.template.vectors import Layout
 
-from . import arguments, drawing, schedules
+from . import arguments, boundaries, drawing, schedules
 from .checks import check_problem
 from .context import context
 from .reading import update_of
@@ -189,6 +189,9 @@ class FieldUpdate(Template):
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
         return schedules.steps(p, s, sizes, read)
+
+    def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
+        return boundaries.sizes(p)
 
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
         return schedules.full_sizes(p, s)

@@ -321,13 +321,14 @@ def test_drawn_programs_have_a_text() -> None:
     program = (
         ("where", "u", ("sqrt", ("derivative", 3, "v")), 0.3),
         (("v", ("upwind", 1, "v", "w")), ("q", ("at", "v", (1, 2, 3)))),
+        (("max", ("index", 4), "shift"),),
     )
     assert text_of(program, 2, is_float=True) == (
         "r = where(u > sqrt(abs(dxx(u))), sqrt(abs(dxx(u))), 0.3); "
-        "v = v + dy(u, along=w); q = u[1, 2]"
+        "v = v + dy(u, along=w); q = u[1, 2]; t0 = max(x + 9*a)"
     )
     assert text_of(program, 1, is_float=False) == (
-        "r = where(u > abs(lap(u)), abs(lap(u)), 3); v = v + lap(u); q = u[1]"
+        "r = where(u > abs(lap(u)), abs(lap(u)), 3); v = v + lap(u); q = u[1]; t0 = max(i + 9*a)"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import tikgen
 from test_template_update import launched
 from tikgen.errors import ArgumentError, ParameterError
-from tikgen.verification.equation_texts import fitted_boundary, orders_of
+from tikgen.verification.equation_texts import fields_in, fitted_boundary, orders_of
 
 SHAPES = {
     1: ((1,), (2,), (131,), (1031,)),
@@ -321,16 +321,17 @@ def test_drawn_boundaries_are_cut_to_the_equations() -> None:
     assert orders == {"u": 1, "v": 2}
 
     def fitted(boundary: Any, is_float: bool = True) -> Any:
-        return fitted_boundary(boundary, {"u", "v", "w", "q"}, 1, is_float, orders)
+        return fitted_boundary(boundary, fields_in(text), 1, is_float, orders)
 
     sides = {"x-": layer, "x+": "zero", "y": "clamp"}
     assert fitted({"u": sides, "w": sides, "v": layer}) == {
         "u": {"x-": ("absorbing", 3, 0.1, 1, ("value", "over_x")), "x+": "zero"},
         "w": {"x-": ("value", "over_x"), "x+": "zero"},
-        "v": ("absorbing", 3, 0.1, 2, ("value", -2.0)),
+        "v": ("absorbing", 3, 0.1, 2, ("value", "over_x")),
     }
-    assert fitted({"u": ("wall_flux", 0.5)}, is_float=False) == {"u": "clamp"}
-    assert fitted(sides) == {}  # A user's own, which stays.
+    rule = ("wall_flux", 0.5)
+    assert fitted(dict.fromkeys("uvw", rule), is_float=False) == dict.fromkeys("uvw", "clamp")
+    assert fitted(sides) == {"x-": ("absorbing", 3, 0.1, 1, ("value", "over_x")), "x+": "zero"}
 
 
 def test_a_rule_is_at_a_place_that_there_is() -> None:

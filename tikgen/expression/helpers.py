@@ -137,7 +137,7 @@ def remainder(a, b):
 def abs_of(x):
     """Return the magnitude; the least integer has none, and stays, as in NumPy."""
     n = ti.cast(x, WORKING)
-    return ti.cast(ti.select((n < ZERO) & (n != LEAST), -n, n), DTYPE)
+    return ti.cast(ti.select((n <= MINUS) & (n != LEAST), -n, n), DTYPE)
 ''',
 }
 _UNSIGNED = {

@@ -158,7 +158,8 @@ def faded_code(
         depth = f"{edge} - 2 * {name}"
         if is_upper:
             depth = f"2 * {name} + {edge} - 2 * {extents[axis]}"
-        factors.append(f"faded({depth}, {dtype.literal(strength / (2 * width) ** 2)})")
+        rate = dtype.literal(strength / (2 * width) ** 2)
+        factors.append(f"({dtype.literal(1)} - faded({depth}, {rate}))")
     product = " * ".join(factors)
     if layers[0][-1] == 2:
         return f"{before} + ({value} - {before}) * {product}"
@@ -184,14 +185,7 @@ def with_layers(
     found = {}
     for name, own in layers.items():
         value = new[name]
-        factor = np.ones_like(value)
-        for axis, is_upper, width, strength, _ in own:
-            position = 2 * np.arange(value.shape[axis]) + (not lies_on_walls(places[name], axis))
-            if is_upper:
-                position = 2 * value.shape[axis] - position
-            depth = np.maximum(2 * width - position, 0) / (2 * width)
-            along = [-1 if a == axis else 1 for a in range(value.ndim)]
-            factor = factor * (1 - strength * depth.reshape(along) ** 2)
+        factor = _factor(value, own, places[name])
         # What is damped is the value, or what it gains.
         start = np.asarray(given[name]).astype(value.dtype) if own[0][-1] == 2 else 0
         after = start + (value - start) * factor
@@ -199,11 +193,27 @@ def with_layers(
     return found
 
 
+def _factor(
+    value: npt.NDArray[Any], layers: list[Layer], place: str, error: float = 0.0
+) -> npt.NDArray[Any]:
+    """Return what the values of an array are multiplied by, if each layer's own has an error."""
+    factor = np.ones_like(value)
+    for axis, is_upper, width, strength, _ in layers:
+        position = 2 * np.arange(value.shape[axis]) + (not lies_on_walls(place, axis))
+        if is_upper:
+            position = 2 * value.shape[axis] - position
+        depth = np.maximum(2 * width - position, 0) / (2 * width)
+        along = [-1 if a == axis else 1 for a in range(value.ndim)]
+        factor = factor * (1 - strength * depth.reshape(along) ** 2 + error)
+    return factor
+
+
 def layer_errors(
     bounds: Mapping[str, Any],
     new: Mapping[str, Any],
     after: Mapping[str, Any],
     layers: Mapping[str, list[Layer]],
+    places: Mapping[str, str],
     given: Mapping[str, Any],
     eps: float,
 ) -> dict[str, Any]:
@@ -214,16 +224,24 @@ def layer_errors(
         new: what the equations give.
         after: that with the damping of layers.
         layers: those of each array.
+        places: where each array lies, such as "face x".
         given: arrays before the update.
         eps: relative rounding of the dtype in which a kernel computes.
     """
     found = {}
     for name, own in layers.items():
-        before, sizes = np.asarray(given[name]), np.abs(new[name])
+        before, gained = np.asarray(given[name]), np.abs(new[name])
+        kept = np.zeros_like(gained)
         if own[0][-1] == 2:
-            sizes = sizes + np.abs(before.astype(sizes.dtype))
-        # Each factor has an error of 4 eps at most. Buffers round to what is stored.
-        rounding = (5 * len(own) + 3) * eps + np.finfo(before.dtype).eps
-        is_damped = np.isfinite(sizes) & (after[name] != new[name])
-        found[name] = bounds[name] + rounding * np.where(is_damped, sizes, 0)
+            kept = np.abs(before.astype(gained.dtype))
+            gained = gained + kept
+        exact = _factor(gained, own, places[name])
+        # Each factor has an error of 4 eps at most, and what is multiplied is rounded.
+        greatest = _factor(gained, own, places[name], 4 * eps)
+        rounding = (len(own) + 3) * eps + np.finfo(before.dtype).eps
+        with np.errstate(all="ignore"):
+            error = bounds[name] * greatest + gained * (greatest - exact)
+            error = error + rounding * (gained * greatest + kept)
+        is_damped = np.isfinite(gained) & (after[name] != new[name])
+        found[name] = np.where(is_damped, error, bounds[name])
     return found

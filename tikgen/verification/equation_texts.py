@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from tikgen.dtypes import DType
+from tikgen.template.boundaries import is_by_field
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -12,12 +15,16 @@ if TYPE_CHECKING:
 FIELDS = ("u", "v", "w")
 SCALARS = ("a", "b")
 FURTHEST = 4
-# Programs on staggered grids, and where their fields lie.
-STAGGERED = {"p": "centre", "ux": "face x"}
+# Programs on staggered grids, and where their fields lie. The first one suits every problem.
+STAGGERED = {"p": "centre", "ux": "face x", "uy": "face y", "wz": "edge z"}
 STAGGERED_TEXTS = (
+    "ux' = ux - a*dx(p); p' = p - b*dx(ux)",
     "ux' = ux - a*dx(p); p' = p - a*dx(ux)*avgx(ux)",
     "r = avgx(p); ux' = ux - a*r*dx(p) + dxx(ux); p' = p + b*(avgx(ux)**2)",
     "p = p - a*dx(avgx(avgx(ux)))",
+    "ux' = ux - a*dx(p); uy' = uy - b*dy(p); p' = p - a*(dx(ux) + dy(uy))",
+    "wz' = wz - a*(dx(uy) - dy(ux)); r = avgx(avgy(wz)); q = r**2 + p*x",
+    "ux = ux + b*dy(wz); uy' = uy - b*dx(wz) + y",
 )
 
 REDUCTIONS = ("sum", "max", "min")
@@ -26,19 +33,27 @@ REDUCTIONS = ("sum", "max", "min")
 Tree = Any
 
 
-def programs(is_staggered: bool = True) -> SearchStrategy[Tree]:
-    """Return a strategy for programs; :func:`text_of` makes them text.
+def in_proportion(*choices: tuple[int, SearchStrategy[Any]]) -> SearchStrategy[Any]:
+    """Return a strategy that takes each of some others as often as its number says.
 
-    Args:
-        is_staggered: whether some are texts for staggered grids.
+    ``st.one_of`` would count the parts of those that are unions themselves.
     """
+    from hypothesis import strategies as st
+
+    each = [strategy for count, strategy in choices for _ in range(count)]
+    return st.integers(0, len(each) - 1).flatmap(each.__getitem__)
+
+
+def programs() -> SearchStrategy[Tree]:
+    """Return a strategy for programs on grids without staggering; see :func:`text_of`."""
     from hypothesis import strategies as st
 
     field = st.sampled_from(FIELDS)
     step = st.integers(-FURTHEST, FURTHEST)
     leaves = st.one_of(
         field,
-        st.sampled_from((*SCALARS, "index", "temporary", 2, 0.3)),
+        st.sampled_from((*SCALARS, "temporary", 2, 0.3)),
+        st.tuples(st.just("index"), st.integers(0, 5)),
         st.tuples(st.just("at"), field, st.tuples(step, step, step)),
         st.tuples(st.just("derivative"), st.integers(0, 20), field),
         st.tuples(st.just("upwind"), st.integers(0, 2), field, field),
@@ -58,16 +73,41 @@ def programs(is_staggered: bool = True) -> SearchStrategy[Tree]:
     statements = st.lists(
         statement, min_size=1, max_size=3, unique_by=lambda line: line[0].strip("'")
     )
-    reduction = st.tuples(st.sampled_from(REDUCTIONS), value, st.booleans())
-    reductions = st.just(()) | st.lists(reduction, max_size=2).map(tuple)
-    found = st.tuples(value, statements.map(tuple), reductions)
-    return found | st.sampled_from(STAGGERED_TEXTS) if is_staggered else found
+    return st.tuples(value, statements.map(tuple), _reductions(value))
+
+
+def staggered_programs() -> SearchStrategy[Tree]:
+    """Return a strategy for programs on staggered grids; see :func:`text_of`."""
+    from hypothesis import strategies as st
+
+    text, field = st.sampled_from(STAGGERED_TEXTS), st.just("p")
+    return st.tuples(st.just("staggered"), text, _reductions(field))
+
+
+def _reductions(value: SearchStrategy[Tree]) -> SearchStrategy[Any]:
+    """Return a strategy for some reductions: operation, value, what is added to it.
+
+    An extreme hides what is lost of all other numbers, so that a sum is beside most of them; and
+    those of numbers of both signs have always the same sign, unless a scalar is added to all.
+    """
+    from hypothesis import strategies as st
+
+    operations = st.sampled_from(
+        (("sum",), ("max", "sum"), ("sum", "min"), ("max",), ("min", "sum"), ("sum", "max", "min"))
+    )
+    each = st.tuples(value, st.sampled_from(("shift", "computed", "", "shift")))
+    some = st.tuples(operations, st.tuples(each, each, each)).map(
+        lambda drawn: tuple((name, *own) for name, own in zip(*drawn, strict=False))
+    )
+    return in_proportion((3, st.just(())), (2, some))
 
 
 def text_of(program: Tree, dim: int, is_float: bool) -> str:
     """Return the text of a drawn program, with the axes and operations that a grid has."""
     if isinstance(program, str):
         return program
+    if program[0] == "staggered":
+        return "; ".join([_staggered_text(program[1], dim, is_float), *_totals(program[2])])
     temporary, statements, *reductions = program
     in_place = {target for target, _ in statements if not target.endswith("'")} & set(FIELDS)
     writer = _Writer(dim, is_float, in_place)
@@ -76,11 +116,30 @@ def text_of(program: Tree, dim: int, is_float: bool) -> str:
         own = f"{target} + " if target in in_place else ""
         lines.append(f"{target} = {own}{writer.text(value, temporary='r')}")
     computed = [target for target, _ in statements if target.endswith("'")]
-    for number, (operation, value, from_computed) in enumerate(reductions[0] if reductions else ()):
-        term = writer.text(value, temporary="r")
-        term += f" - {computed[-1]}" if from_computed and computed else ""
+    for number, (operation, value, added) in enumerate(reductions[0] if reductions else ()):
+        term = writer.text(value, temporary="r") + _added(added, computed)
         lines.append(f"t{number} = {operation}({term})")
     return "; ".join(lines)
+
+
+def _staggered_text(text: str, dim: int, is_float: bool) -> str:
+    """Return a text for staggered grids, or another one where the grid lacks what it needs."""
+    fits = is_float or not re.search("avg|[+*] ?[xy]", text)
+    return text if fits and (dim > 1 or "y" not in text) else STAGGERED_TEXTS[is_float]
+
+
+def _totals(reductions: Any) -> list[str]:
+    return [
+        f"t{number} = {operation}({of}{_added(added)})"
+        for number, (operation, of, added) in enumerate(reductions)
+    ]
+
+
+def _added(kind: str, computed: Sequence[str] = ()) -> str:
+    """Return what is added to the term of a reduction."""
+    if kind == "computed" and computed:
+        return f" - {computed[-1]}"
+    return " + 9*a" if kind else ""
 
 
 class _Writer:
@@ -93,8 +152,9 @@ class _Writer:
 
     def text(self, tree: Tree, temporary: str) -> str:
         match tree:
-            case "index":
-                return "x" if self._is_float else "i"
+            case ("index", number):
+                letters = "xyz"[: self._dim] if self._is_float else "ijk"[: self._dim]
+                return letters[number % self._dim]
             case "temporary":
                 return temporary
             case float():
@@ -141,18 +201,20 @@ def boundaries() -> SearchStrategy[Any]:
     """Return a strategy for boundaries in three dimensions; :func:`fitted_boundary` cuts them."""
     from hypothesis import strategies as st
 
-    rule = st.one_of(
-        st.sampled_from(("interior", "clamp", "zero", "reflect", "antireflect")),
-        st.sampled_from(("symmetric", "antisymmetric", "wall", "free_surface")),
-        st.tuples(
-            st.sampled_from(("value", "flux", "wall_value", "wall_flux")),
-            st.sampled_from((0.5, -2.0, "a", "over")),
-        ),
+    plain = st.sampled_from(
+        [
+            *("interior", "clamp", "zero", "reflect", "antireflect"),
+            *("symmetric", "antisymmetric", "wall", "free_surface"),
+        ]
     )
-    widths, strengths = st.sampled_from((1, 3, 20)), st.sampled_from((0.1, 1.0))
+    kinds = st.sampled_from(("value", "flux", "wall_value", "wall_flux"))
+    numbers = st.sampled_from((0.5, -2.0, "a", "b", "over", "over"))
+    rule = in_proportion((1, plain), (1, st.tuples(kinds, numbers)))
+    # The narrow ones lie within the reach of some stencils.
+    widths, strengths = st.sampled_from((8, 2, 20)), st.sampled_from((0.1, 1.0))
     layer = st.tuples(st.just("absorbing"), widths, strengths, st.just(1), rule)
-    either = st.one_of(rule, rule, layer)
-    axis = st.just(("periodic", "periodic")) | st.tuples(either, either)
+    either = in_proportion((3, rule), (1, layer))
+    axis = in_proportion((1, st.just(("periodic", "periodic"))), (4, st.tuples(either, either)))
     sides = st.tuples(axis, axis, axis).map(
         lambda axes: {
             letter + sign: rule
@@ -160,8 +222,10 @@ def boundaries() -> SearchStrategy[Any]:
             for sign, rule in zip("-+", pair, strict=True)
         }
     )
-    whole = st.sampled_from(("periodic", "zero")) | either
-    return whole | st.fixed_dictionaries(dict.fromkeys(FIELDS, whole | sides))
+    simple = st.sampled_from(("periodic", "zero", "interior"))
+    whole = in_proportion((1, simple), (1, either))
+    by_field = st.fixed_dictionaries(dict.fromkeys(FIELDS, in_proportion((1, whole), (2, sides))))
+    return in_proportion((3, whole), (1, sides), (3, by_field))
 
 
 def orders_of(text: str) -> dict[str, int]:
@@ -179,50 +243,90 @@ def orders_of(text: str) -> dict[str, int]:
 
 def fitted_boundary(
     boundary: Any,
-    fields: set[str],
+    fields: Mapping[str, str],
     dim: int,
     is_float: bool,
     orders: Mapping[str, int],
-    letter: str = "",
+    side: str = "",
 ) -> Any:
     """Return a drawn boundary with the fields and axes of a problem.
 
     Args:
         boundary: what was drawn.
-        fields: the names that the equations use.
+        fields: the field for which a rule was drawn, for each field of the problem.
         dim: number of axes.
         is_float: whether the dtype is one of floats.
         orders: the fields that may have absorbing layers, with their order in time.
-        letter: the axis over whose faces the number "over" becomes an array.
+        side: the side that has the rule, over whose face the number "over" becomes an array.
     """
+    rest = dim, is_float
+    if is_by_field(boundary):
+        return {
+            name: fitted_boundary(
+                boundary[drawn], {name: drawn}, *rest, {k: orders[k] for k in {name} & {*orders}}
+            )
+            for name, drawn in fields.items()
+        }
     if isinstance(boundary, Mapping):
-        by_field = fields & set(FIELDS)
-        if not by_field:
-            return "wall" if "wall" in boundary.values() else "periodic"
-        found = {}
-        for name, rule in boundary.items():
-            if name not in by_field:
-                continue
-            own = {name: orders[name]} if name in orders else {}
-            if not isinstance(rule, Mapping):
-                found[name] = fitted_boundary(rule, fields, dim, is_float, own)
-                continue
-            found[name] = {
-                side: fitted_boundary(one, fields, dim, is_float, own, side[0])
-                for side, one in rule.items()
-                if "xyz".index(side[0]) < dim
-            }
-        return found
+        return {
+            side: fitted_boundary(rule, fields, *rest, orders, side)
+            for side, rule in boundary.items()
+            if "xyz".index(side[0]) < dim
+        }
     if isinstance(boundary, tuple) and boundary[0] == "absorbing":
         *layer, _, beyond = boundary
-        beyond = fitted_boundary(beyond, fields, dim, is_float, orders, letter)
+        beyond = fitted_boundary(beyond, fields, *rest, orders, side)
         order = min(orders.values(), default=0)
         return (*layer, order, beyond) if is_float and order else beyond
     kind, number = boundary if isinstance(boundary, tuple) else (boundary, 0)
-    if fields & set(STAGGERED) and kind in ("symmetric", "wall_flux", "free_surface"):
-        return "wall"  # Its upper side would need what no array holds.
+    is_about_wall = kind in ("symmetric", "wall_flux", "free_surface")
+    if {*fields} & {*STAGGERED} and is_about_wall and not side.endswith("-"):
+        return "wall"  # At an upper side it would need what no array holds.
     if not is_float and ("flux" in kind or number == 0.5):
         return "clamp"
     if number == "over":
+        letter = side[:1] or "x" * (dim == 1)
         return kind, f"over_{letter}" if letter else -2.0
     return boundary
+
+
+def fields_in(text: str) -> dict[str, str]:
+    """Return the fields that a program reads, with that for which a boundary was drawn."""
+    names = _read(text)
+    staggered = zip(STAGGERED, (*FIELDS, FIELDS[0]), strict=True)
+    both = (*zip(FIELDS, FIELDS, strict=True), *staggered)
+    return {own: drawn for own, drawn in both if own in names}
+
+
+def fitted_types(
+    types: Mapping[str, str] | None, text: str, faces: set[str], mask: str | None, dtype: DType
+) -> dict[str, DType]:
+    """Return those of drawn types that arrays of a problem may have.
+
+    Args:
+        types: what was drawn, for an array that is "read", one that is "written", and by name.
+        text: the equations.
+        faces: names of arrays over faces.
+        mask: name of the mask, or None.
+        dtype: the dtype in which is computed.
+    """
+    targets = re.findall(r"(?m)(?:^|;) *(\w+'?)(?:\.\w+)? = ", text)
+    written = {target.replace("'", "_next") for target in targets}
+    arrays = {
+        "written": sorted(name for name in written if not re.fullmatch(r"r|t\d", name)),
+        "read": [name for name in ("w", "f", "g", "p", "u") if name in _read(text) - written],
+    }
+    found = {}
+    for drawn, given in (types or {}).items():
+        stored = DType(given)
+        is_kept = stored.is_float == dtype.is_float and not (mask and stored.bits > dtype.bits)
+        for name in arrays.get(drawn, [drawn])[:1]:
+            fits = is_kept if name in written else dtype.is_float or not stored.is_float
+            if fits and (drawn in arrays or name in {*faces, mask}):
+                found[name] = stored
+    return found
+
+
+def _read(text: str) -> set[str]:
+    """Return the names of a text other than next values."""
+    return set(re.findall(r"\b[A-Za-z_]\w*\b(?!')", text))

@@ -20,6 +20,7 @@ from tikgen.verification.mutation import Mutation, Survivor
 from tikgen.verification.mutator import Mutant, mutants_of
 from tikgen.verification.process import ArchProcess
 from tikgen.verification.same_code import is_same_code
+from tikgen.verification.shortcuts import other_ways
 from tikgen.verification.strategies import drawn, full_launches, launches
 
 # Mutants of one variant, before it is the turn of another one.
@@ -185,12 +186,14 @@ class MutationRun:
         except SyntaxError:
             self._invalid += 1
             return
-        outcome = self._outcome(subject, mutant)
+        outcome = self._outcome(subject, mutant.text)
         if outcome.kind == "invalid":
             self._invalid += 1
             return
         killed = outcome.kind != "passed"
-        if not killed and self._compiles_alike(subject, mutant):
+        if not killed and (
+            self._compiles_alike(subject, mutant) or self._is_shortcut(subject, mutant)
+        ):
             self._equal += 1
             return
         before = self._kinds.get(mutant.kind, (0, 0))
@@ -212,11 +215,19 @@ class MutationRun:
         code = self._optimised[digest]
         return code is not None and code == optimised_code(kernel, case.arch, mutant.text)
 
-    def _outcome(self, subject: _Subject, mutant: Mutant) -> Outcome:
-        """Return what came of the first launch that the mutant does not pass, or of the last."""
+    def _is_shortcut(self, subject: _Subject, mutant: Mutant) -> bool:
+        """Tell whether the mutant only goes another way more often, which is always right."""
+        ways = other_ways(subject.source.text, mutant.text)
+        if ways is None:
+            return False
+        always, without = (self._outcome(subject, text).kind for text in ways)
+        return always == "passed" and without not in ("passed", "invalid")
+
+    def _outcome(self, subject: _Subject, text: str) -> Outcome:
+        """Return what came of the first launch that a text does not pass, or of the last."""
         outcome = Outcome("passed")
         for case in subject.cases:
-            changed = replace(case, text=mutant.text)
+            changed = replace(case, text=text)
             outcome = self._process.run(changed, subject.timeout)
             if outcome.kind == "crash":
                 # Another mutant may have damaged the memory; this is in a new process.

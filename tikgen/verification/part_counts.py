@@ -7,7 +7,9 @@ there are is a matter of the schedule, as long as there are enough.
 from __future__ import annotations
 
 import ast
+import operator
 import random
+from collections.abc import Callable
 
 _TRIALS = 60
 _MOST_EXTENT = 5_000
@@ -31,7 +33,14 @@ def is_more_parts(count: str, other: str) -> bool:
         names: dict[str, int] = {}
         try:
             # Each name stands for the same number in both.
-            least, found = (_value(text, names, numbers) for text in (count, other))
+            least, found = (
+                value_of(
+                    ast.parse(f"({text})", mode="eval").body,
+                    names,
+                    lambda: numbers.randint(1, _MOST_EXTENT),
+                )
+                for text in (count, other)
+            )
         except (ArithmeticError, SyntaxError, TypeError, ValueError):
             return False
         if found < least:
@@ -39,26 +48,55 @@ def is_more_parts(count: str, other: str) -> bool:
     return True
 
 
-def _value(text: str, names: dict[str, int], numbers: random.Random) -> int:
-    """Return the value of arithmetic on what is no arithmetic itself, such as ``x.shape[0]``."""
-
-    def value(node: ast.AST) -> int:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.BinOp):
-            left, right = value(node.left), value(node.right)
-            kinds = {
-                ast.Add: int.__add__,
-                ast.Sub: int.__sub__,
-                ast.Mult: int.__mul__,
-                ast.FloorDiv: int.__floordiv__,
-                ast.Mod: int.__mod__,
-            }
-            return int(kinds[type(node.op)](left, right)) if type(node.op) in kinds else _unknown()
-        return names.setdefault(ast.dump(node), numbers.randint(1, _MOST_EXTENT))
-
-    return value(ast.parse(f"({text})", mode="eval").body)
+_ARITHMETIC: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
 
 
-def _unknown() -> int:
-    raise ValueError
+def value_of(node: ast.AST, names: dict[str, int], draw: Callable[[], int]) -> int:
+    """Return the value of arithmetic and comparisons of integers.
+
+    Args:
+        node: the expression.
+        names: numbers by the code of what is no arithmetic itself, such as ``x.shape[0]``.
+        draw: returns a number for such code that ``names`` lacks.
+
+    Raises:
+        ArithmeticError: for a division by 0.
+        ValueError: for an operation that is not known.
+    """
+
+    def of(node: ast.AST) -> int:
+        match node:
+            case ast.Constant(value=value) if type(value) is int:
+                return value
+            case ast.BinOp(left, operation, right):
+                return int(_operation(operation)(of(left), of(right)))
+            case ast.Compare(left, operations, others):
+                values = [of(left), *map(of, others)]
+                pairs = zip(operations, values, values[1:], strict=False)
+                return int(all(_operation(each)(one, two) for each, one, two in pairs))
+            case ast.BoolOp(operation, parts):
+                return int((all if isinstance(operation, ast.And) else any)(list(map(of, parts))))
+        code = ast.dump(node)
+        if code not in names:
+            names[code] = draw()
+        return names[code]
+
+    return of(node)
+
+
+def _operation(node: ast.AST) -> Callable[[int, int], int]:
+    if type(node) not in _ARITHMETIC:
+        raise ValueError
+    return _ARITHMETIC[type(node)]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tikgen.verification.equation_texts import FIELDS, fitted_boundary, text_of
+from tikgen.verification.equation_texts import fitted_boundary, orders_of, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hypothesis.strategies import SearchStrategy
 
 COUNTS = (2, 3, 5)
-# What stands for the fields of a drawn tree, and which fields vectors are.
+# What stands for the fields of a drawn tree, within a block and elsewhere.
 _COMPONENTS = {"u": "f.q", "v": "g.turn.q"}
-_VECTORS = {"u": "f", "v": "g"}
+_OUTSIDE = {"u": "f.1", "v": "g.0"}
+# For which field the boundary of a vector, a component or a field is drawn.
+_DRAWN = {"f": "u", "f.1": "v", "g": "v", "h": "w", "w": "w"}
 _TARGETS = ("f'.q", "g'.q", "h.q", "o.q")
 _ENDS = (
     "",
@@ -53,38 +56,34 @@ def fitted_vectors(program: Any, boundary: Any, dim: int, is_float: bool) -> dic
         dim: number of axes.
         is_float: whether floats are computed.
     """
-    _, count, (temporary, statements, *_), target, end, seed = program
+    _, count, (temporary, statements, reductions), target, end, seed = program
     # Only the value of the first statement counts; u and v become components.
-    drawn = text_of((temporary, (("q'", statements[0][1]),)), dim, is_float)
-    first, second = (part.partition(" = ")[2] for part in drawn.split("; "))
+    line = ("q'", statements[0][1])
+    first, second, *totals = text_of((temporary, (line,), reductions), dim, is_float).split("; ")
     own = f"{target} + " if target == "h.q" else ""
     lines = [
         f"each q in {count}:",
-        f"    r = {_over_components(first)}",
-        f"    {target} = {own}{_over_components(second)}",
+        f"    r = {_over(_COMPONENTS, first.partition(' = ')[2])}",
+        f"    {target} = {own}{_over(_COMPONENTS, second.partition(' = ')[2])}",
     ]
     if end and not (end.startswith("g'") and target == "g'.q"):
         lines.append(end)
+    computed = target.replace(".q", ".1")
+    lines += (_over(_OUTSIDE | {"r": "w", "q'": computed}, total) for total in totals)
     text = "\n".join(lines)
     names = set(re.findall(r"[A-Za-z_]\w*", text))
     numbers = [(seed + 2 * number) % 7 - 3 for number in range(count)]
     lists = {"turn": tuple((seed + q) % count for q in range(count)), "weights": tuple(numbers)}
+    orders = orders_of("; ".join(line.strip().replace(".q", "") for line in lines[2:]))
+    fields = {name: drawn for name, drawn in _DRAWN.items() if name[0] in names}
+    orders |= {"f.1": orders["f"]} if "f" in orders else {}
     return {
         "equations": text,
         "vectors": {name: count for name in "fghos" if name in names},
         "constants": {name: lists[name] for name in lists if name in names},
-        "boundary": _by_vector(fitted_boundary(boundary, set(FIELDS), dim, is_float, {}), names),
+        "boundary": fitted_boundary(boundary, fields, dim, is_float, orders),
     }
 
 
-def _over_components(code: str) -> str:
-    return re.sub(r"\b[uv]\b", lambda found: _COMPONENTS[found[0]], code)
-
-
-def _by_vector(boundary: Any, names: set[str]) -> Any:
-    """Return a boundary by field as one by vector, where a component has a rule of its own."""
-    if not isinstance(boundary, Mapping) or not set(boundary) <= set(FIELDS):
-        return boundary
-    found = {_VECTORS.get(name, name): rule for name, rule in boundary.items()}
-    own = {"f.1": found["g"]} if "f" in names else {}
-    return {n: rule for n, rule in found.items() if n in names} | own
+def _over(components: Mapping[str, str], code: str) -> str:
+    return re.sub(r"\b[uvr]\b|q'", lambda found: components.get(found[0], found[0]), code)

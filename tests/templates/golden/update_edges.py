@@ -15,9 +15,8 @@ def mirrored_at_wall(place, extent):
 
 @ti.func
 def faded(depth, rate):
-    """Return what is left of 1 at a depth in an absorbing layer, in halves of a point."""
-    inside = ti.cast(ti.max(depth, 0), ti.f32)
-    return ti.f32(1.0) - rate * inside * inside
+    """Return what is taken from 1 at a depth in an absorbing layer, in halves of a point."""
+    return rate * ti.cast(ti.max(depth, 0), ti.f32) ** 2
 
 
 @ti.real_func
@@ -53,7 +52,7 @@ def points(
                 ti.select(
                     ti.cast(solid[i], ti.f32) != ti.f32(0.0),
                     faded_u_next,
-                    faded_u_next * faded(2 * i + 41 - 2 * u.shape[0], ti.f32(6.25e-05))
+                    faded_u_next * (ti.f32(1.0) - faded(2 * i + 41 - 2 * u.shape[0], ti.f32(6.25e-05)))
                 )
             )
         u_next[i] = faded_u_next
@@ -80,7 +79,8 @@ def points(
                         ti.select(
                             ti.cast(solid[run + lane + 1], ti.f32) != ti.f32(0.0),
                             u_next[run + lane + 1],
-                            u_next[run + lane + 1] * faded(2 * (i + lane) + 41 - 2 * u.shape[0], ti.f32(6.25e-05))
+                            u_next[run + lane + 1]
+                            * (ti.f32(1.0) - faded(2 * (i + lane) + 41 - 2 * u.shape[0], ti.f32(6.25e-05)))
                         )
                     )
     else:
@@ -97,7 +97,7 @@ def points(
                     ti.select(
                         ti.cast(solid[i], ti.f32) != ti.f32(0.0),
                         faded_u_next,
-                        faded_u_next * faded(2 * i + 41 - 2 * u.shape[0], ti.f32(6.25e-05))
+                        faded_u_next * (ti.f32(1.0) - faded(2 * i + 41 - 2 * u.shape[0], ti.f32(6.25e-05)))
                     )
                 )
             u_next[i] = faded_u_next

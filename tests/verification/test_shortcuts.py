@@ -1,0 +1,103 @@
+"""Conditions of a shortcut: a mutant that takes it less often is no fault, all others are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tikgen.pipeline.builder import resolve
+from tikgen.template.catalogue import find_template
+from tikgen.verification import mutation_run
+from tikgen.verification.case import Case, literal
+from tikgen.verification.mutator import Mutant
+from tikgen.verification.process import ArchProcess
+from tikgen.verification.shortcuts import other_ways
+
+KERNEL = """\
+def k(x, y, n):
+    for i in range(n):
+        if 2 <= i < x.shape[0] - 2:
+            y[i] = x[i]
+        else:
+            y[i] = abs(x[i])
+        if i < 3:
+            y[i] = 0
+"""
+SHORT, LONG, ENDS = "y[i] = x[i]", "y[i] = abs(x[i])", "y[i] = 0"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "always", "left_out"),
+    [
+        ("2 <= i", "2 < i", "if 0 == 1", SHORT),
+        ("2 <= i", "3 <= i", "if 0 == 1", SHORT),
+        ("- 2:", "- 3:", "if 0 == 1", SHORT),
+        ("x.shape[0] - 2", "(x.shape[0] - 1) - 2", "if 0 == 1", SHORT),
+        ("2 <= i", "1 <= i", "if 0 == 0", LONG),
+        ("- 2:", "+ 2:", "if 0 == 0", LONG),
+        ("i < 3", "i <= 3", "if 0 == 0", ENDS),
+        ("i < 3", "i < 2", "if 0 == 1", ENDS),
+    ],
+)
+def test_the_way_that_is_gone_more_often(old: str, new: str, always: str, left_out: str) -> None:
+    found = other_ways(KERNEL, KERNEL.replace(old, new))
+    assert found is not None
+    one, other = found
+    assert always in one
+    assert one.count("if 0 ==") == 1
+    assert left_out in one
+    assert left_out not in other
+    assert other.count("pass") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("2 <= i", "2 > i"), ("= 0", "= 1"), ("i < 3", "i < n"), ("x[i]\n", "x[i + 1]\n")],
+)
+def test_other_changes_choose_no_way(old: str, new: str) -> None:
+    assert other_ways(KERNEL, KERNEL.replace(old, new)) is None
+
+
+TURNS = """\
+def k(x, n):
+    for turn in range(n * 8):
+        if turn % 8 == 0:
+            part = turn // 8
+            x[part] = 1
+"""
+
+
+@pytest.mark.parametrize(("old", "new"), [("== 0", "!= 0"), ("== 0", "== 1")])
+def test_any_turn_may_do_the_work_of_all(old: str, new: str) -> None:
+    found = other_ways(TURNS, TURNS.replace(old, new))
+    assert found is not None
+    assert "if 0 == 0" in found[0]
+    assert "x[part]" not in found[1]
+    own = TURNS.replace("x[part] = 1", "x[part] = turn")
+    assert other_ways(own, own.replace(old, new)) is None
+
+
+@pytest.mark.parametrize(("old", "new"), [("% 8 ==", "% 9 =="), ("% 8 ==", "// 8 ==")])
+def test_some_turn_must_do_the_work(old: str, new: str) -> None:
+    assert other_ways(TURNS, TURNS.replace(old, new)) is None
+    never = other_ways(TURNS, TURNS.replace("== 0", "== 9"))
+    assert never is not None
+    assert "if 0 == 1" in never[0]  # Which no launch passes.
+
+
+def test_a_shortcut_that_is_taken_less_often_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mutation_run, "_LAUNCHES", 10)
+    template = find_template("update")
+    params = {"equations": "u' = lap(u)", "dim": 1, "boundary": "clamp", "loop": "points"}
+    variant = resolve(template, arch="cpu", **params)
+    params = {name: literal(value) for name, value in variant.params.items()}
+    case = Case(template.name, str(template.folder), "cpu", params, {"n0": 5})
+    with ArchProcess("cpu", 60.0) as process:
+        process.start()
+        run = mutation_run.MutationRun(template, [case], 4, 1, process)
+        subject = run._subject(case)
+        text = subject.source.text
+        for new in ("2 <= i", "0 <= i"):
+            changed = Mutant("constant", 1, text.replace("1 <= i", new))
+            assert run._is_shortcut(subject, changed) is (new == "2 <= i")

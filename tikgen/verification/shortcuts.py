@@ -1,0 +1,96 @@
+"""Conditions that choose between two ways of computing the same, one of them a shortcut.
+
+Where such a condition sends more to the way that is right for everything, nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+
+from tikgen.verification.part_counts import value_of
+
+_TRIALS = 2_000
+# Indices and extents of this size meet the literals of a stencil's reach.
+_LEAST, _MOST = -4, 40
+
+
+def other_ways(text: str, mutant: str) -> tuple[str, str] | None:
+    """Return two texts that tell whether a changed condition is no fault, or None.
+
+    The mutant changes one condition, which then holds more often, or less often, but not both. The
+    first text always goes the way that the mutant goes more often, the second one leaves out what
+    is done on the other way. If the first passes and the second fails, the other way is a shortcut.
+
+    Where one turn in eight does the work of all, as ``if turn % 8 == 0`` says, others may do it as
+    well, once or often. The first text then lets all of them do it.
+
+    Args:
+        text: the kernel.
+        mutant: the kernel with one change.
+
+    Raises:
+        SyntaxError: if one of them is not Python.
+    """
+    tree, other = ast.parse(text), ast.parse(mutant)
+    pairs = zip(_conditions(tree), _conditions(other), strict=False)
+    changed = [(a, b) for a, b in pairs if ast.dump(a.test) != ast.dump(b.test)]
+    if len(changed) != 1:
+        return None
+    old, new = changed[0]
+    test, new.test = new.test, old.test
+    if ast.dump(tree) != ast.dump(other):
+        return None
+    direction = _direction(old.test, test)
+    if direction is None and not _is_other_turns(old, test):
+        return None
+    direction = direction is not False
+    new.test = ast.parse("0 == 0" if direction else "0 == 1", mode="eval").body
+    always = ast.unparse(other)
+    new.test = old.test
+    if direction and new.orelse:
+        new.orelse = [ast.Pass()]
+    else:
+        new.body = [ast.Pass()]
+    return always, ast.unparse(other)
+
+
+def _is_other_turns(old: ast.If, new: ast.expr) -> bool:
+    """Tell whether a rest chooses among turns that all do the same, and still chooses some."""
+    if old.orelse or not isinstance(old.test, ast.Compare):
+        return False
+    rest = old.test.left
+    match rest:
+        case ast.BinOp(ast.Name(turn), ast.Mod(), ast.Constant(count)) if type(count) is int:
+            body = "\n".join(map(ast.unparse, old.body)).replace(f"{turn} // {count}", "")
+            test = ast.unparse(new).replace(ast.unparse(rest), "rest")
+        case _:
+            return False
+    if re.search(rf"\b{turn}\b", f"{body}\n{test}"):
+        return False
+    chosen = ast.parse(test, mode="eval").body
+    key = ast.dump(ast.Name("rest", ast.Load()))
+    return any(value_of(chosen, {key: n}, lambda: 0) for n in range(count))
+
+
+def _conditions(tree: ast.AST) -> list[ast.If]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+
+
+def _direction(old: ast.expr, new: ast.expr) -> bool | None:
+    """Return whether ``new`` holds more often than ``old``; None if it is neither more nor less."""
+    numbers = random.Random(ast.dump(old))
+    found = {True, False}
+    for _ in range(_TRIALS):
+        names: dict[str, int] = {}
+        try:
+            before, after = (
+                bool(value_of(test, names, lambda: numbers.randint(_LEAST, _MOST)))
+                for test in (old, new)
+            )
+        except (ArithmeticError, ValueError):
+            return None
+        if before != after:
+            found.discard(before)
+    return found.pop() if len(found) == 1 else None
