@@ -52,6 +52,8 @@ def sizes(p: Any) -> dict[str, tuple[int, ...]]:
         edge, most = sum(inside), max(sum(inside), sum(outside))
         usual = SIZES[p.dim - 1]
         own = {1, edge + 1, most, most + 1, *outside} | {edge + size for size in usual[1:]}
+        if axis == 0 and p.dim == 3:  # A thread of a GPU takes up to 16 points along it.
+            own.add(most + 33)
         found[f"n{axis}"] = tuple(sorted(own - {0}))
     return found
 
