@@ -261,6 +261,8 @@ def test_clear_frees_every_class(ti_arch: str, which: Any) -> None:
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_plain_calls_agree_with_the_reference(ti_arch: str, name: str) -> None:
+    if name == "ring" and ti_arch == "vulkan":
+        pytest.skip("a kernel that stays on the device is for cpu and cuda")
     template = load_template(BUILTIN_FOLDER / name)
 
     @settings(
