@@ -147,7 +147,7 @@ def calls() -> Iterable[Row]:
                     "taichi": kernel.bind(2.0, x, y, z),
                 }
             )
-            work = f"2*x + y over {size:,}"
+            work = f"axpy over {size:,}"
             if size < 10_000:
                 said = subprocess.run(
                     [program, str(size), "20000"], stdout=subprocess.PIPE, text=True, check=True
