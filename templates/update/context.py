@@ -25,7 +25,8 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
     """Return the names that the text uses."""
     update = update_of(p)
     held = held_arrays(p, update.arrays)
-    arrays = [a for a in arguments(p) if a.name in held]
+    every = arguments(p)
+    arrays = [a for a in every if a.name in held]
     names = index_names(p, update)
     first = arrays[0].name
     extents = [f"{first}.shape[{held[first].first_axis + axis}]" for axis in range(p.dim)]
@@ -46,7 +47,7 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
     totals = totals_of(update.reductions, p.dtype)
     rules = rules_of(p, update)
     element = "[0]" if s.loop == "function" else ""
-    passed = [a for a in arguments(p) if a.name not in update.reductions]
+    passed = [a for a in every if a.name not in update.reductions]
     return {
         "bounds": bounds,
         "extents": tuple(extents),

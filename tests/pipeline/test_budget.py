@@ -64,6 +64,38 @@ def test_a_kernel_beyond_the_budget_is_refused_before_it_is_compiled(tmp_path) -
     check_budget("small", KERNEL.replace("BODY", "x[i] = 1"))
 
 
+TURNS = """
+def helper(a):
+    b = a * a + (
+1 * 2)
+    return b
+
+
+@ti.kernel
+def f(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    v = ti.Vector.zero(ti.f32, 8)
+    for i in x:
+        for q in ti.static(range(30)):
+            for r in ti.static((1, 2, 3)):
+                x[i] = x[i] * helper(
+        2)
+            v[0] = x[i]
+        for q in ti.static(range(40)):
+            x[i] = WHOLE
+        if ti.static(1 > 0):
+            x[i] += 1
+"""
+
+
+@pytest.mark.parametrize("whole", ["v[0]", "v.sum() + 1"])
+def test_the_quick_bound_counts_turns_of_loops_and_calls(whole: str) -> None:
+    text = TURNS.replace("WHOLE", whole)
+    exact, most = operations(text), most_operations(text)
+    assert exact <= most < 30 * exact
+    assert most_operations(text.replace("range(30)", "range(n)")) == float("inf")
+    assert most_operations(text.replace("1 * 2)", "helper(2))")) == float("inf"), "a circle"
+
+
 @pytest.mark.parametrize("name", tikgen.list_templates())
 def test_every_default_is_far_below_the_budget(name) -> None:
     required: dict[str, dict[str, Any]] = {

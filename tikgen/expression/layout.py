@@ -19,55 +19,64 @@ def broken(statement: str, width: int = WIDTH) -> str:
     if len(statement) <= width:
         return statement
     target, equals, value = _EQUALS.split(statement, maxsplit=1)
-    return f"{target}{equals}(\n{_lines(value, 4, width)}\n)"
+    lines = _Expression(value, width).lines(0, len(value), 4)
+    return f"{target}{equals}(\n{lines}\n)"
 
 
-def _lines(code: str, indent: int, width: int) -> str:
-    """Return an expression over several lines, each indented."""
-    pad = " " * indent
-    if len(code) + indent <= width:
-        return pad + code
-    parts = _split(code, _OPERATOR)
-    if len(parts) > 1:
-        return "\n".join(_lines(part, indent, width) for part in parts)
-    opened, closed = _longest_bracket(code)
-    if opened < 0:
-        return pad + code
-    inside = _split(code[opened + 1 : closed], _COMMA)
-    inside = [f"{part}," for part in inside[:-1]] + inside[-1:]
-    within = "\n".join(_lines(part, indent + 4, width) for part in inside)
-    return f"{pad}{code[: opened + 1]}\n{within}\n{pad}{code[closed:]}"
+class _Expression:
+    """The code of an expression, and where its brackets close."""
 
+    def __init__(self, code: str, width: int) -> None:
+        self._code, self._width = code, width
+        self._closing: dict[int, int] = {}
+        opened: list[int] = []
+        for match in _BRACKET.finditer(code):
+            if match[0] in "([":
+                opened.append(match.start())
+            else:
+                self._closing[opened.pop()] = match.start()
 
-def _split(code: str, separator: re.Pattern[str]) -> list[str]:
-    """Return the pieces between the separators that bind least and that no bracket encloses."""
-    depth = 0
-    found: dict[str, list[tuple[int, int]]] = {kind: [] for kind in separator.groupindex}
-    for match in separator.finditer(code):
-        kind = match.lastgroup
-        if kind is None:
-            depth += 1 if match[0] in "([" else -1
-        elif depth == 0:
-            found[kind].append(match.span())
-    start, parts = 0, []
-    for first, last in next(filter(None, found.values()), ()):
-        if first > start:
-            parts.append(code[start:first].rstrip())
-            start = last
-    return [*parts, code[start:]]
+    def lines(self, start: int, stop: int, indent: int, end: str = "") -> str:
+        """Return a piece of the code and an end over several lines, each indented."""
+        pad, code = " " * indent, self._code
+        if stop - start + len(end) + indent <= self._width:
+            return pad + code[start:stop] + end
+        parts = self._split(start, stop, _OPERATOR)
+        if len(parts) > 1:
+            found = [self.lines(*part, indent) for part in parts[:-1]]
+            return "\n".join([*found, self.lines(*parts[-1], indent, end)])
+        opened, closed = self._longest_bracket(start, stop)
+        if opened < 0:
+            return pad + code[start:stop] + end
+        inside = self._split(opened + 1, closed, _COMMA)
+        found = [self.lines(*part, indent + 4, ",") for part in inside[:-1]]
+        found.append(self.lines(*inside[-1], indent + 4))
+        within = "\n".join(found)
+        return f"{pad}{code[start : opened + 1]}\n{within}\n{pad}{code[closed:stop]}{end}"
 
+    def _split(self, start: int, stop: int, separator: re.Pattern[str]) -> list[tuple[int, int]]:
+        """Return the pieces between the separators that bind least and that no bracket encloses."""
+        found: dict[str, list[tuple[int, int]]] = {kind: [] for kind in separator.groupindex}
+        at = start
+        while match := separator.search(self._code, at, stop):
+            at = match.end()
+            if kind := match.lastgroup:
+                found[kind].append(match.span())
+            else:
+                at = self._closing[match.start()] + 1
+        parts = []
+        for first, last in next(filter(None, found.values()), ()):
+            if first > start:
+                parts.append((start, first))
+                start = last
+        return [*parts, (start, stop)]
 
-def _longest_bracket(code: str) -> tuple[int, int]:
-    """Return where the longest outermost round bracket opens and closes, or -1."""
-    depth, opened, found = 0, -1, (-1, -1)
-    for match in _BRACKET.finditer(code):
-        letter = match[0]
-        if letter in "([":
-            opened = match.start() if depth == 0 else opened
-            depth += 1
-        else:
-            depth -= 1
-            is_longer = match.start() - opened > found[1] - found[0]
-            if depth == 0 and letter == ")" and (is_longer or found[0] < 0):
-                found = opened, match.start()
-    return found
+    def _longest_bracket(self, start: int, stop: int) -> tuple[int, int]:
+        """Return where the longest outermost round bracket opens and closes, or -1."""
+        found = (-1, -1)
+        while match := _BRACKET.search(self._code, start, stop):
+            opened, closed = match.start(), self._closing[match.start()]
+            start = closed + 1
+            if match[0] == "(" and (closed - opened > found[1] - found[0] or found[0] < 0):
+                found = opened, closed
+        return found

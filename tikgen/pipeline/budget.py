@@ -17,7 +17,7 @@ MOST_OPERATIONS = 20_000
 
 # Each operation is written with one of these at least.
 _OPERATORS = (*"-+*/%<>=~^|&@([", "in", "is", "and", "or", "not")
-_TRIPS = re.compile(r"ti\.static\((?:range\((\d+)\)|\(([\d, ]+)\))\)")
+_TRIPS = re.compile(r"^ *for \w+ in ti\.static\((?:range\((\d+)\)|\(([\d, ]+)\))\):$", re.MULTILINE)
 _VECTOR = re.compile(r"(\w+) = ti\.Vector\.\w+\([\w.]+, (\d+)\)")
 _FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
@@ -32,8 +32,9 @@ def check_budget(kernel: str, text: str) -> None:
 
 def most_operations(text: str) -> float:
     """Return quickly what ``operations(text)`` cannot exceed; infinite if that takes a tree."""
-    vectors, turns = _VECTOR.findall(text), _TRIPS.findall(text)
-    if text.count("ti.static") > len(turns) or text.count("ti.Vector") > len(vectors):
+    vectors = _VECTOR.findall(text)
+    known_static = len(_TRIPS.findall(text)) + text.count(" if ti.static(")
+    if text.count("ti.static") > known_static or text.count("ti.Vector") > len(vectors):
         return math.inf
     # Vectors take no more than scalars where only their elements are used.
     is_whole = _uses_whole(text, [name for name, _ in vectors])
@@ -46,16 +47,36 @@ def most_operations(text: str) -> float:
     def most_of(name: str) -> float:
         if name not in known:
             known[name] = math.inf  # Until it is known that it does not call itself.
-            body = bodies[name]
-            trips = math.prod(int(n or each.count(",") + 1) for n, each in _TRIPS.findall(body))
-            own = sum(map(body.count, _OPERATORS)) * length
-            own += sum(int(size) for _, size in _VECTOR.findall(body))
-            counts = {other: body.count(f"{other}(") for other in bodies}
-            called = sum(count * most_of(other) for other, count in counts.items() if count)
-            known[name] = trips * (own + length * called)
+            most = 0.0
+            for turns, part in _by_turns(bodies[name]):
+                own = sum(map(part.count, _OPERATORS)) * length
+                own += sum(int(size) for _, size in _VECTOR.findall(part))
+                counts = {other: part.count(f"{other}(") for other in bodies}
+                called = sum(count * most_of(other) for other, count in counts.items() if count)
+                most += turns * (own + length * called)
+            known[name] = most
         return known[name]
 
     return sum(map(most_of, bodies))
+
+
+def _by_turns(body: str) -> list[tuple[int, str]]:
+    """Return the lines of a function, together those that static loops repeat as often."""
+    if "ti.static" not in body:
+        return [(1, body)]
+    found: dict[int, list[str]] = {}
+    loops = [(-1, 1)]  # Indentation and turns of each loop around a line.
+    depth = 0
+    for line in body.splitlines():
+        indent = len(line) - len(line.lstrip())
+        # Lines within brackets may stand anywhere.
+        while line.strip() and depth <= 0 and indent <= loops[-1][0]:
+            loops.pop()
+        found.setdefault(loops[-1][1], []).append(line)
+        depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+        if loop := _TRIPS.match(line):
+            loops.append((indent, loops[-1][1] * int(loop[1] or loop[2].count(",") + 1)))
+    return [(turns, "\n".join(lines)) for turns, lines in found.items()]
 
 
 def _uses_whole(text: str, made: list[str]) -> bool:
