@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.metadata
 from pathlib import Path
@@ -155,4 +156,5 @@ def _machine() -> Any:
 
 def has_symbol(name: str) -> bool:
     """Return whether a function of this name exists in this process."""
-    return _llvm().address_of_symbol(name) is not None
+    # LLVM itself knows none before it has loaded its first object file.
+    return hasattr(ctypes.CDLL(None), name)
