@@ -20,6 +20,7 @@ from tikgen.aot import manifest as m
 from tikgen.aot.manifest_reading import decode
 from tikgen.aot.native import linking, targets
 from tikgen.aot.native.c_text import native_files, objects_in
+from tikgen.aot.native.temporaries import bytes_used
 from tikgen.cli import app
 from tikgen.engines import native
 from tikgen.errors import (
@@ -401,3 +402,23 @@ def test_the_command_exports_shows_and_runs(tmp_path: Path) -> None:
     assert "per launch" in ran
     wrong = command("export", "map", "--to", tmp_path / "x", "--objects", code=2)
     assert "need --native" in wrong
+
+
+@pytest.mark.parametrize(
+    ("use", "size"),
+    [
+        ("", 64),
+        ("  %c = getelementptr inbounds i8, i8* %b, i64 24\n  store i8 %v, i8* %c, align 1\n", 88),
+        ("  %c = getelementptr i8, i8* %b, i64 %i\n", 4096),
+        ("  call void @f(i8* %b)\n", 4096),
+        ("  store i8* %b, i8** %q, align 8\n", 4096),
+    ],
+)
+def test_temporaries_have_the_room_that_the_code_uses(use: str, size: int) -> None:
+    struct = "%struct.LLVMRuntime"
+    text = (
+        f"define void @k() {{\n  %a = getelementptr {struct}, {struct}* %r, i64 0, i32 14\n"
+        f"  %b = load i8*, i8** %a, align 8\n{use}  ret void\n}}\n"
+    )
+    assert bytes_used(text, 4096) == size
+    assert bytes_used("define void @k() {\n  ret void\n}\n", 4096) == 0

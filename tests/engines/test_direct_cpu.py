@@ -318,3 +318,11 @@ def test_sums_whose_rounding_matters_keep_it(
         else:
             allowed = np.log2(size) * np.finfo(np.float32).eps * np.abs(x).sum()
             assert abs(found - exact) <= allowed
+
+
+def test_the_first_kernel_of_a_process_may_call_functions_of_c() -> None:
+    script = (
+        "from tikgen.engines import native\n"
+        "assert native.has_symbol('exp') and not native.has_symbol('no_such_function')\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

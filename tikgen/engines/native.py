@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import importlib.metadata
 from pathlib import Path
@@ -159,4 +160,5 @@ def _machine() -> Any:
 
 def has_symbol(name: str) -> bool:
     """Return whether a function of this name exists in this process."""
-    return _llvm().address_of_symbol(name) is not None
+    # LLVM itself knows none before it has loaded its first object file.
+    return hasattr(ctypes.CDLL(None), name)
