@@ -64,7 +64,8 @@ def fitted_vectors(program: Any, boundary: Any, dim: int, is_float: bool) -> dic
     lines = [
         f"each q in {count}:",
         f"    r = {_over(_COMPONENTS, first.partition(' = ')[2])}",
-        f"    {target} = {own}{_over(_COMPONENTS, second.partition(' = ')[2])}",
+        # Unread, r would be an output, of which all but the last component is lost.
+        f"    {target} = {own}r + {_over(_COMPONENTS, second.partition(' = ')[2])}",
     ]
     if end and not (end.startswith("g'") and target == "g'.q"):
         lines.append(end)
