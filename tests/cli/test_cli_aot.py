@@ -162,7 +162,7 @@ def test_export_makes_a_graph_of_a_recording(
 ) -> None:
     x = rng.random(29, dtype=np.float32)
     y = np.full_like(x, np.nan)
-    kernel = tikgen.build("map", expr="y = a*x")
+    kernel = tikgen.build("map", expr="y = a*x", schedule={})
     with tikgen.aot.record(tmp_path / "calls.yml"):
         kernel(3.0, x, y)
     arguments = ("--recording", tmp_path / "calls.yml", "--graph", "triple", "--arch", ti_arch)

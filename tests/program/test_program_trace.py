@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from conftest import ARCH
 from steppers import stepped
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
@@ -29,7 +30,8 @@ def test_a_trace_has_runs_and_launches(native: bool) -> None:
     assert text.startswith("1 kernel, 0 compilations, 75 launches in ")
     assert "program  [a program]" in text
     assert "test_program_trace.py:" in text
-    how = "native code" if native else "launches from Python"
+    natively = "CUDA graphs" if ARCH == "cuda" else "native code"
+    how = natively if native else "launches from Python"
     assert f"steps=20, how={how}" in text
     assert "steps=20" in trace._repr_html_()
     assert len(trace.rows()) == 3
