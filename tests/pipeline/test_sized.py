@@ -266,7 +266,7 @@ def test_plain_calls_agree_with_the_reference(ti_arch: str, name: str) -> None:
     template = load_template(BUILTIN_FOLDER / name)
 
     @settings(
-        max_examples=4,
+        max_examples=2,
         deadline=None,
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),

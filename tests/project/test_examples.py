@@ -9,8 +9,9 @@ import pytest
 from programs import Ran, run_programs
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-# The command does the same in test_sweep_cli.py, with fewer kernels.
-LONG = ("sweep_stencil",)
+# The command does the same in test_sweep_cli.py with fewer kernels, and a page of the documentation
+# exports bundles too.
+LONG = ("sweep_stencil", "aot_python")
 # What takes long and shows nothing more: sizes and numbers of examples.
 SMALLER = {
     "aot_python": ("max_examples=5", "max_examples=1"),

@@ -109,7 +109,7 @@ def test_floats(ti_arch: str, rng: np.random.Generator, dtype: str) -> None:
 
 @pytest.mark.parametrize(
     "dtype",
-    ["i8", "u16", "i32", "u64", *(pytest.param(d, marks=pytest.mark.once) for d in MORE_INTEGERS)],
+    ["i8", "u16", "i32", "u64", *(pytest.param(d, marks=pytest.mark.slow) for d in MORE_INTEGERS)],
 )
 def test_integers_wrap_and_survive_zero_divisors(
     ti_arch: str, rng: np.random.Generator, dtype: str

@@ -11,6 +11,7 @@ import pytest
 
 import tikgen
 from comparing import compared
+from spread import spread
 from tikgen.errors import ArgumentError, ParameterError
 from tikgen.verification.equation_texts import text_of
 
@@ -74,8 +75,7 @@ def test_gray_scott_is_one_kernel(ti_arch: str, rng: np.random.Generator) -> Non
     )
 
 
-@pytest.mark.parametrize("rule", PADDED, ids=str)
-@pytest.mark.parametrize("shape", [(3000,), (5, 67), (3, 4, 40)], ids=str)
+@spread("rule, shape", [*PADDED], [(3000,), (5, 67), (3, 4, 40)])
 def test_what_lies_outside(
     rule: Any, shape: tuple[int, ...], ti_arch: str, rng: np.random.Generator
 ) -> None:
@@ -84,8 +84,7 @@ def test_what_lies_outside(
     np.testing.assert_allclose(launched(kernel, u=u)[0], laplacian(u, PADDED[rule]), atol=1e-5)
 
 
-@pytest.mark.parametrize("rule", [*PADDED, tikgen.neumann(0.5)], ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (1, 3), (2, 40), (40, 2)], ids=str)
+@spread("rule, shape", [*PADDED, tikgen.neumann(0.5)], [(1, 1), (2, 1), (1, 3), (2, 40), (40, 2)])
 def test_grids_smaller_than_the_stencil(
     rule: Any, shape: tuple[int, int], ti_arch: str, rng: np.random.Generator
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import built_in_templates
 from tikgen.errors import TikgenError
 from tikgen.tuning.job import Job
 from tikgen.tuning.sweeps import cluster
@@ -95,6 +96,7 @@ def test_a_worker_that_is_killed_loses_nothing(
     assert again.rows == result.rows
 
 
+@pytest.mark.slow
 def test_a_scheduler_is_given_by_its_address_and_may_go_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,10 +129,11 @@ def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
             sweep("stencil", shape=16, scheduler=wrong)
 
 
-def test_a_template_travels_with_its_macros(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sorted(built_in_templates()))
+def test_a_template_travels_with_its_files(name: str) -> None:
     from tikgen.template.base import BUILTIN_FOLDER, Template
 
-    package = cluster.Package.of(str(BUILTIN_FOLDER / "stencil"))
+    package = cluster.Package.of(str(BUILTIN_FOLDER / name))
     folder = cluster._unpack(package)
     assert Template(folder).fingerprint == package.fingerprint
     other = cluster.Package(package.name, "0" * 64, package.files)

@@ -23,7 +23,7 @@ from tikgen.children.work import one_line
 from tikgen.errors import TikgenError
 from tikgen.machine.devices import device_name
 from tikgen.pipeline.records import taichi_version
-from tikgen.template.base import CODE_NAME, TEXT_NAME, Template
+from tikgen.template.base import TEXT_NAME, Template
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.sweeps.results_file import Done
@@ -62,7 +62,7 @@ class Package:
         """Return the package of the template in ``folder``."""
         template = Template(Path(folder))
         root = template.folder.parent
-        paths = [template.folder / TEXT_NAME, template.folder / CODE_NAME]
+        paths = [template.folder / TEXT_NAME, *sorted(template.folder.glob("*.py"))]
         paths += [m.path for m in template.macros if m.path.is_relative_to(root)]
         files = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8") for p in paths}
         return cls(template.name, template.fingerprint, files)
