@@ -24,6 +24,7 @@ from tikgen.pipeline.rendering import Variant
 from tikgen.taichi import runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.arguments import Argument, Array, symbols
+from tikgen.template.base import Template
 from tikgen.template.parameters import ProblemModel, make_model
 from tikgen.units import counted
 
@@ -158,9 +159,9 @@ class SizedKernel(Kernel):
     def _class_of(self, sizes: Mapping[str, int]) -> Kernel:
         try:
             variant = self._current_variant()
-            key = self._key(variant, sizes)
+            key, chosen = self._key(variant, sizes)
             if key not in self._classes and len(self._classes) < MOST_CLASSES:
-                self._classes[key] = sizes, self._made(variant, sizes)
+                self._classes[key] = sizes, self._made(variant, sizes, chosen)
         except Exception as error:  # Of any kind: default_schedule is the template's own.
             why = error if isinstance(error, TikgenError) else f"{type(error).__name__}: {error}"
             text = f"{self.name} takes another schedule for {shapes.shown(sizes)}, since {why}"
@@ -181,25 +182,42 @@ class SizedKernel(Kernel):
             self._variant = dataclasses.replace(self._variant, template=template, problem=problem)
         return self._variant
 
-    def _key(self, variant: Variant, sizes: Mapping[str, int]) -> Hashable:
-        """Return what decides the schedule for some sizes."""
+    def _key(
+        self, variant: Variant, sizes: Mapping[str, int]
+    ) -> tuple[Hashable, Mapping[str, Any] | None]:
+        """Return what decides the schedule for some sizes, and the default if that does."""
         if runtime.is_debug():
-            return "plainest"
+            return "plainest", None
         template, problem = variant.template, variant.problem
         arch = self._arch or runtime.current_arch() or "cpu"
         if self._found is None:
             self._found = records.records_for(template, problem, arch)
         farthest = math.inf if self._is_tuned else records.NEAR
         if self._found and (record := records.best_of(self._found, sizes, farthest)):
-            return record.candidate
-        return repr(sorted(template.default_schedule(problem, arch, sizes).items()))
+            return record.candidate, None
+        chosen = template.default_schedule(problem, arch, sizes)
+        return repr(sorted(chosen.items())), chosen
 
-    def _made(self, variant: Variant, sizes: Mapping[str, int]) -> Kernel:
+    def _made(
+        self, variant: Variant, sizes: Mapping[str, int], chosen: Mapping[str, Any] | None
+    ) -> Kernel:
         base = self._base
+        if chosen is not None and self._is_that_of_base(variant.template, chosen):
+            return self._taking(base)
         made = _launched_by(self._at(variant, sizes), base._engine)
         digests = [each.upcoming.source.digest for each in (made, base)]
         # Equal code of the base is launched by the base, even if another kernel has it too.
-        kernel = base if digests[0] == digests[1] and made.record == base.record else made
+        return self._taking(
+            base if digests[0] == digests[1] and made.record == base.record else made
+        )
+
+    def _is_that_of_base(self, template: Template, chosen: Mapping[str, Any]) -> bool:
+        """Return whether the base has this schedule: then nothing has to be made."""
+        schedule = make_model(template.Schedule, chosen, template.name)
+        base = self._base
+        return base.record is None and dict(schedule) == dict(base.upcoming.source.variant.schedule)
+
+    def _taking(self, kernel: Kernel) -> Kernel:
         if all(known.loaded is not kernel.loaded for known in self._taken):
             self._taken.append(kernel)
         return kernel
