@@ -7,7 +7,7 @@ import pytest
 
 import tikgen
 from conftest import ARCH
-from steppers import stepped
+from steppers import graphs_on_cpu, stepped
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
 
@@ -35,3 +35,17 @@ def test_a_trace_has_runs_and_launches(native: bool) -> None:
     assert f"steps=20, how={how}" in text
     assert "steps=20" in trace._repr_html_()
     assert len(trace.rows()) == 3
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="cuda has graphs")
+def test_a_trace_has_the_launches_of_graphs_and_those_beside_them(ti_arch: str) -> None:
+    x, y = np.zeros((2, 4), np.float32)
+    beside, within = tikgen.elementwise("x = x + a"), tikgen.elementwise("y = y - 1")
+    with graphs_on_cpu():
+        changing = tikgen.varying(beside.bind(x=x, a=0), a=lambda step: step)
+        program = tikgen.Program([changing, within.bind(y=y), within.bind(y=y)], native=True)
+        with tikgen.trace() as trace:
+            program.run(7)
+    assert (x[0], y[0]) == (21, -14)
+    counts = {launched.subject.name: launched.count for launched in trace.launches}
+    assert counts == {beside.name: 7, within.name: 14}

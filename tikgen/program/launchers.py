@@ -7,6 +7,7 @@ from typing import Any
 
 from tikgen import engines
 from tikgen.errors import EngineUnavailable
+from tikgen.pipeline import events
 from tikgen.pipeline.direct import direct_of
 from tikgen.pipeline.loaded import Loaded
 from tikgen.program import varying
@@ -76,7 +77,7 @@ class Launchers:
             put = made.scalar_setter(slot, argument.dtype.is_float, argument.dtype.is_signed)
             put(varying.values(call.bound, name, source, step, 1)[0].item())
         made.launch()
-        self._code_of[call].bound_launches += 1
+        events.record_bound_launches(self._code_of[call], 1)
 
 
 class ByLaunchers:
