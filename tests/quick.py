@@ -45,6 +45,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("process")
 
 
+def _skip_taichi(*_: object, **__: object) -> None:
+    pytest.skip("initialises Taichi; `make test` runs it")
+
+
 class Quick:
     """Deselects marked tests; skips others at the moment they start a process or Taichi."""
 
@@ -53,7 +57,7 @@ class Quick:
 
         self.counts: Counter[str] = Counter()
         self._is_testing = False
-        ti.init = functools.partial(pytest.skip, "initialises Taichi; `make test` runs it")
+        ti.init = _skip_taichi
         sys.addaudithook(self._refuse_processes)
 
     def _refuse_processes(self, event: str, _: object) -> None:

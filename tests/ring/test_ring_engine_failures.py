@@ -193,7 +193,7 @@ def test_terminate_does_not_wait_for_a_busy_kernel() -> None:
 
 
 @stays
-def test_a_cancelled_launch_leaves_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_launch_leaves_no_kernel(ti_arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
     load = life.load_ring
 
