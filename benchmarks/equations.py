@@ -13,8 +13,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import random
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +26,10 @@ from page import drawn_seed, write_works
 from peers import numba_equations, taichi_equations
 from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS
 from tikgen.units import duration
+from timing import steps_in_turn
 
 PAGE = Path(__file__).parents[1] / "docs" / "equations.md"
 ROUNDS = 15
-SECONDS_A_ROUND = 0.1
 Array = np.ndarray[Any, Any]
 Fields = dict[str, Array]
 # Takes fields; returns what does steps, and what returns the fields after them.
@@ -173,21 +171,7 @@ def measured(work: Work) -> dict[str, float]:
     for found in after.values():
         for name, value in found.items():
             np.testing.assert_allclose(value, after["tikgen"][name], rtol=2e-3, atol=2e-3)
-    times: dict[str, list[float]] = {form: [] for form in runs}
-    steps = {form: _steps(run) for form, run in runs.items()}
-    for _ in range(ROUNDS):
-        for form, run in runs.items():
-            run(2)
-            start = time.perf_counter()
-            run(steps[form])
-            times[form].append((time.perf_counter() - start) / steps[form])
-    return {form: statistics.median(found) for form, found in times.items()}
-
-
-def _steps(run: Callable[[int], object]) -> int:
-    start = time.perf_counter()
-    run(4)
-    return max(2, 2 * int(SECONDS_A_ROUND / 2 / ((time.perf_counter() - start) / 4)))
+    return steps_in_turn(runs, rounds=ROUNDS)
 
 
 def main() -> None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -30,10 +28,10 @@ from page import drawn_seed, write_works
 from peers import torch_equations
 from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS
 from tikgen.units import duration
+from timing import steps_in_turn
 
 PAGE = Path(__file__).parents[1] / "docs" / "equations.md"
 ROUNDS = 15
-SECONDS_A_ROUND = 0.1
 ENGINE = "direct-cuda"
 PEERS = ("torch.compile", "JAX")
 Fields = dict[str, torch.Tensor]
@@ -178,13 +176,7 @@ def measured(work: Work) -> dict[str, float]:
     for found in after.values():
         for name, value in found.items():
             torch.testing.assert_close(value, after["tikgen"][name], rtol=2e-3, atol=2e-3)
-    times: dict[str, list[float]] = {form: [] for form in runs}
-    steps = {form: _steps(run) for form, run in runs.items()}
-    for _ in range(ROUNDS):
-        for form, run in runs.items():
-            run(2)
-            times[form].append(_seconds(run, steps[form]))
-    return {form: statistics.median(found) for form, found in times.items()}
+    return steps_in_turn(runs, torch.cuda.synchronize, rounds=ROUNDS)
 
 
 def copy_speed() -> float:
@@ -196,24 +188,12 @@ def copy_speed() -> float:
         for _ in range(steps):
             y.copy_(x)
 
-    run(2)
-    return 8.0 * x.numel() / statistics.median(_seconds(run, 20) for _ in range(ROUNDS))
+    seconds = steps_in_turn({"copy": run}, torch.cuda.synchronize, rounds=ROUNDS)
+    return 8.0 * x.numel() / seconds["copy"]
 
 
 def _copied(values: Any) -> torch.Tensor:
     return values.cpu().clone() if isinstance(values, torch.Tensor) else torch.tensor(values)
-
-
-def _seconds(run: Callable[[int], object], steps: int) -> float:
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    run(steps)
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) / steps
-
-
-def _steps(run: Callable[[int], object]) -> int:
-    return max(2, 2 * int(SECONDS_A_ROUND / 2 / _seconds(run, 4)))
 
 
 def _random(shape: tuple[int, ...]) -> torch.Tensor:

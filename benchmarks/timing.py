@@ -100,6 +100,44 @@ class Turns:
         return time.perf_counter() - start
 
 
+def steps_in_turn(
+    runs: Mapping[str, Callable[[int], object]],
+    wait: Callable[[], object] = lambda: None,
+    *,
+    rounds: int = 15,
+    seconds_a_round: float = 0.1,
+) -> dict[str, float]:
+    """Return the median of the seconds a step of each simulation, in rounds that take turns.
+
+    Args:
+        runs: does some steps, an even number of them.
+        wait: waits for the device.
+        rounds: how many rounds there are.
+        seconds_a_round: about how long each simulation runs in a round.
+    """
+    counts = {
+        name: max(2, 2 * int(seconds_a_round / 2 / seconds_a_step(run, 4, wait)))
+        for name, run in runs.items()
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            run(2)
+            times[name].append(seconds_a_step(run, counts[name], wait))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def seconds_a_step(
+    run: Callable[[int], object], steps: int, wait: Callable[[], object] = lambda: None
+) -> float:
+    """Return the seconds that one of some steps takes, until the device has done all of them."""
+    wait()
+    start = time.perf_counter()
+    run(steps)
+    wait()
+    return (time.perf_counter() - start) / steps
+
+
 def _summary(times: list[float]) -> Timing:
     low, median, high = statistics.quantiles(times, n=4, method="inclusive")
     return Timing(median, high - low, len(times))

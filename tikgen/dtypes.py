@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,21 @@ import numpy as np
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
+
+# The type of an element in C, by the name of its dtype.
+C_TYPES: dict[str, Any] = {
+    "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "u8": ctypes.c_uint8,
+    "u16": ctypes.c_uint16,
+    "u32": ctypes.c_uint32,
+    "u64": ctypes.c_uint64,
+    "f16": ctypes.c_uint16,  # Its bits: ctypes has no type for it.
+    "f32": ctypes.c_float,
+    "f64": ctypes.c_double,
+}
 
 
 class DType(str, Enum):

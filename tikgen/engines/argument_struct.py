@@ -9,26 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.dtypes import DType
+from tikgen.dtypes import C_TYPES, DType
 
 # (dtype, number of axes) of an array, (dtype, None) of a scalar.
 Kind = tuple[DType, "int | None"]
 
 _LLVM = {"f16": "half", "f32": "float", "f64": "double"}
-_C: dict[str, Any] = {
-    "i8": ctypes.c_int8,
-    "i16": ctypes.c_int16,
-    "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64,
-    "u8": ctypes.c_uint8,
-    "u16": ctypes.c_uint16,
-    "u32": ctypes.c_uint32,
-    "u64": ctypes.c_uint64,
-    "f16": ctypes.c_uint16,  # Its bits: ctypes has no type for it.
-    "f32": ctypes.c_float,
-    "f64": ctypes.c_double,
-}
-_FORMATS = dict(zip(_C, "bhiqBHIQHfd", strict=True))
+_FORMATS = dict(zip(C_TYPES, "bhiqBHIQHfd", strict=True))
 
 
 def problem(kinds: Sequence[Kind]) -> str:
@@ -52,7 +39,7 @@ def c_type(kinds: Sequence[Kind]) -> type[ctypes.Structure]:
     """Return the struct as a class: ``a0``, ``a1`` ..., arrays with ``shape`` and ``data``."""
     fields = []
     for number, (dtype, ndim) in enumerate(kinds):
-        kind: Any = None if ndim is not None else _C[dtype.value]
+        kind: Any = None if ndim is not None else C_TYPES[dtype.value]
         if ndim is not None:
             inner = [("shape", ctypes.c_int32 * ndim), ("data", ctypes.c_void_p)]
             kind = type(f"Array{ndim}", (ctypes.Structure,), {"_fields_": inner})

@@ -12,7 +12,7 @@ from tikgen.pipeline.loaded import Loaded
 
 @dataclass
 class Offer:
-    """New code for the next call to adopt, and who is told of it."""
+    """New code for the next call to adopt, and the function that takes the outcome."""
 
     loaded: Loaded
     report: Callable[[TikgenError | None], None]

@@ -224,7 +224,7 @@ class MutationRun:
         return always == "passed" and without not in ("passed", "invalid")
 
     def _outcome(self, subject: _Subject, text: str) -> Outcome:
-        """Return what came of the first launch that a text does not pass, or of the last."""
+        """Return the outcome of the first launch that a text does not pass, or of the last."""
         outcome = Outcome("passed")
         for case in subject.cases:
             changed = replace(case, text=text)

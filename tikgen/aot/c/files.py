@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,13 @@ def c_files(manifest: Manifest) -> dict[str, str]:
         f"cmake/{manifest.name}-config.cmake": "config.cmake.j2",
         f"cmake/{manifest.name}-config-version.cmake": "config-version.cmake.j2",
     }
+    return rendered(environment, made, values)
+
+
+def rendered(
+    environment: jinja2.Environment, made: Mapping[str, str], values: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the text of each file in ``made``, which has the template of each path."""
     return {
         path: environment.get_template(template).render(values) for path, template in made.items()
     }

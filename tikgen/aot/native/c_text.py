@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tikgen.aot import manifest as m
-from tikgen.aot.c.files import environment_of, version_of
+from tikgen.aot.c.files import environment_of, rendered, version_of
 from tikgen.aot.c.identifiers import prefix_of
 from tikgen.aot.native.functions import Function, functions, has_half_scalar
 from tikgen.aot.native.objects import OBJECT
@@ -38,9 +38,7 @@ def native_files(manifest: m.Manifest) -> dict[str, str]:
         f"cmake/{name}-config.cmake": "native.cmake.j2",
         f"cmake/{name}-config-version.cmake": "config-version.cmake.j2",
     }
-    return {
-        path: environment.get_template(template).render(values) for path, template in made.items()
-    }
+    return rendered(environment, made, values)
 
 
 def objects_in(manifest: m.Manifest, arch: str) -> list[str]:

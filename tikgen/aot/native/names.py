@@ -1,4 +1,4 @@
-"""Names of the C functions of a native bundle; whoever only calls them imports no more."""
+"""Names of the C functions of a native bundle, apart from the code that generates C."""
 
 from __future__ import annotations
 

@@ -19,21 +19,10 @@ from tikgen.aot.running.bundle_runtime import Runtime
 from tikgen.aot.running.bundle_signature import Signature, argument_of
 from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray
+from tikgen.dtypes import C_TYPES
 from tikgen.errors import ArgumentError, BundleError, UnsupportedOnArch
 
-_SCALARS: dict[str, Any] = {
-    "i8": ctypes.c_int8,
-    "i16": ctypes.c_int16,
-    "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64,
-    "u8": ctypes.c_uint8,
-    "u16": ctypes.c_uint16,
-    "u32": ctypes.c_uint32,
-    "u64": ctypes.c_uint64,
-    "f16": ctypes.c_float,
-    "f32": ctypes.c_float,
-    "f64": ctypes.c_double,
-}
+_SCALARS = C_TYPES | {"f16": ctypes.c_float}
 _OUT_OF_MEMORY, _NOT_SUPPORTED = 4, 5
 # Paths of libraries that this process has loaded, with their digests: the system takes a library of
 # the same path for the same one, even after it was replaced.
