@@ -35,6 +35,7 @@ def check_problem(p: Any) -> None:
         update.assignments.check(p.dtype)
     except ExpressionError as error:
         raise Invalid("equations", f"cannot be used: {error}") from None
+    _check_conditions(p, update)
     _check_mask(p)
     _check_names(p, update)
     _check_types(p, update)
@@ -96,6 +97,18 @@ def _check_names(p: Any, update: Update) -> None:
             if component_of(name, p.vectors or {}) not in options:
                 hint = near(name, map(shown, options))
                 raise Invalid(kind, f"names {name}, which is no array.{hint}")
+
+
+def _check_conditions(p: Any, update: Update) -> None:
+    given = p.where or {}
+    known = (*p.scalars, *(p.constants or {}), *(p.vectors or {}), *(p.at or {}), p.mask)
+    texts = {"": p.equations.text} | {name: condition.text for name, condition in given.items()}
+    for name in given:
+        if name in known or name in (*update.fields.values(), *update.outputs):
+            raise Invalid("where", f"names {name}, which has a meaning already")
+        others = (text for key, text in texts.items() if key != name)
+        if not any(re.search(rf"\b{name}\b", text) for text in others):
+            raise Invalid("where", f"names {name}, which nothing reads")
 
 
 def _check_mask(p: Any) -> None:

@@ -13,6 +13,7 @@ def strategies() -> Mapping[str, Any]:
     from hypothesis import strategies as st
 
     from tikgen.verification.equation_texts import (
+        CONDITIONS,
         boundaries,
         in_proportion,
         programs,
@@ -42,6 +43,7 @@ def strategies() -> Mapping[str, Any]:
         ),
         "outputs": st.none() | st.just(("r",)),
         "at": st.none(),
+        "where": st.sampled_from([{"inside": condition} for condition in CONDITIONS]),
         "mask": st.none() | st.just("solid"),
     }
 
@@ -68,14 +70,17 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         drawn |= fitted | {"outputs": None, "constants": constants}
         text, boundary = fitted["equations"], fitted["boundary"]
         names = set(re.findall(r"[A-Za-z_]\w*", text))
+        where = {}
     else:
         text = text_of(drawn["equations"], dim, dtype.is_float)
         names = set(re.findall(r"[A-Za-z_]\w*", text))
+        where = {n: str(c) for n, c in (drawn["where"] or {}).items() if n in names}
+        names |= set(re.findall(r"[A-Za-z_]\w*", " ".join(where.values())))
         if not drawn["vectors"]:
             drawn["layout"] = "first"
         if isinstance(drawn["equations"], str) and is_by_field(rules):
             rules = rules["u"]  # A user's text has fields of other names.
-        fields, orders = fields_in(text), orders_of(text)
+        fields, orders = fields_in("; ".join([text, *where.values()])), orders_of(text)
         boundary = fitted_boundary(rules, fields, dim, dtype.is_float, orders)
     read = names | {str(number) for _, number in rules_in(boundary)}
     faces = {name for name in read if name.startswith("over_")}
@@ -90,6 +95,7 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         "on_device": tuple(n for n in drawn["on_device"] if n in scalars),
         "constants": constants or None,
         "types": types or None,
+        "where": where or None,
         "spacing": spacing[:dim] if isinstance(spacing, tuple) else spacing,
         "outputs": outputs + ("q",) * ("q = " in text) if outputs and "r =" in text else None,
         "at": {n: place for n, place in STAGGERED.items() if n in names} or None,

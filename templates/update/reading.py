@@ -20,6 +20,7 @@ def update_of(p: Any, is_masked: bool = True) -> Update:
         outputs=p.outputs,
         mask=p.mask if is_masked else None,
         vectors=p.vectors,
+        where={name: condition.text for name, condition in (p.where or {}).items()},
     )
 
 

@@ -10,6 +10,7 @@ from tikgen import (
     Array,
     DType,
     Equations,
+    Expression,
     Identifier,
     ProblemModel,
     Scalar,
@@ -91,6 +92,11 @@ class FieldUpdate(Template):
     each component is an array of its own. Components of an output in place or without a prime
     that nothing assigns keep their value.
 
+    A block `where x < 1:`, with `elsewhere x < 2:` and `elsewhere:` below it, has equations that
+    apply in a region only. What a block does not assign there keeps its value: that from above the
+    block, that of the field, or that of the output. What a branch assigns and reads is a variable
+    of its own there. `where` gives names to conditions.
+
     All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
     arrays of one element, which another kernel may have written just before.
     """
@@ -123,6 +129,9 @@ class FieldUpdate(Template):
             "array of integers, u8 if `types` names no other type: where it is not 0, points keep "
             "their values",
             None,
+        )
+        where: dict[Identifier, Expression] | None = parameter(
+            "conditions by name, for blocks such as 'where inlet:'", None
         )
         vectors: dict[Identifier, int] | None = parameter(
             "number of components of each field that is a vector, 2 to 32", None

@@ -38,6 +38,11 @@ def test_static_loops_count_as_often_as_they_are_repeated() -> None:
     assert count(nested) >= 64 * once
 
 
+def test_each_index_counts() -> None:
+    # An element of an array of four axes takes six operations to find.
+    assert count("x[i, 0, 0, i] = 1") == count("x[i] = 1") + 3
+
+
 def test_vectors_count_as_often_as_they_are_long() -> None:
     short = count("v = ti.Vector.zero(ti.f32, 2)\n        v += x[i] * v")
     long = count("v = ti.Vector.zero(ti.f32, 32)\n        v += x[i] * v")

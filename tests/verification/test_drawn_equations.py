@@ -30,7 +30,7 @@ def features(params: dict[str, Any]) -> Iterator[str]:
         f"layer of order {n}" for n in set(re.findall(r"'absorbing', \d+, [\d.]+, (\d)", rules))
     )
     yield from (f"{name} reduction" for name in re.findall(r"t\d = (\w+)", text))
-    for name in ("mask", "at", "on_device", "constants", "types", "outputs"):
+    for name in ("mask", "at", "on_device", "constants", "types", "outputs", "where"):
         if params[name]:
             yield name
     if is_vector:
@@ -40,6 +40,8 @@ def features(params: dict[str, Any]) -> Iterator[str]:
     yield from ["values over a face"] * ("over_" in rules)
     yield from ["rules by side of a staggered field"] * bool(params["at"] and "x-" in rules)
     yield from ["upwind"] * ("along=" in text)
+    yield from ["region"] * ("where " in text)
+    yield from ["region of a vector"] * (is_vector and "where " in text)
     written = {target.replace("'", "_next") for target in re.findall(r"(\w+'?)(?:\.q)? = ", text)}
     yield from ["type of what is written"] * bool(written & {*(params["types"] or {})})
 
@@ -54,6 +56,7 @@ EXPECTED = {
     *("sum reduction", "max reduction", "min reduction", "reduction of vectors"),
     *(f"vectors, components {layout}" for layout in ("first", "last", "separate")),
     *("mask", "at", "on_device", "constants", "types", "outputs", "upwind", "values over a face"),
+    *("where", "region", "region of a vector"),
     *("rules by side of a staggered field", "type of what is written"),
 }
 

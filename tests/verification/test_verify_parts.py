@@ -11,10 +11,13 @@ from pydantic import Field
 
 from mutants import TEXT
 from tikgen import DType, Expression, Identifier, ProblemModel, ScheduleModel, Template, parameter
+from tikgen.pipeline import budget
+from tikgen.template.catalogue import find_template
 from tikgen.verification import Case
 from tikgen.verification.compare import compare
 from tikgen.verification.data import Guarded, differs, poison, random_values, scratch_poison
 from tikgen.verification.strategies import parameter_strategies
+from tikgen.verification.worker import outcome_of
 
 
 class Everything(Template):
@@ -188,3 +191,13 @@ def test_every_parameter_is_drawn_within_its_limits(tmp_path, name):
     if name == "real":
         assert any(len(repr(value)) > 15 for value in seen)
         assert any(0 < abs(value) < 0.01 for value in seen)
+
+
+def test_a_kernel_that_would_take_minutes_to_compile_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(budget, "MOST_OPERATIONS", 5)
+    folder = find_template("map").folder
+    case = Case("map", str(folder), "cpu", {"expr": "o = x*x + 41*x"}, {"n0": 3})
+    outcome = outcome_of(case, lambda digest: None)
+    assert outcome.kind == "skipped" and "take longer than half a minute" in outcome.message

@@ -41,6 +41,7 @@ class Grid:
         mask: array that says which points keep their values; None for no such array.
         vectors: number of components of each vector.
         lists: constants that are lists of numbers.
+        where: conditions by name.
     """
 
     dim: int
@@ -53,6 +54,7 @@ class Grid:
     mask: str | None = None
     vectors: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)
 
     def __hash__(self) -> int:
         return hash((self.dim, self.order, self.spacing, self.scalars, self.outputs, self.mask))
@@ -127,7 +129,10 @@ class EquationReader(Reader):
             elif name not in kinds:
                 own = vector_of(name)
                 later = any(vector_of(n.id) == own for n in itertools.chain(*reads[number + 1 :]))
-                kinds[name] = self._kind(name, reads[: number + 1], later)
+                is_inplace = hasattr(target, "is_inplace")
+                kinds[name] = (
+                    "inplace" if is_inplace else self._kind(name, reads[: number + 1], later)
+                )
         if self._grid.vectors:
             read = {node.id for node in itertools.chain(*reads)}
             is_free = self._grid.outputs is None

@@ -15,12 +15,13 @@ from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.components import by_component
 from tikgen.expression.equation_reader import INDICES, EquationReader, Grid
 from tikgen.expression.operators import AXES
-from tikgen.expression.reader import statements_of
+from tikgen.expression.reader import clipped, statements_of
+from tikgen.expression.regions import conditions
 from tikgen.expression.sharing import shared
-from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name
-from tikgen.expression.staggering import place_on
+from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name, unparsed
+from tikgen.expression.staggering import CENTRE, place_on
 from tikgen.expression.tree import Node
-from tikgen.expression.vectors import expanded
+from tikgen.expression.vectors import Expansion
 
 if TYPE_CHECKING:
     from tikgen.expression.sympy_text import SympyText
@@ -126,10 +127,11 @@ class Equations(Text):
     dzz dxy dxz dyz lap``, upwind ones such as ``dx(u, along=c)``, ``div`` of a field for each axis
     and ``curl`` of two; the averages ``avgx avgy avgz`` on staggered grids; the indices ``i j k``
     and the coordinates ``x y z``. Vectors have components such as ``v.x`` and ``f.3``, blocks such
-    as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``. A derivative of a temporary or of
-    an expression is that of what it stands for. ``err = sum(e)``, ``max(e)`` and ``min(e)`` are
-    reductions over all points that are computed. Equations that differ in white space and comments
-    only are equal.
+    as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``. Blocks such as ``where x < 1:``,
+    ``elsewhere x < 2:`` and ``elsewhere:`` hold the equations of regions. A derivative of a
+    temporary or of an expression is that of what it stands for. ``err = sum(e)``, ``max(e)`` and
+    ``min(e)`` are reductions over all points that are computed. Equations that differ in white
+    space and comments only are equal.
     """
 
     __slots__ = ("_lines", "_statements")
@@ -145,7 +147,7 @@ class Equations(Text):
             problem, line, quoted = shown(error.problem).partition("\n")
             is_block = "each " in (quoted or shown(str(known)))
             hint = "; a block is written 'each q in 9:'" if is_block else ""
-            raise ExpressionError(shown(error.text), problem + hint + line + quoted) from None
+            raise ExpressionError(clipped(str(source)), problem + hint + line + quoted) from None
         super().__init__(_lines=lines, _statements=statements, text=_text_of(statements))
 
     @classmethod
@@ -171,6 +173,7 @@ class Equations(Text):
         outputs: tuple[str, ...] | None = None,
         mask: str | None = None,
         vectors: Mapping[str, int] | None = None,
+        where: Mapping[str, str] | None = None,
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -185,6 +188,7 @@ class Equations(Text):
             outputs: names without a prime that are written; without it those that nothing reads.
             mask: name of an array that says which points keep their values.
             vectors: number of components of each vector.
+            where: conditions by name.
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
@@ -197,17 +201,19 @@ class Equations(Text):
         return self._on(
             Grid(
                 *(dim, order, known, scalars, numbers, places, outputs, mask),
-                *(vectors or {}, lists),
+                *(vectors or {}, lists, where or {}),
             )
         )
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _on(self, grid: Grid) -> Update:
         numbers = (*grid.scalars, *grid.constants, *INDICES[: grid.dim], *AXES[: grid.dim])
-        statements = expanded(
-            self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers
+        expansion = Expansion(
+            *(self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers),
+            *(conditions(grid.where), grid.outputs or ()),
         )
-        reader = EquationReader(self._lines, statements, grid)
+        statements = expansion.expanded()
+        reader = EquationReader(self._lines, statements, _located(grid, expansion.origins))
         known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
         found = shared(reader.assigned, known, grid.scalars)
         assigned = tuple((name, Expression(node)) for name, node in found)
@@ -237,10 +243,24 @@ class Equations(Text):
         return type(self), (shown(self._lines),)
 
 
+def _located(grid: Grid, origins: Mapping[str, str]) -> Grid:
+    """Return a grid on which new variables lie where the fields lie that they stand for."""
+    if not grid.at:
+        return grid
+    places = {
+        new: grid.at.get(own.removesuffix(PRIME), CENTRE)
+        for new, own in origins.items()
+        if own.endswith(PRIME) or own in grid.at
+    }
+    return replace(grid, at={**grid.at, **places})
+
+
 def _text_of(statements: list[ast.stmt]) -> str:
     """Return statements as text: semicolons between them, and blocks on lines of their own."""
     parts = []
-    for is_block, group in itertools.groupby(statements, lambda s: isinstance(s, ast.With)):
-        texts = [shown(ast.unparse(statement)) for statement in group]
+    for is_block, group in itertools.groupby(
+        statements, lambda s: isinstance(s, ast.With | ast.If)
+    ):
+        texts = [unparsed(statement) for statement in group]
         parts.append(("\n" if is_block else "; ").join(texts))
     return "\n".join(parts)

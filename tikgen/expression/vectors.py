@@ -1,4 +1,4 @@
-"""Vectors in equations: blocks, sums and whole vectors become statements about components."""
+"""Blocks, sums, whole vectors and regions in equations become statements about components."""
 
 from __future__ import annotations
 
@@ -11,21 +11,15 @@ from tikgen.errors import near
 from tikgen.expression.components import LETTERS, component_name, components
 from tikgen.expression.literals import copied, known_value, literal, simplified, whole_value
 from tikgen.expression.operators import AXES
+from tikgen.expression.regions import Regions, branches_of
 from tikgen.expression.sizes import Sizes
 from tikgen.expression.spelling import DOT, PRIME, refusal, shown_name
 
 MOST_STATEMENTS = 2000
 
 
-def expanded(
-    text: str,
-    statements: Sequence[ast.stmt],
-    dim: int,
-    vectors: Mapping[str, int],
-    lists: Mapping[str, tuple[float, ...]],
-    numbers: Iterable[str] = (),
-) -> list[ast.stmt]:
-    """Return statements over components alone, whose places are those of the user's text.
+class Expansion(ast.NodeTransformer):
+    """Replaces components, numbers of blocks, regions and conditions by names and literals.
 
     Args:
         text: what the statements were parsed from.
@@ -34,37 +28,51 @@ def expanded(
         vectors: number of components of each vector.
         lists: constants that are lists of numbers.
         numbers: other names of numbers, which no block may take for its own.
-
-    Raises:
-        ExpressionError: with the line quoted.
+        conditions: conditions by name.
+        outputs: names that are outputs though something reads them.
     """
-    expansion = _Expansion(text, dim, vectors, lists, (*numbers, *vectors, *lists))
-    try:
-        return expansion.statements(statements)
-    except RecursionError:
-        raise refusal(text, statements[0], "is nested too deeply") from None
-
-
-class _Expansion(ast.NodeTransformer):
-    """Replaces components and numbers of blocks by names and literals."""
 
     def __init__(
         self,
         text: str,
+        statements: Sequence[ast.stmt],
         dim: int,
         vectors: Mapping[str, int],
         lists: Mapping[str, tuple[float, ...]],
-        taken: Sequence[str],
+        numbers: Iterable[str] = (),
+        conditions: Mapping[str, ast.expr] | None = None,
+        outputs: Iterable[str] = (),
     ) -> None:
         self._text = text
+        self._statements = statements
         self._dim = dim
         self._vectors = vectors
         self._lists = lists
-        self._taken = taken
+        self._conditions = conditions or {}
+        self._taken = (*numbers, *vectors, *lists, *self._conditions)
         self._sizes = Sizes(self._size, dim, self._refuse)
+        self._regions = Regions(statements, outputs, self._refuse)
         self._numbers: dict[str, int] = {}  # Of the blocks and sums around.
         self._component: int | None = None  # Of the vector that is assigned as a whole.
         self._count = 0
+        self._open: set[str] = set()  # The conditions that are being read.
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Return the name that each new variable stands for."""
+        return self._regions.origins
+
+    def expanded(self) -> list[ast.stmt]:
+        """Return statements over components alone, whose places are those of the user's text.
+
+        Raises:
+            ExpressionError: with the line quoted.
+        """
+        try:
+            return self._regions.finished(self.statements(self._statements))
+        except RecursionError:
+            problem = "is nested too deeply"
+            raise refusal(self._text, self._statements[0], problem) from None
 
     def statements(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Return what statements stand for."""
@@ -80,12 +88,24 @@ class _Expansion(ast.NodeTransformer):
             assert isinstance(tree, ast.Compare)
             each = self._each(tree.left, tree.comparators[0])
             return [one for _ in each for one in self.statements(statement.body)]
+        if isinstance(statement, ast.If):
+            return self._regions.merged(statement, self._branches(statement))
         if not isinstance(statement, ast.Assign):
             return [statement]
         whole = self._whole_vector(statement.targets[0])
-        if whole:
-            return self._by_component(statement, whole)
-        return [self.visit(copied(statement))]
+        found = self._by_component(statement, whole) if whole else [self.visit(copied(statement))]
+        for one in found:
+            self._regions.note(one)
+        return found
+
+    def _branches(self, block: ast.If) -> list[tuple[ast.expr | None, list[ast.stmt]]]:
+        """Return condition and statements of each branch of a block for regions."""
+        found: list[tuple[ast.expr | None, list[ast.stmt]]] = []
+        for test, statements in branches_of(block):
+            condition = None if test is None else self._of(test)
+            with self._regions.branch():
+                found.append((condition, self.statements(statements)))
+        return found
 
     # Blocks and sums.
 
@@ -142,6 +162,8 @@ class _Expansion(ast.NodeTransformer):
         """Replace the number of a block, a numbered component, or a vector that is assigned."""
         if tree.id in self._numbers:
             return literal(tree, self._numbers[tree.id])
+        if tree.id in self._conditions:
+            return self._condition(tree)
         if DOT in tree.id:
             return self._part(tree)
         vector = tree.id.removesuffix(PRIME)
@@ -156,6 +178,19 @@ class _Expansion(ast.NodeTransformer):
         if vector in self._lists:
             return literal(tree, self._lists[vector][self._component])
         return _renamed(tree, self._named(tree.id, self._component))
+
+    def _condition(self, tree: ast.Name) -> ast.expr:
+        if not isinstance(tree.ctx, ast.Load):
+            self._refuse(tree, f"{tree.id!r} is a condition, and cannot be assigned")
+        if tree.id in self._open:
+            self._refuse(tree, f"{tree.id!r} is a condition that reads itself")
+        condition = copied(self._conditions[tree.id])
+        for node in ast.walk(condition):
+            ast.copy_location(node, tree)
+        self._open.add(tree.id)
+        found: ast.expr = self.visit(condition)
+        self._open.remove(tree.id)
+        return found
 
     def visit_Attribute(self, tree: ast.Attribute) -> ast.expr:
         """Replace a component, as in ``v.x`` and ``f.q``."""

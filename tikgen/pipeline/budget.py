@@ -16,7 +16,7 @@ from tikgen.errors import CompileBudgetExceeded
 MOST_OPERATIONS = 20_000
 
 # Each operation is written with one of these at least.
-_OPERATORS = (*"-+*/%<>=~^|&@([", "in", "is", "and", "or", "not")
+_OPERATORS = (*"-+*/%<>=~^|&@([,", "in", "is", "and", "or", "not")
 _TRIPS = re.compile(r"^ *for \w+ in ti\.static\((?:range\((\d+)\)|\(([\d, ]+)\))\):$", re.MULTILINE)
 _VECTOR = re.compile(r"(\w+) = ti\.Vector\.\w+\([\w.]+, (\d+)\)")
 _FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
@@ -125,6 +125,8 @@ class _Counter:
             return count + (
                 self.of_function(self._functions[name]) if name in self._functions else 1
             )
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            return count + len(node.slice.elts)  # Each index takes part in the place in memory.
         return count + isinstance(node, _COUNTED)
 
     def _of_assignment(self, node: ast.Assign | ast.AugAssign, vectors: dict[str, int]) -> int:

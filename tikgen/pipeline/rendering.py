@@ -204,13 +204,17 @@ def hashed(variant: Variant, text: str, line_map: tuple[str, ...]) -> Source:
 
 
 def _with_extents(text: str, arguments: tuple[Argument, ...]) -> str:
-    """Return ``text`` with the extents that are known, such as ``x.shape[0]``, as numbers."""
+    """Return ``text`` with the extents that are known, such as ``x.shape[0]``, as numbers.
+
+    An extent of 1 stays: Taichi would know the index along such an axis as well, and it rounds
+    quotients of negative constants towards 0.
+    """
     known = {a.name: a.shape for a in arguments if isinstance(a, Array)}
 
     def number(match: re.Match[str]) -> str:
         shape, axis = known.get(match[1], ()), int(match[2])
         extent = shape[axis] if axis < len(shape) else None
-        return str(extent) if isinstance(extent, int) else match[0]
+        return str(extent) if isinstance(extent, int) and extent != 1 else match[0]
 
     return re.sub(r"\b(\w+)\.shape\[(\d)\]", number, text)
 

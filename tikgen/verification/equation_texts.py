@@ -29,6 +29,10 @@ STAGGERED_TEXTS = (
 
 REDUCTIONS = ("sum", "max", "min")
 
+# Blocks for regions, and the condition that some of them name.
+BLOCKS = ("over", "between", "alone", "own")
+CONDITIONS = ("u > w", "i < 3", "not (w < u) or a > i")
+
 # A tree is a name, a number, or (operation, operands ...).
 Tree = Any
 
@@ -73,7 +77,10 @@ def programs() -> SearchStrategy[Tree]:
     statements = st.lists(
         statement, min_size=1, max_size=3, unique_by=lambda line: line[0].strip("'")
     )
-    return st.tuples(value, statements.map(tuple), _reductions(value))
+    condition = st.just("inside") | st.tuples(value, value)
+    block = st.tuples(st.sampled_from(BLOCKS), condition, value)
+    region = in_proportion((2, st.none()), (1, block))
+    return st.tuples(value, statements.map(tuple), _reductions(value), region)
 
 
 def staggered_programs() -> SearchStrategy[Tree]:
@@ -108,18 +115,38 @@ def text_of(program: Tree, dim: int, is_float: bool) -> str:
         return program
     if program[0] == "staggered":
         return "; ".join([_staggered_text(program[1], dim, is_float), *_totals(program[2])])
-    temporary, statements, *reductions = program
+    temporary, statements, reductions, region = program
     in_place = {target for target, _ in statements if not target.endswith("'")} & set(FIELDS)
     writer = _Writer(dim, is_float, in_place)
     lines = [f"r = {writer.text(temporary, temporary='u')}"]
     for target, value in statements:
         own = f"{target} + " if target in in_place else ""
         lines.append(f"{target} = {own}{writer.text(value, temporary='r')}")
+    if region is not None:
+        lines[-1] = _with_block(target, lines[-1], own, region, writer)
     computed = [target for target, _ in statements if target.endswith("'")]
-    for number, (operation, value, added) in enumerate(reductions[0] if reductions else ()):
+    for number, (operation, value, added) in enumerate(reductions):
         term = writer.text(value, temporary="r") + _added(added, computed)
         lines.append(f"t{number} = {operation}({term})")
-    return "; ".join(lines)
+    return "\n".join(lines) if region is not None else "; ".join(lines)
+
+
+def _with_block(target: str, line: str, own: str, region: Tree, writer: _Writer) -> str:
+    """Return the last statement with a block for a region: over it, or around it."""
+    kind, condition, value = region
+    other = f"{target} = {own}{writer.text(value, temporary='r')}"
+    if not isinstance(condition, str):
+        condition = " > ".join(writer.text(side, temporary="r") for side in condition)
+    match kind:
+        case "over":
+            return f"{line}\nwhere {condition}:\n    {other}"
+        case "between":
+            return f"where {condition}:\n    {line}\nelsewhere r > 2:\n    {other}"
+        case "alone":
+            return f"where {condition}:\n    {line}\nelsewhere:\n    {other}"
+    # A variable of the branch's own.
+    line = line.replace(" = ", " = s + ", 1)
+    return f"where {condition}:\n    s = 2*r\n    {line}\nelsewhere:\n    {other}"
 
 
 def _staggered_text(text: str, dim: int, is_float: bool) -> str:
@@ -233,7 +260,8 @@ def orders_of(text: str) -> dict[str, int]:
 
     That of the next values of fields is 1, and that of fields in place may be 2.
     """
-    targets = [line.partition(" = ") for line in text.split("; ")]
+    lines = [line.partition(" = ") for line in re.split(r"; |\n *", text)]
+    targets = [line for line in lines if line[1]]
     return {
         name.removesuffix("'"): 1 if name.endswith("'") else 2
         for name, _, value in targets
@@ -313,7 +341,7 @@ def fitted_types(
     targets = re.findall(r"(?m)(?:^|;) *(\w+'?)(?:\.\w+)? = ", text)
     written = {target.replace("'", "_next") for target in targets}
     arrays = {
-        "written": sorted(name for name in written if not re.fullmatch(r"r|t\d", name)),
+        "written": sorted(name for name in written if not re.fullmatch(r"[rs]|t\d", name)),
         "read": [name for name in ("w", "f", "g", "p", "u") if name in _read(text) - written],
     }
     found = {}

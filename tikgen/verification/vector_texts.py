@@ -56,16 +56,18 @@ def fitted_vectors(program: Any, boundary: Any, dim: int, is_float: bool) -> dic
         dim: number of axes.
         is_float: whether floats are computed.
     """
-    _, count, (temporary, statements, reductions), target, end, seed = program
+    _, count, (temporary, statements, reductions, region), target, end, seed = program
     # Only the value of the first statement counts; u and v become components.
     line = ("q'", statements[0][1])
-    first, second, *totals = text_of((temporary, (line,), reductions), dim, is_float).split("; ")
+    plain = text_of((temporary, (line,), reductions, None), dim, is_float)
+    first, second, *totals = plain.split("; ")
     own = f"{target} + " if target == "h.q" else ""
+    # Unread, r would be an output, of which all but the last component is lost.
+    value = f"{target} = {own}r + {_over(_COMPONENTS, second.partition(' = ')[2])}"
     lines = [
         f"each q in {count}:",
         f"    r = {_over(_COMPONENTS, first.partition(' = ')[2])}",
-        # Unread, r would be an output, of which all but the last component is lost.
-        f"    {target} = {own}r + {_over(_COMPONENTS, second.partition(' = ')[2])}",
+        f"    {value}" if region is None else f"    where r > 1:\n        {value}",
     ]
     if end and not (end.startswith("g'") and target == "g'.q"):
         lines.append(end)

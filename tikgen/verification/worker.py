@@ -12,7 +12,13 @@ from collections.abc import Callable
 
 from tikgen.children.job import described
 from tikgen.children.work import Tell, one_line, serve, start
-from tikgen.errors import EngineUnavailable, KernelCompileError, RenderError, UnsupportedOnArch
+from tikgen.errors import (
+    CompileBudgetExceeded,
+    EngineUnavailable,
+    KernelCompileError,
+    RenderError,
+    UnsupportedOnArch,
+)
 from tikgen.pipeline import builder
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.loaded import load_source
@@ -95,7 +101,7 @@ def outcome_of(case: Case, on_built: Callable[[str], None]) -> Outcome:
         digest = builder.build(template, shape=case.shape, **case.params).digest
         on_built(digest)
         return Trial(template, case.params, **case.trial).run()
-    except (UnsupportedOnArch, EngineUnavailable) as error:
+    except (UnsupportedOnArch, EngineUnavailable, CompileBudgetExceeded) as error:
         return Outcome("skipped", str(error))
     except Exception as error:
         return Outcome("error", described(error), digest)
