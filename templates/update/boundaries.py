@@ -1,5 +1,6 @@
 """The boundary of a problem: rules for each array, and how far equations reach."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from tikgen.expression import Update
@@ -44,6 +45,32 @@ def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     return {name: sides_of(boundary, name, p.dim, place_of(p, name)) for name in fields_of(update)}
 
 
+def rules_in_use(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
+    """Return the rules of each array, with "interior" where no point needs what lies outside.
+
+    So it is where the equations reach at least as far into another array of that rule.
+    """
+    interior = reach(p, update, inside=True)
+    return {
+        name: [
+            tuple(
+                ("interior", 0) if most <= interior[axis][side] else rule
+                for side, (rule, most) in enumerate(
+                    zip(pair, furthest(update, name, axis), strict=True)
+                )
+            )
+            for axis, pair in enumerate(pairs)
+        ]
+        for name, pairs in rules_of(p, update).items()
+    }
+
+
+def furthest(update: Update, name: str, axis: int) -> tuple[int, int]:
+    """Return how far the equations reach into an array, below and above along an axis."""
+    steps = [offset[axis] for offset in update.offsets(name)]
+    return max(0, -min(steps)), max(0, max(steps))
+
+
 def sizes(p: Any) -> dict[str, tuple[int, ...]]:
     """Return the extents to verify: few that leave hardly a point far from the edges, and more."""
     update, found = update_of(p), {}
@@ -58,19 +85,21 @@ def sizes(p: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def reach(p: Any, update: Update, inside: bool) -> list[tuple[int, int]]:
+def reach(
+    p: Any, update: Update, inside: bool, rules: Mapping[str, Any] | None = None
+) -> list[tuple[int, int]]:
     """Return how far the equations reach below and above each axis.
 
     Args:
         p: the problem.
         update: what its equations become.
         inside: whether only sides with the rule "interior" count, or only the others.
+        rules: the rules of each array, by default those of the problem.
     """
     found = [[0, 0] for _ in range(p.dim)]
-    for name, rules in rules_of(p, update).items():
-        for offset in update.offsets(name):
-            for axis, step in enumerate(offset):
-                side = int(step > 0)
-                if (rules[axis][side][0] == "interior") == inside:
-                    found[axis][side] = max(found[axis][side], abs(step))
+    for name, pairs in (rules or rules_of(p, update)).items():
+        for axis, pair in enumerate(pairs):
+            for side, most in enumerate(furthest(update, name, axis)):
+                if (pair[side][0] == "interior") == inside:
+                    found[axis][side] = max(found[axis][side], most)
     return [(low, high) for low, high in found]

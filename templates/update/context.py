@@ -15,7 +15,7 @@ from tikgen.template.totals import MOST_PARTS, totals_of
 from tikgen.template.vectors import element_code, held_arrays
 
 from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, workspace
-from .boundaries import boundary_of, faces_of, reach, rules_of
+from .boundaries import boundary_of, faces_of, reach, rules_in_use
 from .reading import spacing_of, type_of, update_of
 from .rows import near_edge, runs_of
 from .statements import cast_of, damped_code, scalar_code, statements
@@ -41,11 +41,11 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
     helpers = [update.assignments.helpers(p.dtype)]
     if narrow and "def widened(" not in helpers[0]:
         helpers.append(definition("widened", DType.f32))
-    margins = reach(p, update, inside=False)
+    rules = rules_in_use(p, update)
+    margins = reach(p, update, inside=False, rules=rules)
     layered = layers_in(boundary_of(p), update.fields, p.dim)
     layers = {n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)}
     totals = totals_of(update.reductions, p.dtype)
-    rules = rules_of(p, update)
     element = "[0]" if s.loop == "function" else ""
     passed = [a for a in every if a.name not in update.reductions]
     return {

@@ -7,7 +7,7 @@ from tikgen.expression import Update
 from tikgen.template.boundaries import ELEMENTS
 from tikgen.template.vectors import blocks_before
 
-from .boundaries import rules_of
+from .boundaries import furthest, rules_in_use
 
 
 def runs_of(p: Any, update: Update) -> dict[Any, Any]:
@@ -15,7 +15,7 @@ def runs_of(p: Any, update: Update) -> dict[Any, Any]:
 
     Arrays with the same rules share a run. None in place of an array has the run of the point.
     """
-    rules = rules_of(p, update)
+    rules = rules_in_use(p, update)
     centre = (0,) * (p.dim - 1)
     starts: dict[Any, str] = {}
     known: dict[Any, SimpleNamespace] = {}
@@ -59,11 +59,9 @@ def within(kind: str) -> str:
 def near_edge(p: Any, update: Update, names: tuple[str, ...], extents: list[str]) -> str:
     """Return code that says whether some neighbours of a row are numbers instead of elements."""
     found: dict[str, None] = {}
-    for name, rules in rules_of(p, update).items():
+    for name, rules in rules_in_use(p, update).items():
         for axis in range(p.dim - 1):
-            for side in (0, 1):
-                steps = [abs(o[axis]) for o in update.offsets(name) if (o[axis] > 0) == bool(side)]
-                most = max(steps, default=0)
+            for side, most in enumerate(furthest(update, name, axis)):
                 if most and rules[axis][side][0] not in ELEMENTS:
                     index, extent = names[axis], extents[axis]
                     found[f"{index} >= {extent} - {most}" if side else f"{index} < {most}"] = None

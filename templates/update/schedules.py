@@ -6,8 +6,10 @@ from typing import Any
 
 from tikgen import Invalid
 from tikgen.pipeline.loop_steps import parallel, steps_of_points
+from tikgen.template.layers import layers_in
 from tikgen.template.totals import MOST_PARTS
 
+from .boundaries import boundary_of
 from .reading import update_of
 
 # Of equations that stand in four loops, as in the real function.
@@ -94,18 +96,34 @@ def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
 
 
 def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
-    """Return sizes that fill all parts of a schedule."""
+    """Return sizes that fill all parts of a schedule, or leave points between absorbing layers."""
+    shapes = filter(None, (_of_all_parts(p, s), _between_layers(p, s)))
+    return tuple({f"n{axis}": extent for axis, extent in enumerate(shape)} for shape in shapes)
+
+
+def _of_all_parts(p: Any, s: Any) -> tuple[int, ...]:
+    """Return the extents of a grid in all parts of which reductions are computed."""
     if not update_of(p).reductions:
         return ()
     if s.loop == "points":  # As many parts as there may be, and longer ones.
-        shape: tuple[int, ...] = {1: (140_009,), 2: (370, 379), 3: (53, 52, 51)}[p.dim]
-    elif p.dim == 1 and s.chunk <= 4096:
-        shape = (18 * s.chunk + 5,)  # Strips for two steps of what joins them, and a rest.
-    elif p.dim == 2:
-        shape = (18 * s.rows + 5, s.row_buffer + 15)
-    else:
+        found: tuple[int, ...] = {1: (140_009,), 2: (370, 379), 3: (53, 52, 51)}[p.dim]
+        return found
+    # Strips for two steps of what joins them, and a rest; fewer where they are long.
+    if p.dim == 1:
+        return ((18 if s.chunk <= 4096 else 11) * s.chunk + 5,)
+    return (18 * s.rows + 5, s.row_buffer + 15) if p.dim == 2 else ()
+
+
+def _between_layers(p: Any, s: Any) -> tuple[int, ...]:
+    """Return the extents of a grid in which some points lie in no layer, and others in one."""
+    widths = [0] * p.dim
+    for layers in layers_in(boundary_of(p), update_of(p).fields, p.dim).values():
+        for axis, _, width, *_ in layers:
+            widths[axis] = max(widths[axis], 2 * width)
+    if not any(widths):
         return ()
-    return ({f"n{axis}": extent for axis, extent in enumerate(shape)},)
+    room = [9] * (p.dim - 1) + [s.row_buffer + 9]
+    return tuple(width + own for width, own in zip(widths, room, strict=True))
 
 
 def fits_rows(p: Any) -> bool:

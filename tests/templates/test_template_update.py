@@ -316,11 +316,26 @@ def test_an_ejected_file_checks_itself(tmp_path: Path) -> None:
     runpy.run_path(str(path))  # Defines everything; its check needs a process of its own.
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("over", "r = u\nv' = w\nwhere inside:\n    v' = a\n"),
+        ("between", "r = u\nwhere inside:\n    v' = w\nelsewhere r > 2:\n    v' = a\n"),
+        ("alone", "r = u\nwhere inside:\n    v' = w\nelsewhere:\n    v' = a\n"),
+        ("own", "r = u\nwhere inside:\n    s = 2*r\n    v' = s + w\nelsewhere:\n    v' = a\n"),
+    ],
+)
+def test_drawn_programs_have_regions(kind: str, expected: str) -> None:
+    program = ("u", (("v'", "w"),), (("sum", "u", ""),), (kind, "inside", "a"))
+    assert text_of(program, 1, is_float=True) == expected + "t0 = sum(u)"
+
+
 def test_drawn_programs_have_a_text() -> None:
     program = (
         ("where", "u", ("sqrt", ("derivative", 3, "v")), 0.3),
         (("v", ("upwind", 1, "v", "w")), ("q", ("at", "v", (1, 2, 3)))),
         (("max", ("index", 4), "shift"),),
+        None,
     )
     assert text_of(program, 2, is_float=True) == (
         "r = where(u > sqrt(abs(dxx(u))), sqrt(abs(dxx(u))), 0.3); "

@@ -175,6 +175,22 @@ def test_every_value_outside_is_that_of_its_rule(
         np.testing.assert_allclose(w, expected, atol=1e-3, err_msg=str(shape))
 
 
+@pytest.mark.parametrize("loop", ["points", "function"])
+def test_a_rule_that_nothing_needs_costs_nothing(loop: str) -> None:
+    # The equations reach as far into u, whose outermost points are not computed.
+    text = "u' = lap(u)*dx(w)*lap(w)"
+    outside = {"x": tikgen.dirichlet("over"), "y-": "reflect", "y+": "interior"}
+    needless, plain = (
+        tikgen.render("update", arch="cpu", equations=text, schedule={"loop": loop}, boundary=rules)
+        for rules in ({"u": "interior", "w": outside}, "interior")
+    )
+    lines = [
+        line for line in needless.text.replace("over, ", "").splitlines() if "over:" not in line
+    ]
+    code = [line for line in lines if not line.startswith("#")]
+    assert code == [line for line in plain.text.splitlines() if not line.startswith("#")]
+
+
 def test_a_grid_of_one_point_whose_size_is_known(ti_arch: str) -> None:
     for rule in ("symmetric", "wall"):
         kernel = tikgen.update(

@@ -95,7 +95,7 @@ def _reductions(value: SearchStrategy[Tree]) -> SearchStrategy[Any]:
     """Return a strategy for some reductions: operation, value, what is added to it.
 
     An extreme hides what is lost of all other numbers, so that a sum is beside most of them; and
-    those of numbers of both signs have always the same sign, unless a scalar is added to all.
+    those of numbers of both signs have always the same sign, so that something is added to all.
     """
     from hypothesis import strategies as st
 
@@ -104,7 +104,10 @@ def _reductions(value: SearchStrategy[Tree]) -> SearchStrategy[Any]:
     )
     each = st.tuples(value, st.sampled_from(("shift", "computed", "", "shift")))
     some = st.tuples(operations, st.tuples(each, each, each)).map(
-        lambda drawn: tuple((name, *own) for name, own in zip(*drawn, strict=False))
+        lambda drawn: tuple(
+            (name, of, added or "shift" * (name != "sum"))
+            for name, (of, added) in zip(*drawn, strict=False)
+        )
     )
     return in_proportion((3, st.just(())), (2, some))
 
