@@ -42,6 +42,12 @@ elsewhere:
         ),
         ("where h > 0:\n    h = h - 1", "h = where(h > 0, h - 1, h)"),
         ("where h > 0: w = 1", "w = where(h > 0, 1, w)"),
+        ("v = v + u\nwhere h > 0: v = 2*v", "v_1 = v + u; v = where(h > 0, 2 * v_1, v_1)"),
+        (
+            "where h > 0: v = 1\nwhere h < 0: v = 2",
+            "v_1 = where(h > 0, 1, v); v = where(h < 0, 2, v_1)",
+        ),
+        ("v = v + u; v = 2*v; q = v", "v_1 = v + u; v = 2 * v_1; q = v"),
         ("where h > 0: u' = 1", "u_next = where(h > 0, 1, u)"),
         ("where a > b: u' = 1\nwhere b > a: u' = 2", None),
         (
@@ -79,6 +85,7 @@ def test_blocks_become_choices(text: str, expected: str | None) -> None:
 def test_roles_are_those_of_what_is_assigned() -> None:
     update = on("where h > 0:\n  v = v + h\nelsewhere:\n  v = 2*v\nwhere h < 0: w = 1\nq = v")
     assert update.arrays == {"h": "in", "v": "inout", "w": "inout", "q": "out"}
+    assert on("v = v + h\nwhere h > 0: v = 0").arrays == {"v": "inout", "h": "in"}
     assert on("where h > 0: r = 1; w = r\nq = h").arrays == {"h": "in", "w": "inout", "q": "out"}
     kept = on("where h > 0: r = 1; w = r\nelsewhere: r = 2; w = h", outputs=("r", "w"))
     assert set(kept.outputs) == {"r", "w"}

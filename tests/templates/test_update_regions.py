@@ -130,3 +130,23 @@ def test_regions_of_a_reduction_and_of_a_vector(ti_arch: str, rng: np.random.Gen
 def test_conditions_that_cannot_be_used_are_refused(where: Any, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         tikgen.update("u' = a*u\nwhere h: u' = 1", dim=1, scalars="a", where=where)
+
+
+@pytest.mark.parametrize("loop", ["points", "function"])
+@pytest.mark.parametrize(
+    "text", ["v = v + u\nwhere inside:\n    v = v + u", "v = v + u; v = 2*v; q = v"]
+)
+def test_a_field_in_place_is_damped_once(
+    text: str, loop: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    if loop == "function" and ti_arch != "cpu":
+        pytest.skip("real functions are for cpu")
+    kernel = tikgen.update(
+        text,
+        dim=1,
+        boundary=tikgen.absorbing(8, 0.5, order=2),
+        where={"inside": "u > w"} if "inside" in text else None,
+        schedule=SCHEDULES[loop],
+    )
+    # Compared with the reference, which damps the last value.
+    launched(kernel, **{name: rng.random(60).astype(np.float32) for name in "uvw"})

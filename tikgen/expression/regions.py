@@ -231,17 +231,20 @@ class Regions:
         return new
 
     def _with_versions(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Return statements in which names that blocks assign again have one for each value."""
+        """Return statements in which each field in place, and what blocks change, is assigned once.
+
+        What is stored, and damped in absorbing layers, is the last of its values.
+        """
         places: dict[str, list[int]] = {}
         for number, statement in enumerate(statements):
             if (target := _target(statement)) is not None:
                 places.setdefault(target, []).append(number)
+        inplace = {name for name, own in places.items() if _is_inplace(statements[own[0]], name)}
         changing = {
             name: own[-1]
             for name, own in places.items()
             if len(own) > 1
-            and all(hasattr(statements[n], "is_choice") for n in own[1:])
-            and name not in _names(statements[own[0]])
+            and (name in inplace or all(hasattr(statements[n], "is_choice") for n in own[1:]))
         }
         current: dict[str, str] = {}
         found: list[ast.stmt] = []
@@ -257,6 +260,8 @@ class Regions:
                 if number < changing[name]:
                     current[name] = self._new(name)
                     statement = _assignment(current[name], statement.value, statement)
+                elif name in inplace:
+                    statement.targets[0].is_inplace = True  # type: ignore[attr-defined]
             found.append(statement)
         return found
 
@@ -317,6 +322,12 @@ def _target(statement: ast.stmt) -> str | None:
         target = statement.targets[0]
         return target.id if isinstance(target, ast.Name) else None
     return None
+
+
+def _is_inplace(statement: ast.stmt, name: str) -> bool:
+    """Return whether the assignment of a name updates it in place."""
+    assert isinstance(statement, ast.Assign)
+    return hasattr(statement.targets[0], "is_inplace") or name in _names(statement.value)
 
 
 def _names(tree: ast.AST) -> set[str]:

@@ -1,7 +1,9 @@
 """What tikgen changes in Taichi, once, right after Taichi is imported.
 
 Taichi cannot say which ``ti.init`` an array belongs to, and a launch with a stale field can kill
-the process. So arrays, fields and runtimes get a stamp when they are made.
+the process. So arrays, fields and runtimes get a stamp when they are made. When an array of an
+earlier ``ti.init`` is deleted, Taichi frees the array that now lies where the old one was: so only
+arrays of the current one are.
 
 Taichi also keeps every kernel forever. The kernels of a module that tikgen loads are held weakly
 instead: a token among the module's global names, under ``LIFE``, lives as long as its functions.
@@ -20,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from taichi.lang import impl, kernel_impl
-from taichi.lang._ndarray import Ndarray
+from taichi.lang._ndarray import Ndarray, ScalarNdarray
 from taichi.lang.exception import handle_exception_from_cpp
 from taichi.lang.field import Field
 
@@ -55,6 +57,18 @@ def _stamp_instances(owner: type) -> None:
         self._tikgen_epoch = impl.pytaichi
 
     owner.__init__ = stamping  # type: ignore[misc]
+
+
+def _free_own_arrays_only() -> None:
+    free = ScalarNdarray.__del__
+
+    @functools.wraps(free)
+    def freeing(self: Any) -> None:
+        made = self.__dict__.get("_tikgen_epoch", epoch_at_import)
+        if impl is not None and made is impl.pytaichi:
+            free(self)
+
+    ScalarNdarray.__del__ = freeing
 
 
 class _WeakKernel(weakref.ref):  # type: ignore[type-arg]
@@ -148,6 +162,7 @@ def _adopt_kernels() -> None:
 if not hasattr(Ndarray.__init__, "__wrapped__"):  # Once, even if this module is loaded again.
     _stamp_instances(Ndarray)
     _stamp_instances(Field)
+    _free_own_arrays_only()
     _stamp_runtimes()
     _adopt_kernels()
     functions.mend()

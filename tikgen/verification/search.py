@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import sys
 import time
 from collections import Counter
@@ -22,13 +23,13 @@ from tikgen.verification.mutation import Mutation
 from tikgen.verification.mutation_run import MutationRun, OriginalFailed
 from tikgen.verification.process import ArchProcess
 from tikgen.verification.report import ArchReport, Failure
-from tikgen.verification.strategies import trials
+from tikgen.verification.strategies import drawn, launches, trials
 
 # After ten examples hypothesis mostly mutates those it has drawn, so that examples are drawn in
 # short runs. Every other run has an offline cache.
 _RUN = 9
-# Runs of further examples where those so far compared nothing of an output.
-_MORE_RUNS = 3
+# Further launches, of so many variants, where those so far compared nothing of an output.
+_MORE_VARIANTS, _MORE_LAUNCHES = 3, 12
 
 
 @dataclass(frozen=True)
@@ -203,11 +204,9 @@ class Search:
 
     def _look_for_uncompared(self) -> None:
         """Fail if no launch compared a single element of some output, nor do further ones."""
-        for run in range(_MORE_RUNS):
-            if not self._never_compared():
-                return
-            # A few examples may all be too small to compare anything.
-            self._draw(_RUN, f"{self.limits.seed}-more-{run}")
+        for name in self._never_compared():
+            with contextlib.suppress(_Wrong):
+                self._launch_until_compared(name)
             if self._failing:
                 return
         blank = self._never_compared()
@@ -219,6 +218,22 @@ class Search:
             if not outcome.compared.keys().isdisjoint(blank):
                 self.tallies[outcome.digest].passed = False
                 self._failing = (Case.from_line(line), Outcome("uncompared", message))
+
+    def _launch_until_compared(self, name: str) -> None:
+        """Launch variants that have an output with other sizes, until an element is compared."""
+        with_it = [Case.from_line(li) for li, o in self._outcomes.items() if name in o.compared]
+        variants = {repr(case.params): case for case in with_it}
+        for case in list(variants.values())[:_MORE_VARIANTS]:
+            variant = resolve(self.template, arch=self.arch, **case.params)
+            further = drawn(
+                launches(self.template, variant, self.arch), _MORE_LAUNCHES, self.limits.seed
+            )
+            # A few examples may all be too small to compare anything.
+            for launch in sorted(further, key=lambda one: -math.prod(one["sizes"].values())):
+                changed = replace(case, **{**launch, "baked": False})
+                self._check(changed)
+                if self._outcomes[changed.line].compared.get(name):
+                    return
 
     def _never_compared(self) -> list[str]:
         """Return the outputs of which no launch compared an element."""
