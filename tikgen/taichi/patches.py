@@ -1,9 +1,9 @@
 """What tikgen changes in Taichi, once, right after Taichi is imported.
 
 Taichi cannot say which ``ti.init`` an array belongs to, and a launch with a stale field can kill
-the process. So arrays, fields and runtimes get a stamp when they are made. When an array of an
-earlier ``ti.init`` is deleted, Taichi frees the array that now lies where the old one was: so only
-arrays of the current one are.
+the process. So arrays, fields and runtimes get a stamp when they are made. When an array or a pack
+of arguments of an earlier ``ti.init`` is deleted, Taichi frees the one that now lies where the old
+one was: so only those of the current one are freed.
 
 Taichi also keeps every kernel forever. The kernels of a module that tikgen loads are held weakly
 instead: a token among the module's global names, under ``LIFE``, lives as long as its functions.
@@ -23,6 +23,7 @@ from typing import Any
 
 from taichi.lang import impl, kernel_impl
 from taichi.lang._ndarray import Ndarray, ScalarNdarray
+from taichi.lang.argpack import ArgPack
 from taichi.lang.exception import handle_exception_from_cpp
 from taichi.lang.field import Field
 
@@ -59,8 +60,8 @@ def _stamp_instances(owner: type) -> None:
     owner.__init__ = stamping  # type: ignore[misc]
 
 
-def _free_own_arrays_only() -> None:
-    free = ScalarNdarray.__del__
+def _free_current_only(owner: Any) -> None:
+    free = owner.__del__
 
     @functools.wraps(free)
     def freeing(self: Any) -> None:
@@ -68,7 +69,7 @@ def _free_own_arrays_only() -> None:
         if impl is not None and made is impl.pytaichi:
             free(self)
 
-    ScalarNdarray.__del__ = freeing
+    owner.__del__ = freeing
 
 
 class _WeakKernel(weakref.ref):  # type: ignore[type-arg]
@@ -162,7 +163,9 @@ def _adopt_kernels() -> None:
 if not hasattr(Ndarray.__init__, "__wrapped__"):  # Once, even if this module is loaded again.
     _stamp_instances(Ndarray)
     _stamp_instances(Field)
-    _free_own_arrays_only()
+    _stamp_instances(ArgPack)
+    for owner in (ScalarNdarray, ArgPack):
+        _free_current_only(owner)
     _stamp_runtimes()
     _adopt_kernels()
     functions.mend()
