@@ -10,7 +10,7 @@ from tikgen.expression import Update
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
 from tikgen.template.boundaries import MIRRORS, mirrors_in, rule_in_code
-from tikgen.template.layers import layers_in, near_code
+from tikgen.template.layers import layers_beyond, layers_in, near_code
 from tikgen.template.totals import MOST_PARTS, totals_of
 from tikgen.template.vectors import element_code, held_arrays
 
@@ -45,6 +45,9 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
     margins = reach(p, update, inside=False, rules=rules)
     layered = layers_in(boundary_of(p), update.fields, p.dim)
     layers = {n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)}
+    # Points that the ends of a row compute lie in no run.
+    ends = tuple(map(max, margins[-1], reach(p, update, inside=True)[-1]))
+    layers_of_runs = {n: layers_beyond(found, p.dim - 1, ends) for n, found in layers.items()}
     totals = totals_of(update.reductions, p.dtype)
     element = "[0]" if s.loop == "function" else ""
     passed = [a for a in every if a.name not in update.reductions]
@@ -84,12 +87,17 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
             *(p, read, target, index, None if is_run else extents, of or element, unless)
         ),
         "layers": layers,
+        "layers_of_runs": layers_of_runs,
         "near_layers": lambda order, index, sizes, count: near_code(
-            [layer for found in layers[order].values() for layer in found], index, sizes, count
+            [layer for found in layers_of_runs[order].values() for layer in found],
+            *(index, sizes, count),
         ),
         "faded_run": lambda order, read, target, index, sizes: "\n".join(
-            broken(f"{target(name)} = {damped_code(p, name, target(name), read, index, sizes)}")
-            for name in layers[order]
+            broken(
+                f"{target(name)} = "
+                + damped_code(p, name, target(name), read, index, sizes, layers=found)
+            )
+            for name, found in layers_of_runs[order].items()
         ),
     }
 

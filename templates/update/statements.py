@@ -7,7 +7,7 @@ from tikgen import DType
 from tikgen.expression import Update
 from tikgen.expression.layout import broken
 from tikgen.pipeline.jinja_text import without_marks
-from tikgen.template.layers import faded_code, layers_in, near_code
+from tikgen.template.layers import Layer, faded_code, layers_in, near_code
 from tikgen.template.totals import totals_of
 
 from .arguments import identifiers
@@ -81,6 +81,7 @@ def damped_code(
     index: list[str],
     extents: list[str],
     is_stored: bool = True,
+    layers: list[Layer] | None = None,
 ) -> str:
     """Return generated code for the new value of an array, with the damping of its layers.
 
@@ -92,10 +93,11 @@ def damped_code(
         index: code for the index on each axis.
         extents: code for the extent of each axis.
         is_stored: whether ``value`` and the result are of the type of the array.
+        layers: those in which the point may lie, by default all of the field.
     """
     update, centre = update_of(p), (0,) * p.dim
     field, stored = update.fields[name], type_of(p, name)
-    layers = layers_in(boundary_of(p), update.fields, p.dim)[name]
+    layers = layers or layers_in(boundary_of(p), update.fields, p.dim)[name]
     new = cast_of(stored, p.dtype) % without_marks(value) if is_stored else value
     before = without_marks(read(name, centre)) if layers[0][-1] == 2 else ""
     code = faded_code(layers, new, before, index, extents, place_of(p, field), p.dtype)

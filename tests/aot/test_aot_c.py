@@ -91,6 +91,7 @@ def test_the_c_example_builds_with_gcc_and_matches_numpy(exported: Path, tmp_pat
 
 
 @pytest.mark.arch
+@pytest.mark.once
 @pytest.mark.parametrize("language", ["c", "cpp"])
 def test_an_example_builds_with_cmake_and_matches_numpy(
     language: str, exported: Path, tmp_path: Path

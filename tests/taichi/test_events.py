@@ -209,6 +209,7 @@ def test_the_error_stream_survives_compilations_in_several_threads(ti_arch, capf
     assert "unknown" not in statuses
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("harm", ["os.close(2)", "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)"])
 def test_a_kernel_compiles_without_an_error_stream(ti_arch, harm: str) -> None:
     program = (

@@ -186,6 +186,7 @@ def test_only_what_taichi_shuffles_is_joined_by_shuffles(dtype: str) -> None:
         )
 
 
+@pytest.mark.once
 @spread("dtype, mode", ["f16", "f32", "f64"], ["inclusive", "exclusive"])
 def test_a_product_stays_0_once_it_met_a_0(dtype: str, mode: Any, ti_arch: str) -> None:
     numpy = np.dtype(dtype.replace("f", "float"))

@@ -188,3 +188,22 @@ def test_only_fields_of_floats_are_absorbed() -> None:
         with pytest.raises(ParameterError, match=problem):
             tikgen.render("update", equations=text, dim=1, dtype=dtype,
                           boundary=tikgen.absorbing(3))  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [2, 4, 5])
+def test_rows_look_for_layers_only_where_their_points_may_lie_in_one(
+    width: int, ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("real functions are for cpu")
+    # The ends of a row are 4 points, which are computed one by one.
+    kernel = tikgen.update(
+        "u' = lap(u)",
+        dim=1,
+        order=8,
+        boundary=tikgen.absorbing(width, 0.5),
+        schedule={"loop": "function", "row_buffer": 8},
+    )
+    # In the definition, at each end, for rows shorter than the buffer, and for runs if need be.
+    assert kernel.source.text.count("faded(") == (5 if width < 5 else 7)
+    launched(kernel, u=rng.random(60).astype(np.float32))

@@ -78,6 +78,23 @@ def layers_in(boundary: Any, fields: Mapping[str, str], dim: int) -> dict[str, l
     return {array: layers for array, layers in found.items() if layers}
 
 
+def layers_beyond(
+    layers: Mapping[str, list[Layer]], axis: int, ends: tuple[int, int]
+) -> dict[str, list[Layer]]:
+    """Return the layers in which points may lie that are some points away from the ends of an axis.
+
+    Args:
+        layers: those of each array.
+        axis: the axis.
+        ends: how far away the points are from its lower and its upper end at least.
+    """
+    found = {
+        array: [layer for layer in own if layer[0] != axis or layer[2] > ends[layer[1]]]
+        for array, own in layers.items()
+    }
+    return {array: own for array, own in found.items() if own}
+
+
 def check_layers(boundary: Any, fields: Mapping[str, str], dim: int, dtype: DType) -> None:
     """Raise :class:`Invalid` for layers that damp nothing or do not fit.
 

@@ -129,7 +129,9 @@ def text_of(program: Tree, dim: int, is_float: bool) -> str:
         lines[-1] = _with_block(target, lines[-1], own, region, writer)
     computed = [target for target, _ in statements if target.endswith("'")]
     for number, (operation, value, added) in enumerate(reductions):
-        term = writer.text(value, temporary="r") + _added(added, computed)
+        # The extreme of a coordinate would lie at the same point in every launch.
+        varied = "" if operation == "sum" else " + u"
+        term = writer.text(value, temporary="r") + varied + _added(added, computed)
         lines.append(f"t{number} = {operation}({term})")
     return "\n".join(lines) if region is not None else "; ".join(lines)
 
