@@ -12,6 +12,7 @@ import pytest
 import tikgen
 from test_template_update import launched
 from tikgen.errors import ParameterError
+from tikgen.pipeline.builder import resolve
 
 
 def factor(shape: tuple[int, ...], layers: dict[str, tuple[int, float]], half: str) -> np.ndarray:
@@ -207,3 +208,12 @@ def test_rows_look_for_layers_only_where_their_points_may_lie_in_one(
     # In the definition, at each end, for rows shorter than the buffer, and for runs if need be.
     assert kernel.source.text.count("faded(") == (5 if width < 5 else 7)
     launched(kernel, u=rng.random(60).astype(np.float32))
+
+
+def test_verification_launches_a_grid_with_room_between_layers() -> None:
+    template = tikgen.template.catalogue.find_template("update")
+    variant = resolve(
+        template, arch="cpu", equations="u' = lap(u)", dim=3, boundary=tikgen.absorbing(20)
+    )
+    (sizes,) = template.full_sizes(variant.problem, variant.schedule)
+    assert all(extent >= 49 for extent in sizes.values())
