@@ -31,6 +31,8 @@ MOST_ELEMENTS = 65_535
 MOST_ON_CPU = 2**18
 # Of arrays with one axis beyond the tiles of the schedule.
 MOST_STRETCHED = 20_000
+# Elements behind the last tile that is filled.
+MOST_REST = 64
 # Of all arguments together where they fill every part of a schedule; some more bytes may remain.
 MOST_FULL_BYTES = 2**26 + 2**10
 MOST_TRIALS = 3
@@ -245,7 +247,9 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
         # The last axis is the one that most schedules split.
         long = draw(st.none() | st.sampled_from([*free, free[-1]])) if free else None
         if long is not None:
-            sizes[long] = draw(st.sampled_from(beyond))
+            # Any rest may follow the last full tile, and many of them have code of their own.
+            rest = draw(st.just(0) | st.integers(1, MOST_REST))
+            sizes[long] = draw(st.sampled_from(beyond)) + rest
             # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
             others = [name for name in needed if name != long]
             for other in others:
