@@ -86,6 +86,11 @@ def test_roles_are_those_of_what_is_assigned() -> None:
     update = on("where h > 0:\n  v = v + h\nelsewhere:\n  v = 2*v\nwhere h < 0: w = 1\nq = v")
     assert update.arrays == {"h": "in", "v": "inout", "w": "inout", "q": "out"}
     assert on("v = v + h\nwhere h > 0: v = 0").arrays == {"v": "inout", "h": "in"}
+    # What is assigned above the block is no array.
+    assert on("r = 2*h\nwhere h > 0: r = r + 1\nq = r").arrays == {"h": "in", "q": "out"}
+    assert on("w = h\nwhere h > 0: w = w + 1").arrays == {"h": "in", "w": "out"}
+    nested = "r = 2*h\nwhere h > 0:\n  r = r + 1\n  where h > 2: r = 3*r\nu' = r"
+    assert on(nested).arrays == {"h": "in", "u_next": "out"}
     assert on("where h > 0: r = 1; w = r\nq = h").arrays == {"h": "in", "w": "inout", "q": "out"}
     kept = on("where h > 0: r = 1; w = r\nelsewhere: r = 2; w = h", outputs=("r", "w"))
     assert set(kept.outputs) == {"r", "w"}

@@ -128,7 +128,8 @@ class Regions:
                     "a reduction is over all points; write it below the block, where "
                     "sum(where(c, e, 0)) is the sum over a region",
                 )
-            if name not in current and name in _names(statement.value):
+            is_first = name not in current and name not in self._assigned
+            if is_first and name in _names(statement.value):
                 branch.inplace.add(name)
             value = _renamed(statement.value, current)
             if name in self.origins:  # Of a block inside of this one.
