@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from tikgen import DType
 from tikgen.expression import Update
-from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
 from tikgen.template.boundaries import MIRRORS, mirrors_in, rule_in_code
 from tikgen.template.layers import layers_beyond, layers_in, near_code
@@ -18,7 +16,7 @@ from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, work
 from .boundaries import boundary_of, faces_of, reach, rules_in_use
 from .reading import spacing_of, type_of, update_of
 from .rows import near_edge, runs_of
-from .statements import cast_of, damped_code, scalar_code, statements
+from .statements import cast_of, damped_code, scalar_code, statements, widened_helper
 
 
 def context(p: Any, s: Any) -> Mapping[str, Any]:
@@ -37,10 +35,9 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
         )
     ]
     runs = runs_of(p, update)
-    narrow = DType.f16 in (p.types or {}).values()
     helpers = [update.assignments.helpers(p.dtype)]
-    if narrow and "def widened(" not in helpers[0]:
-        helpers.append(definition("widened", DType.f32))
+    if "def widened(" not in helpers[0]:
+        helpers.append(widened_helper(p, update))
     rules = rules_in_use(p, update)
     margins = reach(p, update, inside=False, rules=rules)
     layered = layers_in(boundary_of(p), update.fields, p.dim)

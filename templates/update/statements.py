@@ -5,6 +5,7 @@ from typing import Any
 
 from tikgen import DType
 from tikgen.expression import Update
+from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
 from tikgen.pipeline.jinja_text import without_marks
 from tikgen.template.layers import Layer, faded_code, layers_in, near_code
@@ -13,6 +14,12 @@ from tikgen.template.totals import totals_of
 from .arguments import identifiers
 from .boundaries import boundary_of, place_of
 from .reading import type_of, update_of
+
+WIDENED = '''\
+@ti.func
+def widened(number: ti.i32):
+    """Return a number in 64 bits, in two parts: Mesa compares a plain cast wrongly."""
+    return ti.cast(number >> 1, ti.i64) * ti.i64(2) + ti.cast(number & 1, ti.i64)'''
 
 
 def statements(
@@ -42,7 +49,10 @@ def statements(
     values = {name: scalar_code(p, name) for name in p.scalars}
     known = identifiers(p, update)
     for letter, axis in update.indices.items():
-        values[letter] = f"ti.cast({index[axis]}, {p.dtype.taichi})"
+        is_long = p.dtype is DType.i64
+        values[letter] = (
+            f"widened({index[axis]})" if is_long else f"ti.cast({index[axis]}, {p.dtype.taichi})"
+        )
     for name, (array, offset) in update.accesses.items():
         values[name] = without_marks(read(array, offset))
     lines = []
@@ -116,11 +126,17 @@ def cast_of(dtype: DType, working: DType) -> str:
     """Return a pattern for the code of an element as a number of the working dtype."""
     if dtype is working:
         return "%s"
-    return (
-        "widened(%s)"
-        if dtype is DType.f16 and working is DType.f32
-        else (f"ti.cast(%s, {working.taichi})")
-    )
+    if (dtype, working) in ((DType.f16, DType.f32), (DType.i32, DType.i64)):
+        return "widened(%s)"
+    return f"ti.cast(%s, {working.taichi})"
+
+
+def widened_helper(p: Any, update: Update) -> str:
+    """Return the definition of what widens numbers that a plain cast does not, if it is used."""
+    types = (p.types or {}).values()
+    if p.dtype is DType.i64 and (update.indices or DType.i32 in types):
+        return WIDENED
+    return definition("widened", DType.f32) if DType.f16 in types else ""
 
 
 def free_name(update: Update, name: str) -> str:

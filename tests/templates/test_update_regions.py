@@ -150,3 +150,18 @@ def test_a_field_in_place_is_damped_once(
     )
     # Compared with the reference, which damps the last value.
     launched(kernel, **{name: rng.random(60).astype(np.float32) for name in "uvw"})
+
+
+def test_numbers_of_32_bits_are_compared_in_64(ti_arch: str) -> None:
+    # Mesa takes a comparison of a cast with a constant for true.
+    kernel = tikgen.update(
+        "w = where(i >= 2, 1, 0) + where(h < 3, 10, 0); q = h - i",
+        dim=1,
+        dtype="i64",
+        types={"h": "i32"},
+    )
+    i, h = np.arange(9), np.array([-(2**31), 2**31 - 1, -5, 3, 2, 4, 0, -1, 7], np.int32)
+    w, q = np.zeros((2, 9), np.int64)
+    kernel(h=h, w=w, q=q)
+    np.testing.assert_array_equal(w, np.where(i >= 2, 1, 0) + np.where(h < 3, 10, 0))
+    np.testing.assert_array_equal(q, h.astype(np.int64) - i)
