@@ -28,22 +28,21 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
     names = index_names(p, update)
     first = arrays[0].name
     extents = [f"{first}.shape[{held[first].first_axis + axis}]" for axis in range(p.dim)]
+    interior = reach(p, update, inside=True)
     bounds = [
         (name, str(low), f"{extent} - {high}" if high else extent)
-        for name, extent, (low, high) in zip(
-            names, extents, reach(p, update, inside=True), strict=True
-        )
+        for name, extent, (low, high) in zip(names, extents, interior, strict=True)
     ]
-    runs = runs_of(p, update)
     helpers = [update.assignments.helpers(p.dtype)]
     if "def widened(" not in helpers[0]:
         helpers.append(widened_helper(p, update))
     rules = rules_in_use(p, update)
+    runs = runs_of(p, update, rules)
     margins = reach(p, update, inside=False, rules=rules)
     layered = layers_in(boundary_of(p), update.fields, p.dim)
     layers = {n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)}
     # Points that the ends of a row compute lie in no run.
-    ends = tuple(map(max, margins[-1], reach(p, update, inside=True)[-1]))
+    ends = tuple(map(max, margins[-1], interior[-1]))
     layers_of_runs = {n: layers_beyond(found, p.dim - 1, ends) for n, found in layers.items()}
     totals = totals_of(update.reductions, p.dtype)
     element = "[0]" if s.loop == "function" else ""
@@ -75,7 +74,7 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
         "are_inside": are_inside(bounds, extents, margins, s.items),
-        "near": near_edge(p, update, names, extents),
+        "near": near_edge(p, update, rules, names, extents),
         "runs": runs,
         "each_start": list({run.start: run for run in runs.values()}.values()),
         "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),

@@ -1,5 +1,6 @@
 """Rows: where a real function finds the neighbours of their points."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,15 +8,14 @@ from tikgen.expression import Update
 from tikgen.template.boundaries import ELEMENTS
 from tikgen.template.vectors import blocks_before
 
-from .boundaries import furthest, rules_in_use
+from .boundaries import furthest
 
 
-def runs_of(p: Any, update: Update) -> dict[Any, Any]:
+def runs_of(p: Any, update: Update, rules: Mapping[str, Any]) -> dict[Any, Any]:
     """Return the run of elements that a step reads, for each array and offset of its row.
 
     Arrays with the same rules share a run. None in place of an array has the run of the point.
     """
-    rules = rules_in_use(p, update)
     centre = (0,) * (p.dim - 1)
     starts: dict[Any, str] = {}
     known: dict[Any, SimpleNamespace] = {}
@@ -56,10 +56,12 @@ def within(kind: str) -> str:
     return kind if kind in ELEMENTS else "interior"
 
 
-def near_edge(p: Any, update: Update, names: tuple[str, ...], extents: list[str]) -> str:
+def near_edge(
+    p: Any, update: Update, every: Mapping[str, Any], names: tuple[str, ...], extents: list[str]
+) -> str:
     """Return code that says whether some neighbours of a row are numbers instead of elements."""
     found: dict[str, None] = {}
-    for name, rules in rules_in_use(p, update).items():
+    for name, rules in every.items():
         for axis in range(p.dim - 1):
             for side, most in enumerate(furthest(update, name, axis)):
                 if most and rules[axis][side][0] not in ELEMENTS:

@@ -17,7 +17,7 @@ from tikgen.verification.strategies import drawn, trials
 
 DRAWS = 150
 # Each is in a twentieth of the programs at least; this is far less, so that it holds for any seed.
-LEAST = 2
+LEAST = 3
 
 
 def features(params: dict[str, Any]) -> Iterator[str]:
