@@ -23,6 +23,9 @@ WORKS := benchmarks/test_works.py --benchmark-columns=median,iqr,rounds
 EXAMPLES ?= 200
 TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel.py.j2))
 
+# The tests start hundreds of processes: they need not compile tikgen's modules each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test verify soak bench bench-gpu lint docs clean
 .PHONY: docs-site docs-serve dist pythons

@@ -196,6 +196,7 @@ async def _watch_memory(soak: Soak, seconds: float) -> None:
 async def soaked(seconds: float, seed: int, loads: Mapping[str, Load] = LOADS) -> Soak:
     """Run loads for some seconds, check everything, and return what was found."""
     before = asyncio.all_tasks()
+    gc.freeze()  # What was imported is not looked through each time that memory is noted.
     async with RingKernelRuntime() as runtime:
         soak = Soak(runtime, seed)
         loop = asyncio.get_running_loop()

@@ -117,7 +117,7 @@ def do(tree: Any, values: dict[str, Any], step: int) -> None:
 
 
 @stepped
-@settings(max_examples=40 if ARCH == "cpu" else 10)
+@settings(max_examples=40 if ARCH == "cpu" else 4)
 @given(st.lists(trees, min_size=1, max_size=5), st.integers(0, 5), st.integers(0, 5))
 def test_random_programs(native: bool, listed: list[Any], first: int, second: int) -> None:
     check(native, listed, first, second)

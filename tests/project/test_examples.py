@@ -15,6 +15,7 @@ LONG = ("sweep_stencil", "aot_python")
 # What takes long and shows nothing more: sizes and numbers of examples.
 SMALLER = {
     "aot_python": ("max_examples=5", "max_examples=1"),
+    "conjugate_gradient": ("(31, 63)", "(15, 31)"),
     "sweep_stencil": ("shape=[32, 64]", "shape=[8, 16]"),
 }
 

@@ -37,7 +37,7 @@ def begin(seconds: float, *options: str) -> subprocess.Popen[str]:
 
 
 def test_every_message_of_a_mixed_load_is_accounted_for(soak: Any) -> None:
-    running = begin(3)
+    running = begin(2)
     try:
         told, _ = running.communicate(timeout=400)
     finally:

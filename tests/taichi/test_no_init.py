@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 
 def run(code: str) -> str:
     done = subprocess.run(
@@ -77,3 +79,23 @@ def test_the_first_launch_belongs_to_the_thread_that_called_ti_init() -> None:
     )
     assert "said: stencil cannot have its first launch in this thread" in out
     assert out.count("ran") == 1
+
+
+@pytest.mark.parametrize(
+    ("imports", "asks"), [("tikgen, taichi", False), ("taichi, tikgen", False), ("taichi", True)]
+)
+def test_taichi_asks_no_server_for_its_version(
+    imports: str, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TI_SKIP_VERSION_CHECK", raising=False)
+    out = run(
+        "import threading\n"
+        "start = threading.Thread.start\n"
+        "def show(thread):\n"
+        "    if thread._target.__module__ == 'taichi._version_check':\n        print('asked')\n"
+        "    else:\n        start(thread)\n"
+        "threading.Thread.start = show\n"
+        f"import {imports}\n"
+        "taichi.init(arch=taichi.cpu)\n"
+    )
+    assert ("asked" in out) == asks

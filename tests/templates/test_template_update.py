@@ -339,11 +339,11 @@ def test_drawn_programs_have_a_text() -> None:
     )
     assert text_of(program, 2, is_float=True) == (
         "r = where(u > sqrt(abs(dxx(u))), sqrt(abs(dxx(u))), 0.3); "
-        "v = v + dy(u, along=w); q = u[1, 2]; t0 = max(x + u + 9*a)"
+        "v = v + dy(u, along=w); q = u[1, 2]; t0 = max(x + 9*u + 9*a)"
     )
     assert text_of(program, 1, is_float=False) == (
-        "r = where(u > abs(lap(u)), abs(lap(u)), 3); v = v + lap(u); q = u[1]; "
-        "t0 = max(i + u + 9*a)"
+        "r = where(u > abs(lap(u) - 3), abs(lap(u) - 3) + 1, 3); v = v + lap(u); q = u[1]; "
+        "t0 = max(i + 9*u + 9*a)"
     )
 
 

@@ -69,7 +69,7 @@ def test_layers_damp_what_is_new(
             np.testing.assert_allclose(value, np.where(solid, before, after), atol=1e-6)
 
 
-@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("dim", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_all_of_it_without_taichi(dim: int, ti_arch: str, rng: np.random.Generator) -> None:
     if ti_arch != "cpu":
         pytest.skip("the engine belongs to cpu")
@@ -106,7 +106,7 @@ def part_left(steps: list[Any], p: np.ndarray) -> float:
     return float((program["p"] ** 2).sum() / before)
 
 
-@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_sound_leaves_and_hardly_returns(dim: int, ti_arch: str) -> None:
     left = []
     for rule in (tikgen.absorbing(20), "wall"):

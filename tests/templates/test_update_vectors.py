@@ -132,7 +132,7 @@ DRAWN = {
 }
 
 
-@settings(max_examples=3, **DRAWN)
+@settings(max_examples=1, **DRAWN)
 @given(drawn=problems(most=3))
 def test_drawn_texts_are_what_numpy_says_in_all_layouts(
     drawn: dict[str, Any], ti_arch: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tikgen.pipeline.builder import resolve
@@ -84,20 +86,81 @@ def test_some_turn_must_do_the_work(old: str, new: str) -> None:
     assert "if 0 == 1" in never[0]  # Which no launch passes.
 
 
+LIMITS = """\
+def k(x, y, first, last):
+    left = ti.min(ti.max(first, 2), last)
+    right = ti.max(last - 2, left)
+    for i in range(left, right):
+        y[i] = x[i]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "always", "without"),
+    [
+        ("first, 2", "first, 3", "left = last", "ti.min(ti.max(first, 2) - 1, last)"),
+        ("first, 2", "first + 1, 2", "left = last", "ti.min(ti.max(first, 2) - 1, last)"),
+        ("last - 2", "last - 3", "right = left", "ti.max(last - 2 + 1, left)"),
+        ("last - 2", "last - 1 - 2", "right = left", "ti.max(last - 2 + 1, left)"),
+    ],
+)
+def test_the_limit_to_which_a_shortcut_is_taken(
+    old: str, new: str, always: str, without: str
+) -> None:
+    found = other_ways(LIMITS, LIMITS.replace(old, new))
+    assert found is not None
+    assert always in found[0]
+    assert without in found[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("first, 2", "first, 1"),
+        ("first, 2", "last, 2"),
+        ("last - 2", "last + 2"),
+        ("last - 2", "last - 1"),
+        ("last - 2, left", "last - 2, first"),
+        ("right = ti.max", "right = ti.min"),
+        ("range(left, right)", "range(right, left)"),
+    ],
+)
+def test_other_changes_move_no_limit(old: str, new: str) -> None:
+    assert other_ways(LIMITS, LIMITS.replace(old, new)) is None
+
+
+def one_variant(process: ArchProcess, params: dict[str, Any]) -> tuple[Any, Any]:
+    """Return a run of mutants over one variant of update, and the variant."""
+    template = find_template("update")
+    variant = resolve(template, arch="cpu", **params)
+    values = {name: literal(value) for name, value in variant.params.items()}
+    case = Case(template.name, str(template.folder), "cpu", values, {"n0": 5})
+    run = mutation_run.MutationRun(template, [case], 4, 1, process)
+    return run, run._subject(case)
+
+
 def test_a_shortcut_that_is_taken_less_often_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mutation_run, "_LAUNCHES", 10)
-    template = find_template("update")
     params = {"equations": "u' = lap(u)", "dim": 1, "boundary": "clamp", "loop": "points"}
-    variant = resolve(template, arch="cpu", **params)
-    params = {name: literal(value) for name, value in variant.params.items()}
-    case = Case(template.name, str(template.folder), "cpu", params, {"n0": 5})
     with ArchProcess("cpu", 60.0) as process:
         process.start()
-        run = mutation_run.MutationRun(template, [case], 4, 1, process)
-        subject = run._subject(case)
+        run, subject = one_variant(process, params)
         text = subject.source.text
         for new in ("2 <= i", "0 <= i"):
             changed = Mutant("constant", 1, text.replace("1 <= i", new))
             assert run._is_shortcut(subject, changed) is (new == "2 <= i")
+
+
+def test_a_shortcut_to_a_nearer_limit_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation_run, "_LAUNCHES", 10)
+    params = {"equations": "u' = lap(u)", "dim": 1, "boundary": "clamp", "loop": "function"}
+    with ArchProcess("cpu", 60.0) as process:
+        process.start()
+        run, subject = one_variant(process, params)
+        text = subject.source.text
+        assert "left = ti.min(ti.max(first, 1), last)" in text
+        for new in (2, 0):
+            changed = Mutant("constant", 1, text.replace("(first, 1)", f"(first, {new})"))
+            assert run._is_shortcut(subject, changed) is (new == 2)

@@ -24,8 +24,8 @@ ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 
 
 def verify_briefly(template, folder: Path, **settings) -> Report:
-    """Verify with settings for a test: one arch, little shrinking, scripts in a folder."""
-    defaults = {"archs": (ARCH,), "max_examples": 40, "seed": 1, "shrink_seconds": 0.5}
+    """Verify with settings for a test: one arch, no shrinking, scripts in a folder."""
+    defaults = {"archs": (ARCH,), "max_examples": 40, "seed": 1, "shrink_seconds": 0}
     return verify(template, **(defaults | settings), scripts=folder / "scripts")
 
 
@@ -201,7 +201,7 @@ def test_nothing_is_drawn_once_the_time_to_shrink_is_over(check, tmp_path, monke
     monkeypatch.setattr(Search, "_check", note)
     text = TWICE_TEXT.replace("x[i] + x[i]", "x[i]")
     template = make_template(tmp_path, "once", text, TWICE_CODE)
-    failure = failure_of(check(template, shrink_seconds=0))
+    failure = failure_of(check(template))
     assert checked[-1] == failure.case
 
 
@@ -273,7 +273,7 @@ def test_a_crash_is_reported_with_its_variant(check, tmp_path, crash):
 def test_an_integer_division_by_zero_in_the_kernel_is_reported(check, tmp_path):
     text = TWICE_TEXT.replace("x[i] + x[i]", "x[i] // (x.shape[0] // 1000)")
     template = make_template(tmp_path, "division", text, TWICE_CODE)
-    failure = failure_of(check(template, max_examples=3, shrink_seconds=0, dtype="i32"))
+    failure = failure_of(check(template, max_examples=3, dtype="i32"))
     assert failure.outcome.kind == "crash"
     assert "SIGFPE" in failure.outcome.message
 
@@ -281,7 +281,7 @@ def test_an_integer_division_by_zero_in_the_kernel_is_reported(check, tmp_path):
 def test_a_hanging_launch_is_reported(check, tmp_path):
     code = TWICE_CODE.replace(BEFORE, f"time.sleep(3600)\n        {BEFORE}")
     template = make_template(tmp_path, "hanging", TWICE_TEXT, code)
-    failure = failure_of(check(template, max_examples=3, shrink_seconds=0, timeout=3))
+    failure = failure_of(check(template, max_examples=3, timeout=3))
     assert failure.outcome.kind == "timeout"
     assert "3 s" in failure.outcome.message
 

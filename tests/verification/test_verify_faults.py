@@ -165,7 +165,7 @@ def test_a_fault_with_or_without_an_offline_cache_is_found(check, tmp_path, has_
     wrong = f"(ti.lang.impl.current_cfg().offline_cache == {has_cache})"
     code = "import taichi as ti\n" + TWICE_CODE.replace(BEFORE, f"return {wrong} + 2 *")
     template = make_template(tmp_path, f"cached{has_cache}", TWICE_TEXT, code)
-    failure = failure_of(check(template, max_examples=4, shrink_seconds=0))
+    failure = failure_of(check(template, max_examples=4))
     assert failure.case.offline_cache is has_cache
     assert f"offline_cache={has_cache}" in failure.script.read_text()
     assert ("offline cache" in str(failure)) is has_cache

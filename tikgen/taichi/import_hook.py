@@ -48,6 +48,8 @@ class _Follower:
 
 def follow() -> None:
     """Import the patches now if Taichi is imported already, else right after Taichi."""
+    # Else ti.init asks a server for a newer version, and sends it a number of this machine's own.
+    os.environ.setdefault("TI_SKIP_VERSION_CHECK", "ON")
     if _TAICHI in sys.modules:
         importlib.import_module(_PATCHES)
     else:

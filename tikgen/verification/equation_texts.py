@@ -130,7 +130,7 @@ def text_of(program: Tree, dim: int, is_float: bool) -> str:
     computed = [target for target, _ in statements if target.endswith("'")]
     for number, (operation, value, added) in enumerate(reductions):
         # The extreme of a coordinate would lie at the same point in every launch.
-        varied = "" if operation == "sum" else " + u"
+        varied = "" if operation == "sum" else " + 9*u"
         term = writer.text(value, temporary="r") + varied + _added(added, computed)
         lines.append(f"t{number} = {operation}({term})")
     return "\n".join(lines) if region is not None else "; ".join(lines)
@@ -208,9 +208,11 @@ class _Writer:
         first, *rest = (self.text(operand, temporary) for operand in operands)
         match operation:
             case "where":
-                return f"where({first} > {rest[0]}, {rest[0]}, {rest[1]})"
+                # At a tie both would be the same where the last one is the first one as well.
+                chosen = rest[0] if self._is_float else f"{rest[0]} + 1"
+                return f"where({first} > {rest[0]}, {chosen}, {rest[1]})"
             case "sqrt":
-                return f"sqrt(abs({first}))" if self._is_float else f"abs({first})"
+                return f"sqrt(abs({first}))" if self._is_float else f"abs({first} - 3)"
             case "square":
                 return f"({first})**2"
             case "min" | "max":

@@ -64,7 +64,7 @@ _ARITHMETIC: dict[type[ast.AST], Callable[[int, int], int]] = {
 
 
 def value_of(node: ast.AST, names: dict[str, int], draw: Callable[[], int]) -> int:
-    """Return the value of arithmetic and comparisons of integers.
+    """Return the value of arithmetic, comparisons and extremes of integers.
 
     Args:
         node: the expression.
@@ -88,6 +88,8 @@ def value_of(node: ast.AST, names: dict[str, int], draw: Callable[[], int]) -> i
                 return int(all(_operation(each)(one, two) for each, one, two in pairs))
             case ast.BoolOp(operation, parts):
                 return int((all if isinstance(operation, ast.And) else any)(list(map(of, parts))))
+            case ast.Call(ast.Attribute(ast.Name("ti"), ("min" | "max") as name), parts):
+                return int((min if name == "min" else max)(map(of, parts)))
         code = ast.dump(node)
         if code not in names:
             names[code] = draw()

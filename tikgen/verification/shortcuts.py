@@ -1,6 +1,6 @@
-"""Conditions that choose between two ways of computing the same, one of them a shortcut.
+"""Conditions and limits that choose between two ways of computing the same, one a shortcut.
 
-Where such a condition sends more to the way that is right for everything, nothing is wrong.
+Where they send more to the way that is right for everything, nothing is wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEAST, _MOST = -4, 40
 
 
 def other_ways(text: str, mutant: str) -> tuple[str, str] | None:
-    """Return two texts that tell whether a changed condition is no fault, or None.
+    """Return two texts that tell whether a changed condition, or limit, is no fault, or None.
 
     The mutant changes one condition, which then holds more often, or less often, but not both. The
     first text always goes the way that the mutant goes more often, the second one leaves out what
@@ -25,6 +25,10 @@ def other_ways(text: str, mutant: str) -> tuple[str, str] | None:
 
     Where one turn in eight does the work of all, as ``if turn % 8 == 0`` says, others may do it as
     well, once or often. The first text then lets all of them do it.
+
+    A limit is a name that is assigned ``ti.max(n - 2, left)`` or ``ti.min(2, right)``. The mutant
+    brings it nearer to the last argument. The first text takes it there, the second one has it one
+    further away than the kernel.
 
     Args:
         text: the kernel.
@@ -36,6 +40,8 @@ def other_ways(text: str, mutant: str) -> tuple[str, str] | None:
     tree, other = ast.parse(text), ast.parse(mutant)
     pairs = zip(_conditions(tree), _conditions(other), strict=False)
     changed = [(a, b) for a, b in pairs if ast.dump(a.test) != ast.dump(b.test)]
+    if not changed:
+        return _other_limits(tree, other)
     if len(changed) != 1:
         return None
     old, new = changed[0]
@@ -53,6 +59,32 @@ def other_ways(text: str, mutant: str) -> tuple[str, str] | None:
         new.orelse = [ast.Pass()]
     else:
         new.body = [ast.Pass()]
+    return always, ast.unparse(other)
+
+
+def _other_limits(tree: ast.Module, other: ast.Module) -> tuple[str, str] | None:
+    """Do what :func:`other_ways` does for a limit."""
+    pairs = zip(_assignments(tree), _assignments(other), strict=False)
+    changed = [(a, b) for a, b in pairs if ast.dump(a.value) != ast.dump(b.value)]
+    if len(changed) != 1:
+        return None
+    old, new = changed[0]
+    match old.value, new.value:
+        case (
+            ast.Call(ast.Attribute(attr=("min" | "max") as extreme), [limit, bound]),
+            ast.Call(ast.Attribute(attr=as_before), [moved, same]),
+        ) if extreme == as_before and ast.dump(bound) == ast.dump(same):
+            rises = ast.Compare(moved, [ast.GtE()], [limit])
+            falls = ast.Compare(moved, [ast.LtE()], [limit])
+        case _:
+            return None
+    new.value = old.value
+    if ast.dump(tree) != ast.dump(other) or not _holds(rises if extreme == "min" else falls):
+        return None
+    new.value = bound
+    always = ast.unparse(other)
+    further = ast.BinOp(limit, ast.Sub() if extreme == "min" else ast.Add(), ast.Constant(1))
+    new.value = ast.Call(old.value.func, [further, bound], [])
     return always, ast.unparse(other)
 
 
@@ -76,6 +108,21 @@ def _is_other_turns(old: ast.If, new: ast.expr) -> bool:
 
 def _conditions(tree: ast.AST) -> list[ast.If]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+
+
+def _assignments(tree: ast.AST) -> list[ast.Assign]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+
+
+def _holds(condition: ast.expr) -> bool:
+    """Return whether a condition holds for many values of its names."""
+    numbers = random.Random(ast.dump(condition))
+    try:
+        return all(
+            value_of(condition, {}, lambda: numbers.randint(_LEAST, _MOST)) for _ in range(_TRIALS)
+        )
+    except (ArithmeticError, ValueError):
+        return False
 
 
 def _direction(old: ast.expr, new: ast.expr) -> bool | None:
