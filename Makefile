@@ -27,7 +27,7 @@ TEMPLATES := $(patsubst templates/%/kernel.py.j2,%,$(wildcard templates/*/kernel
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test verify soak bench bench-gpu lint docs clean
+.PHONY: help demo quick test verify soak bench bench-gpu portfolio lint docs clean
 .PHONY: docs-site docs-serve dist pythons
 
 help: ## Show what each target does
@@ -78,6 +78,9 @@ bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	$(IN_VENV) benchmarks/report.py h200-vulkan $(SAVED)/gpu-vulkan.json
 	TIKGEN_TEST_ARCH=cuda $(IN_VENV) benchmarks/aot.py
 	TIKGEN_TEST_ARCH=cuda $(IN_VENV) benchmarks/ring.py
+
+portfolio: $(VENV)/benchmarks ## Measure works drawn at random for ten minutes, write docs/portfolio.md
+	$(IN_VENV) benchmarks/portfolio.py --arch cpu --seconds 600 --keep cpu
 
 lint: $(VENV)/installed ## Check style, types and spelling
 	$(IN_VENV) -m ruff check .

@@ -12,8 +12,11 @@ from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import GPUS
 
 AXES = ("i", "j", "k", "l")
+CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 STRIP_LENGTHS = (64, 128, 256, 512)
-STRIPS_A_TASK = 512
+STRIPS_A_TASK = CHUNKS_A_TASK = 512
+# To wake the other threads takes 25 us. So many elements take one thread less.
+SERIAL = 2**15
 # What a block of threads may share on every device.
 SHARED_BYTES = 32768
 
@@ -37,21 +40,32 @@ class Transpose(Template):
                 )
 
     class Schedule(ScheduleModel):
-        loop: Literal["rows", "points", "strips", "tiles"] = parameter(
+        loop: Literal["rows", "points", "flat", "strips", "tiles"] = parameter(
             "rows: parallel over rows of y, each walked in order; points: over every point; "
-            "strips: over blocks of y, as many rows of x side by side as unroll says; tiles: over "
-            "square tiles through memory that a block of threads shares",
+            "flat: over chunks of all elements in order, each by a real function; strips: over "
+            "blocks of y, as many rows of x side by side as unroll says; tiles: over square tiles "
+            "through memory that a block of threads shares",
             "rows",
-            needs={"tiles": {"arch": GPUS}},
+            needs={"tiles": {"arch": GPUS}, "flat": {"arch": "cpu"}},
         )
         tile: Literal[0, 16, 32, 64, 128, 256, 512] = parameter(
             "side of a tile, or length of a strip along rows of x",
             0,
             only={"loop": ("strips", "tiles")},
-            needs={0: {"loop": ("rows", "points")}},
+            needs={0: {"loop": ("rows", "points", "flat")}},
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
             "elements a step along a row of y", 1, only={"loop": ("rows", "strips")}
+        )
+        chunk: Literal[256, 512, 1024, 2048, 4096, 8192, 16384] = parameter(
+            "elements of a chunk; a thread takes 512 chunks at a time",
+            2048,
+            only={"loop": "flat", "serial": False},
+        )
+        serial: bool = parameter(
+            "whether one thread does it all",
+            False,
+            only={"loop": ("flat", "strips"), "arch": "cpu"},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block; 0 for Taichi's own choice, but not with loop='tiles'", 0
@@ -60,8 +74,15 @@ class Transpose(Template):
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
+        count = math.prod(sizes.values()) if sizes is not None else 0
         if keeps_last_axis(p):
-            return {"unroll": 4} if arch == "cpu" else {"loop": "points", "block_dim": 128}
+            if arch != "cpu":
+                return {"loop": "points", "block_dim": 128}
+            if 0 < count <= SERIAL:
+                return {"loop": "flat", "serial": True}
+            # As many as leave eight tasks or more.
+            fitting = [c for c in CHUNKS if count >= 8 * CHUNKS_A_TASK * c]
+            return {"loop": "flat", "chunk": max(fitting, default=CHUNKS[0] if count else 2048)}
         if arch != "cpu":
             # H200, 8192^2 f32: 139 us on cuda with tiles of 64, 153 with tiles of 32; 157 on Vulkan
             # with tiles of 32, 165 with tiles of 64. A copy takes 134.
@@ -72,6 +93,8 @@ class Transpose(Template):
         # 128 x 16, 13 of 64 x 4, 21 in square tiles of 16, 43 point by point, 124 in NumPy.
         # Taichi makes 512 strips a task, so small arrays need short ones: 1024 x 1024 took 0.40 ms
         # of 64 x 8 or 128 x 8 and 0.61 of 256 x 8.
+        if 0 < count <= SERIAL:
+            return {"loop": "strips", "tile": STRIP_LENGTHS[0], "unroll": 8, "serial": True}
         length = 256
         if sizes is not None:
             strips = math.prod(sizes.values()) // 8
@@ -84,7 +107,9 @@ class Transpose(Template):
     ) -> Mapping[str, tuple[Any, ...]]:
         if arch == "cpu":
             return {
-                "loop": ("strips", "rows"),
+                "loop": ("flat", "rows") if keeps_last_axis(p) else ("strips", "rows"),
+                "chunk": CHUNKS,
+                "serial": (False, True),
                 "tile": (0, *STRIP_LENGTHS),
                 "unroll": (1, 2, 4, 8, 16),
                 "block_dim": (0,),
@@ -98,7 +123,11 @@ class Transpose(Template):
 
     def check(self, p: Any, s: Any, arch: str) -> None:
         if s.loop in ("strips", "tiles") and keeps_last_axis(p):
-            raise Invalid("loop", f"must be rows or points: perm={p.perm} keeps the last axis last")
+            raise Invalid(
+                "loop", f"must be rows, points or flat: perm={p.perm} keeps the last axis last"
+            )
+        if s.loop == "flat" and not keeps_last_axis(p):
+            raise Invalid("loop", f"must not be flat: perm={p.perm} moves the last axis")
         if s.loop != "tiles":
             return
         if s.tile > s.block_dim or s.block_dim > s.tile**2:
@@ -126,6 +155,10 @@ class Transpose(Template):
             return places
 
         return {
+            **kept_rows(p, extents),
+            "zeros": "0, " * (dim - 1),
+            "count": " * ".join(extents),
+            "function": "elements",
             "bounds": [(AXES[axis], "0", extents[axis]) for axis in range(dim)],
             "row": AXES[source],
             "column": AXES[dim - 1],
@@ -153,6 +186,8 @@ class Transpose(Template):
         extents = [sizes[f"n{axis}"] for axis in p.perm]
         if s.loop in ("rows", "points"):
             return box(extents, s.loop == "rows", s.unroll)
+        if s.loop == "flat":
+            return 0  # For cpu, where loops have no limit.
         row, column = extents[p.perm.index(len(p.perm) - 1)], extents[-1]
         width = s.unroll if s.loop == "strips" else s.tile
         count = math.prod(extents) // (row * column)
@@ -181,3 +216,29 @@ class Transpose(Template):
 def keeps_last_axis(p: Any) -> bool:
     """Tell whether rows of y are rows of x, so that both are walked in order anyway."""
     return bool(p.perm[-1] == len(p.perm) - 1)
+
+
+def kept_rows(p: Any, extents: list[str]) -> Mapping[str, Any]:
+    """Return what the text needs where the last axes keep their places.
+
+    A row is what lies along those axes; the others lead to it, in y in their order. The index of
+    the row `start` is found by division, and `row_place` is its number in x.
+    """
+    dim = len(p.perm)
+    leading = next((n for n in reversed(range(1, dim + 1)) if p.perm[n - 1] != n - 1), 0)
+    index = []
+    for axis in reversed(range(leading)):
+        inner = "".join(f" // {extent}" for extent in reversed(extents[axis + 1 : leading]))
+        index.append((AXES[axis], f"start{inner}" + (f" % {extents[axis]}" if axis else "")))
+    place = ""
+    for axis in range(leading):
+        name = AXES[p.perm.index(axis)]
+        outer = f"({place})" if axis > 1 else place
+        place = f"{outer} * x.shape[{axis}] + {name}" if axis else name
+    return {
+        "axes": AXES,
+        "leading": leading,
+        "row_length": " * ".join(extents[leading:]),
+        "row_index": index,
+        "row_place": place,
+    }

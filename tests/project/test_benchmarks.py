@@ -16,6 +16,7 @@ SCRIPTS = (
     "machine",
     "page",
     "parts",
+    "portfolio",
     "programs",
     "report",
     "ring",

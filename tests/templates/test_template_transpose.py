@@ -85,6 +85,38 @@ def test_schedules_change_nothing(
         check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
 
 
+@pytest.mark.parametrize("serial", [False, True])
+@pytest.mark.parametrize("perm", [(0, 1, 2), (1, 0, 2), (1, 0, 2, 3), (2, 0, 1, 3)], ids=str)
+def test_rows_that_stay_rows(
+    perm: tuple[int, ...], serial: bool, ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("real functions belong to cpu")
+    schedule = {"loop": "flat", "serial": serial} | ({} if serial else {"chunk": 256})
+    kernel = tikgen.build("transpose", perm=perm, schedule=schedule)
+    # Rows that end in chunks and chunks that end in rows, single elements, and long rows.
+    long = {3: [(3, 2, 1_013), (40, 31, 3)], 4: [(3, 5, 2, 300), (7, 9, 11, 1)]}[len(perm)]
+    for shape in [*SHAPES[len(perm)], *long]:
+        check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
+
+
+def test_strips_by_one_thread(ti_arch: str, rng: np.random.Generator) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("a GPU has no loop of one thread")
+    kernel = tikgen.build("transpose", schedule={"loop": "strips", "tile": 64, "serial": True})
+    for shape in SHAPES[2]:
+        check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
+
+
+def test_a_schedule_that_does_not_fit_the_permutation_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"perm=\(1, 0\) moves the last axis"):
+        tikgen.render("transpose", arch="cpu", schedule={"loop": "flat"})
+    with pytest.raises(ParameterError, match="must be rows, points or flat"):
+        tikgen.render(
+            "transpose", arch="cpu", perm=(1, 0, 2), schedule={"loop": "strips", "tile": 64}
+        )
+
+
 def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
     template = tikgen.build("transpose").template
     for arch, perm in itertools.product(("cpu", "cuda", "vulkan"), PERMUTATIONS):

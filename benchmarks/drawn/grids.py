@@ -1,0 +1,197 @@
+"""Stencils and equations on grids in NumPy, PyTorch and Numba, for any order and boundary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from works.work import Arguments, Work
+
+# Weights of central differences at distances 0, 1, 2 and so on, by order of accuracy.
+SECOND = {
+    2: (-2, 1),
+    4: (-5 / 2, 4 / 3, -1 / 12),
+    6: (-49 / 18, 3 / 2, -3 / 20, 1 / 90),
+    8: (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560),
+}
+FIRST = {
+    2: (0, 1 / 2),
+    4: (0, 2 / 3, -1 / 12),
+    6: (0, 3 / 4, -3 / 20, 1 / 60),
+    8: (0, 4 / 5, -1 / 5, 4 / 105, -1 / 280),
+}
+Terms = list[tuple[float, tuple[int, ...]]]
+
+
+def statements_of(work: Work) -> list[tuple[str, str]]:
+    """Return the arrays that a work computes, each with its expression."""
+    text = work.problem.get("equations", "y = lap(x)")
+    pairs = [statement.split(" = ") for statement in text.split("; ")]
+    return [(name.replace("'", "_next"), value) for name, value in pairs]
+
+
+def terms_of(operator: str, dim: int, order: int) -> Terms:
+    """Return weights and offsets of ``lap`` or ``dx``."""
+    if operator == "dx":
+        weights = FIRST[order]
+        return [
+            (sign * weight, (sign * distance, *[0] * (dim - 1)))
+            for distance, weight in enumerate(weights[1:], 1)
+            for sign in (1, -1)
+        ]
+    weights = SECOND[order]
+    found: Terms = [(dim * weights[0], (0,) * dim)]
+    for axis in range(dim):
+        for distance, weight in enumerate(weights[1:], 1):
+            for step in (distance, -distance):
+                found.append((weight, tuple(step * (axis == a) for a in range(dim))))
+    return found
+
+
+def fields_of(work: Work) -> list[str]:
+    """Return the arrays of which neighbours are read."""
+    text = " ".join(value for _, value in statements_of(work))
+    return sorted(set(re.findall(r"(?:lap|dx)\((\w)\)", text)))
+
+
+def on_whole_arrays(work: Work, a: Arguments, padded: Callable[..., Any]) -> Callable[[], object]:
+    """Return a call that computes a work with operations on whole arrays.
+
+    Args:
+        work: a stencil, or equations.
+        a: the arrays.
+        padded: returns an array with ``reach`` more points at each side, by the boundary.
+    """
+    dim, order, boundary = (work.problem[n] for n in ("dim", "order", "boundary"))
+    reach, statements, fields = order // 2, statements_of(work), fields_of(work)
+    inner = (slice(reach, -reach),) * dim if boundary == "interior" else (slice(None),) * dim
+    codes = [(name, compile(value, name, "eval")) for name, value in statements]
+
+    def compute(**arrays: Any) -> None:
+        wide = {n: arrays[n] if boundary == "interior" else padded(arrays[n]) for n in fields}
+        values = {name: array[inner] for name, array in arrays.items()}
+        names = {id(values[name]): name for name in fields}
+
+        def applied(operator: str) -> Callable[[Any], Any]:
+            terms = terms_of(operator, dim, order)
+
+            def apply(centre: Any) -> Any:
+                whole = wide[names[id(centre)]]
+                total = None
+                for weight, offset in terms:
+                    place = tuple(
+                        slice(reach + step, extent - reach + step)
+                        for step, extent in zip(offset, whole.shape, strict=True)
+                    )
+                    part = weight * whole[place]
+                    total = part if total is None else total + part
+                return total
+
+            return apply
+
+        space = {**values, "lap": applied("lap"), "dx": applied("dx")}
+        found = [(name, eval(code, space)) for name, code in codes]
+        for name, value in found:
+            arrays[name][inner] = value
+
+    return lambda: compute(**a)
+
+
+def in_numpy(work: Work, a: Arguments) -> Callable[[], object]:
+    mode = {"periodic": "wrap", "clamp": "edge", "zero": "constant", "interior": ""}
+    how, reach = mode[work.problem["boundary"]], work.problem["order"] // 2
+    return on_whole_arrays(work, a, lambda array: np.pad(array, reach, how))
+
+
+def in_torch(work: Work, a: Arguments) -> Callable[[], object]:
+    from torch.nn.functional import pad
+
+    mode = {"periodic": "circular", "clamp": "replicate", "zero": "constant", "interior": ""}
+    how, reach = mode[work.problem["boundary"]], work.problem["order"] // 2
+    widths = [reach] * (2 * work.problem["dim"])
+    return on_whole_arrays(work, a, lambda array: pad(array[None, None], widths, how)[0, 0])
+
+
+def in_numba(work: Work, a: Arguments) -> Callable[[], object]:
+    """Return a call of parallel loops: the interior apart, so that its rows are vectorised."""
+    import numba
+
+    space: dict[str, Any] = {"prange": numba.prange, "np": np}
+    exec(numba_text(work, list(a)), space)
+    step = numba.njit(parallel=True, fastmath=True)(space["step"])
+    values = list(a.values())
+    return lambda: step(*values)
+
+
+def numba_text(work: Work, names: list[str]) -> str:
+    """Return loops over the points of a grid, as a person would write them for Numba."""
+    dim, boundary = work.problem["dim"], work.problem["boundary"]
+    reach, first = work.problem["order"] // 2, names[0]
+    letters, extents = "ijk"[:dim], [f"n{axis}" for axis in range(dim)]
+    number = "np.float64" if work.problem["dtype"] == "f64" else "np.float32"
+
+    def line(name: str, value: str, rule: str) -> str:
+        def applied(match: re.Match[str]) -> str:
+            terms = terms_of(match[1], dim, work.problem["order"])
+            return "(" + " + ".join(one(match[2], *term) for term in terms) + ")"
+
+        def one(array: str, weight: float, offset: tuple[int, ...]) -> str:
+            places, inside = [], []
+            for letter, extent, step in zip(letters, extents, offset, strict=True):
+                place = f"{letter}{step:+d}" if step else letter
+                if step and rule == "periodic":
+                    place = f"({place}) % {extent}"
+                elif step and rule in ("clamp", "zero"):
+                    inside.append(f"0 <= {place} < {extent}")
+                    place = f"min(max({place}, 0), {extent} - 1)"
+                places.append(place)
+            value = f"{array}[{', '.join(places)}]"
+            if rule == "zero" and inside:
+                value = f"({value} if {' and '.join(inside)} else {number}(0))"
+            return f"{number}({weight!r})*{value}"
+
+        plain = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)", rf"{number}(\1)", value)
+        parts = re.split(r"((?:lap|dx)\(\w\))", plain)
+        point = f"[{', '.join(letters)}]"
+        own = {n for n in names if len(n) == 1}
+        code = "".join(
+            re.sub(r"(lap|dx)\((\w)\)", applied, part)
+            if number_ % 2
+            else re.sub(rf"\b([{''.join(sorted(own))}])\b", rf"\1{point}", part)
+            for number_, part in enumerate(parts)
+        )
+        return f"{name}{point} = {code}"
+
+    def points(indent: str, rule: str) -> list[str]:
+        return [indent + line(name, value, rule) for name, value in statements_of(work)]
+
+    lines = [f"def step({', '.join(names)}):"]
+    lines += [f"    {', '.join(extents)}{',' if dim == 1 else ''} = {first}.shape"]
+    low, high = (reach, f" - {reach}") if boundary == "interior" else (0, "")
+    for axis, letter in enumerate(letters[:-1]):
+        loop = "prange" if axis == 0 else "range"
+        lines.append("    " * (axis + 1) + f"for {letter} in {loop}({low}, {extents[axis]}{high}):")
+    indent, last = "    " * dim, letters[-1]
+    loop = "prange" if dim == 1 else "range"
+    inner = f"for {last} in {loop}({reach}, {extents[-1]} - {reach}):"
+    if boundary == "interior":
+        return "\n".join([*lines, indent + inner, *points(indent + "    ", "")])
+    near = " and ".join(
+        f"{reach} <= {letter} < {extent} - {reach}"
+        for letter, extent in zip(letters[:-1], extents, strict=False)
+    )
+    lines.append(f"{indent}if {near or 'True'}:")
+    deep = indent + "    "
+    lines += [deep + inner, *points(deep + "    ", "")]
+    lines += [f"{deep}for end in range({2 * reach}):"]
+    lines += [f"{deep}    {last} = end if end < {reach} else {extents[-1]} - 1 - (end - {reach})"]
+    lines += points(deep + "    ", boundary)
+    lines += [f"{indent}else:", f"{deep}for {last} in range({extents[-1]}):"]
+    return "\n".join([*lines, *points(deep + "    ", boundary)])
+
+
+Forms = Mapping[str, Callable[[Work, Arguments], Callable[[], object]]]
+FORMS: Forms = {"numpy": in_numpy, "numba": in_numba, "torch": in_torch, "torch_compile": in_torch}
