@@ -26,6 +26,9 @@ SHARED, OTHER = {"via": "shared"}, {"via": Not("shared")}
 # Products that may stand in the unrolled code; 256 take some 5 s to compile on vulkan.
 MOST_PRODUCTS = {"arrays": 128, "panels": 32, "shared": 256}
 SHARED_BYTES = 48 * 1024
+# To wake the other threads takes 25 us, and Taichi gives each of them 512 tiles. So few products
+# are for one thread.
+SERIAL = 2**21
 # From here on the inner axis is taken in larger steps on Vulkan.
 DEEP = 32_768
 
@@ -96,6 +99,9 @@ class Gemm(Template):
         strip: Literal[1, 2, 4] = parameter(
             "neighbours among the rows and columns of a thread", 1, only=SHARED
         )
+        serial: bool = parameter(
+            "whether one thread does it all", False, only={**OTHER, "arch": "cpu"}
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, only=OTHER
         )
@@ -104,16 +110,7 @@ class Gemm(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
         if arch == "cpu":
-            # Two cores of an EPYC 9005, f32. Panels pay from about 40^3 on, and where B is used
-            # more than once: 32^3 takes 1.2 times as long as from arrays, 64^3 0.6 times, but
-            # 1000^2 times one row 3 times and times one column 7 times.
-            if sizes and (min(sizes["m"], sizes["n"]) < 8 or math.prod(sizes.values()) < 40**3):
-                # Launched by direct-cpu tiles of 8 x 8 take 0.5 to 0.7 of what 4 x 4 take.
-                tiles = {name: sizes[name[-1]] for name in ("tile_m", "tile_n")}
-                return {n: 8 if size >= 8 else 4 if size >= 4 else 1 for n, size in tiles.items()}
-            # 1024^3 in 26 to 31 ms (np.matmul 10 to 11.5, a plain triple loop 2080): 4 or 8 rows of
-            # 64 with unroll 4 or 8 are within 10%, 2 rows take up to 1.5 times, 128 columns twice.
-            return {"via": "panels", "tile_n": 2048 // p.dtype.bits, "unroll": 4}
+            return on_cpu(p, sizes)
         block = {"via": "shared", "block_k": 8, "strip": 4}
         if arch == "vulkan" and sizes and small(sizes) and sizes["k"] > DEEP:
             # Fewer steps, which Mesa's Vulkan on a processor can count up to k = 349,000.
@@ -136,7 +133,8 @@ class Gemm(Template):
                 "tile_m": (1, 2, 4, 8),
                 "tile_n": (1, 4, 8, 16, 32, 64),
                 "unroll": (1, 2, 4, 8),
-                "block_dim": (0, 32),
+                "serial": (False, True),
+                "block_dim": (0,),
             }
         return {
             "via": ("shared",),
@@ -249,6 +247,31 @@ class Gemm(Template):
 
         texts = ("max(v, 0)", "v*v - v", "where(v < 1, -v, v // 2)", "tanh(v)", "v / (1 + exp(-v))")
         return {"epilogue": st.none() | st.sampled_from(texts)}
+
+
+def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
+    """Return the schedule of a processor.
+
+    On two cores, f32, 1024^3 took 26 to 31 ms (np.matmul 10 to 11.5, a plain triple loop 2080): 4
+    or 8 rows of 64 with unroll 4 or 8 are within 10%, 2 rows take up to 1.5 times, 128 columns
+    twice. Panels pay where both A and B are used more than once: of 300 x 4 x 300 arrays took 50 us
+    and panels 80, of 55 x 19 x 157 arrays 48 and panels 15.
+    """
+    widest = 2048 // p.dtype.bits
+    if sizes is None:
+        return {"via": "panels", "tile_n": widest, "unroll": 4}
+    m, n = sizes["m"], sizes["n"]
+    schedule: dict[str, Any]
+    if min(m, n) >= 8:
+        # What lies beyond the edge is computed as well, and narrow panels cost more.
+        width = min((w for w in (16, 32, 64) if w <= widest), key=lambda w: -(-n // w) * (w + 8))
+        schedule = {"via": "panels", "tile_m": 4, "tile_n": width, "unroll": 4}
+    else:
+        schedule = {
+            f"tile_{name}": 1 if size < 4 else 4 if size < 8 or other >= 4 else 8
+            for name, size, other in (("m", m, n), ("n", n, m))
+        }
+    return schedule | {"serial": math.prod(sizes.values()) <= SERIAL}
 
 
 def small(sizes: Mapping[str, int] | None) -> bool:

@@ -135,8 +135,32 @@ def test_panels_are_made_only_where_they_pay() -> None:
         sizes = {"m": m, "n": n, "k": k}
         return template.Schedule(**template.default_schedule(p, "cpu", sizes)).via
 
-    assert via(128, 128, 128) == via(64, 64, 64) == "panels"
-    assert via(32, 32, 32) == via(1, 1024, 1024) == via(1024, 1, 1024) == "arrays"
+    assert via(128, 128, 128) == via(64, 64, 64) == via(55, 19, 157) == "panels"
+    assert via(300, 4, 300) == via(1, 1024, 1024) == via(1024, 1, 1024) == "arrays"
+
+
+def test_panels_fit_the_columns_and_little_work_is_for_one_thread() -> None:
+    template = tikgen.render("gemm").variant.template
+
+    def found(dtype: str, m: int, n: int, k: int) -> tuple[int, bool]:
+        p, sizes = template.Problem(dtype=dtype), {"m": m, "n": n, "k": k}
+        schedule = template.Schedule(**template.default_schedule(p, "cpu", sizes))
+        return schedule.tile_n, schedule.serial
+
+    assert found("f32", 100, 11, 50) == (16, True)
+    assert found("f32", 100, 19, 50) == (32, True)
+    assert found("f32", 1000, 1000, 1000) == (64, False)
+    assert found("f64", 1000, 1000, 1000) == (32, False)
+
+
+@pytest.mark.parametrize("via", ["arrays", "panels"])
+def test_one_thread_computes_the_same(via: str, ti_arch: str, rng: np.random.Generator) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("a GPU has no loop of one thread")
+    schedule = {"via": via, "tile_n": 16 if via == "panels" else 4, "serial": True}
+    kernel = tikgen.build("gemm", layout="nt", schedule=schedule)
+    for sizes in SIZES:
+        check_product(kernel, draw(kernel, sizes, rng), 0.7, 1.3)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
