@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from drawn import grids
 from works.work import Arguments, Work
 
 Call = Callable[[], object]
+Form = Callable[[Work, Arguments], Call]
 _NAMES = {"exp": "exp", "sqrt": "sqrt", "sin": "sin", "where": "where", "abs": "abs"}
 
 
@@ -29,7 +29,7 @@ def _map_numpy(work: Work, a: Arguments) -> Call:
     return lambda: np.copyto(a["z"], eval(code, space))
 
 
-def _map_torch(work: Work, a: Arguments) -> Call:
+def _torch_map(work: Work, a: Arguments) -> Callable[..., object]:
     import torch
 
     def of(operation: Any) -> Callable[[Any, Any], Any]:
@@ -43,13 +43,34 @@ def _map_torch(work: Work, a: Arguments) -> Call:
 
         return compute
 
-    space = {n: getattr(torch, f) for n, f in _NAMES.items()}
-    space |= {"min": of(torch.minimum), "max": of(torch.maximum)}
+    def where(condition: Any, one: Any, other: Any) -> Any:
+        if isinstance(condition, bool):
+            return one if condition else other
+        return torch.where(condition, one, other)
+
+    space: dict[str, Any] = {"min": of(torch.minimum), "max": of(torch.maximum), "where": where}
     for name in ("exp", "sqrt", "sin", "abs"):
-        space[name] = functools.partial(_of_number, space[name], getattr(math, name, abs))
-    space["where"] = lambda c, x, y: torch.where(torch.as_tensor(c), x, y)
-    code = compile(_expression(work), "map", "eval")
-    return lambda: a["z"].copy_(eval(code, {**space, **a}))
+        space[name] = functools.partial(_of_number, getattr(torch, name), getattr(math, name, abs))
+    exec(f"def loop({', '.join(a)}):\n    z.copy_({_expression(work)})", space)
+    found: Callable[..., object] = space["loop"]
+    return found
+
+
+def _map_torch(work: Work, a: Arguments) -> Call:
+    loop, values = _torch_map(work, a), list(a.values())
+    return lambda: loop(*values)
+
+
+def _compiled(function_of: Callable[[Work, Arguments], Callable[..., object]]) -> Form:
+    """Return a form that compiles a function of the arrays."""
+
+    def form(work: Work, a: Arguments) -> Call:
+        import torch
+
+        run, values = torch.compile(function_of(work, a), dynamic=False), list(a.values())
+        return lambda: run(*values)
+
+    return form
 
 
 def _of_number(operation: Any, plain: Any, value: Any) -> Any:
@@ -77,14 +98,22 @@ def _reduce_numpy(work: Work, a: Arguments) -> Call:
     return lambda: np.copyto(out, op(x, axis=axis), casting="unsafe")
 
 
-def _reduce_torch(work: Work, a: Arguments) -> Call:
+def _torch_reduce(work: Work, a: Arguments) -> Callable[..., object]:
     import torch
 
-    name, axis, x, out = work.problem["op"], work.problem["axis"], a["x"], a["out"]
+    name, axis = work.problem["op"], work.problem["axis"]
     operation = getattr(torch, {"max": "amax"}.get(name, name))
-    if axis is None:
-        x, axis = x.reshape(-1), 0
-    return lambda: out.copy_(operation(x, axis).reshape(out.shape))
+
+    def reduce(x: Any, out: Any) -> None:
+        found = operation(x.reshape(-1), 0) if axis is None else operation(x, axis)
+        out.copy_(found.reshape(out.shape))
+
+    return reduce
+
+
+def _reduce_torch(work: Work, a: Arguments) -> Call:
+    reduce = _torch_reduce(work, a)
+    return lambda: reduce(a["x"], a["out"])
 
 
 def _scan_numpy(work: Work, a: Arguments) -> Call:
@@ -111,8 +140,13 @@ def _transpose_numpy(work: Work, a: Arguments) -> Call:
     return lambda: np.copyto(a["y"], a["x"].transpose(work.problem["perm"]))
 
 
+def _torch_transpose(work: Work, a: Arguments) -> Callable[..., object]:
+    return lambda x, y: y.copy_(x.permute(work.problem["perm"]))
+
+
 def _transpose_torch(work: Work, a: Arguments) -> Call:
-    return lambda: a["y"].copy_(a["x"].permute(work.problem["perm"]))
+    move = _torch_transpose(work, a)
+    return lambda: move(a["x"], a["y"])
 
 
 def _operands(work: Work, a: Arguments) -> tuple[Any, Any]:
@@ -173,16 +207,16 @@ def _histogram_numba(work: Work, a: Arguments) -> Call:
     return lambda: histogram(a["x"], a["counts"], lo, hi, numba.get_num_threads())
 
 
-Form = Callable[[Work, Arguments], Call]
 FORMS: dict[str, grids.Forms] = {
     "map": {"numpy": _map_numpy, "numba": _map_numba, "torch": _map_torch,
-            "torch_compile": _map_torch},
+            "torch_compile": _compiled(_torch_map)},
     "stencil": grids.FORMS,
     "update": grids.FORMS,
-    "reduce": {"numpy": _reduce_numpy, "torch": _reduce_torch, "torch_compile": _reduce_torch},
+    "reduce": {"numpy": _reduce_numpy, "torch": _reduce_torch,
+               "torch_compile": _compiled(_torch_reduce)},
     "scan": {"numpy": _scan_numpy, "numba": _scan_numba, "torch": _scan_torch},
     "transpose": {"numpy": _transpose_numpy, "torch": _transpose_torch,
-                  "torch_compile": _transpose_torch},
+                  "torch_compile": _compiled(_torch_transpose)},
     "gemm": {"numpy": _gemm_numpy, "torch": _gemm_torch},
     "spmv": {"numpy": _spmv_numpy, "numba": _spmv_numba, "torch": _spmv_torch},
     "histogram": {"numpy": _histogram_numpy, "numba": _histogram_numba, "torch": _histogram_torch},
@@ -192,16 +226,7 @@ FORMS: dict[str, grids.Forms] = {
 def form_for(key: str, work: Work, arguments: Arguments) -> Call | None:
     """Return a peer's call for a work whose arrays are placed for it, or None if it has none."""
     form = FORMS[work.template].get(key)
-    if form is None:
-        return None
     try:
-        call = form(work, arguments)
+        return None if form is None else form(work, arguments)
     except NotImplementedError:
         return None
-    if key != "torch_compile":
-        return call
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.compile(call, dynamic=False)  # type: ignore[no-any-return]

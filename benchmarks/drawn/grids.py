@@ -57,62 +57,77 @@ def fields_of(work: Work) -> list[str]:
     return sorted(set(re.findall(r"(?:lap|dx)\((\w)\)", text)))
 
 
-def on_whole_arrays(work: Work, a: Arguments, padded: Callable[..., Any]) -> Callable[[], object]:
-    """Return a call that computes a work with operations on whole arrays.
-
-    Args:
-        work: a stencil, or equations.
-        a: the arrays.
-        padded: returns an array with ``reach`` more points at each side, by the boundary.
-    """
+def array_text(work: Work, names: list[str]) -> str:
+    """Return a function of operations on whole arrays, and of ``padded``, which widens one."""
     dim, order, boundary = (work.problem[n] for n in ("dim", "order", "boundary"))
-    reach, statements, fields = order // 2, statements_of(work), fields_of(work)
-    inner = (slice(reach, -reach),) * dim if boundary == "interior" else (slice(None),) * dim
-    codes = [(name, compile(value, name, "eval")) for name, value in statements]
+    reach, fields, shape = order // 2, fields_of(work), tuple(work.sizes.values())
+    interior = boundary == "interior"
+    wide = [extent + (0 if interior else 2 * reach) for extent in shape]
+    inner = ", ".join(f"{reach}:-{reach}" if interior else ":" for _ in shape)
 
-    def compute(**arrays: Any) -> None:
-        wide = {n: arrays[n] if boundary == "interior" else padded(arrays[n]) for n in fields}
-        values = {name: array[inner] for name, array in arrays.items()}
-        names = {id(values[name]): name for name in fields}
+    def applied(match: re.Match[str]) -> str:
+        terms = terms_of(match[1], dim, order)
+        return "(" + " + ".join(one(match[2], *term) for term in terms) + ")"
 
-        def applied(operator: str) -> Callable[[Any], Any]:
-            terms = terms_of(operator, dim, order)
+    def one(array: str, weight: float, offset: tuple[int, ...]) -> str:
+        places = (
+            f"{reach + step}:{extent - reach + step}"
+            for step, extent in zip(offset, wide, strict=True)
+        )
+        return f"{weight!r}*wide_{array}[{', '.join(places)}]"
 
-            def apply(centre: Any) -> Any:
-                whole = wide[names[id(centre)]]
-                total = None
-                for weight, offset in terms:
-                    place = tuple(
-                        slice(reach + step, extent - reach + step)
-                        for step, extent in zip(offset, whole.shape, strict=True)
-                    )
-                    part = weight * whole[place]
-                    total = part if total is None else total + part
-                return total
+    lines = [f"def step({', '.join(names)}):"]
+    lines += [f"    wide_{f} = {f if interior else f'padded({f})'}" for f in fields]
+    own = "".join(sorted(name for name in names if len(name) == 1))
+    for number, (_, value) in enumerate(statements_of(work)):
+        parts = re.split(r"((?:lap|dx)\(\w\))", value)
+        code = "".join(
+            re.sub(r"(lap|dx)\((\w)\)", applied, part)
+            if index % 2
+            else re.sub(rf"\b([{own}])\b", rf"\1[{inner}]", part)
+            for index, part in enumerate(parts)
+        )
+        lines.append(f"    found_{number} = {code}")
+    for number, (name, _) in enumerate(statements_of(work)):
+        lines.append(f"    {name}[{inner}] = found_{number}")
+    return "\n".join(lines)
 
-            return apply
 
-        space = {**values, "lap": applied("lap"), "dx": applied("dx")}
-        found = [(name, eval(code, space)) for name, code in codes]
-        for name, value in found:
-            arrays[name][inner] = value
-
-    return lambda: compute(**a)
+def on_arrays(work: Work, a: Arguments, padded: Callable[[Any], Any]) -> Callable[..., object]:
+    """Return the function of :func:`array_text`."""
+    space: dict[str, Any] = {"padded": padded}
+    exec(array_text(work, list(a)), space)
+    found: Callable[..., object] = space["step"]
+    return found
 
 
 def in_numpy(work: Work, a: Arguments) -> Callable[[], object]:
     mode = {"periodic": "wrap", "clamp": "edge", "zero": "constant", "interior": ""}
     how, reach = mode[work.problem["boundary"]], work.problem["order"] // 2
-    return on_whole_arrays(work, a, lambda array: np.pad(array, reach, how))
+    step, values = on_arrays(work, a, lambda array: np.pad(array, reach, how)), list(a.values())
+    return lambda: step(*values)
 
 
-def in_torch(work: Work, a: Arguments) -> Callable[[], object]:
+def torch_step(work: Work, a: Arguments) -> Callable[..., object]:
+    """Return a function of the arrays, as tensors."""
     from torch.nn.functional import pad
 
     mode = {"periodic": "circular", "clamp": "replicate", "zero": "constant", "interior": ""}
     how, reach = mode[work.problem["boundary"]], work.problem["order"] // 2
     widths = [reach] * (2 * work.problem["dim"])
-    return on_whole_arrays(work, a, lambda array: pad(array[None, None], widths, how)[0, 0])
+    return on_arrays(work, a, lambda array: pad(array[None, None], widths, how)[0, 0])
+
+
+def in_torch(work: Work, a: Arguments) -> Callable[[], object]:
+    step, values = torch_step(work, a), list(a.values())
+    return lambda: step(*values)
+
+
+def in_torch_compile(work: Work, a: Arguments) -> Callable[[], object]:
+    import torch
+
+    step, values = torch.compile(torch_step(work, a), dynamic=False), list(a.values())
+    return lambda: step(*values)
 
 
 def in_numba(work: Work, a: Arguments) -> Callable[[], object]:
@@ -194,4 +209,9 @@ def numba_text(work: Work, names: list[str]) -> str:
 
 
 Forms = Mapping[str, Callable[[Work, Arguments], Callable[[], object]]]
-FORMS: Forms = {"numpy": in_numpy, "numba": in_numba, "torch": in_torch, "torch_compile": in_torch}
+FORMS: Forms = {
+    "numpy": in_numpy,
+    "numba": in_numba,
+    "torch": in_torch,
+    "torch_compile": in_torch_compile,
+}
