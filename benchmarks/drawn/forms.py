@@ -67,6 +67,7 @@ def _compiled(function_of: Callable[[Work, Arguments], Callable[..., object]]) -
     def form(work: Work, a: Arguments) -> Call:
         import torch
 
+        torch.compiler.reset()  # After eight functions of one name it gives up.
         run, values = torch.compile(function_of(work, a), dynamic=False), list(a.values())
         return lambda: run(*values)
 

@@ -126,6 +126,7 @@ def in_torch(work: Work, a: Arguments) -> Callable[[], object]:
 def in_torch_compile(work: Work, a: Arguments) -> Callable[[], object]:
     import torch
 
+    torch.compiler.reset()  # After eight functions of one name it gives up.
     step, values = torch.compile(torch_step(work, a), dynamic=False), list(a.values())
     return lambda: step(*values)
 
