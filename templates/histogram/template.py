@@ -18,6 +18,7 @@ from tikgen import (
 from tikgen.dtypes import INTS
 from tikgen.pipeline.loop_steps import looped, stepped
 from tikgen.template.rules import GPUS, Not
+from tikgen.template.shapes import are_small
 
 LARGEST_WORKSPACE = 2**22
 # Compiling takes 1 s for 1024 bins in a local vector, and grows with their square.
@@ -82,6 +83,9 @@ class Histogram(Template):
             0,
             needs={0: {"bins_in": Not("shared")}},
         )
+        serial: bool = parameter(
+            "whether one thread does it all", False, only={"block_dim": 0, "arch": "cpu"}
+        )
 
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -90,10 +94,13 @@ class Histogram(Template):
             # 16 M f32, 256 bins, 2 cores of a Zen 5: a local vector and a buffer of 64 take 0.32 of
             # the time of the workspace and one element at a time; the buffer alone takes 0.46, the
             # vector alone 0.9; a buffer of 32 takes 1.2 times as long as one of 64.
-            return {
+            schedule = {
                 "bins_in": "local" if p.bins <= MOST_LOCAL_BINS else "workspace",
                 "buffer": 64 if p.dtype.is_float else 0,
             }
+            if are_small(self.arguments(p), sizes):
+                return schedule | {"serial": True, "chunks": 1}
+            return schedule
         if can_share(p):
             # H200, 128 M f32, 256 bins: 146 us on cuda (torch.histc 592), 163 with 8 copies in 1024
             # blocks of 256; on Vulkan 386 and 527.
@@ -109,9 +116,10 @@ class Histogram(Template):
         if arch == "cpu":
             return {
                 "bins_in": ("workspace", "local"),
-                "chunks": (2, 4, 8, 16, 32, 64),
+                "chunks": (1, 2, 4, 8, 16, 32, 64),
                 "buffer": (0, 16, 32, 64) if p.dtype.is_float else (0,),
                 "unroll": (1, 2, 4),
+                "serial": (False, True),
             }
         if can_share(p):
             return {

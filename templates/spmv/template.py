@@ -16,6 +16,7 @@ from tikgen import (
 )
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
 from tikgen.template.rules import GPUS, Not
+from tikgen.template.shapes import are_small
 
 
 class Spmv(Template):
@@ -56,6 +57,7 @@ class Spmv(Template):
         block_dim: Literal[0, 32, 64, 128, 256, 512, 1024] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, needs={0: {"lanes": 1}}
         )
+        serial: bool = parameter("whether one thread does it all", False, only={"arch": "cpu"})
 
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -64,7 +66,7 @@ class Spmv(Template):
             # 1 M rows of 27 f32, 2 cores of a Zen 5. Where the columns are a stencil's, memory sets
             # the pace and no schedule is faster than another; where they are random, steps of 3
             # take 0.7 of the time of steps of 1, 2, 4 and 8.
-            return {"unroll": 3}
+            return {"unroll": 3, "serial": are_small(self.arguments(p), sizes)}
         # H200, 1 M rows of 27 f32 of a grid: 77 us on cuda (torch.sparse 79 to 80; one lane 80,
         # eight 124) and 90 on Vulkan (two lanes 108, one 280).
         taken = {"block_dim": 128, "blocks": 4224}
@@ -77,7 +79,11 @@ class Spmv(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:
         if arch == "cpu":
-            return {"unroll": (1, 2, 3, 4, 6, 8, 9, 16), "block_dim": (0, 64, 256, 1024)}
+            return {
+                "unroll": (1, 2, 3, 4, 6, 8, 9, 16),
+                "block_dim": (0, 64, 256, 1024),
+                "serial": (False, True),
+            }
         return {
             "lanes": (1, 2, 4, 8),
             "combine": ("shared", "shuffle"),

@@ -19,6 +19,7 @@ from tikgen import (
 )
 from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import Not
+from tikgen.template.shapes import are_small
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
@@ -139,8 +140,9 @@ class Stencil(Template):
             "iterations of the parallel loop a strip, all but one of them empty: Taichi gives "
             "a thread 512 at least",
             1,
-            only={"loop": "function"},
+            only={"loop": "function", "serial": False},
         )
+        serial: bool = parameter("whether one thread does it all", False, only={"loop": "function"})
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice",
             0,
@@ -173,8 +175,9 @@ class Stencil(Template):
             # Taichi gives a thread 512 iterations at least: without empty ones, small grids are
             # done by one thread, which takes up to 3 times as long.
             strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
-            schedule = {"loop": "function", "unroll": 1, "row_buffer": 32, "iterations": 8}
-            return schedule | strips
+            schedule = {"loop": "function", "unroll": 1, "row_buffer": 32, **strips}
+            is_small = are_small(self.arguments(p), sizes)
+            return schedule | ({"serial": True} if is_small else {"iterations": 8})
         if fast and p.boundary == "interior" and p.dim > 1:
             # H200, 512^3 f32: 356 us on cuda, 349 with sizes baked in (torch.compile 362 to 371),
             # and 384 on Vulkan. Without reading ahead 385 and 396, on Vulkan without turns 606;
@@ -200,6 +203,7 @@ class Stencil(Template):
                 "rows": (1, 2, 4, 8, 16),
                 "chunk": (1024, 4096, 16384),
                 "iterations": (1, 8),
+                "serial": (False, True),
             }
         return {
             "loop": ("points", "linear", "sweep"),

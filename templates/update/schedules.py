@@ -7,8 +7,10 @@ from typing import Any
 from tikgen import Invalid
 from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.layers import layers_in
+from tikgen.template.shapes import are_small
 from tikgen.template.totals import MOST_PARTS
 
+from .arguments import arguments
 from .boundaries import boundary_of
 from .reading import update_of
 
@@ -34,7 +36,10 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
         strips = {"rows": 2, "iterations": 16}
     # Many buffers of 32 points do not fit the registers.
     points = 32 if len(update.outputs) <= MOST_LONG_BUFFERS else 16
-    return {"loop": "function", "row_buffer": points, "iterations": 8, **strips}
+    schedule = {"loop": "function", "row_buffer": points, "iterations": 8, **strips}
+    if are_small(arguments(p), sizes):
+        return schedule | {"serial": True, "iterations": 1}
+    return schedule
 
 
 def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
@@ -64,6 +69,7 @@ def schedule_space(
             "rows": (1, 2, 4, 8, 16),
             "chunk": (1024, 4096, 16384),
             "iterations": (1, 8, 16),
+            "serial": (False, True),
         }
     if update_of(p).reductions:
         return {"loop": ("points",), "block_dim": (64, 128, 256)}

@@ -171,8 +171,9 @@ class FieldUpdate(Template):
             "iterations of the parallel loop a strip, all but one of them empty: Taichi gives "
             "a thread 512 at least",
             1,
-            only={"loop": "function"},
+            only={"loop": "function", "serial": False},
         )
+        serial: bool = parameter("whether one thread does it all", False, only={"loop": "function"})
         items: Literal[1, 2, 4, 8, 16] = parameter(
             "points a thread, one after another along the first axis; what it reads for one of "
             "them stays in registers for the next",

@@ -18,6 +18,7 @@ from tikgen.aot.recording import recording_file
 from tikgen.aot.recording.recorded_graph import turn_of
 from tikgen.aot.recording.recorder import Recording
 from tikgen.errors import ArgumentError, ExportError
+from tikgen.pipeline import evidence
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.loaded import Loaded
 
@@ -318,6 +319,24 @@ def recorded_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], P
         return made[0]
 
     return make
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="elsewhere small grids have no schedule of their own")
+def test_the_schedule_for_any_sizes_stands_in_for_one_that_was_not_verified(
+    ti_arch: str, tmp_path: Path
+) -> None:
+    kernel = tikgen.build("stencil", dim=1, boundary="zero")
+    verified = tikgen.build("stencil", dim=1, boundary="zero", schedule={})
+    tally = evidence.Tally({}, passed=True, examples=1, worst=0.0)
+    evidence.keep("stencil", "cpu", 7, {verified.digest: tally})
+    x = np.ones(9, np.float32)
+    with aot.record(tmp_path / "calls.yml"):
+        kernel(x, np.zeros_like(x))
+    assert kernel.schedule.serial and not verified.schedule.serial
+    bundle = aot.export_recording(tmp_path / "calls.yml", tmp_path / "bundle", ("x64",))
+    assert bundle.ok, bundle.failures
+    (exported,) = bundle.manifest.kernels.values()
+    assert exported.builds["x64"].schedule["serial"] == "False"
 
 
 @pytest.mark.arch

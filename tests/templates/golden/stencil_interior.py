@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=3, dtype=f32, order=4, spacing=1.0, points=None, boundary='interior', storage='ndarray', update=False
-# schedule: loop='function', row_buffer=32, rows=16, iterations=8
+# schedule: loop='function', row_buffer=32, rows=16, iterations=8, serial=False
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
