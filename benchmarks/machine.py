@@ -6,6 +6,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -54,7 +55,9 @@ def versions(names: Iterable[str]) -> str:
     }
     installed["tikgen"] = __version__
     for name in names:
-        version = next((v for n, v in installed.items() if n.split("-cuda")[0] == name), None)
+        # CuPy is called after the version of CUDA: cupy-cuda13x.
+        own = (v for n, v in installed.items() if re.sub(r"-cuda\d+x$", "", n) == name)
+        version = next(own, None)
         found += [f"{name} {version}"] if version else []
     return ", ".join(found)
 
