@@ -59,6 +59,24 @@ def test_an_ambiguous_reply_is_refused() -> None:
     play(main)
 
 
+def test_a_reply_to_a_message_that_was_asked_twice_goes_to_the_first() -> None:
+    async def body(ctx: KernelContext) -> None:
+        note, again, third = [await ctx.receive() for _ in range(3)]
+        assert note is again is third
+        for n in (1, 2, 3):
+            await ctx.send(Note(n), to=note)
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", body)
+            note = Note()
+            found = await asyncio.gather(*(runtime.send_and_receive("a", note) for _ in range(3)))
+            assert [reply.n for reply in found] == [1, 2, 3]
+            check_sums(actor)
+
+    play(main)
+
+
 @pytest.mark.parametrize("how", ["twice", "after it failed", "after it was forgotten"])
 def test_a_late_reply_does_not_reach_receive(how: str) -> None:
     tasks: list[Any] = []
