@@ -10,10 +10,13 @@ import pytest
 from ring_samples import echo
 from tikgen.ring import Definition, RingKernelConfig, ring_kernel
 from tikgen.ring.actors.engine import _takes
+from tikgen.ring.batch.engine import _body
 from tikgen.ring.definition import definition_of, merged
 from tikgen.ring.errors import InvalidConfigurationError, KernelNotFoundError
 
 CONFIG = RingKernelConfig("a")
+MAP = {"body": "map"}
+PARAMS = {"body": print, "params": {"expr": "y = x"}}
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "supervision": (lambda: RingKernelConfig("a", supervision=3), "policy's name, or a Super"),  # type: ignore[arg-type]
     "no function": (lambda: Definition(CONFIG, None), "engine='host' takes a function"),
@@ -23,6 +26,14 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "what takes no attribute": (lambda: ring_kernel(len, auto_register=False), "takes a function"),
     "no name": (lambda: ring_kernel(engine="batch", body="map"), "takes a name"),
+    "a function and a body": (
+        lambda: _body(Definition(RingKernelConfig("a", engine="batch", options=MAP), echo)),
+        "there is a function already",
+    ),
+    "params of a function": (
+        lambda: _body(Definition(RingKernelConfig("a", engine="batch", options=PARAMS))),
+        "is for a body that names a template",
+    ),
     "no config": (lambda: definition_of("a", echo, 3, {}), "takes a RingKernelConfig"),  # type: ignore[arg-type]
 }
 
