@@ -47,6 +47,11 @@ elsewhere:
             "elsewhere:\n  w = 3\n  z = 1",
             "w_1 = where(a > 0, 1, 2); w = where(h > 0, w_1, 3); z = where(h > 0, w_1, 1)",
         ),
+        (
+            "where h > 0:\n  where a > 0:\n    r = u\n    w = r\n  elsewhere: w = 2\n"
+            "elsewhere: w = 3",
+            "r_1 = u; w = where(h > 0, where(a > 0, r_1, 2), 3)",
+        ),
         ("v = v + u\nwhere h > 0: v = 2*v", "v_1 = v + u; v = where(h > 0, 2 * v_1, v_1)"),
         (
             "where h > 0: v = 1\nwhere h < 0: v = 2",
