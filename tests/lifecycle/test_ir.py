@@ -178,7 +178,7 @@ def _instruction(opcode: int, *operands: int) -> list[int]:
 
 
 def test_a_kernel_that_shows_nothing_is_told() -> None:
-    kernel = tikgen.build("map", expr="y = 2*x", arch="cpu")
+    kernel = tikgen.build("map", expr="y = 2*x")
     child: Any = SimpleNamespace(send=lambda line: None, reply=lambda seconds: {"text": ""})
     with pytest.raises(KernelCompileError, match="Taichi shows no chi of it"):
         ir.ask(child, kernel, {"kind": "chi"})

@@ -15,7 +15,7 @@ from tikgen.live.rebuilding import Change
 
 
 def test_a_change_names_kernels_whose_code_is_the_same() -> None:
-    kernel = tikgen.build("map", expr="y = 2*x", arch="cpu")
+    kernel = tikgen.build("map", expr="y = 2*x")
     said = str(Change("map", (Path("map/template.py"),), unchanged=(kernel,)))
     assert said.startswith("map: map/template.py changed: the code of map")
     assert said.endswith("is the same")

@@ -107,7 +107,7 @@ def test_a_template_without_a_cost_is_swept_and_one_that_fails_is_a_row(
     (combination,) = space.combinations()
     if error is NotImplementedError:
         assert (combination.kind, combination.cost) == ("", None)
-        problem = tikgen.build("map", expr="y = x + 1", arch="cpu").problem
+        problem = tikgen.build("map", expr="y = x + 1").problem
         assert workload._work(template, problem, {"n0": 100}) == 800
     else:
         assert combination.kind == "error"
