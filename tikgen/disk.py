@@ -16,8 +16,3 @@ def why(error: Exception) -> str:
     if not isinstance(error, OSError):
         return str(error)
     return _WORDS.get(error.errno or 0) or error.strerror or str(error)
-
-
-def is_full(error: OSError) -> bool:
-    """Return whether an error means that the disk or the quota is full."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -19,6 +19,7 @@ import pytest
 import tikgen
 from tikgen.aot.contents import check_all
 from tikgen.aot.manifest import ARCHS, Build, File, Kernel, Manifest, encode
+from tikgen.aot.running import c_library
 from tikgen.errors import BundleError
 from tikgen.machine.devices import host_arch
 
@@ -269,6 +270,22 @@ except tikgen.errors.BundleError as error:
 """
 
 
+def test_what_cannot_be_read_or_unpacked_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sample"
+    write_all(folder, {**FILES, "manifest.json": encode(manifest_of(FILES))})
+    packed = archived(folder)
+    (folder / BAD).unlink()
+    (folder / BAD).mkdir()
+    assert "heat.ll that cannot be read: Is a directory" in refused(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(packed))
+        closed = pytest.raises(BundleError, match=r"cannot be unpacked into .*: Not a directory")
+        with tikgen.aot.load(packed, ARCH) as runtime, closed:
+            runtime.heat()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit to set")
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     folder = tmp_path / "sample"
@@ -291,6 +308,11 @@ def test_a_library_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for _ in range(2):
             with pytest.raises(tikgen.errors.LibraryError, match="TAICHI_C_API_INSTALL_DIR is"):
                 runtime.heat()
+    with monkeypatch.context() as patch:
+        patch.delenv("TAICHI_C_API_INSTALL_DIR")
+        patch.setattr(c_library, "_folders_of_taichi", list)
+        with pytest.raises(tikgen.errors.LibraryError, match="Taichi, which is not installed: pip"):
+            c_library.find_folder()
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libtaichi_c_api.so").write_bytes(b"no library")
     of_no_use = pytest.raises(tikgen.errors.LibraryError, match="cannot be used")

@@ -80,6 +80,16 @@ def test_a_number_fixes_every_size_that_is_equal_to_it() -> None:
     }
 
 
+def test_a_kernel_of_the_bundle_is_found_by_its_function() -> None:
+    def shrink() -> None: ...
+
+    (step,) = plan_graph("g", [(shrink, "u", "v")], KERNELS).steps
+    assert step.kernel == "shrink"
+    twice = {**KERNELS, "again": kernel("shrink", *KERNELS["shrink"].arguments)}
+    with pytest.raises(ExportError, match="more than once; name one of shrink, again"):
+        plan_graph("g", [(shrink, "u", "v")], twice)
+
+
 def test_workspaces_follow_the_sizes_of_the_graph() -> None:
     graph = plan_graph("g", [("shrink", "u", "w"), ("shrink", "v", "w")], KERNELS)
     scratch = scratch_of(graph, KERNELS, {"shrink": (array("partial", "n + 3", "k", role="work"),)})
@@ -123,6 +133,7 @@ def test_a_graph_is_planned_anew_for_kernels_that_still_fit() -> None:
         ([("shrink", "u", "w"), ("stencil", "u", "w")], [], "has shape"),
         ([("stencil", "u", "v")], ["lap"], "no step uses the temporary array 'lap'"),
         ([("stencil", "u", "v")], ["u", "v"], "no argument determines the size"),
+        ([(abs, "u", "v")], [], "abs is not in the bundle; it holds stencil, axpy"),
         ([("stencil", "u v", "w")], [], "'u v' cannot be the name of an argument"),
     ],
 )

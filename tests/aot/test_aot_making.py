@@ -21,12 +21,20 @@ from conftest import ARCH
 from test_aot_export import TO, with_evidence
 from tikgen.aot import manifest as m
 from tikgen.aot import module as module_file
-from tikgen.aot.exporting import existing_bundle, export_plan, staging, writing
+from tikgen.aot.exporting import (
+    compiling,
+    existing_bundle,
+    export_plan,
+    proving,
+    staging,
+    writing,
+)
 from tikgen.aot.exporting.compiling import Compiled
 from tikgen.aot.exporting.example_data import checked_examples, is_current, worst_error, write_data
 from tikgen.aot.exporting.export_plan import Code, KernelPlan, ModulePlan, OwnCheck
 from tikgen.aot.exporting.template_kernels import evidence_on
 from tikgen.aot.exporting.worker_process import Stopped, WorkerProcess, in_threads
+from tikgen.children.process import Died
 from tikgen.errors import BundleError, ExportError, ParameterError, UnknownTemplate
 from tikgen.pipeline import evidence
 from tikgen.store import default_store
@@ -145,6 +153,13 @@ def test_what_a_reference_returns_is_checked(returned: Any, problem: str, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_reference_that_fails_is_named(tmp_path: Path) -> None:
+    check = OwnCheck(reference=lambda x, a: {"x": x + int("no")})
+    plan = export_plan.Plan({"k": own(check=check)}, {}, (TO,))
+    said = proving._write_examples(plan, tmp_path, [("k", TO)], 1, 0)["k"]
+    assert "its reference fails: ValueError: invalid literal" in said
+
+
 def test_foreign_files_are_not_replaced(tmp_path: Path) -> None:
     archive = tmp_path / "thesis.zip"
     for content in (b"not an archive", None):
@@ -235,6 +250,36 @@ def test_an_interruption_ends_the_wait_for_a_process() -> None:
     assert silent(0.01, threading.Event()).answer({}) == {
         "problem": "its proof took longer than 0.01 s"
     }
+
+
+def test_a_process_that_dies_or_never_starts_is_told() -> None:
+    class Dying(WorkerProcess):
+        def start(self) -> str:
+            return "" if self._command[-1] == "dies" else "no driver"
+
+        def send(self, line: str) -> None:
+            raise Died("killed by SIGSEGV")
+
+    said = [
+        Dying("none", how, doing="proof", seconds=1, stop=threading.Event()).answer({})["problem"]
+        for how in ("dies", "never starts")
+    ]
+    assert said == [
+        "the process died during its proof: killed by SIGSEGV",
+        "its proof could not start: no driver",
+    ]
+
+
+def test_an_arch_that_is_not_here_compiles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "problem_with", lambda arch: f"{arch} is not here")
+    told: list[str] = []
+    plan = ModulePlan("vulkan/m", "vulkan", {"a": own("a", vulkan=code())}, ())
+    compiling.compile_modules(
+        "vulkan", [plan], tmp_path, lambda _, found: told.append(found.problem), threading.Event()
+    )
+    assert told == ["it cannot be compiled and proved here: vulkan is not here"]
 
 
 def test_kernels_that_differ_on_one_arch_alone_have_two_names(

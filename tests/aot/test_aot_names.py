@@ -1,6 +1,7 @@
 """Names of variants, cost models, and the text of kernels that take halves."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,17 @@ def test_cost_models_are_the_templates_own(
     wanted = variant.template.cost(variant.problem, sizes)
     assert math.isclose(evaluate(model.bytes, sizes), wanted.bytes)
     assert math.isclose(evaluate(model.flops, sizes), wanted.flops)
+
+
+@pytest.mark.parametrize("flops", [lambda n: n // 0, lambda n: n * n])
+def test_only_sums_of_products_are_cost_models(
+    flops: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = tikgen.build("map", expr="z = 3*x", dim=1).variant
+    monkeypatch.setattr(
+        variant.template, "cost", lambda problem, sizes: tikgen.Cost(8, flops(sizes["n0"]))
+    )
+    assert cost_of(variant) is None
 
 
 TEXT = """

@@ -17,6 +17,7 @@ from own_samples import Fresh, agrees, axpy, fill, repeated, scaled
 from own_samples import fresh as fresh
 from own_samples import module_of as module_of
 from tikgen.aot.user_kernels.extraction import extract
+from tikgen.aot.user_kernels.value_text import Writer
 from tikgen.errors import ExportError
 
 FIRST = """
@@ -195,6 +196,68 @@ def test_without_ti_init(tmp_path: Path) -> None:
     assert "['f32', 'i32']" in done.stdout and "n = 4" in done.stdout
 
 
+@ti.func
+def spread(x: ti.f32, by: ti.f32 = 1.5, weights=(1, 2)):
+    n: ti.i32 = 3
+    if (m := n + 1) > 2:
+        x += m * by * weights[1]
+    return x
+
+
+def chosen(limit):
+    pick = lambda scale: scale * limit  # noqa: E731
+    return pick(2)
+
+
+@ti.kernel
+def spreading(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in x:
+        x[i] = same(spread(x[i]) + chosen(3))
+
+
+same = abs
+
+
+def test_defaults_and_inner_functions_are_kept() -> None:
+    text = extract(spreading).text
+    assert "def spread(x: ti.f32, by: ti.f32 = 1.5, weights=(1, 2)):" in text
+    assert "pick = lambda scale: scale * limit" in text
+    assert "same = abs" in text
+
+
+def test_a_builtin_keeps_its_name() -> None:
+    from builtins import abs
+
+    @ti.kernel
+    def absolute(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+        x[0] = abs(x[0])
+
+    text = extract(absolute).text
+    assert "abs(x[0])" in text and "abs =" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ({"a": (1, 2.5), 3: [True]}, "{'a': (1, 2.5), 3: [True]}"),
+        ({"a": print}, "{'a': print}"),
+        ({"a": object()}, None),
+        ((1, object()), None),
+        (np.zeros((0, 2), np.float32), "np.zeros((0, 2), dtype=np.float32)"),
+        (range(1, 9, 2), "range(1, 9, 2)"),
+        (ti.types.struct(a=ti.f32, b=ti.i8), "ti.types.struct(a=ti.f32, b=ti.i8)"),
+        (ti.types.ndarray(dtype=ti.f32, ndim=2), "ti.types.ndarray(dtype=ti.f32, ndim=2)"),
+        (
+            ti.types.ndarray(dtype=ti.f32, boundary="clamp"),
+            'ti.types.ndarray(dtype=ti.f32, boundary="clamp")',
+        ),
+        (ti.ref(ti.f32), "ti.ref(ti.f32)"),
+    ],
+)
+def test_values_become_code(value: Any, code: str | None) -> None:
+    assert Writer("k", {}).code(value, "value") == code
+
+
 # What cannot be exported.
 
 
@@ -257,6 +320,41 @@ def lost(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
 
 
 ARRAY = ti.types.ndarray(dtype=ti.f32, ndim=1)
+anonymous = lambda x: 2 * x  # noqa: E731
+typed: dict[str, Any] = {}
+exec("def unwritten(x):\n    return x", typed)
+unwritten = typed["unwritten"]
+
+
+def keyed(x, *, by):
+    return x * by
+
+
+@ti.func
+def defaulted(x, by=something):
+    return x
+
+
+@ti.dataclass
+class Armed:
+    a: ti.f32
+
+    @ti.func
+    def move(self):
+        return self.a
+
+
+@ti.func
+def annotated(x: Armed):
+    return x
+
+
+def calling(function: Any) -> Any:
+    @ti.kernel
+    def caller(x: ARRAY):
+        x[0] = function(x[0])
+
+    return caller
 
 
 @pytest.mark.parametrize(
@@ -280,6 +378,11 @@ ARRAY = ti.types.ndarray(dtype=ti.f32, ndim=1)
         (scaled, {"x": 3, "y": ARRAY}, "int for the array 'x'"),
         (scaled, {"x": ARRAY, "y": np.zeros(())}, "'y' is an array without axes"),
         (axpy, {"a": 3}, "'a' is a scalar"),
+        (calling(anonymous), {}, "it is a lambda; write it with def"),
+        (calling(unwritten), {}, "its text cannot be read"),
+        (calling(keyed), {}, "uses function, which is of function"),
+        (calling(defaulted), {}, "the default of by cannot be written as text"),
+        (calling(annotated), {}, "the annotation .*StructType.* cannot be written as text"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -293,7 +396,9 @@ def test_fields_that_cannot_be_made_again_are_refused(ti_arch: str) -> None:
     structs = ti.Struct.field({"a": ti.f32}, shape=3)
     levels = ti.field(ti.f32)
     ti.root.dense(ti.i, 4).dense(ti.i, 2).place(levels)
-    wrong = {"has an offset": offset, "of structs": structs, "several levels": levels}
+    unplaced = ti.field(ti.f32)
+    wrong = {"is of u1; take": ti.field(ti.u1, 4), "has no shape yet": unplaced}
+    wrong |= {"has an offset": offset, "of structs": structs, "several levels": levels}
     if ti_arch == "cpu":
         sparse = ti.field(ti.f32)
         ti.root.bitmasked(ti.i, 4).place(sparse)
@@ -301,6 +406,7 @@ def test_fields_that_cannot_be_made_again_are_refused(ti_arch: str) -> None:
     for message, field in wrong.items():
         with pytest.raises(ExportError, match=f"the field f .*{message}"):
             extract(fill, {"f": field, "kind": ti.f32})
+    ti.root.dense(ti.i, 4).place(unplaced)  # Else Taichi launches nothing any more.
 
     graded = ti.field(ti.f32, 4, needs_grad=True)
 

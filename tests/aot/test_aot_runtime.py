@@ -19,6 +19,7 @@ from tikgen.dtypes import DType
 from tikgen.errors import (
     ArgumentError,
     UnknownEntry,
+    UnsupportedOnArch,
 )
 
 pytestmark = pytest.mark.arch
@@ -300,6 +301,14 @@ def test_arrays_say_what_they_take(runtime: Any, rng: np.random.Generator) -> No
             runtime.empty(shape, "f32")
     with pytest.raises(ArgumentError, match="'c8' is not one of"):
         runtime.empty(3, "c8")
+    masked = np.ma.masked_less(np.arange(4.0, dtype="f4"), 2)
+    heat = runtime.fields["heat"]
+    for take in (runtime.array, runtime.zeros(4, "f32").from_numpy, heat.from_numpy):
+        with pytest.raises(ArgumentError, match="is a masked array, and a kernel knows no masks"):
+            take(masked)
+    if runtime.arch != "cuda":
+        with pytest.raises(UnsupportedOnArch, match=r"mapped memory .*only cuda has it"):
+            runtime.mapped(3, "f32")
 
 
 def test_a_runtime_lists_its_contents(runtime: Any) -> None:
@@ -313,5 +322,11 @@ def test_a_runtime_lists_its_contents(runtime: Any) -> None:
     for use in (lambda: runtime["axpy_f3"], lambda: runtime.fields["axpy_f3"]):
         with pytest.raises(UnknownEntry, match=r"has no (kernel or graph|field) 'axpy_f3'"):
             use()
+    assert repr(runtime.twice).startswith("<graph twice(")
+    assert repr(runtime.axpy_f32).startswith("<kernel axpy_f32(a: f32, x: f32[n]")
+    family = next(f for f in runtime.families.values() if len(f.kernels) == 1)
+    assert repr(family) == f"<family {family.name}: {family.kernels[0].name}>"
+    with pytest.raises(ArgumentError, match=f"{family.kernels[0].name}.* is missing"):
+        family()
     with pytest.raises(AttributeError, match="Did you mean 'axpy_f32'"):
         runtime.axpy_f3  # noqa: B018

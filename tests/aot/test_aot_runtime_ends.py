@@ -26,6 +26,7 @@ from runtime_samples import bundle as bundle
 from runtime_samples import runtime as runtime
 from tikgen.aot.manifest import encode
 from tikgen.aot.manifest_reading import decode
+from tikgen.aot.running import frame, launchable
 from tikgen.errors import (
     ArgumentError,
     BundleError,
@@ -54,12 +55,29 @@ def test_arrays_that_are_closed_or_of_another_runtime(runtime: Any, bundle: Path
         assert "closed" in repr(array)
 
 
+def test_more_arrays_and_kinds_than_are_remembered(
+    runtime: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame, "_MOST_PACKED", 2)
+    monkeypatch.setattr(launchable, "_MOST_CHOSEN", 2)
+    family = next(f for f in runtime.families.values() if f.name == "axpy")
+    for count in range(3, 9):
+        x, y = values(rng, count), np.zeros(count, "f4")
+        family(1.0, x, y)
+        np.testing.assert_array_equal(x, y)
+    assert len(family._chosen) <= 2
+
+
 def test_calls_after_close(bundle: Path) -> None:
     runtime = tikgen.aot.load(bundle, ARCH)
     x, y = runtime.zeros(4, "f32"), runtime.zeros(4, "f32")
     kernel, field, graph = runtime.axpy_f32, runtime.fields["heat"], runtime.twice
     bound = kernel.bind(1.0, x, y)
     bound()
+    short = kernel.bind(1.0, z := runtime.zeros(4, "f32"), y)
+    z.close()
+    with pytest.raises(ArgumentError, match="DeviceArray that was closed"):
+        short()
     runtime.close()
     runtime.close()
     assert runtime.is_closed

@@ -18,7 +18,7 @@ from conftest import ARCH
 from test_aot_c import run, tool
 from tikgen.aot import manifest as m
 from tikgen.aot.manifest_reading import decode
-from tikgen.aot.native import linking, targets
+from tikgen.aot.native import linking, runtime, targets
 from tikgen.aot.native.c_text import native_files, objects_in
 from tikgen.aot.native.temporaries import bytes_used
 from tikgen.cli import app
@@ -178,10 +178,39 @@ def test_a_runtime_checks_selects_and_binds(loaded: tikgen.aot.Runtime) -> None:
     loaded.weigh(vectors, weighed, 3)
     np.testing.assert_array_equal(weighed[:, 1], vectors @ [1, 2, 3])
     assert np.isnan(weighed[:, 0]).all()
-    assert f"on {host_arch()}" in repr(loaded.kernels["axpy"])
+    kernel = loaded.kernels["axpy"]
+    assert f"on {host_arch()}" in repr(kernel)
+    assert kernel.prepare()(2.0, *(a.ctypes.data for a in (x, y, z)), 9) == 0
+    assert (z == 4).all()
+    bound = kernel.bind(2.0, x, y, z)
     loaded.close()
-    with pytest.raises(BundleError, match="is closed"):
-        loaded.total(x, y[:1])
+    for use in (bound, lambda: loaded.total(x, y[:1])):
+        with pytest.raises(BundleError, match="is closed"):
+            use()
+
+
+def test_a_status_of_the_library_is_an_error(loaded: tikgen.aot.Runtime) -> None:
+    check = loaded.kernels["axpy"]._check
+    with pytest.raises(MemoryError, match="axpy: there is not enough memory for its scratch"):
+        check(runtime._OUT_OF_MEMORY)
+    with pytest.raises(UnsupportedOnArch, match=f"axpy is not supported on {host_arch()}"):
+        check(runtime._NOT_SUPPORTED)
+    with pytest.raises(ArgumentError, match="axpy: "):
+        check(1)
+
+
+def test_a_library_that_another_bundle_had_is_loaded_anew(
+    shared: tikgen.aot.Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = dict.fromkeys(map(str, (shared.path / "lib").glob("*.so")), "of another bundle")
+    monkeypatch.setattr(runtime, "_loaded", held)
+    x, total = np.ones(100, np.float32), np.zeros(1, np.float32)
+    with tikgen.aot.load(shared.path) as anew:
+        anew.total(x, total)
+    assert total[0] == 100
+    monkeypatch.setattr(shutil, "copy", lambda *_: str(shared.path / "manifest.json"))
+    with pytest.raises(BundleError, match="has a library that cannot be loaded"):
+        tikgen.aot.load(shared.path)
 
 
 @pytest.mark.slow
@@ -322,6 +351,9 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "install gcc or clang" in refused()
     monkeypatch.setenv("CC", f"{sys.executable} -c 'raise SystemExit(\"cannot compile\")'")
     assert "exit status 1: cannot compile" in refused()
+    monkeypatch.setenv("CC", str(Path(sys.executable).resolve()))
+    monkeypatch.setattr(linking, "_MOST_SECONDS", 0.0)
+    assert "failed: " in refused()
     monkeypatch.setattr(native, "problem", lambda: "llvmlite is missing; pip install tikgen[fast]")
     assert "pip install tikgen[fast]" in refused()
 
@@ -412,6 +444,7 @@ def test_the_command_exports_shows_and_runs(tmp_path: Path) -> None:
         ("  %c = getelementptr i8, i8* %b, i64 %i\n", 4096),
         ("  call void @f(i8* %b)\n", 4096),
         ("  store i8* %b, i8** %q, align 8\n", 4096),
+        ("  call void @f(i8** %a)\n", 4096),
     ],
 )
 def test_temporaries_have_the_room_that_the_code_uses(use: str, size: int) -> None:

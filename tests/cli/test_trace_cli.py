@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from cli_process import Done, run_cli
-from tikgen.cli import app
+from tikgen.cli import app, trace_command
+from tikgen.errors import TraceError
 
 pytestmark = pytest.mark.once
 
@@ -66,6 +69,8 @@ PLAIN = {
     "seven": "import sys\nsys.exit(7)\nprint('never')",
     "nothing": "import sys\nsys.exit()\nprint('never')",
     "text": "import sys\nsys.exit('that is all')\nprint('never')",
+    "stopped": "raise KeyboardInterrupt",
+    "thread": "import threading\nthreading.Timer(0.05, print, ['late']).start()",
 }
 
 
@@ -129,7 +134,7 @@ def test_a_script_that_is_no_python_shows_its_syntax_error(
 
 @pytest.mark.parametrize(
     ("script", "code", "message"),
-    [("seven", 7, ""), ("nothing", 0, ""), ("text", 1, "that is all")],
+    [("seven", 7, ""), ("nothing", 0, ""), ("text", 1, "that is all"), ("stopped", 130, "")],
 )
 def test_exit_codes_pass_through(
     plain: tuple[Path, dict[str, Done]], script: str, code: int, message: str
@@ -140,6 +145,22 @@ def test_exit_codes_pass_through(
     assert message in done.errors
     assert "Traceback" not in done.errors
     assert "No kernel was used" in done.errors
+
+
+def test_threads_of_a_script_end_before_its_trace(plain: tuple[Path, dict[str, Done]]) -> None:
+    assert "late" in plain[1]["thread"].output
+
+
+def test_a_file_that_cannot_be_written_in_the_end_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def full(path: Path) -> None:
+        raise TraceError(f"cannot write {path}: the disk is full")
+
+    traced: Any = SimpleNamespace(save=full, html=lambda path: None, timeline=None)
+    assert not trace_command._report(traced, tmp_path / "t.json", tmp_path / "t.html", None)
+    said = capsys.readouterr().err
+    assert "the disk is full" in said and "wrote" in said
 
 
 def test_an_error_shows_the_script_only_and_own_leaves_out_what_is_not_tikgens(

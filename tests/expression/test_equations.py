@@ -110,6 +110,15 @@ def test_a_derivative_is_a_sum_over_neighbours(
     assert shown(f"q = {text}", dim, **grid) == f"q = {expected}"
 
 
+@pytest.mark.parametrize("order", [2, 4, 6, 8])
+def test_derivatives_of_what_does_not_change_along_an_axis_are_zero(order: int) -> None:
+    at = {"u": "centre"}
+    for grid in ({"order": order, "spacing": (0.1, 0.3)}, {"order": order, "at": at}):
+        for text in ("dx(3)", "dx(y)", "dx(a*y)", "dxx(y)", "dxy(y)", "dyy(x)", "dx(dy(x))"):
+            assert shown(f"u' = {text}", 2, scalars=("a",), **grid) == "u_next = 0", text
+    assert shown("q = dx(y, along=u)", 2) == "q = where(u > 0, 0, 0)"
+
+
 def test_a_derivative_of_a_temporary_is_that_of_what_it_stands_for() -> None:
     assert shown("m = u**2; u' = lap(m)") == ("m = u ** 2; u_next = u.n1 ** 2 + u.1 ** 2 - 2 * m")
     assert shown("m = u**2; n = m - 1; q = n[2]") == "m = u ** 2; n = m - 1; q = u.2 ** 2 - 1"
@@ -142,6 +151,8 @@ def test_derivatives_move_between_centres_and_faces() -> None:
     )
     assert shown("p' = p*avgx(ux)", 2, at=at) == "p_next = p * (0.5 * (ux + ux.1.0))"
     assert shown("ux' = ux + x", 1, at=at) == "ux_next = ux + (i - 0.5)"
+    assert shown("q = curl(ux, uy)", 2, at=at) == "q = uy - uy.n1.0 - (ux - ux.0.n1)"
+    assert shown("p' = p*avgx(2)", 1, at=at) == "p_next = p * 2"
 
 
 def test_values_at_different_places_do_not_mix() -> None:
@@ -149,6 +160,10 @@ def test_values_at_different_places_do_not_mix() -> None:
     for text in ("p' = p + ux", "ux' = dx(ux)", "r = p*2; ux' = ux*r", "p' = max(p, dx(p))"):
         with pytest.raises(ExpressionError, match="take the average of one of them"):
             on(text, 2, at=at)
+    with pytest.raises(ExpressionError, match="need all values at one place, without at="):
+        on("ux' = dx(p, along=a)", 2, at=at, scalars=("a",))
+    with pytest.raises(ExpressionError, match="take the average of one of them"):
+        on("p' = p + curl(ux, p)", 2, at=at)
 
 
 # What is refused.
@@ -170,6 +185,8 @@ def test_values_at_different_places_do_not_mix() -> None:
         ("u' = grad(u)", "write dx(u), dy(u), dz(u)", "     ^"),
         ("u = u + lap(u)", "updated in place", "        ^"),
         ("u = u + u[1]", "updated in place", "        ^"),
+        ("u = 2*u; q = dx(u + 1)", "updated in place", "             ^"),
+        ("u' = u[1//0]", "an offset is a whole number", "       ^"),
         ("u' = r; r = 2*u", "'r' is read before it is assigned", "     ^"),
         ("p = q; q = p", "'q' is read before it is assigned", "    ^"),
         ("q = u'; u' = 2*u", "u' is read before it is assigned", "    ^"),
@@ -220,8 +237,16 @@ def test_text_carries_no_code(text: str) -> None:
 def test_a_text_has_limits() -> None:
     with pytest.raises(ExpressionError, match="at most 20000 are allowed"):
         on("u' = u" + " + u" * 5000)
+    for signs in (1000, 15000):
+        with pytest.raises(ExpressionError, match="nested too deeply"):
+            on(f"u' = {'-' * signs}u")
     with pytest.raises(ExpressionError, match="not assigned"):
         on("u' = u", outputs=("r",))
+    with pytest.raises(ExpressionError, match="'r' is neither read nor one of the outputs"):
+        on("r = u; u' = u", outputs=("u_next",))
+    with pytest.raises(ExpressionError, match="in 3 dimensions write its components"):
+        on("q = curl(u, v)", 3)
+    assert shown("u' = pi*u") == "u_next = pi * u"
 
 
 # Long lines.

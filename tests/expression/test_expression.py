@@ -86,6 +86,7 @@ REFUSED = {
     "deep brackets": ("(" * 900 + "x" + ")" * 900, "is not arithmetic|nested"),
     "deep operators": ("-" * 1500 + "x", "nested"),
     "a long sum": ("x+" * 900 + "x", "nested more than 100 levels deep"),
+    "a wide sum": ("+".join(["(" + "+".join(["x"] * 25) + ")"] * 22), "more than 1000 operations"),
     "a long or": (" or ".join(["x"] * 390), "nested more than 100 levels deep"),
     "a long chain": ("<".join(["x"] * 390), "nested more than 100 levels deep"),
     "nested minima": ("min(" * 30 + "x" + f"{', x' * 15})" * 30, "nested more than 100 levels"),
@@ -144,6 +145,10 @@ def test_a_bad_expression_is_a_bad_parameter() -> None:
     assert "'x.shape' is an attribute" in str(caught.value)
     with pytest.raises(ParameterError, match="has an import"):
         make_model(_Model, {"expr": "x", "program": "import os"}, "demo")
+
+
+def test_a_plus_sign_changes_nothing() -> None:
+    assert Expression.parse("+x * +2") == Expression.parse("x * 2")
 
 
 def test_names_are_in_order_of_use() -> None:

@@ -30,6 +30,8 @@ def test_a_program_without_reductions_is_as_before() -> None:
     assert (program.reductions, program.written) == ({}, ("z",))
     assert str(program) == str(Assignments.parse("z = max(x, y)"))
     assert Reducing.parse(Assignments.parse("z = x")).outputs == ("z",)
+    with pytest.raises(ExpressionError, match="over all points takes one expression"):
+        Reducing.parse("sum(x, y)")
     with pytest.raises(ExpressionError, match="not a function"):
         Assignments.parse("s = sum(x)")
 

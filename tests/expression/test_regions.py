@@ -42,6 +42,16 @@ elsewhere:
         ),
         ("where h > 0:\n    h = h - 1", "h = where(h > 0, h - 1, h)"),
         ("where h > 0: w = 1", "w = where(h > 0, 1, w)"),
+        (
+            "where h > 0:\n  where a > 0: w = 1\n  elsewhere: w = 2\n  z = w\n"
+            "elsewhere:\n  w = 3\n  z = 1",
+            "w_1 = where(a > 0, 1, 2); w = where(h > 0, w_1, 3); z = where(h > 0, w_1, 1)",
+        ),
+        (
+            "where h > 0:\n  where a > 0:\n    r = u\n    w = r\n  elsewhere: w = 2\n"
+            "elsewhere: w = 3",
+            "r_1 = u; w = where(h > 0, where(a > 0, r_1, 2), 3)",
+        ),
         ("v = v + u\nwhere h > 0: v = 2*v", "v_1 = v + u; v = where(h > 0, 2 * v_1, v_1)"),
         (
             "where h > 0: v = 1\nwhere h < 0: v = 2",
@@ -132,6 +142,7 @@ def test_the_text_of_equations_means_the_same(text: str) -> None:
         ("where h > 0:\nw = 1", "an indented block after 'where' statement"),
         ("elsewhere: w = 1", "is not arithmetic"),
         ("where h >: w = 1", "is not arithmetic"),
+        ("where h > 0\n  w = 1", "is not arithmetic"),
         ("where h > 0: wet = 1; w = wet", "'wet' is a condition, and cannot be assigned"),
         ("where odd: w = 1", "'odd' is a condition that reads itself"),
         ("where h > 0: u + 1", "assigns nothing|assignments to plain names"),

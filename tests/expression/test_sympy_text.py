@@ -29,6 +29,15 @@ def text(*equations: Any) -> str:
     return read(list(equations)).text
 
 
+def at(name: str, its_offsets: tuple[Any, ...], its_index: tuple[int, ...] = ()) -> Any:
+    """Return an access to a field as pystencils writes it."""
+
+    class Access(sympy.Symbol):
+        field, offsets, index = SimpleNamespace(name=name), its_offsets, its_index
+
+    return Access(f"{name}_{its_offsets}")
+
+
 # What equations become.
 
 
@@ -64,10 +73,21 @@ def test_gray_scott_is_the_text_a_person_would_write() -> None:
         (u(t, x) ** -2, "1 / u ** 2"),
         (sympy.exp(-u(t, x)) + sympy.pi, "pi + exp(-u)"),
         (-u(t, x) - k, "-k - u"),
+        (sympy.Pow(sympy.E, u(t, x), evaluate=False), "exp(u)"),
+        (sympy.EulerGamma * u(t, x), "0.5772156649015329 * u"),
+        (sympy.atan(u(t, x)), "atan2(u, 1)"),
         (sympy.Mod(u(t, x), 3), "u % 3"),
         (
             sympy.Piecewise((k, (u(t, x) > 0) & (x < 1)), (0, True)),
             "where(u > 0 and x < 1, k, 0)",
+        ),
+        (
+            sympy.Piecewise((k, sympy.Not((u(t, x) > 0) & (x < 1))), (0, True)),
+            "where(not (u > 0 and x < 1), k, 0)",
+        ),
+        (
+            sympy.Piecewise((k, sympy.ITE(x > 1, u(t, x) > 0, u(t, x) < k)), (0, True)),
+            "where(x > 1 and u > 0 or (not x > 1 and k > u), k, 0)",
         ),
     ],
 )  # fmt: skip
@@ -100,13 +120,7 @@ def test_equations_come_in_several_forms() -> None:
 
 
 def test_fields_of_pystencils_are_taken() -> None:
-    class Access(sympy.Symbol):
-        field, offsets, index = SimpleNamespace(name="f"), (1, 0), ()
-
-    class Result(sympy.Symbol):
-        field, offsets, index = SimpleNamespace(name="g"), (0, 0), ()
-
-    assert read([(Result("g_0"), 2 * Access("f_1"))]).text == "g = 2 * f[1, 0]"
+    assert read([(at("g", (0, 0)), 2 * at("f", (1, 0)))]).text == "g = 2 * f[1, 0]"
 
 
 def test_what_is_read_is_equal_to_the_text() -> None:
@@ -201,6 +215,12 @@ def test_the_reference_agrees_with_lambdify(right: Any, seed: int) -> None:
         (7, "is no equation"),
         ([(u(x), "v")], "is no expression of SymPy"),
         (Eq(u(x), sympy.MatrixSymbol("M", 2, 2)[0, 0] * v(x)), "do not have"),
+        (Eq(u(x), sympy.Piecewise((1, sympy.Xor(v(x) > 0, x > 1)), (0, True))), "no comparison"),
+        ([(u(x), sympy.Matrix([v(x), 1]))], "has several components"),
+        ([(at("g", (0, 0)), at("f", (1,)))], "has another number of axes"),
+        (Eq(u(*sympy.symbols("x y z w")), 1), "has 4 axes in space; 1 to 3 work"),
+        ([(at("g", (0, 0)), at("f", (1, 0), (1,)))], "is a component of a field"),
+        ([(at("g", (0, 0)), at("f", (0.5, 0)))], "has an offset that is no whole number"),
     ],
 )
 def test_what_has_no_counterpart_is_refused_by_name(equations: Any, problem: str) -> None:

@@ -43,6 +43,16 @@ def shown(text: str, dim: int = 2, **grid: Any) -> str:
         ("q = dot(v, 2*v)", "q = v.x * (2 * v.x) + v.y * (2 * v.y)"),
         ("q = curl(v) + div(v)", None),
         ("v = -v + c.1*v[1, 0]*a", None),
+        (
+            "v' = v if u > 0 else 2*v",
+            "v_next.x = where(u > 0, v.x, 2 * v.x); v_next.y = where(u > 0, v.y, 2 * v.y)",
+        ),
+        (
+            "each q in c: f'.q = c.q*u",
+            "f_next.0 = 0; f_next.1 = u; f_next.2 = -u; f_next.3 = 0.5 * u",
+        ),
+        ("each n in c: f'.n = c.n", "f_next.0 = 0; f_next.1 = 1; f_next.2 = -1; f_next.3 = 0.5"),
+        ("f' = c", "f_next.0 = 0; f_next.1 = 1; f_next.2 = -1; f_next.3 = 0.5"),
     ],
 )
 def test_components_become_names(text: str, expected: str | None) -> None:
@@ -70,6 +80,11 @@ def test_the_curl_in_three_dimensions_is_a_vector() -> None:
         "w'.z = w.z - (dx(w.y) - dy(w.x))",
         3,
     )
+
+
+def test_the_curl_in_three_dimensions_is_no_number() -> None:
+    with pytest.raises(ExpressionError, match="the curl is a vector here; assign it to one"):
+        on("q = curl(w)", 3)
 
 
 def test_a_vector_is_a_temporary_or_an_array_as_a_whole() -> None:
@@ -136,6 +151,15 @@ def test_blocks_lie_anywhere_and_survive_a_copy() -> None:
         ("u' = f.c.2", "f has 4 components, 0 to 3; c is -1", "     ^"),
         ("u' = f.d.2", "'d' is no list of numbers", "     ^"),
         ("each q in 9", "a block is written 'each q in 9:'", "           ^"),
+        ("each q in 9 as r: u' = q", "a block is written 'each q in 9:'", "^"),
+        ("each 4 in 9: u' = 1", "a block has one name for its number", "     ^"),
+        (
+            "u' = sum(f.q for q, r in 4)",
+            "a block has one name for its number",
+            "                 ^",
+        ),
+        ("v' = min(v, w)", "takes vectors of one size, or numbers alone", "     ^"),
+        ("u' = (u + 1).x", "is an attribute, which is not allowed", "     ^"),
     ],
 )
 def test_what_is_refused_is_quoted_with_a_caret(text: str, problem: str, caret: str) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,13 @@ def _instruction(opcode: int, *operands: int) -> list[int]:
     return [(len(operands) + 1) << 16 | opcode, *operands]
 
 
+def test_a_kernel_that_shows_nothing_is_told() -> None:
+    kernel = tikgen.build("map", expr="y = 2*x")
+    child: Any = SimpleNamespace(send=lambda line: None, reply=lambda seconds: {"text": ""})
+    with pytest.raises(KernelCompileError, match="Taichi shows no chi of it"):
+        ir.ask(child, kernel, {"kind": "chi"})
+
+
 def test_spirv_shows_names_numbers_and_unknown_instructions() -> None:
     header = [0x07230203, 0x10300, 0, 9, 0]
     name = int.from_bytes(b"one\0", "little")
@@ -189,6 +197,7 @@ def test_spirv_shows_names_numbers_and_unknown_instructions() -> None:
             *_instruction(43, 1, 3, half),
             *_instruction(43, 2, 4, minus_two),
             *_instruction(129, 1, 5, 3, 3),
+            *_instruction(251, 3, 4, 1, 5, 2, 6),
             *_instruction(9999, 7, 8),
             *_instruction(253),
         ]
@@ -200,6 +209,7 @@ def test_spirv_shows_names_numbers_and_unknown_instructions() -> None:
         "%one = OpConstant %1 0.5",
         "%4 = OpConstant %2 -2",
         "%5 = OpFAdd %1 %one %one",
+        "OpSwitch %one %4 1 %5 2 %6",
         "Op 9999 7 8",
         "OpReturn",
     ]

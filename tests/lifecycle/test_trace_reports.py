@@ -9,12 +9,14 @@ import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tikgen
 from tikgen.errors import TraceError
+from tikgen.lifecycle import page, timeline
 from tikgen.lifecycle.trace import COLUMNS, Trace
 from tikgen.pipeline.events import Event, Launches, Subject
 
@@ -371,6 +373,21 @@ def test_an_empty_trace_says_so_everywhere(empty: Trace, tmp_path: Path) -> None
     empty.timeline(tmp_path / "x.png")
     empty.save(tmp_path / "x.json")
     assert check_chrome(json.loads((tmp_path / "x.json").read_text())) == []
+
+
+def test_a_trace_says_in_a_line_what_it_holds(
+    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert repr(trace) == f"<Trace: 3 kernels, {len(trace.events)} events, 1001 launches>"
+    monkeypatch.setattr(page, "_MOST_SHORT", 1)
+    assert f"and {len(trace.kernels) - 1} more kernels" in trace._repr_html_()
+
+    def full(target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(timeline, "draw", lambda _: SimpleNamespace(savefig=full))
+    with pytest.raises(TraceError, match=r"cannot write .*x\.png: the disk is full"):
+        trace.timeline(tmp_path / "x.png")
 
 
 @pytest.mark.parametrize(

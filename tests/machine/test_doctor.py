@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from tikgen import engines
 from tikgen.cli import app
-from tikgen.machine import doctor
+from tikgen.machine import devices, doctor, drivers
 
 
 @pytest.mark.once
@@ -62,6 +65,34 @@ def test_a_crash_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("no arch works" in trouble for trouble in diagnosis.troubles)
 
 
+def test_a_probe_that_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(command: list[str], **options: object) -> object:
+        raise subprocess.TimeoutExpired(command, 1)
+
+    monkeypatch.setattr(doctor.subprocess, "run", slow)
+    assert doctor._run_probe("cpu") == (1, f"did not finish within {doctor._PROBE_SECONDS} s")
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: name)
+    assert doctor._output_of("nvidia-smi") == ""
+
+
+def test_the_device_of_cuda_is_what_its_tool_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor._output_of(sys.executable, "-c", "print(' one\\ntwo ')") == "one\ntwo"
+    assert doctor._output_of(sys.executable, "-c", "raise SystemExit(3)") == ""
+    monkeypatch.setattr(doctor, "_output_of", lambda *command: "NVIDIA H100\nNVIDIA H200")
+    assert doctor._device("cuda", "") == "NVIDIA H100; NVIDIA H200"
+
+
+def test_a_driver_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = SimpleNamespace(cuInit=lambda flags: 100, vkCreateInstance=lambda *_: -9)
+    monkeypatch.setattr(drivers, "_opened", lambda names, what: failing)
+    with pytest.raises(drivers.NoDriver, match=r"CUDA cannot be started .*\(error 100\)"):
+        drivers.cuda()
+    with pytest.raises(drivers.NoDriver, match=r"Vulkan cannot be started .*\(error -9\)"):
+        drivers.vulkan()
+    assert devices.device_name.__wrapped__("vulkan") == devices.UNKNOWN
+    assert devices._device_problem(lambda: 0, "CUDA", 0) == "CUDA finds no device on this machine"
+
+
 def test_a_missing_arch_has_a_message() -> None:
     (report,) = doctor.examine(("nonsense",)).archs
     assert not report.works
@@ -88,13 +119,14 @@ def test_the_driver_of_a_vulkan_device_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_command_prints_the_same_as_text_and_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    diagnosis = doctor.examine()
+    diagnosis = dataclasses.replace(doctor.examine(), troubles=("a lock is stale",))
     monkeypatch.setattr(doctor, "examine", lambda: diagnosis)
     text, data = (CliRunner().invoke(app, ["doctor", *more]) for more in ((), ("--json",)))
     assert (text.exit_code, data.exit_code) == (0, 0)
     found = json.loads(data.stdout)
     assert {a["name"] for a in found["archs"]} == {"cpu", "cuda", "vulkan"}
     assert found["versions"]["taichi"] in text.stdout
+    assert "trouble: a lock is stale" in text.stdout
     assert ["taichi", *(e["name"] for e in found["engines"])] == list(engines.ENGINES)
     for shown in (*found["limits"], *(e["name"] for e in found["engines"])):
         assert shown in text.stdout

@@ -34,6 +34,7 @@ def test_static_loops_count_as_often_as_they_are_repeated() -> None:
     once = count("x[i] = x[i] + 1")
     assert count("for u in ti.static(range(64)):\n            x[i] = x[i] + 1") >= 64 * once
     assert count("for u in range(64):\n            x[i] = x[i] + 1") < 4 * once
+    assert count("for u in ti.static(range(i)):\n            x[i] = x[i] + 1") < 4 * once
     nested = "for u, v in ti.static(ti.ndrange(8, 8)):\n            x[i] = x[i] + 1"
     assert count(nested) >= 64 * once
 

@@ -235,6 +235,8 @@ def test_the_reference_checks_its_arguments(kernel: tikgen.Kernel) -> None:
         kernel.reference(x, scale=1.0, x=x)
     with pytest.raises(ArgumentError, match="'scale' takes a number of dtype f32; got None"):
         kernel.reference(x)
+    with pytest.raises(ArgumentError, match="argument 'x' is missing"):
+        kernel.reference(y=x, scale=1.0)
     with pytest.raises(ArgumentError, match="takes 2 axes"):
         kernel.reference(x[0], scale=1.0)
     array = ti.ndarray(ti.f32, x.shape)

@@ -162,6 +162,22 @@ def test_a_bound_kernel_adopts_new_code(ti_arch, template) -> None:
     assert set(x) == {4}
 
 
+@pytest.mark.parametrize("given", [{}, {"schedule": {}}], ids=["any size", "one schedule"])
+def test_bind_adopts_the_code_on_offer(ti_arch, template, given) -> None:
+    kernel = tikgen.build(template, value=5, **given)
+    assert value_of(kernel) == 5
+    told = []
+    kernel.offer(builder.load_source(edited(kernel, "5.0", "6.0")), told.append)
+    x = np.zeros(5, "f4")
+    bound = kernel.bind(x)
+    assert told == [None]
+    bound()
+    assert set(x) == {6.0}
+    kernel.offer(builder.load_source(edited(kernel, "6.0", "7.0")), told.append)
+    kernel.take_offer((x,), {})
+    assert value_of(kernel) == 7
+
+
 def test_a_bound_kernel_names_missing_arguments_of_new_code(ti_arch, template) -> None:
     kernel, x = tikgen.build(template, value=3), np.full(5, np.nan, "f4")
     bound = kernel.bind(x)

@@ -70,6 +70,27 @@ def test_invalid_texts_are_refused(text: object) -> None:
         tikgen.from_string(text)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["p", "schedule", "arguments"])
+def test_reserved_names_are_refused(name: str) -> None:
+    with pytest.raises(ParameterError, match=f"'{name}' is a reserved name"):
+        tikgen.from_string(TEXT, **{"dtype": "f32", "times": 1, name: 1})
+
+
+def test_tuples_of_values_are_taken() -> None:
+    text = TEXT.replace("range(times)", "times")
+    source = tikgen.from_string(text, dtype="f32", times=(1, ("a", 2.5))).source
+    assert source.text.count("y[i] += a * x[i]") == 2
+    assert str(source) == source.text
+    with pytest.raises(ParameterError, match="'times' takes a number"):
+        tikgen.from_string(text, dtype="f32", times=(1, (b"x",)))
+
+
+def test_what_is_no_reduction_is_refused() -> None:
+    for expr, problem in (("sum(x", "cannot be used: .*not arithmetic"), ("y = x", "assigns y")):
+        with pytest.raises(ParameterError, match=f"'expr' {problem}"):
+            tikgen.reduce(expr)
+
+
 def test_names_that_are_not_given_are_reported() -> None:
     with pytest.raises(RenderError, match="undefined name among times"):
         tikgen.from_string(TEXT, dtype="f32")

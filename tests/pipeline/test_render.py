@@ -73,6 +73,11 @@ def test_rendering_twice_gives_the_same_bytes() -> None:
     assert one == tikgen.render("stencil", dim=2, points=swapped)
 
 
+def test_a_text_beyond_the_parser_is_refused() -> None:
+    with pytest.raises(RenderError, match="nests too deeply for Python; split long chains"):
+        tikgen.from_string(f"import taichi as ti\nx = {'-' * 100_000}1\n")
+
+
 def test_digest_ignores_comments_and_blank_lines_only() -> None:
     code = "a = 1\nb = '#'\n"
     assert digest_of(code) == digest_of("# note\n\na = 1  # one\n\nb = '#'  # two\n")
@@ -241,6 +246,12 @@ def test_an_invalid_template_name_is_refused() -> None:
     [
         ('("n",)', '("n*2",)', r"arguments\(\) fails: ValueError: 'n\*2' is not an extent"),
         ("return (Array", "1 / 0\n        return (Array", r"fails: ZeroDivisionError"),
+        (
+            "return (Array",
+            "from tikgen.errors import TemplateError\n"
+            "        raise TemplateError('mine', 'has its own words')\n        return (Array",
+            "mine.*has its own words",
+        ),
     ],
 )
 def test_declarations_that_fail_name_the_template(

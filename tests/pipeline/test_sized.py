@@ -21,7 +21,7 @@ from conftest import ARCH, init_taichi
 from tikgen.errors import ArgumentError
 from tikgen.live.rebuilding import rebuild
 from tikgen.machine.devices import device_name
-from tikgen.pipeline import records
+from tikgen.pipeline import records, sized
 from tikgen.pipeline.sized import MOST_CLASSES
 from tikgen.template.base import BUILTIN_FOLDER
 from tikgen.template.catalogue import load_template
@@ -114,6 +114,20 @@ def test_each_size_takes_its_schedule(ti_arch: str, which: Any) -> None:
     assert taken(lambda x: kernel(x=x), 18) == 1
     assert [each.schedule.way for each in kernel.classes] == [3, 1, 2, 4]
     assert tikgen.build(which) is kernel
+    assert [kernel.is_compiled(np.zeros(count, np.float32)) for count in (25, 85)] == [True, False]
+    of_sizes = kernel.with_record(None, {"n": 30})
+    assert (of_sizes.schedule.way, kernel.schedule.way) == (0, 8)
+    assert not hasattr(type(kernel).__new__(type(kernel)), "schedule")  # As copy.copy makes one.
+
+
+def test_only_so_many_shapes_are_remembered(
+    ti_arch: str, which: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sized, "_MOST_SHAPES", 2)
+    kernel = tikgen.build(which)
+    for count in (30, 31, 12, 39, 30):
+        assert taken(kernel, count) == count // 10
+        assert len(kernel._by_shape) <= 2
 
 
 def test_a_given_schedule_or_shape_is_the_only_one(ti_arch: str, which: Any) -> None:

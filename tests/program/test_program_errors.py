@@ -69,6 +69,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: tikgen.Program([adding().bind(zeros(3), 1, zeros(3)), tikgen.swap((zeros(3), 0))]),
         "an array that no kernel of the program takes: ndarray float32",
     ),
+    "a swap with a number": (
+        lambda: tikgen.Program([adding().bind(x := zeros(3), 1, zeros(3)), tikgen.swap((x, 0))]),
+        "swap takes arrays; got int",
+    ),
     "a swap of a view": (lambda: tikgen.Program(shared()), "shares memory with it"),
     "a swap of a single array": (lambda: tikgen.swap(zeros(2)), "takes pairs"),  # type: ignore[arg-type]
     "a swap with itself": (lambda: tikgen.swap((x := zeros(2), x)), "one array twice"),
@@ -116,6 +120,11 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: tikgen.varying(adding().bind(zeros(3), 1, zeros(3)), a=2),  # type: ignore[arg-type]
         "takes a function of the step or a value for each step; got int",
     ),
+    "scalars of no kernel": (lambda: tikgen.varying(7, a=abs), "takes a bound kernel"),  # type: ignore[arg-type]
+    "no scalars": (
+        lambda: tikgen.varying(adding().bind(zeros(3), 1, zeros(3))),
+        "takes scalars by name, such as dt=",
+    ),
     "too many arrangements": (
         lambda: tikgen.Program(many_arrangements()),
         "more than 10000 launches for different arrays; swap fewer arrays",
@@ -134,6 +143,18 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a call that cannot be called": (
         lambda: counting().run(1, every=1, call=3),  # type: ignore[arg-type]
         "call takes a function; got int",
+    ),
+    "check_every without until": (
+        lambda: counting().run(1, check_every=2),
+        "check_every belongs to until and watch",
+    ),
+    "a condition with the program's own name": (
+        lambda: tikgen.Program([tikgen.when("flag > 1", ["flag = 2"])], flag=zeros(1)),
+        "the name 'flag' is used by the program; choose another",
+    ),
+    "an assignment that a dtype cannot do": (
+        lambda: tikgen.Program(["n = sin(n)"], n=zeros(1, dtype=np.int32)),
+        "the assignment 'n = sin.n.':",
     ),
     "most without until": (lambda: counting().run(1, most=3), "most belongs to until"),
     "an unknown name in until": (

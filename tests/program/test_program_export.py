@@ -65,3 +65,14 @@ def test_what_a_graph_cannot_hold_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ProgramError, match=message):
             tikgen.Program([part], x=x).export(tmp_path / "graph", ["x64"])
+
+
+def test_a_reshaped_array_changes_places_with_the_other_one(tmp_path: Path) -> None:
+    u, un = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    grow = tikgen.elementwise("y = x + 1", dim=2).bind(u, un)
+    double = tikgen.elementwise("x = 2*x").bind(u.reshape(-1))
+    program = tikgen.Program([grow, tikgen.swap((u, un)), double], u=u, un=un)
+    program.run(3)
+    assert np.all(program["u"] == 22)  # 2*(x + 1) three times, from 1.
+    with pytest.raises(ProgramError, match="cannot hold a reshaped array that changes places"):
+        program.export(tmp_path / "graph", ["x64"])

@@ -136,6 +136,42 @@ def test_a_file_that_is_no_checkpoint_is_refused(name: str, content: bytes, tmp_
         program().load(file)
 
 
+@pytest.mark.parametrize(
+    ("about", "problem"),
+    [
+        (None, "it has no tikgen.json"),
+        ('{"format": 99, "steps": 1}', "it has another format"),
+        ("[1]", "it has another format"),
+        ('{"format": 1, "steps": -1}', "it has no number of steps"),
+        ('{"format": 1, "steps": true}', "it has no number of steps"),
+    ],
+)
+def test_a_checkpoint_says_what_it_is(about: str | None, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.npz"
+    with zipfile.ZipFile(file, "w") as archive:
+        if about is not None:
+            archive.writestr("tikgen.json", about)
+    with pytest.raises(ProgramError, match=f"is no checkpoint of a program: {problem}"):
+        program().load(file)
+
+
+def test_without_h5py_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ProgramError, match=r"HDF5 needs h5py; pip install tikgen\[hdf5\]"):
+        program().save(tmp_path / "run.h5")
+
+
+def test_an_array_that_is_only_read_keeps_its_values() -> None:
+    fixed = np.ones(1, np.float32)
+    fixed.flags.writeable = False
+    made = tikgen.Program(["n = n + one"], n=np.zeros(1, np.float32), one=fixed)
+    state = made.state()
+    made.restore(state)
+    state.arrays["one"][0] = 2
+    with pytest.raises(ProgramError, match="array 'one' is read-only and differs"):
+        made.restore(state)
+
+
 def test_a_checkpoint_that_would_unpack_to_far_more_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "run.npz"
     made = program()

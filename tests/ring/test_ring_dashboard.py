@@ -15,10 +15,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import tikgen
+from ring_samples import echo, error_of, play, started
 from tikgen.lifecycle.placement import COLOURS, Layout
 from tikgen.pipeline.events import ACTOR_STAGES
 from tikgen.ring.actors.status import KernelState
-from tikgen.ring.errors import InvalidConfigurationError
+from tikgen.ring.errors import InvalidConfigurationError, RuntimeClosed
+from tikgen.ring.runtime import RingKernelRuntime
 from tikgen.ring.telemetry import spans
 from tikgen.ring.telemetry.gpu_monitor import GPUInfo
 from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry
@@ -277,3 +279,23 @@ def test_actors_share_the_clock_of_kernels(ti_arch: str, rng: np.random.Generato
         assert outer <= inner and inner + inner_took <= outer + took
     assert "1 kernel," in trace.table() and "3 launches, 1 actor in" in trace.table()
     assert by_actor[True].spans[0][2] == threading.get_ident()
+
+
+def test_a_runtime_shows_its_actors_until_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main() -> RingKernelRuntime:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", echo)
+            assert repr(actor) == "<RingKernel 'a' ACTIVE on host>"
+            (row,) = runtime.snapshot().kernels
+            assert (row.kernel_id, row.state) == ("a", "active")
+            looks = iter((False, True))
+            await runtime.dashboard(0.001, until=lambda: next(looks))
+        error = await error_of(runtime.dashboard())
+        assert isinstance(error, RuntimeClosed)
+        return runtime
+
+    play(main)
+    assert "a" in capsys.readouterr().out
+    unused = RingKernelRuntime()
+    asyncio.run(unused.shutdown())
+    assert not unused.is_active

@@ -35,6 +35,7 @@ from tikgen.ring.errors import (
     RuntimeClosed,
     TypeValidationError,
 )
+from tikgen.ring.messages.base import message
 from tikgen.ring.persistent.engine import PersistentEngine
 from tikgen.ring.runtime import RingKernelRuntime
 
@@ -139,6 +140,11 @@ def test_messages_that_do_not_fit_get_an_error_in_place_of_a_reply(
     run(main)
 
 
+@message
+class Empty:
+    pass
+
+
 @both
 def test_invalid_types_and_columns_are_refused(ti_arch: str, engine: str) -> None:
     async def main(runtime: RingKernelRuntime) -> None:
@@ -157,6 +163,8 @@ def test_invalid_types_and_columns_are_refused(ti_arch: str, engine: str) -> Non
         for settings, problem in (
             ({"output_type": None}, "takes the class of a message"),
             ({"input_type": Text}, "text"),
+            ({"input_type": Empty}, "a number in it|no field of its own"),
+            ({"output_type": Empty}, "a number in it|no field of its own"),
         ):
             with pytest.raises((InvalidConfigurationError, ColumnError), match=problem):
                 await runtime.launch("b", **twice(engine) | settings)

@@ -8,7 +8,7 @@ import datetime
 import os
 import pickle
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NewType, SupportsFloat, TypedDict
 from uuid import UUID, uuid4
 
 import msgspec
@@ -225,6 +225,45 @@ def test_classes_that_cannot_be_messages_are_refused():
 
     with pytest.raises(TypeError, match="takes a class"):
         message(3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="a message takes no __slots__; leave them out"):
+
+        @message
+        class Slots:
+            __slots__ = ("a",)
+            a: int
+
+    class Listed(RingKernelMessage, array_like=True):
+        a: int = 0
+
+    with pytest.raises(MessageDeserializationError, match="are not written with array_like"):
+        Listed.deserialize(Listed().serialize())
+
+
+def test_defaults_of_msgspec_and_brackets_are_taken():
+    @message()
+    class Made:
+        names: list[str] = msgspec.field(default_factory=list)
+        count: int = msgspec.field(default=3)
+
+    assert (Made().names, Made().count) == ([], 3)
+    assert Made().names is not Made().names
+
+
+def test_a_class_within_a_class_within_a_function_finds_its_neighbour():
+    class Outer:
+        class Leaf:
+            pass
+
+        @message
+        class Inner:
+            leaf: Leaf  # noqa: F821
+
+        def find(self):
+            return late
+
+    assert "takes Leaf" in str(checker(Outer.Inner)(Outer.Inner(3)))
+    assert checker(Outer.Inner)(Outer.Inner(Outer.Leaf())) is None
+    late = 1
 
 
 def test_replies_and_correlations():
@@ -271,8 +310,10 @@ def test_local_classes_may_name_themselves_and_each_other():
 
 CHECKS: list[tuple[Any, list[Any], list[Any]]] = [
     (float, [1.0, 1, np.float32(1), np.int64(3), np.float64("nan"), float("inf"), 10**400],
-     ["1", True, None, 1j, np.bool_(True), np.longdouble(1) / 3, np.complex64(1), [1.0]]),
-    (int, [1, -(10**30), np.uint8(3)], [1.0, True, "1", None, np.float32(1), np.bool_(True)]),
+     ["1", True, None, 1j, np.bool_(True), np.longdouble(1) / 3, np.complex64(1), [1.0],
+      np.timedelta64(3, "s")]),
+    (int, [1, -(10**30), np.uint8(3)],
+     [1.0, True, "1", None, np.float32(1), np.bool_(True), np.timedelta64(1)]),
     (bool, [True, np.bool_(False)], [0, 1.0, "x", None]),
     (str, ["a", np.str_("b")], [b"a", 1, None]),
     (bytes, [b"a"], ["a", bytearray(b"a"), 1]),
@@ -304,6 +345,15 @@ CHECKS: list[tuple[Any, list[Any], list[Any]]] = [
      [[1.0], np.zeros(3), np.zeros((1, 2)), "ab", [1.0, None], np.zeros(2, complex)]),
     (vector(i8, 2), [[1, 2], np.zeros(2, int)], [np.zeros(2), [1.0, 2]]),
     (Any, [1, None, object()], []),
+    (list[Any], [[1, "a"], []], [(1,), None]),
+    (tuple[Any, int], [("a", 1), (None, 2)], [("a", "b"), ("a",)]),
+    (dict[str, Any], [{"a": object()}], [{1: 1}]),
+    (int | Any, ["a", None], []),
+    (NewType("Metres", float), [1.0, 2], ["a", True]),
+    (Annotated[int, []], [1], [1.5]),
+    (TypedDict("Size", {"n": int}), [{"n": 1}], [{"n": "a"}, {}]),
+    (SupportsFloat, [1.0, object()], []),
+    (type[int], [bool, str], [1, "a"]),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import shutil
 import sys
@@ -24,7 +25,7 @@ from tikgen.ring.errors import (
     InvalidConfigurationError,
     KernelStateError,
 )
-from tikgen.ring.persistent import making, words
+from tikgen.ring.persistent import making, proof, words
 from tikgen.ring.persistent.handler import RingBody
 from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.store import default_store
@@ -61,8 +62,12 @@ def test_invalid_columns_are_refused() -> None:
     class Vector:
         name, dtype, length = "v", tikgen.DType.f32, 3
 
+    class Twice:
+        name, dtype, length = "x", tikgen.DType.f32, 0
+
     for inputs, problem in (
         ([Vector()], "is a vector of 3; a persistent kernel takes numbers"),
+        ([Twice(), Twice()], "is twice in inputs"),
         ({"x": "string"}, "has no dtype of a kernel"),
     ):
         with pytest.raises(ColumnError, match=problem):
@@ -98,6 +103,27 @@ def test_invalid_bodies_are_refused() -> None:
         RingBody("  ")
     with pytest.raises(InvalidConfigurationError, match="takes a function"):
         RingBody("y = x", reference=3)  # type: ignore[arg-type]
+    assert repr(RingBody("y = x")) == "RingBody('y = x')"
+
+
+def test_bodies_differ_where_their_references_do() -> None:
+    made: list[Any] = []
+    for factor in (2, 3):
+        names: dict[str, Any] = {}
+        exec(f"def doubled(x):\n    return {{'y': {factor} * x}}", names)
+        made.append(RingBody("y = 2*x", reference=names["doubled"]))
+    assert made[0].key != made[1].key
+    assert made[0].key == RingBody("y = 2*x", reference=made[0].reference).key
+    assert "partial" in RingBody("y = x", reference=functools.partial(dict, y=1)).key
+
+
+def test_a_reference_returns_a_dict_of_the_columns() -> None:
+    assert proof._answer(lambda x: {"y": x, "z": 0}, {"x": 3}, ["y"])["y"] == 3
+    for answer in (3, {"z": 3}):
+        with pytest.raises(InvalidConfigurationError, match="returns a dict of y; got"):
+            proof._answer(lambda x, answer=answer: answer, {"x": 3}, ["y"])
+    drawn = proof._numbers(tikgen.DType.f64, 20, np.random.default_rng(0))
+    assert drawn.dtype == np.float64 and np.all(abs(drawn) < 1) and np.any(drawn % 1)
 
 
 @pytest.mark.parametrize("arch", ["vulkan", "metal"])
@@ -150,6 +176,7 @@ def test_a_ring_that_was_not_started_raises() -> None:
     assert repr(ring) == f"<PersistentRing 'sum' (x: i32) -> (y: i32) on {ARCH}, not started>"
     assert ring.stop() == (0, 0)
     assert (ring.done, ring.pending, ring.ready) == (0, 0, 0)
+    assert ring.state == {"total": 0}
 
 
 # Making the kernel.

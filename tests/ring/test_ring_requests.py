@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ring_samples import Note, check_sums, echo, error_of, play, started, swallow, turns, until
+from ring_samples import (
+    Note,
+    check_sums,
+    echo,
+    error_of,
+    fail,
+    play,
+    started,
+    swallow,
+    turns,
+    until,
+)
 from tikgen.ring import KernelContext, RingKernelRuntime
 from tikgen.ring.errors import (
     DeadlineExceeded,
@@ -54,6 +65,24 @@ def test_an_ambiguous_reply_is_refused() -> None:
             )
             assert [type(error) for error in both] == [KernelFailed] * 2
             assert isinstance(both[0].__cause__, ReplyError) and "to=" in str(both[0])
+            check_sums(actor)
+
+    play(main)
+
+
+def test_a_reply_to_a_message_that_was_asked_twice_goes_to_the_first() -> None:
+    async def body(ctx: KernelContext) -> None:
+        note, again, third = [await ctx.receive() for _ in range(3)]
+        assert note is again is third
+        for n in (1, 2, 3):
+            await ctx.send(Note(n), to=note)
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", body)
+            note = Note()
+            found = await asyncio.gather(*(runtime.send_and_receive("a", note) for _ in range(3)))
+            assert [reply.n for reply in found] == [1, 2, 3]
             check_sums(actor)
 
     play(main)
@@ -360,5 +389,58 @@ def test_an_answered_request_keeps_no_message_alive() -> None:
             await turns()
             gc.collect()
             assert found() is None
+
+    play(main)
+
+
+@pytest.mark.parametrize("deduplicate", [0, 8])
+def test_a_request_that_fails_fails_for_each_caller(deduplicate: int) -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            settings = {"deduplicate": deduplicate, "supervision": "restart"}
+            actor = await started(runtime, "a", fail, **settings)
+            note = Note(1)
+            asked = (error_of(runtime.send_and_receive("a", note)) for _ in range(2))
+            errors = await asyncio.gather(*asked)
+            assert [type(error) for error in errors] == [KernelFailed] * 2
+            check_sums(actor)
+
+    play(main)
+
+
+@pytest.mark.parametrize("policy", ["drop_newest", "reject"])
+def test_a_request_that_finds_no_room_may_be_sent_again(policy: str) -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            settings = {"input_queue_size": 1, "backpressure": policy, "deduplicate": 8}
+            await started(runtime, "a", echo, **settings)
+            await runtime.deactivate("a")
+            await runtime.send("a", Note(0))
+            note = Note(7)
+            error = await error_of(runtime.send_and_receive("a", note))
+            assert isinstance(error, (MessageDropped, QueueFullError))
+            await runtime.reactivate("a")
+            await turns(50)
+            assert (await runtime.send_and_receive("a", note)).n == 7
+
+    play(main)
+
+
+def test_blocks_of_several_priorities_come_in_their_order() -> None:
+    seen: list[int] = []
+
+    async def body(ctx: KernelContext, note: Note) -> None:
+        seen.append(note.n)
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actor = await started(runtime, "a", body, input_queue_size=64)
+            await runtime.deactivate("a")
+            notes = [Note(n, priority=priority) for n, priority in enumerate((9, 9, 200, 9))]
+            assert await runtime.send_many("a", notes) == 4
+            await runtime.reactivate("a")
+            await until(lambda: len(seen) == 4)
+            assert seen == [2, 0, 1, 3]
+            check_sums(actor)
 
     play(main)

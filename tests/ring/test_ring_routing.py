@@ -298,6 +298,14 @@ def test_a_barrier_can_be_reset_and_ignores_other_actors() -> None:
             assert isinstance(await error_of(barrier.wait()), BarrierBroken)
             barrier.reset()
             assert sorted(await asyncio.gather(barrier.wait(), barrier.wait())) == [0, 1]
+            waiting = asyncio.ensure_future(barrier.wait())
+            await turns()
+            barrier.reset()
+            error = await error_of(waiting)
+            assert isinstance(error, BarrierBroken) and "it was reset" in str(error)
+            assert not barrier.is_broken
+            with pytest.raises(InvalidConfigurationError, match="takes a pattern"):
+                runtime.unsubscribe(3, "other")  # type: ignore[arg-type]
             with pytest.raises(InvalidConfigurationError):
                 runtime.barrier("b", 3)
 

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from ring_samples import (
@@ -325,6 +326,32 @@ class Foreign:
 
     message_id: Any = "abc"
     priority: Any = "high"
+
+
+class Struct(msgspec.Struct):
+    """A foreign message whose fields are checked."""
+
+    n: int = 0
+    message_id: Any = None
+
+
+def test_foreign_structs_are_checked() -> None:
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            await started(runtime, "a", echo_of_structs, deduplicate=2)
+            assert (await runtime.send_and_receive("a", Struct(3), timeout=2)).n == 3
+            assert (await runtime.send_and_receive("a", Struct(3), timeout=2)).n == 3  # No ids.
+            for wrong, problem in (
+                (Struct("x"), "field 'n' takes int"),  # type: ignore[arg-type]
+                (Struct(1, message_id=5), "'message_id' takes a UUID; got 5"),
+            ):
+                error = await error_of(runtime.send("a", wrong))
+                assert problem in str(error)
+
+    async def echo_of_structs(ctx: KernelContext, found: Struct) -> Struct:
+        return found
+
+    play(main)
 
 
 @pytest.mark.parametrize("ask", [False, True])

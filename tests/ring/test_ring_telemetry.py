@@ -17,7 +17,7 @@ from tikgen.ring.errors import BackendNotAvailableError
 from tikgen.ring.telemetry.gpu_monitor import GPUInfo, GPUMonitor
 from tikgen.ring.telemetry.histogram import Histogram
 from tikgen.ring.telemetry.kernel_telemetry import COUNTERS, RingKernelTelemetry, TelemetryCollector
-from tikgen.ring.telemetry.prometheus import prometheus_text
+from tikgen.ring.telemetry.prometheus import _number, prometheus_text
 
 SIZES = (1, 2, 7, 101, 997)
 EVIL = 'a"\\\n\x1b[31m[bold]é数'
@@ -362,3 +362,8 @@ def test_without_gpus_nothing_raises_and_the_problem_is_reported(
         assert not fake.is_running and problem in repr(monitor)
         assert monitor.get_gpu_info() == GPUInfo(0) and monitor.get_all_gpu_info() == []
         assert TelemetryCollector(monitor).get_summary()["gpu_utilization"] is None
+
+
+def test_numbers_that_are_not_finite_have_names_in_prometheus() -> None:
+    shown = [_number(value) for value in (math.nan, math.inf, -math.inf, 2, 0.5)]
+    assert shown == ["NaN", "+Inf", "-Inf", "2", "0.5"]

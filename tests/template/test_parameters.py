@@ -87,6 +87,25 @@ def test_a_wrong_value_says_what_is_right(values: dict[str, object], message: st
     assert message in error_of(**values)
 
 
+@pytest.mark.parametrize(
+    ("template", "given", "message"),
+    [
+        (
+            "update",
+            {"equations": "u' = u", "boundary": tikgen.dirichlet(0.5), "dtype": "i32"},
+            "boundary.*takes 0.5, which i32 cannot hold",
+        ),
+        ("update", {"equations": "u' = u", "vectors": {"sin": 2}}, "vectors.*'sin' is a function"),
+        ("map", {"expr": "y = x +"}, "expr.*is not arithmetic"),
+    ],
+)
+def test_parameters_of_templates_say_what_is_right(
+    template: str, given: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        tikgen.render(template, dim=1, **given)
+
+
 def test_a_missing_parameter_says_what_it_is() -> None:
     with pytest.raises(ParameterError, match="'label' is missing; it takes an identifier: a name"):
         make_model(Model, {}, "demo")
@@ -128,6 +147,11 @@ def test_equal_values_have_one_canonical_text() -> None:
     assert canonical(model.scale) == "0.0"  # type: ignore[attr-defined]
 
 
+def test_a_model_is_taken_as_it_is() -> None:
+    model = make_model(Model, {"label": "v"}, "demo")
+    assert Model.model_validate(model) is model
+
+
 def test_numpy_scalars_and_lists_are_taken_as_pythons_own() -> None:
     a = tikgen.render("stencil", dim=np.int64(2), spacing=[1.0, np.float32(0.5)])
     b = tikgen.render("stencil", dim=2, spacing=(1.0, 0.5))
@@ -137,6 +161,8 @@ def test_numpy_scalars_and_lists_are_taken_as_pythons_own() -> None:
 def test_literals_are_typed_and_exact() -> None:
     assert DType.f64.literal(0.1) == "ti.f64(0.1)"
     assert DType.i32.literal(3) == "ti.i32(3)"
+    assert DType.f32.literal(float("nan")) == "ti.cast(ti.math.nan, ti.f32)"
+    assert DType.f32.literal(float("-inf")) == "ti.cast(-ti.math.inf, ti.f32)"
     with pytest.raises(ValueError, match="does not fit i8"):
         DType.i8.literal(300)
     with pytest.raises(ValueError, match="does not fit i32"):

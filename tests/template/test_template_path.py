@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tikgen
+from tikgen.errors import TemplateError
 from tikgen.template import catalogue
 from tikgen.template.scaffold import scaffold
 
@@ -66,3 +68,38 @@ def test_a_path_that_cannot_be_is_a_warning(monkeypatch: pytest.MonkeyPatch, nam
     monkeypatch.setenv(catalogue.ENVIRONMENT_VARIABLE, name)
     with pytest.warns(UserWarning):
         assert tikgen.build("map", expr="out = x + 1", dim=1, arch="cpu").name
+
+
+def test_the_folder_that_was_added_last_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        scaffold("twice_there", folder)
+    monkeypatch.setattr(catalogue, "_paths", [])
+    for folder in (one, other, one):
+        tikgen.add_template_path(folder)
+        assert catalogue.find_template("twice_there").folder.parent == folder
+    assert catalogue._paths == [one, other]
+
+
+def test_a_package_that_is_gone_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = importlib.metadata.EntryPoint(
+        "gone", "no_such_package.templates", catalogue.ENTRY_POINTS
+    )
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [gone])
+    with pytest.warns(UserWarning, match="the templates of 'no_such_package.templates' cannot be"):
+        assert "map" in catalogue.list_templates()
+
+
+def test_a_template_that_cannot_be_used_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = scaffold("said_twice", tmp_path)
+    code = folder / "template.py"
+    code.write_text(code.read_text().replace("unroll", "power"))
+    with pytest.raises(TemplateError, match="power is both a problem and a schedule parameter"):
+        catalogue.load_template(folder)
+    locked(monkeypatch, "is_dir", folder / "kernel.py.j2")
+    with pytest.raises(TemplateError, match=r"said_twice.*cannot be read: Permission denied"):
+        catalogue.load_template(folder)

@@ -215,7 +215,7 @@ def test_records_of_another_version_are_ignored_with_one_warning() -> None:
         problem = tikgen.build("scaled", schedule={}).problem
         template = find_template("scaled")
         for _ in range(3):
-            assert records.best_record(template, problem, "cpu", None) is None
+            assert records.records_for(template, problem, "cpu") == ()
     assert len(caught) == 1
 
 

@@ -16,7 +16,6 @@ from tikgen.aot.manifest_reading import decode, is_inside
 from tikgen.disk import why
 from tikgen.errors import BundleError
 
-SUFFIX = ".zip"
 # A larger bundle is refused, since it would fill the disk.
 _MOST_MANIFEST = 1 << 26
 _MOST_BYTES = 1 << 32

@@ -9,11 +9,16 @@ import functools
 import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from tikgen.buffers.errors import BackendNotAvailableError
 from tikgen.machine import drivers
-from tikgen.machine.devices import arch_named, cpu_name, cuda_name, problem_with
+from tikgen.machine.devices import (
+    arch_named,
+    cpu_name,
+    cuda_name,
+    memory_of_processor,
+    problem_with,
+)
 
 _MOST_DEVICES = 16
 
@@ -67,17 +72,6 @@ def found_devices() -> tuple[list[DeviceProperties], dict[str, str]]:
                 break
             devices.append(make(len(devices), number))
     return devices, problems
-
-
-def memory_of_processor() -> dict[str, int]:
-    """Return ``MemTotal`` and ``MemAvailable`` of this machine in bytes, if the system has them."""
-    facts = {}
-    info = Path("/proc/meminfo")
-    for line in info.read_text().splitlines() if info.exists() else ():
-        name, _, value = line.partition(":")
-        if name in ("MemTotal", "MemAvailable"):
-            facts[name] = int(value.split()[0]) * 1024
-    return facts
 
 
 def _cpu(device_id: int, number: int) -> DeviceProperties:

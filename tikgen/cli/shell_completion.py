@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import typer
 
@@ -84,11 +86,10 @@ def _values(template: Template, info: ParameterInfo) -> tuple[str, ...]:
     return ("",) if info.default in ("required", "None") else (info.default,)
 
 
-def run_app(app: Callable[[], object]) -> None:
+def run_app(app: Callable[[], Any]) -> None:
     """Run the command line; for bash, which splits words at ``=``, with whole words."""
     if os.environ.get(_VARIABLE) != "complete_bash":
-        app()
-        return
+        sys.exit(app())
     given, cursor = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
     whole: list[str] = []
     for word in (*given, "")[: cursor + 1]:

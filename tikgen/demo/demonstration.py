@@ -13,8 +13,7 @@ import taichi as ti
 from tikgen.demo.demo_result import DemoResult as DemoResult
 from tikgen.demo.demo_result import History
 from tikgen.demo.heat import RATIO, ExactHeat, Field, NumpyHeat, initial_field
-from tikgen.demo.stepwise import Report, Stage, build_in_stages, start_taichi, timed
-from tikgen.disk import why
+from tikgen.demo.stepwise import Report, Stage, build_in_stages, drawn, start_taichi, timed
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.kernel import Kernel
 
@@ -68,7 +67,7 @@ def run_demo(
         error_to_numpy=_difference(final, numpy_final),
     )
     _say_result(result, say)
-    say(_draw(picture, exact, history, result))
+    say(drawn(picture, lambda: _draw(picture, exact, history, result)))
     return result
 
 
@@ -126,14 +125,7 @@ def _say_result(result: DemoResult, say: Callable[[str], None]) -> None:
     )
 
 
-def _draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult) -> str:
-    """Write the picture if matplotlib is installed; return a message."""
-    try:
-        from tikgen.demo.picture import draw
-    except ModuleNotFoundError:
-        return "No picture: matplotlib is missing; pip install 'tikgen[plot]' brings it."
-    try:
-        draw(picture, exact, history, result)
-    except OSError as error:
-        return f"No picture: cannot write {picture}: {why(error)}."
-    return f"wrote {picture}"
+def _draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult) -> None:
+    from tikgen.demo.picture import draw
+
+    draw(picture, exact, history, result)

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import taichi as ti
 
-from tikgen.demo.stepwise import Report, Stage, build_in_stages, start_taichi, timed
-from tikgen.disk import why
+from tikgen.demo.stepwise import Report, Stage, build_in_stages, drawn, start_taichi, timed
 from tikgen.program.parts import swap
 from tikgen.program.program import Program
 from tikgen.program.reference import Verified
@@ -49,7 +48,7 @@ def run_gray_scott(
     how = "in native code" if program.is_native else "launched from Python"
     report(Stage("run", ran.seconds, f"{steps / ran.seconds:,.0f} steps/s, {how}"))
     say(f"The pattern covers {(shown[-1] > 0.1).mean():.0%} of the torus.")
-    say(_draw(picture, shown))
+    say(drawn(picture, lambda: _draw(picture, shown)))
     return found
 
 
@@ -68,14 +67,8 @@ def _in_words(found: Verified) -> str:
     )
 
 
-def _draw(picture: Path, shown: list[npt.NDArray[Any]]) -> str:
-    """Write the pictures side by side if matplotlib is installed; return a message."""
-    try:
-        from matplotlib.image import imsave
-    except ModuleNotFoundError:
-        return "No picture: matplotlib is missing; pip install 'tikgen[plot]' brings it."
-    try:
-        imsave(picture, np.hstack(shown), cmap="magma")
-    except OSError as error:
-        return f"No picture: cannot write {picture}: {why(error)}."
-    return f"wrote {picture}"
+def _draw(picture: Path, shown: list[npt.NDArray[Any]]) -> None:
+    """Write the pictures side by side."""
+    from matplotlib.image import imsave
+
+    imsave(picture, np.hstack(shown), cmap="magma")

@@ -7,10 +7,12 @@ import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import taichi as ti
 
+from tikgen.disk import why
 from tikgen.errors import UnsupportedOnArch
 from tikgen.pipeline.builder import choose
 from tikgen.pipeline.kernel import Kernel
@@ -109,3 +111,14 @@ def timed(
     result = action()
     report(Stage(name, time.perf_counter() - start, describe(result)))
     return result
+
+
+def drawn(picture: Path, draw: Callable[[], None]) -> str:
+    """Draw a picture if matplotlib is installed; return a message."""
+    try:
+        draw()
+    except ModuleNotFoundError:
+        return "No picture: matplotlib is missing; pip install 'tikgen[plot]' brings it."
+    except OSError as error:
+        return f"No picture: cannot write {picture}: {why(error)}."
+    return f"wrote {picture}"

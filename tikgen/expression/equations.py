@@ -15,7 +15,7 @@ from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.components import by_component
 from tikgen.expression.equation_reader import INDICES, EquationReader, Grid
 from tikgen.expression.operators import AXES
-from tikgen.expression.reader import clipped, statements_of
+from tikgen.expression.reader import TOO_DEEP, clipped, statements_of
 from tikgen.expression.regions import conditions
 from tikgen.expression.sharing import shared
 from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name, unparsed
@@ -148,7 +148,11 @@ class Equations(Text):
             is_block = "each " in (quoted or shown(str(known)))
             hint = "; a block is written 'each q in 9:'" if is_block else ""
             raise ExpressionError(clipped(str(source)), problem + hint + line + quoted) from None
-        super().__init__(_lines=lines, _statements=statements, text=_text_of(statements))
+        try:
+            text = _text_of(statements)
+        except RecursionError:
+            raise ExpressionError(clipped(str(source)), TOO_DEEP) from None
+        super().__init__(_lines=lines, _statements=statements, text=text)
 
     @classmethod
     def parse(cls, value: Any) -> Equations:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from functools import reduce
 
 from tikgen.expression.differences import central, staggered
@@ -14,6 +15,8 @@ DERIVATIVES = (*FIRST, "dxx", "dyy", "dzz", "dxy", "dxz", "dyz")
 AVERAGES = ("avgx", "avgy", "avgz")
 OPERATORS = (*DERIVATIVES, "lap", "div", "curl", *AVERAGES)
 
+# First derivatives of order 1 from below and from above: the weight at each offset.
+_ONE_SIDED = tuple({at - 1: Fraction(-1), at: Fraction(1)} for at in (0, 1))
 # The weight of each value in a sum.
 Terms = Mapping[Node, float]
 # Returns a tree at the point some steps along an axis.
@@ -39,21 +42,24 @@ def first(
         from_faces: on a staggered grid, whether the values lie on faces; None elsewhere.
     """
     known = central(1, order) if from_faces is None else staggered(1, order, from_faces)
-    return total({shift(node, axis, o): float(w) / spacing for o, w in known.items()})
+    found = _along(node, axis, known, shift)
+    return total({there: float(weight) / spacing for there, weight in found.items()})
 
 
 def average(node: Node, axis: int, shift: Shift, from_faces: bool) -> Node:
     """Return the mean of the two values next to the middle between them."""
-    return total({shift(node, axis, o): float(w) for o, w in staggered(0, 2, from_faces).items()})
+    found = _along(node, axis, staggered(0, 2, from_faces), shift)
+    return total({there: float(weight) for there, weight in found.items()})
 
 
 def upwind(node: Node, axis: int, spacing: float, shift: Shift, along: Node) -> Node:
     """Return the one-sided first derivative, of order 1, on the side from which the flow comes."""
-    before, after = shift(node, axis, -1), shift(node, axis, 1)
-    from_below = total({node: 1 / spacing, before: -1 / spacing})
-    from_above = total({after: 1 / spacing, node: -1 / spacing})
+    sides = [
+        {there: float(weight) / spacing for there, weight in found.items()}
+        for found in (_along(node, axis, known, shift) for known in _ONE_SIDED)
+    ]
     is_rising = Node(">", (along, Node("number")))
-    return Node("where", (is_rising, from_below, from_above))
+    return Node("where", (is_rising, *map(total, sides)))
 
 
 def second(
@@ -62,10 +68,20 @@ def second(
     """Return the sum of the second derivatives along some axes."""
     terms: dict[Node, float] = {}
     for axis in axes:
-        for offset, weight in central(2, order).items():
-            there = shift(node, axis, offset)
+        for there, weight in _along(node, axis, central(2, order), shift).items():
             terms[there] = terms.get(there, 0.0) + float(weight) / spacing[axis] ** 2
     return total(terms)
+
+
+def _along(
+    node: Node, axis: int, weights: Mapping[int, Fraction], shift: Shift
+) -> dict[Node, Fraction]:
+    """Return the weights of the values along an axis; those of equal values are added."""
+    found: dict[Node, Fraction] = {}
+    for offset, weight in weights.items():
+        there = shift(node, axis, offset)
+        found[there] = found.get(there, Fraction(0)) + weight
+    return found
 
 
 def total(terms: Terms) -> Node:

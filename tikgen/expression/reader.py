@@ -16,6 +16,7 @@ from tikgen.expression.tree import CONSTANTS, FUNCTIONS, Node, literal_value
 
 MOST_CHARACTERS = 2000
 DEEPEST = 100
+TOO_DEEP = "cannot be read: it is nested too deeply"
 MOST_NODES = 1000  # A chained comparison repeats its operands, so length alone is no limit.
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -104,7 +105,7 @@ def statements_of(
             hint += quoted(text, error.lineno, (error.offset or 1) - 1)
         raise ExpressionError(shown, f"is not arithmetic: {problem}{hint}") from None
     except (ValueError, RecursionError, MemoryError):
-        raise ExpressionError(shown, "cannot be read: it is nested too deeply") from None
+        raise ExpressionError(shown, TOO_DEEP) from None
     if not statements:
         raise ExpressionError(shown, "is empty")
     return text, statements

@@ -167,8 +167,8 @@ class _Writer:
             return self._sum(term)
         if term.is_Mul:
             return self._product(term)
-        if isinstance(term, sympy.exp):  # A power of e in SymPy's eyes.
-            return self._call("exp", term.args)
+        if isinstance(term, sympy.exp):  # Or a power of e that SymPy left as it is.
+            return self._call("exp", (term.exp,))
         if term.is_Pow:
             return self._power(*term.as_base_exp())
         if isinstance(term, sympy.Derivative):
@@ -196,7 +196,13 @@ class _Writer:
             parts = sorted(term.args, key=sympy.default_sort_key)
             return ast.BoolOp(op, [self.truth(part) for part in parts])
         if isinstance(term, sympy.Not):
-            return ast.UnaryOp(ast.Not(), self.truth(term.args[0]))
+            return _not(self.truth(term.args[0]))
+        if isinstance(term, sympy.ITE):  # SymPy makes them of conditions within conditions.
+            test, yes, no = map(self.truth, term.args)
+            both = ast.BoolOp(ast.And(), [test, yes])
+            return ast.BoolOp(ast.Or(), [both, ast.BoolOp(ast.And(), [_not(test), no])])
+        if term in (sympy.true, sympy.false):  # A part of such a condition.
+            return ast.Compare(ast.Constant(int(bool(term))), [ast.NotEq()], [ast.Constant(0)])
         return refuse(term, "is no comparison, And, Or or Not of comparisons")
 
     # Names and numbers.
@@ -295,8 +301,6 @@ class _Writer:
 
     def _power(self, base: Any, exponent: Any) -> ast.expr:
         """Return a power; a negative one as a quotient, and half ones by a square root."""
-        if base is sympy.E:
-            return self._call("exp", (exponent,))
         if exponent.is_number and exponent.is_negative:
             return ast.BinOp(ast.Constant(1), ast.Div(), self._power(base, -exponent))
         halves = 2 * float(exponent) if exponent.is_number else 0.5
@@ -335,6 +339,10 @@ class _Writer:
             args = [self.truth(condition), self.number(value), tree]
             tree = ast.Call(ast.Name("where"), args, [])
         return tree
+
+
+def _not(condition: ast.expr) -> ast.expr:
+    return ast.UnaryOp(ast.Not(), condition)
 
 
 def _multiplied(factors: list[ast.expr]) -> ast.expr:

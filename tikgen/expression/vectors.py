@@ -313,8 +313,6 @@ class Expansion(ast.NodeTransformer):
     def _size(self, tree: ast.Name) -> int:
         """Return how many components the value of a name has, 0 for a number."""
         name = tree.id.removesuffix(PRIME)
-        if name in self._numbers:
-            return 0
         return self._vectors.get(name, 0) or len(self._lists.get(tree.id, ()))
 
     def visit_Call(self, tree: ast.Call) -> ast.expr:

@@ -73,7 +73,7 @@ _OPCODES = {
     "iil": "246 LoopMerge",
     "ic": "247 SelectionMerge",
     "iiin*": "250 BranchConditional",
-    "iiw": "251 Switch",
+    "iiw*": "251 Switch",
 }
 _ENUMERATIONS = {
     "A": "0 Logical 1 Physical32 2 Physical64 5348 PhysicalStorageBuffer64",

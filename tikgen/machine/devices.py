@@ -112,6 +112,17 @@ def cpu_name() -> str:
     return str(match[1]).strip() if match else platform.processor() or platform.machine()
 
 
+def memory_of_processor() -> dict[str, int]:
+    """Return ``MemTotal`` and ``MemAvailable`` of this machine in bytes, if the system has them."""
+    facts = {}
+    info = Path("/proc/meminfo")
+    for line in info.read_text().splitlines() if info.exists() else ():
+        name, _, value = line.partition(":")
+        if name in ("MemTotal", "MemAvailable"):
+            facts[name] = int(value.split()[0]) * 1024
+    return facts
+
+
 def cuda_name(number: int = 0) -> str:
     """Return the name of a CUDA device, or ``"unknown device"``."""
     driver = drivers.cuda()

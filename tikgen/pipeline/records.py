@@ -166,17 +166,10 @@ def records_for(template: Template, problem: ParameterModel, arch: str) -> tuple
     return found
 
 
-def best_record(
-    template: Template, problem: ParameterModel, arch: str, sizes: Mapping[str, int] | None
-) -> Record | None:
-    """Return the best record for the shape nearest to ``sizes`` (None: the largest), or None."""
-    return best_of(records_for(template, problem, arch), sizes)
-
-
 def best_of(
     found: Iterable[Record], sizes: Mapping[str, int] | None, farthest: float = math.inf
 ) -> Record | None:
-    """Return the best of some records, as :func:`best_record` does.
+    """Return the best record for the shape nearest to ``sizes`` (None: the largest), or None.
 
     Args:
         found: records of a problem, for a device and these versions.

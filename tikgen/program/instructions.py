@@ -6,7 +6,6 @@ import ctypes
 import itertools
 from collections.abc import Callable, Sequence
 
-from tikgen.errors import ProgramError
 from tikgen.program.plan import Arrangement, Call, Choice, Condition, Exchange, Launch, Node, Plan
 
 LAUNCH, REPEAT, AGAIN, STEP, PUT, UNLESS, JUMP = range(7)
@@ -110,10 +109,7 @@ class Instructions:
     def _write_test(self, condition: Condition, at: Arrangement) -> int:
         """Write a test; return its place, which lacks where to go on if it does not hold."""
         self._write_call(self._plan.call(condition.launch, at))
-        memory = condition.flag.memory
-        if memory is None:
-            raise ProgramError(f"the condition {condition.text!r} is not on the host")
-        return self._add(UNLESS, memory.ctypes.data)
+        return self._add(UNLESS, condition.flag.memory.ctypes.data)
 
     def _write_call(self, call: Call) -> None:
         self.code += self._instructions_of(call)

@@ -97,7 +97,5 @@ class ByLaunchers:
 
 def scalar_of(call: Call, name: str) -> tuple[int, Scalar]:
     """Return a scalar argument, and its slot."""
-    for slot, argument in enumerate(call.kernel.loaded.signature.arguments):
-        if isinstance(argument, Scalar) and argument.name == name:
-            return slot, argument
-    raise KeyError(name)
+    arguments = enumerate(call.kernel.loaded.signature.arguments)
+    return next((slot, a) for slot, a in arguments if isinstance(a, Scalar) and a.name == name)

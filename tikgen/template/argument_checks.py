@@ -252,10 +252,8 @@ class Rules:
             return bool(np.may_share_memory(one, other))
         if isinstance(one, self.apart_kinds) or isinstance(other, self.apart_kinds):
             return False
-        ranges = _memory(one), _memory(other)
-        if ranges[0] is None or ranges[1] is None:
-            return False
-        return ranges[0][0] < ranges[1][1] and ranges[1][0] < ranges[0][1]
+        (start, stop), (its_start, its_stop) = _memory(one), _memory(other)
+        return start < its_stop and its_start < stop
 
     def _check_alias(self, i: int, j: int, values: Sequence[Any]) -> None:
         one, other = self.checks[i], self.checks[j]
@@ -332,15 +330,12 @@ def _without_memory(tensor: Any) -> str:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    return one is other or (_memory(one) is not None and _memory(one) == _memory(other))
+    return one is other or _memory(one) == _memory(other)
 
 
-def _memory(value: Any) -> tuple[int, int] | None:
+def _memory(value: Any) -> tuple[int, int]:
     """Return the addresses that a NumPy array or a torch tensor spans."""
     if isinstance(value, np.ndarray):
-        start = value.ctypes.data
-        return start, start + value.nbytes
-    if hasattr(value, "data_ptr"):
-        start = value.data_ptr()
-        return start, start + value.element_size() * value.nelement()
-    return None
+        return value.ctypes.data, value.ctypes.data + value.nbytes
+    start = value.data_ptr()
+    return start, start + value.element_size() * value.nelement()

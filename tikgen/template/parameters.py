@@ -67,20 +67,6 @@ class Invalid(ValueError):
         super().__init__(problem)
 
 
-def require_defaults(model: ParameterModel, names: Iterable[str], where: str) -> None:
-    """Raise :class:`Invalid` where a parameter that means nothing is not left at its default.
-
-    Args:
-        model: the problem or the schedule.
-        names: parameters that nothing depends on.
-        where: completes "must be 64", such as "where loop is not 'sweep'".
-    """
-    for name in names:
-        default = type(model).model_fields[name].default
-        if getattr(model, name) != default:
-            raise Invalid(name, f"must be {_shown(default)} {where}; leave it out")
-
-
 def parameter(
     meaning: str,
     default: Any = ...,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from tikgen.errors import ParameterError
+from tikgen.machine.devices import memory_of_processor
 from tikgen.template.arguments import Argument, Array, concrete_shape
 
 _DRAWN_BYTES = 17
@@ -25,11 +24,8 @@ def array_bytes(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> int:
 
 def free_host_bytes() -> int:
     """Return how much memory of the host is free without swapping."""
-    info = Path("/proc/meminfo")
-    text = info.read_text() if info.exists() else ""
-    available = re.search(r"^MemAvailable:\s*(\d+) kB", text, flags=re.MULTILINE)
-    if available:
-        return 1024 * int(available[1])
+    if available := memory_of_processor().get("MemAvailable"):
+        return available
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # The system does not say.

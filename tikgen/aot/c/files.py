@@ -57,12 +57,9 @@ def environment_of(prefix: str, *folders: Path) -> jinja2.Environment:
     Templates are looked for in ``folders`` first.
     """
 
-    def load(name: str) -> str | None:
+    def load(name: str) -> str:
         found = (folder / name for folder in (*folders, _TEMPLATES))
-        file = next((path for path in found if path.is_file()), None)
-        if file is None:
-            return None
-        text = file.read_text(encoding="utf-8")
+        text = next(path for path in found if path.is_file()).read_text(encoding="utf-8")
         text = re.sub(r"\bNAME(?=_|\b)", lambda _: prefix, text)
         return re.sub(r"\bUPPER(?=_)", lambda _: prefix.upper(), text)
 

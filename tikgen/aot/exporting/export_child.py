@@ -161,10 +161,7 @@ def _write(
             for number, s in enumerate(graph["steps"])
         ]
         builder.add_graph(graph["name"], steps)
-    folder = Path(job["folder"])
-    for path in folder.iterdir():  # Left by an attempt with fewer capabilities.
-        path.unlink()
-    builder.write(folder)
+    builder.write(Path(job["folder"]))
 
 
 def _graph_arguments(number: int, step: dict[str, Any], kernel: dict[str, Any]) -> list[Any]:

@@ -139,7 +139,7 @@ def _target(path: str | os.PathLike[str]) -> tuple[Path, Path]:
         shown = Path(path).expanduser().absolute()
         target = shown.resolve() if shown.is_symlink() else shown
         check_target(target)
-    except (OSError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:  # No such user, or links in a circle.
         raise BundleError(path, f"cannot be written: {why(error)}") from None
     return shown, target
 

@@ -37,7 +37,6 @@ class _Made:
         self.modules: dict[str, int] = {}
         self.memories: set[int] = set()
         self.error: TikgenError | None = None
-        self.is_closed = False
 
     def start(self, contents: Contents, arch: str, device: int) -> None:
         """Create the runtime; keep an error for its users."""
@@ -65,9 +64,6 @@ class _Made:
         """Wait for the device, then free and destroy everything."""
         starting.join()
         with self.lock:
-            if self.is_closed:
-                return
-            self.is_closed = True
             if self.library is None or not self.runtime:
                 return
             if self.context:
@@ -126,7 +122,7 @@ class Engine:
     @property
     def is_closed(self) -> bool:
         """Return whether it was closed."""
-        return not self.close.alive or self._made.is_closed
+        return not self.close.alive
 
     @property
     def handle(self) -> int:

@@ -27,7 +27,6 @@ class Engine:
 
     def answer_now(self, message: Any) -> Any:
         """Return the reply to a message, or a future of it; ``NOT_NOW`` if it has to be queued."""
-        return NOT_NOW
 
     @property
     def is_stopped(self) -> bool:

@@ -50,17 +50,14 @@ def is_real(value: Any) -> bool:
         return True
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.number)):
         return False
-    if isinstance(value, np.complexfloating):
+    if isinstance(value, (np.complexfloating, np.timedelta64)):
         return False
-    try:
-        return isinstance(value, int) or bool(float(value) == value) or bool(value != value)
-    except OverflowError:
-        return False
+    return isinstance(value, int) or bool(float(value) == value) or bool(value != value)
 
 
 def is_integer(value: Any) -> bool:
     """Return whether a value is an integer, and no bool."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
 _LEAVES: dict[Any, Rule] = {

@@ -13,8 +13,6 @@ from tikgen.ring.telemetry.gpu_monitor import GPUInfo
 from tikgen.ring.telemetry.histogram import Histogram
 from tikgen.ring.telemetry.kernel_telemetry import RingKernelTelemetry, TelemetryCollector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 # Just below powers of two, where the buckets of a histogram end: the counts are exact.
 _LATENCIES_NS = [2**power - 1 for power in range(10, 36)]
 _BATCH_SIZES = [2**power - 1 for power in range(1, 17)]

@@ -1,0 +1,62 @@
+"""Child processes that do not start, die or are gone: each is told, and none is left."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tikgen.children import process, safe_path
+from tikgen.children.job_process import JobProcess
+from tikgen.children.process import ChildProcess, Died
+
+SLEEPS = "import time; time.sleep(600)"
+DIES = "import sys; sys.exit('no such driver')"
+LEAVES = 'import os; print(\'{"absent": ""}\', flush=True); os.close(0); os._exit(3)'
+
+
+def running(monkeypatch: pytest.MonkeyPatch, code: str) -> ChildProcess:
+    monkeypatch.setattr(safe_path, "command", lambda *_: [sys.executable, "-c", code])
+    return ChildProcess("none")
+
+
+def test_a_process_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = running(monkeypatch, DIES)
+    said = child.start()
+    assert said.startswith("the process died while it started") and "no such driver" in said
+    child.stop()
+    monkeypatch.setattr(process, "START_SECONDS", 0.01)
+    child = running(monkeypatch, SLEEPS)
+    assert child.start() == "the process did not start within 0.01 s"
+    assert not child.is_running
+
+
+def test_a_line_to_a_process_that_has_ended_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(monkeypatch, LEAVES) as child:
+        assert child.start() == ""
+        assert child._process is not None
+        child._process.wait()
+        with pytest.raises(Died, match="exit status 3"):
+            child.send("anything")
+
+
+def test_a_job_on_an_arch_that_does_not_work_has_an_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Absent(JobProcess):
+        def start(self) -> str:
+            return "no device"
+
+    made: Any = Absent("none", "cuda", timeout=1.0)
+    said = {"kind": "error", "message": "cuda does not work here: no device"}
+    assert made.answer("{}", 1.0) == said
+
+
+def test_the_package_is_found_wherever_it_was_imported_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parent = str(Path(safe_path.__file__).parents[2])
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != parent])
+    assert safe_path.importable()[0] == parent

@@ -1,0 +1,131 @@
+"""How commands end: what they print last, and their exit codes, without any measurement."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tikgen.cli import app, bundle_commands, common, export_command, tuning_commands, watch_command
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED
+from tikgen.cli.output import print_result
+from tikgen.errors import ParameterError, TemplateError
+from tikgen.template import catalogue
+from tikgen.tuning.sweeps.table import SweepResult
+
+ROW = {"digest": "d", "kind": "timed", "message": None, "seconds": 1.0}
+
+
+def code_of(*words: str) -> int:
+    return CliRunner().invoke(app, list(words)).exit_code
+
+
+def test_a_sweep_that_was_interrupted_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"template": "map", "arch": "cpu", "shape": "(64,)", "baked": False, **ROW}
+    result = SweepResult([row], {"complete": False})
+    monkeypatch.setattr("tikgen.tuning.sweeps.sweep.sweep", lambda *_, **__: result)
+    done = CliRunner().invoke(app, ["sweep", "map", "-p", "expr=y = x", "--shape", "64"])
+    assert done.exit_code == INTERRUPTED, repr(done.exception)
+
+
+def test_a_demonstration_that_disagrees_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = SimpleNamespace(ok=False)
+    monkeypatch.setattr("tikgen.demo.demonstration.run_demo", lambda *_: wrong)
+    assert code_of("demo", "--arch", "cpu") == FAILED
+
+
+def test_a_reader_that_went_away_is_no_error_of_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def closed(*_: Any) -> None:
+        raise OSError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(catalogue, "list_templates", closed)
+    outcome = CliRunner().invoke(app, ["list"])
+    assert "Broken pipe" not in outcome.output
+
+
+def test_a_folder_without_a_text_is_no_template(tmp_path: Path) -> None:
+    with pytest.raises(TemplateError, match=r"the folder holds no kernel\.py\.j2"):
+        common.template_name(f"{tmp_path}{os.sep}")
+
+
+def test_a_bundle_that_is_not_there_cannot_be_verified(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(app, ["bundle", "verify", str(tmp_path / "none")])
+    assert isinstance(outcome.exception, SystemExit)
+    assert outcome.exit_code == 2
+    assert "does not exist" in " ".join(outcome.output.split())
+
+
+def test_a_native_bundle_takes_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="a graph, which a native bundle cannot have"):
+        export_command._check_native(True, "", False, tmp_path / "recording")
+
+
+def test_arrays_of_a_run_are_drawn_and_shown() -> None:
+    rng = np.random.default_rng(0)
+    argument: Any = SimpleNamespace(name="x", dtype="i16")
+    drawn = bundle_commands._array("k", argument, "random:40x3", rng)
+    assert (drawn.dtype, drawn.shape, set(drawn.ravel())) == (np.int16, (40, 3), {0, 1, 2, 3})
+    shown = bundle_commands._summary(np.array([1.0, np.inf]))
+    assert (shown["min"], shown["max"]) == (1.0, None)
+    assert [bundle_commands._shown(shown[key]) for key in ("min", "max", "shape")] == [
+        "1",
+        "not finite",
+        "2",
+    ]
+
+
+def test_a_terminal_gets_the_drawing_of_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    class Result:
+        def __rich__(self) -> str:
+            return "[bold]drawn[/]"
+
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    print_result(Result(), as_json=False)
+    assert "drawn" in terminal.getvalue() and "Result" not in terminal.getvalue()
+
+
+def test_a_record_says_why_it_is_not_current() -> None:
+    names = ("map", "no_such_template")
+    said = [tuning_commands._why_not_current(SimpleNamespace(template=name)) for name in names]
+    assert said == ["of another version", "template not found here"]
+
+
+def test_watching_goes_on_after_parameters_that_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verified: list[int] = []
+
+    def verify(folder: Path, *_: Any) -> None:
+        verified.append(1)
+        if len(verified) == 2:
+            raise ParameterError("map", {"dim": "is unknown now"})
+
+    monkeypatch.setattr(watch_command, "_saves", lambda folder: iter(range(3)))
+    monkeypatch.setattr(watch_command, "_verify", verify)
+    assert code_of("watch", "map") == 0
+    assert len(verified) == 3
+    found = SimpleNamespace(status="passed", arch="cpu", summary="3 runs", skipped={"no f64": 2})
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        "tikgen.verification.verify", lambda *_, **__: SimpleNamespace(archs=[found])
+    )
+    watch_command._verify(catalogue.find_template("map").folder, ["cpu"], 1, {})
+    assert "2 skipped: no f64" in capsys.readouterr().out
