@@ -14,7 +14,8 @@ from tikgen.template.rules import GPUS
 AXES = ("i", "j", "k", "l")
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 STRIP_LENGTHS = (64, 128, 256, 512)
-STRIPS_A_TASK = CHUNKS_A_TASK = 512
+# Taichi gives so many iterations to a thread.
+ITERATIONS_A_TASK = 512
 # To wake the other threads takes 25 us. So many elements take one thread less.
 SERIAL = 2**15
 # What a block of threads may share on every device.
@@ -81,7 +82,7 @@ class Transpose(Template):
             if 0 < count <= SERIAL:
                 return {"loop": "flat", "serial": True}
             # As many as leave eight tasks or more.
-            fitting = [c for c in CHUNKS if count >= 8 * CHUNKS_A_TASK * c]
+            fitting = [c for c in CHUNKS if count >= 8 * ITERATIONS_A_TASK * c]
             return {"loop": "flat", "chunk": max(fitting, default=CHUNKS[0] if count else 2048)}
         if arch != "cpu":
             # H200, 8192^2 f32: 139 us on cuda with tiles of 64, 153 with tiles of 32; 157 on Vulkan
@@ -98,7 +99,7 @@ class Transpose(Template):
         length = 256
         if sizes is not None:
             strips = math.prod(sizes.values()) // 8
-            fitting = [t for t in STRIP_LENGTHS if strips >= 4 * STRIPS_A_TASK * t]
+            fitting = [t for t in STRIP_LENGTHS if strips >= 4 * ITERATIONS_A_TASK * t]
             length = max(fitting, default=STRIP_LENGTHS[0])
         return {"loop": "strips", "tile": length, "unroll": 8}
 

@@ -21,11 +21,16 @@ SMALL_BYTES = 1 << 17
 
 def are_small(arguments: Iterable[Argument], sizes: Mapping[str, int] | None) -> bool:
     """Return whether arrays of these sizes, if any are known, are work for one thread."""
-    if sizes is None:
-        return False
-    arrays = [argument for argument in arguments if isinstance(argument, Array)]
-    size = sum(math.prod(concrete_shape(a, sizes)) * a.dtype.bits for a in arrays)
-    return size < 8 * SMALL_BYTES
+    return sizes is not None and array_bytes(arguments, sizes) < SMALL_BYTES
+
+
+def array_bytes(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> int:
+    """Return how many bytes the arrays among ``arguments`` take."""
+    return sum(
+        math.prod(concrete_shape(a, sizes)) * a.dtype.bits // 8
+        for a in arguments
+        if isinstance(a, Array)
+    )
 
 
 def sizes_of_shape(

@@ -9,17 +9,9 @@ from collections.abc import Iterable, Mapping
 from tikgen.errors import ParameterError
 from tikgen.machine.devices import memory_of_processor
 from tikgen.template.arguments import Argument, Array, concrete_shape
+from tikgen.template.shapes import array_bytes
 
 _DRAWN_BYTES = 17
-
-
-def array_bytes(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> int:
-    """Return how many bytes the arrays among ``arguments`` take."""
-    return sum(
-        math.prod(concrete_shape(a, sizes)) * a.dtype.bits // 8
-        for a in arguments
-        if isinstance(a, Array)
-    )
 
 
 def free_host_bytes() -> int:

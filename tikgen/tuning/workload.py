@@ -16,9 +16,10 @@ from tikgen.taichi import arrays as taichi_arrays
 from tikgen.taichi import runtime
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import NDArray, Template
+from tikgen.template.shapes import array_bytes
 from tikgen.tuning.given_data import Values, load, typical_values
 from tikgen.tuning.job import Job
-from tikgen.tuning.memory import array_bytes, check_room, free_host_bytes, no_room
+from tikgen.tuning.memory import check_room, free_host_bytes, no_room
 from tikgen.verification.diagnosis import blamed
 
 # A slower reference is not run at the sizes that are timed.

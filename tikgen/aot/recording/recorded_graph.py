@@ -112,12 +112,13 @@ def _add_build(module: Module, build: rf.Build, arch: str) -> None:
             f"the template {build.template!r} renders to other code than when it was recorded; "
             "record it again",
         )
-    usual = builder.build(
-        build.template, schedule={}, shape=build.sizes or None, arch=arch, **parameters
-    )
-    if evidence_on(kernel.source, arch) is None and evidence_on(usual.source, arch) is not None:
-        # The sizes of the calls chose a schedule; the one for any sizes was verified.
-        kernel, schedule = usual, dict(usual.schedule)
+    if evidence_on(kernel.source, arch) is None:
+        # The sizes of the calls chose a schedule; the one for any sizes may have been verified.
+        usual = builder.build(
+            build.template, schedule={}, shape=build.sizes or None, arch=arch, **parameters
+        )
+        if evidence_on(usual.source, arch) is not None:
+            kernel, schedule = usual, dict(usual.schedule)
     module.add_kernel(kernel, name=build.name, schedules={arch: schedule})
 
 
