@@ -100,7 +100,9 @@ class Gemm(Template):
             "neighbours among the rows and columns of a thread", 1, only=SHARED
         )
         serial: bool = parameter(
-            "whether one thread does it all", False, only={**OTHER, "arch": "cpu"}
+            "whether one thread does it all",
+            False,
+            only={**OTHER, "block_dim": 0, "arch": "cpu"},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, only=OTHER

@@ -57,7 +57,9 @@ class Spmv(Template):
         block_dim: Literal[0, 32, 64, 128, 256, 512, 1024] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, needs={0: {"lanes": 1}}
         )
-        serial: bool = parameter("whether one thread does it all", False, only={"arch": "cpu"})
+        serial: bool = parameter(
+            "whether one thread does it all", False, only={"block_dim": 0, "arch": "cpu"}
+        )
 
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None

@@ -9,7 +9,7 @@ import numpy as np
 from tikgen import Array, DType, Invalid, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.dtypes import ALL_DTYPES
 from tikgen.pipeline.loop_steps import box, looped, parallel
-from tikgen.template.rules import GPUS
+from tikgen.template.rules import GPUS, Not
 
 AXES = ("i", "j", "k", "l")
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -66,10 +66,12 @@ class Transpose(Template):
         serial: bool = parameter(
             "whether one thread does it all",
             False,
-            only={"loop": ("flat", "strips"), "arch": "cpu"},
+            only={"loop": ("flat", "strips"), "block_dim": 0, "arch": "cpu"},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
-            "threads in a block; 0 for Taichi's own choice, but not with loop='tiles'", 0
+            "threads in a block; 0 for Taichi's own choice, but not with loop='tiles'",
+            0,
+            only={"loop": Not("flat")},
         )
 
     def default_schedule(
