@@ -15,15 +15,18 @@ import itertools
 import json
 import random
 import time
-import traceback
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from drawn import drawn_works, form_for
-from drawn.summary import Run, summary, write_page
+from drawn.summary import LABELS, Run, summary, write_page
+from peers.checking import Wrong, checked_call
+from peers.peer import Absent, Call, Peer
+from timing import Turns
 from works.work import Arguments, Machine, Work
 
 RESULTS = Path(__file__).parent / "results"
@@ -35,104 +38,66 @@ PEERS: dict[Machine, tuple[str, ...]] = {
     "lavapipe": ("numpy",),
 }
 RUNS_KEPT = 3
-Call = Callable[[], object]
 
 
-class Place:
-    """Where a competitor has its arrays."""
+def competitors(arch: str, machine: Machine) -> dict[str, Peer | str]:
+    """Return tikgen with each engine and the peers, or why one is absent."""
+    from peers.tikgen_kernels import PLACES
 
-    def __init__(self, key: str, machine: Machine) -> None:
-        self.key, self._machine = key, machine
+    found: dict[str, Peer | str] = {
+        engine: Peer(engine, engine, partial(own_call, engine), **PLACES[machine == "cpu"])
+        for engine in OURS[arch]
+    }
+    for key in PEERS[machine]:
+        prepare = partial(form_for, key)
+        if not key.startswith("torch"):
+            found[key] = Peer(key, LABELS[key], prepare)
+            continue
+        try:
+            from peers.torch_calls import on_device
 
-    def put(self, arguments: Arguments) -> Arguments:
-        """Return arrays of its own with the same contents."""
-        return {n: self._put(v) if isinstance(v, np.ndarray) else v for n, v in arguments.items()}
-
-    def _put(self, array: np.ndarray) -> Any:
-        if self.key.startswith("torch"):
-            import torch
-
-            tensor = torch.from_numpy(array.copy())
-            return tensor.cuda() if self._machine == "gpu" else tensor
-        if self.key in ("numpy", "numba") or self._machine == "cpu":
-            return array.copy()
-        import taichi as ti
-
-        kind = array.dtype.kind + str(8 * array.dtype.itemsize)
-        device = ti.ndarray(getattr(ti, kind), array.shape)
-        device.from_numpy(array)
-        return device
-
-    def get(self, array: Any) -> np.ndarray:
-        """Return the host array with what one of its arrays holds."""
-        if isinstance(array, np.ndarray):
-            return array
-        if self.key.startswith("torch"):
-            return np.asarray(array.cpu())
-        return np.asarray(array.to_numpy())
-
-    def finish(self) -> None:
-        """Wait until its device has done everything."""
-        if self._machine == "cpu" or self.key in ("numpy", "numba"):
-            return
-        if self.key.startswith("torch"):
-            import torch
-
-            torch.cuda.synchronize()
-        else:
-            import taichi as ti
-
-            ti.sync()
+            found[key] = on_device(key, LABELS[key], prepare, machine)
+        except (Absent, ImportError) as error:
+            found[key] = str(error)
+    return found
 
 
-def call_of(key: str, work: Work, arguments: Arguments) -> Call | None:
-    """Return a competitor's call, or None if it has no form for the work."""
-    if key != "taichi" and not key.startswith("direct"):
-        return form_for(key, work, arguments)
+def own_call(engine: str, work: Work, arguments: Arguments) -> Call:
+    """Return a bound kernel of tikgen's, with the defaults for the sizes of its arguments."""
     import tikgen
 
     kernel = tikgen.build(work.template, **work.problem)
-    if key != "taichi":
-        kernel = kernel.with_engine(key)
+    if engine != "taichi":
+        kernel = kernel.with_engine(engine)
     bound: Call = kernel.bind(**arguments)
     return bound
 
 
-def measured(work: Work, arch: str) -> dict[str, Any]:
+def measured(work: Work, arch: str, peers: Mapping[str, Peer | str]) -> dict[str, Any]:
     """Return the seconds of a call of each competitor, and why others have none."""
-    from timing import Turns
-
     host = work.arguments()
     expected = work.expected(host)
     calls: dict[str, Call] = {}
-    places: dict[str, Place] = {}
+    finishes: dict[str, Call] = {}
     absent: dict[str, str] = {}
-    for key in (*OURS[arch], *PEERS[work.machine]):
-        place = Place(key, work.machine)
+    for key, peer in peers.items():
         try:
-            arrays = place.put(host)
-            call = call_of(key, work, arrays)
-            if call is None:
-                continue
-            call()
-            place.finish()
-            # What a call returns is an array of its own where it wrote none of the arguments.
-            rtol = work.rtol if key in OURS[arch] else work.peers_rtol
-            for name, values in expected.items():
-                error = work.error(place.get(arrays[name]), values)
-                if not error <= (rtol or 0.0):
-                    raise ValueError(f"WRONG: {name} is off by {error:.3g} of the greatest value")
-            calls[key], places[key] = call, place
+            if not isinstance(peer, Peer):
+                raise RuntimeError(peer)
+            calls[key], _ = checked_call(peer, work, host, expected, key in OURS[arch])
+            finishes[key] = peer.finish
+        except Absent:
+            continue
+        except Wrong as reason:
+            absent[key] = f"WRONG: {reason}"
         except Exception as error:  # A competitor that fails is a result, and not the end.
             first = (str(error).strip() or repr(error)).splitlines()[0]
             absent[key] = f"{type(error).__name__}: {first[:160]}"
-            if key in OURS[arch] and not key.startswith("direct"):
-                traceback.print_exc()
     seconds = {}
     if "taichi" in calls and calls.keys() & PEERS[work.machine]:
         turns = Turns(
             calls,
-            {key: place.finish for key, place in places.items()},
+            finishes,
             rounds=ROUNDS,
             seconds_each=SECONDS_EACH,
             # To wait for a GPU takes long against a short call.
@@ -159,12 +124,13 @@ def run(arch: str, seed: int, budget: float, count: int) -> Run:
 
     ti.init(arch=getattr(ti, arch), log_level=ti.ERROR)
     machine = kind(arch)
+    peers = competitors(arch, machine)
     end = time.monotonic() + budget
     rows = []
     for number, work in enumerate(itertools.islice(drawn_works(seed, machine), count)):
         if time.monotonic() > end:
             break
-        rows.append(measured(work, arch))
+        rows.append(measured(work, arch, peers))
         best = ", ".join(f"{key} {value:.3g}" for key, value in rows[-1]["seconds"].items())
         print(f"{number:4} {work.name}: {best} {rows[-1]['absent'] or ''}", flush=True)
         gc.collect()

@@ -13,12 +13,12 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pytest
 
 import machine
 from limits import limit_of
 from peers import Absent, Peer, find_peers
+from peers.checking import Wrong, checked_call
 from peers.peer import Call
 from timing import SECONDS_A_ROUND, Turns
 from works import WORKS, Work
@@ -47,7 +47,7 @@ def test_work(benchmark: Any, pytestconfig: Any, ti_arch: str, work: Work) -> No
         try:
             if not isinstance(peer, Peer):
                 raise Absent(peer)
-            calls[key], errors[key] = checked_call(peer, work, host, expected)
+            calls[key], errors[key] = checked_call(peer, work, host, expected, key in (OURS, TUNED))
             finishes[key] = peer.finish
         except Absent as reason:
             outcomes[key] = {"absent": str(reason)}
@@ -82,31 +82,3 @@ def test_work(benchmark: Any, pytestconfig: Any, ti_arch: str, work: Work) -> No
         "limit": {"kind": limit.key, "rate": rate},
         "peers": {key: found[key] for key in peers},
     }
-
-
-class Wrong(Exception):
-    """How the result of a peer differs from the reference."""
-
-
-def checked_call(
-    peer: Peer, work: Work, host: dict[str, Any], expected: dict[str, np.ndarray]
-) -> tuple[Call, float]:
-    """Return a call of a peer whose result is right, and the error relative to the greatest."""
-    work.poison(host)
-    placed = {k: peer.place(v) if isinstance(v, np.ndarray) else v for k, v in host.items()}
-    call = peer.prepare(work, placed)
-    call()
-    peer.finish()
-    is_ours = peer.key in (OURS, TUNED)
-    rtol = work.rtol if is_ours or work.peers_rtol is None else work.peers_rtol
-    greatest = 0.0
-    for name, values in expected.items():
-        actual = peer.fetch(placed[name])
-        if not (error := work.error(actual, values)) <= rtol:
-            worst = np.nanargmax(np.abs(actual - values)) if actual.shape == values.shape else 0
-            raise Wrong(
-                f"{name} is off by {error / rtol:.3g} times what is allowed: "
-                f"{actual.flat[worst]} for {values.flat[worst]:.8g}"
-            )
-        greatest = max(greatest, error)
-    return call, greatest

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from drawn import grids
+from peers.peer import Absent, Call
 from works.work import Arguments, Work
 
-Call = Callable[[], object]
 Form = Callable[[Work, Arguments], Call]
-_NAMES = {"exp": "exp", "sqrt": "sqrt", "sin": "sin", "where": "where", "abs": "abs"}
 
 
 def _expression(work: Work) -> str:
@@ -23,13 +22,13 @@ def _expression(work: Work) -> str:
 
 
 def _map_numpy(work: Work, a: Arguments) -> Call:
-    space = {n: getattr(np, f) for n, f in _NAMES.items()}
+    space = {name: getattr(np, name) for name in ("exp", "sqrt", "sin", "where", "abs")}
     code = compile(_expression(work), "map", "eval")
     space |= {"min": np.minimum, "max": np.maximum, **a}
     return lambda: np.copyto(a["z"], eval(code, space))
 
 
-def _torch_map(work: Work, a: Arguments) -> Callable[..., object]:
+def _torch_map(work: Work, a: Arguments) -> grids.Step:
     import torch
 
     def of(operation: Any) -> Callable[[Any, Any], Any]:
@@ -52,26 +51,31 @@ def _torch_map(work: Work, a: Arguments) -> Callable[..., object]:
     for name in ("exp", "sqrt", "sin", "abs"):
         space[name] = functools.partial(_of_number, getattr(torch, name), getattr(math, name, abs))
     exec(f"def loop({', '.join(a)}):\n    z.copy_({_expression(work)})", space)
-    found: Callable[..., object] = space["loop"]
+    found: grids.Step = space["loop"]
     return found
 
 
-def _map_torch(work: Work, a: Arguments) -> Call:
-    loop, values = _torch_map(work, a), list(a.values())
-    return lambda: loop(*values)
-
-
-def _compiled(function_of: Callable[[Work, Arguments], Callable[..., object]]) -> Form:
-    """Return a form that compiles a function of the arrays."""
+def _called(function_of: Callable[[Work, Arguments], grids.Step]) -> Form:
+    """Return a form that calls a function of the arrays."""
 
     def form(work: Work, a: Arguments) -> Call:
-        import torch
-
-        torch.compiler.reset()  # After eight functions of one name it gives up.
-        run, values = torch.compile(function_of(work, a), dynamic=False), list(a.values())
+        run, values = function_of(work, a), list(a.values())
         return lambda: run(*values)
 
     return form
+
+
+def _compiled(function_of: Callable[[Work, Arguments], grids.Step]) -> Form:
+    """Return a form that compiles a function of the arrays."""
+
+    def compiled(work: Work, a: Arguments) -> grids.Step:
+        import torch
+
+        torch.compiler.reset()  # After eight functions of one name it gives up.
+        found: grids.Step = torch.compile(function_of(work, a), dynamic=False)
+        return found
+
+    return _called(compiled)
 
 
 def _of_number(operation: Any, plain: Any, value: Any) -> Any:
@@ -81,9 +85,7 @@ def _of_number(operation: Any, plain: Any, value: Any) -> Any:
 def _map_numba(work: Work, a: Arguments) -> Call:
     import numba
 
-    number = "np.float64" if work.problem["dtype"] == "f64" else "np.float32"
-    code = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)", rf"{number}(\1)", _expression(work))
-    code = re.sub(r"\b([xy])\b", r"\1[i]", code)
+    code = re.sub(r"\b([xy])\b", r"\1[i]", grids.typed_numbers(work, _expression(work)))
     names = ", ".join(a)
     text = f"def loop({names}):\n    for i in prange(z.size):\n        z[i] = {code}"
     space: dict[str, Any] = {"prange": numba.prange, "np": np, "exp": math.exp, "sin": math.sin}
@@ -99,7 +101,7 @@ def _reduce_numpy(work: Work, a: Arguments) -> Call:
     return lambda: np.copyto(out, op(x, axis=axis), casting="unsafe")
 
 
-def _torch_reduce(work: Work, a: Arguments) -> Callable[..., object]:
+def _torch_reduce(work: Work, a: Arguments) -> grids.Step:
     import torch
 
     name, axis = work.problem["op"], work.problem["axis"]
@@ -110,11 +112,6 @@ def _torch_reduce(work: Work, a: Arguments) -> Callable[..., object]:
         out.copy_(found.reshape(out.shape))
 
     return reduce
-
-
-def _reduce_torch(work: Work, a: Arguments) -> Call:
-    reduce = _torch_reduce(work, a)
-    return lambda: reduce(a["x"], a["out"])
 
 
 def _scan_numpy(work: Work, a: Arguments) -> Call:
@@ -133,7 +130,7 @@ def _scan_numba(work: Work, a: Arguments) -> Call:
     from peers.numba_loops import scan
 
     if work.problem["dtype"] != "f32":
-        raise NotImplementedError
+        raise Absent("has loops of f32 only")
     return lambda: scan(a["x"], a["out"], numba.get_num_threads())
 
 
@@ -141,13 +138,8 @@ def _transpose_numpy(work: Work, a: Arguments) -> Call:
     return lambda: np.copyto(a["y"], a["x"].transpose(work.problem["perm"]))
 
 
-def _torch_transpose(work: Work, a: Arguments) -> Callable[..., object]:
+def _torch_transpose(work: Work, a: Arguments) -> grids.Step:
     return lambda x, y: y.copy_(x.permute(work.problem["perm"]))
-
-
-def _transpose_torch(work: Work, a: Arguments) -> Call:
-    move = _torch_transpose(work, a)
-    return lambda: move(a["x"], a["y"])
 
 
 def _operands(work: Work, a: Arguments) -> tuple[Any, Any]:
@@ -183,7 +175,7 @@ def _spmv_numba(work: Work, a: Arguments) -> Call:
     from peers.numba_loops import spmv
 
     if work.problem["dtype"] != "f32":
-        raise NotImplementedError
+        raise Absent("has loops of f32 only")
     return lambda: spmv(a["data"], a["indices"], a["indptr"], a["x"], a["y"])
 
 
@@ -208,15 +200,21 @@ def _histogram_numba(work: Work, a: Arguments) -> Call:
     return lambda: histogram(a["x"], a["counts"], lo, hi, numba.get_num_threads())
 
 
-FORMS: dict[str, grids.Forms] = {
-    "map": {"numpy": _map_numpy, "numba": _map_numba, "torch": _map_torch,
+_ON_GRIDS = {
+    "numpy": _called(grids.numpy_step),
+    "numba": _called(grids.numba_step),
+    "torch": _called(grids.torch_step),
+    "torch_compile": _compiled(grids.torch_step),
+}
+FORMS: dict[str, dict[str, Form]] = {
+    "map": {"numpy": _map_numpy, "numba": _map_numba, "torch": _called(_torch_map),
             "torch_compile": _compiled(_torch_map)},
-    "stencil": grids.FORMS,
-    "update": grids.FORMS,
-    "reduce": {"numpy": _reduce_numpy, "torch": _reduce_torch,
+    "stencil": _ON_GRIDS,
+    "update": _ON_GRIDS,
+    "reduce": {"numpy": _reduce_numpy, "torch": _called(_torch_reduce),
                "torch_compile": _compiled(_torch_reduce)},
     "scan": {"numpy": _scan_numpy, "numba": _scan_numba, "torch": _scan_torch},
-    "transpose": {"numpy": _transpose_numpy, "torch": _transpose_torch,
+    "transpose": {"numpy": _transpose_numpy, "torch": _called(_torch_transpose),
                   "torch_compile": _compiled(_torch_transpose)},
     "gemm": {"numpy": _gemm_numpy, "torch": _gemm_torch},
     "spmv": {"numpy": _spmv_numpy, "numba": _spmv_numba, "torch": _spmv_torch},
@@ -224,10 +222,12 @@ FORMS: dict[str, grids.Forms] = {
 }  # fmt: skip
 
 
-def form_for(key: str, work: Work, arguments: Arguments) -> Call | None:
-    """Return a peer's call for a work whose arrays are placed for it, or None if it has none."""
-    form = FORMS[work.template].get(key)
-    try:
-        return None if form is None else form(work, arguments)
-    except NotImplementedError:
-        return None
+def form_for(key: str, work: Work, arguments: Arguments) -> Call:
+    """Return a peer's call for a work whose arrays are placed for it.
+
+    Raises:
+        Absent: if the peer has no form of the work.
+    """
+    if key not in FORMS[work.template]:
+        raise Absent(f"has no form of {work.title}")
+    return FORMS[work.template][key](work, arguments)

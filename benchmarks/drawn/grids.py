@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ FIRST = {
     8: (0, 4 / 5, -1 / 5, 4 / 105, -1 / 280),
 }
 Terms = list[tuple[float, tuple[int, ...]]]
+Step = Callable[..., object]
 
 
 def statements_of(work: Work) -> list[tuple[str, str]]:
@@ -57,17 +58,39 @@ def fields_of(work: Work) -> list[str]:
     return sorted(set(re.findall(r"(?:lap|dx)\((\w)\)", text)))
 
 
-def array_text(work: Work, names: list[str]) -> str:
-    """Return a function of operations on whole arrays, and of ``padded``, which widens one."""
-    dim, order, boundary = (work.problem[n] for n in ("dim", "order", "boundary"))
-    reach, fields, shape = order // 2, fields_of(work), tuple(work.sizes.values())
-    interior = boundary == "interior"
-    wide = [extent + (0 if interior else 2 * reach) for extent in shape]
-    inner = ", ".join(f"{reach}:-{reach}" if interior else ":" for _ in shape)
+def expanded(work: Work, value: str, names: list[str], point: str, one: Callable[..., str]) -> str:
+    """Return an expression with its operators written out.
+
+    Args:
+        work: the work.
+        value: the expression.
+        names: the arrays.
+        point: the index of an array outside of operators.
+        one: returns a term of an operator from array, weight and offset.
+    """
+    own = "".join(sorted(name for name in names if len(name) == 1))
 
     def applied(match: re.Match[str]) -> str:
-        terms = terms_of(match[1], dim, order)
+        if match[3]:
+            return f"{match[3]}[{point}]"
+        terms = terms_of(match[1], work.problem["dim"], work.problem["order"])
         return "(" + " + ".join(one(match[2], *term) for term in terms) + ")"
+
+    return re.sub(rf"(lap|dx)\((\w)\)|\b([{own}])\b", applied, value)
+
+
+def typed_numbers(work: Work, text: str) -> str:
+    """Return an expression whose numbers have the dtype of a work, as Numba needs it."""
+    number = "np.float64" if work.problem["dtype"] == "f64" else "np.float32"
+    return re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)", rf"{number}(\1)", text)
+
+
+def array_text(work: Work, names: list[str]) -> str:
+    """Return a function of operations on whole arrays, and of ``padded``, which widens one."""
+    reach, shape = work.problem["order"] // 2, tuple(work.sizes.values())
+    interior = work.problem["boundary"] == "interior"
+    wide = [extent + (0 if interior else 2 * reach) for extent in shape]
+    inner = ", ".join(f"{reach}:-{reach}" if interior else ":" for _ in shape)
 
     def one(array: str, weight: float, offset: tuple[int, ...]) -> str:
         places = (
@@ -77,39 +100,31 @@ def array_text(work: Work, names: list[str]) -> str:
         return f"{weight!r}*wide_{array}[{', '.join(places)}]"
 
     lines = [f"def step({', '.join(names)}):"]
-    lines += [f"    wide_{f} = {f if interior else f'padded({f})'}" for f in fields]
-    own = "".join(sorted(name for name in names if len(name) == 1))
+    lines += [f"    wide_{f} = {f if interior else f'padded({f})'}" for f in fields_of(work)]
     for number, (_, value) in enumerate(statements_of(work)):
-        parts = re.split(r"((?:lap|dx)\(\w\))", value)
-        code = "".join(
-            re.sub(r"(lap|dx)\((\w)\)", applied, part)
-            if index % 2
-            else re.sub(rf"\b([{own}])\b", rf"\1[{inner}]", part)
-            for index, part in enumerate(parts)
-        )
-        lines.append(f"    found_{number} = {code}")
+        lines.append(f"    found_{number} = {expanded(work, value, names, inner, one)}")
     for number, (name, _) in enumerate(statements_of(work)):
         lines.append(f"    {name}[{inner}] = found_{number}")
     return "\n".join(lines)
 
 
-def on_arrays(work: Work, a: Arguments, padded: Callable[[Any], Any]) -> Callable[..., object]:
+def on_arrays(work: Work, a: Arguments, padded: Callable[[Any], Any]) -> Step:
     """Return the function of :func:`array_text`."""
     space: dict[str, Any] = {"padded": padded}
     exec(array_text(work, list(a)), space)
-    found: Callable[..., object] = space["step"]
+    found: Step = space["step"]
     return found
 
 
-def in_numpy(work: Work, a: Arguments) -> Callable[[], object]:
+def numpy_step(work: Work, a: Arguments) -> Step:
+    """Return a function of NumPy's arrays."""
     mode = {"periodic": "wrap", "clamp": "edge", "zero": "constant", "interior": ""}
     how, reach = mode[work.problem["boundary"]], work.problem["order"] // 2
-    step, values = on_arrays(work, a, lambda array: np.pad(array, reach, how)), list(a.values())
-    return lambda: step(*values)
+    return on_arrays(work, a, lambda array: np.pad(array, reach, how))
 
 
-def torch_step(work: Work, a: Arguments) -> Callable[..., object]:
-    """Return a function of the arrays, as tensors."""
+def torch_step(work: Work, a: Arguments) -> Step:
+    """Return a function of tensors."""
     from torch.nn.functional import pad
 
     mode = {"periodic": "circular", "clamp": "replicate", "zero": "constant", "interior": ""}
@@ -118,28 +133,14 @@ def torch_step(work: Work, a: Arguments) -> Callable[..., object]:
     return on_arrays(work, a, lambda array: pad(array[None, None], widths, how)[0, 0])
 
 
-def in_torch(work: Work, a: Arguments) -> Callable[[], object]:
-    step, values = torch_step(work, a), list(a.values())
-    return lambda: step(*values)
-
-
-def in_torch_compile(work: Work, a: Arguments) -> Callable[[], object]:
-    import torch
-
-    torch.compiler.reset()  # After eight functions of one name it gives up.
-    step, values = torch.compile(torch_step(work, a), dynamic=False), list(a.values())
-    return lambda: step(*values)
-
-
-def in_numba(work: Work, a: Arguments) -> Callable[[], object]:
-    """Return a call of parallel loops: the interior apart, so that its rows are vectorised."""
+def numba_step(work: Work, a: Arguments) -> Step:
+    """Return parallel loops: the interior apart, so that its rows are vectorised."""
     import numba
 
     space: dict[str, Any] = {"prange": numba.prange, "np": np}
     exec(numba_text(work, list(a)), space)
-    step = numba.njit(parallel=True, fastmath=True)(space["step"])
-    values = list(a.values())
-    return lambda: step(*values)
+    found: Step = numba.njit(parallel=True, fastmath=True)(space["step"])
+    return found
 
 
 def numba_text(work: Work, names: list[str]) -> str:
@@ -150,10 +151,6 @@ def numba_text(work: Work, names: list[str]) -> str:
     number = "np.float64" if work.problem["dtype"] == "f64" else "np.float32"
 
     def line(name: str, value: str, rule: str) -> str:
-        def applied(match: re.Match[str]) -> str:
-            terms = terms_of(match[1], dim, work.problem["order"])
-            return "(" + " + ".join(one(match[2], *term) for term in terms) + ")"
-
         def one(array: str, weight: float, offset: tuple[int, ...]) -> str:
             places, inside = [], []
             for letter, extent, step in zip(letters, extents, offset, strict=True):
@@ -169,17 +166,9 @@ def numba_text(work: Work, names: list[str]) -> str:
                 value = f"({value} if {' and '.join(inside)} else {number}(0))"
             return f"{number}({weight!r})*{value}"
 
-        plain = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)", rf"{number}(\1)", value)
-        parts = re.split(r"((?:lap|dx)\(\w\))", plain)
-        point = f"[{', '.join(letters)}]"
-        own = {n for n in names if len(n) == 1}
-        code = "".join(
-            re.sub(r"(lap|dx)\((\w)\)", applied, part)
-            if number_ % 2
-            else re.sub(rf"\b([{''.join(sorted(own))}])\b", rf"\1{point}", part)
-            for number_, part in enumerate(parts)
-        )
-        return f"{name}{point} = {code}"
+        point = ", ".join(letters)
+        code = expanded(work, typed_numbers(work, value), names, point, one)
+        return f"{name}[{point}] = {code}"
 
     def points(indent: str, rule: str) -> list[str]:
         return [indent + line(name, value, rule) for name, value in statements_of(work)]
@@ -207,12 +196,3 @@ def numba_text(work: Work, names: list[str]) -> str:
     lines += points(deep + "    ", boundary)
     lines += [f"{indent}else:", f"{deep}for {last} in range({extents[-1]}):"]
     return "\n".join([*lines, *points(deep + "    ", boundary)])
-
-
-Forms = Mapping[str, Callable[[Work, Arguments], Callable[[], object]]]
-FORMS: Forms = {
-    "numpy": in_numpy,
-    "numba": in_numba,
-    "torch": in_torch,
-    "torch_compile": in_torch_compile,
-}

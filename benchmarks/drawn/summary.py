@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from page import table, write_section
+from peers import LABELS as NAMES
 
 DOCS = Path(__file__).parents[2] / "docs"
 # A ratio below this is one that users would notice.
 SLOW = 0.8
 WORST = 10
-LABELS = {"numpy": "NumPy, SciPy", "numba": "Numba", "torch": "PyTorch",
-          "torch_compile": "torch.compile"}  # fmt: skip
+# The peers, less tikgen's engines, one of which is called as a peer of other tables.
+LABELS = {key: NAMES[key] for key in ("numpy", "numba", "torch", "torch_compile")}
 
 
 @dataclass(frozen=True)

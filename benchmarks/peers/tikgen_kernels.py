@@ -17,7 +17,7 @@ from works.work import Arguments, Work
 
 def to_device(array: np.ndarray) -> Any:
     """Return a ti.ndarray with the contents of a host array."""
-    device = ti.ndarray(ti.f32 if array.dtype == np.float32 else ti.i32, array.shape)
+    device = ti.ndarray(getattr(ti, f"{array.dtype.kind}{8 * array.itemsize}"), array.shape)
     device.from_numpy(array)
     return device
 
