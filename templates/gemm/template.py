@@ -21,6 +21,7 @@ from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
 from tikgen.template.rules import GPUS, Not
+from tikgen.template.shapes import MOST_ELEMENTS
 
 SHARED, OTHER = {"via": "shared"}, {"via": Not("shared")}
 # Products that may stand in the unrolled code; 256 take some 5 s to compile on vulkan.
@@ -29,8 +30,10 @@ SHARED_BYTES = 48 * 1024
 # To wake the other threads takes 25 us, and Taichi gives each of them 512 tiles. So few products
 # are for one thread.
 SERIAL = 2**21
-# From here on the inner axis is taken in larger steps on Vulkan.
+# Mesa's Vulkan on a processor counts the steps of a thread: no part is longer there.
 DEEP = 32_768
+# Fewer blocks of 64 threads or more than these leave processors of a large GPU idle.
+FEW_BLOCKS = 768
 
 
 class Gemm(Template):
@@ -85,19 +88,22 @@ class Gemm(Template):
         )
         unroll: Literal[1, 2, 4, 8] = parameter("steps along k at a time", 1)
         block_m: Literal[0, 16, 32, 64, 128, 256] = parameter(
-            "rows of C that the threads of a block compute", 0, only=SHARED, needs={(0, 16): OTHER}
+            "rows of C that the threads of a block compute", 0, only=SHARED, needs={0: OTHER}
         )
         block_n: Literal[0, 16, 32, 64, 128, 256] = parameter(
             "columns of C that the threads of a block compute",
             0,
             only=SHARED,
-            needs={(0, 16): OTHER},
+            needs={0: OTHER},
         )
         block_k: Literal[0, 8, 16, 32] = parameter(
             "steps along k in shared memory at a time", 0, only=SHARED, needs={0: OTHER}
         )
         strip: Literal[1, 2, 4] = parameter(
             "neighbours among the rows and columns of a thread", 1, only=SHARED
+        )
+        split_k: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256] = parameter(
+            "parts of the inner axis, which blocks take by themselves", 1, only=SHARED
         )
         serial: bool = parameter(
             "whether one thread does it all",
@@ -114,11 +120,8 @@ class Gemm(Template):
         if arch == "cpu":
             return on_cpu(p, sizes)
         block = {"via": "shared", "block_k": 8, "strip": 4}
-        if arch == "vulkan" and sizes and small(sizes) and sizes["k"] > DEEP:
-            # Fewer steps, which Mesa's Vulkan on a processor can count up to k = 349,000.
-            return block | {"block_m": 32, "block_n": 64, "block_k": 32, "unroll": 8}
-        if small(sizes):
-            return block | {"block_m": 64, "block_n": 64}
+        if sizes and small(sizes):
+            return block | small_blocks(sizes, DEEP if arch == "vulkan" else MOST_ELEMENTS)
         # H200, 4096^3 f32: 31.8 TFLOP/s on cuda (torch 51.2), 27.8 with tiles of 8 by 8, and with
         # these 29.1 on Vulkan.
         block |= {"block_m": 128, "block_n": 128}
@@ -138,13 +141,27 @@ class Gemm(Template):
                 "serial": (False, True),
                 "block_dim": (0,),
             }
+        if sizes and small(sizes):
+            best = small_blocks(sizes, MOST_ELEMENTS)
+            parts = best["split_k"]
+            return {
+                "via": ("shared",),
+                "tile_m": (4, 8),
+                "tile_n": (4, 8),
+                "unroll": (1, 2),
+                "block_m": tuple({best["block_m"], 64}),
+                "block_n": tuple({best["block_n"], 64}),
+                "block_k": (8, 16),
+                "strip": (1, 4),
+                "split_k": tuple(sorted({1, parts, min(4 * parts, 256)})),
+            }
         return {
             "via": ("shared",),
-            "tile_m": (4, 8) if small(sizes) else (8, 16),
-            "tile_n": (4, 8) if small(sizes) else (4, 8, 16),
-            "unroll": (1, 2) if small(sizes) else (1, 2, 4),
-            "block_m": (32, 64, 128) if small(sizes) else (64, 128, 256),
-            "block_n": (32, 64, 128) if small(sizes) else (64, 128),
+            "tile_m": (8, 16),
+            "tile_n": (4, 8, 16),
+            "unroll": (1, 2, 4),
+            "block_m": (64, 128, 256),
+            "block_n": (64, 128),
             "block_k": (8, 16),
             "strip": (1, 4),
         }
@@ -162,6 +179,8 @@ class Gemm(Template):
             check_block(s, p.dtype.bits // 8)
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        if s.split_k > 1:
+            return (Array("partial", p.dtype, (s.split_k, "m", "n"), role="work"),)
         if s.via != "panels":
             return ()
         # One panel of k rows of tile_n elements after the other, the last one full as well.
@@ -235,7 +254,9 @@ class Gemm(Template):
         blocks = ((m - 1) // s.block_m + 1) * ((n - 1) // s.block_n + 1)
         threads = s.block_m * s.block_n // (s.tile_m * s.tile_n)
         inner = looped(s.block_k // s.unroll)
-        return parallel(blocks * threads, looped((k - 1) // s.block_k + 2, inner))
+        length = (k - 1) // (s.block_k * s.split_k) + 1
+        most = parallel(s.split_k * blocks * threads, looped(length + 1, inner))
+        return max(most, parallel(m * n, looped(s.split_k)) if s.split_k > 1 else 0)
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         after = 3 + (p.epilogue.node.operations if p.epilogue else 0)
@@ -276,9 +297,36 @@ def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     return schedule | {"serial": math.prod(sizes.values()) <= SERIAL}
 
 
-def small(sizes: Mapping[str, int] | None) -> bool:
+def small(sizes: Mapping[str, int]) -> bool:
     """Tell whether C has fewer blocks of 128 by 128 than a large GPU has processors."""
-    return sizes is not None and sizes["m"] * sizes["n"] < 1536**2
+    return sizes["m"] * sizes["n"] < 1536**2
+
+
+def small_blocks(sizes: Mapping[str, int], longest: int) -> dict[str, Any]:
+    """Return the blocks of a GPU for a small C, and the parts of an inner axis.
+
+    Args:
+        sizes: the extents.
+        longest: most steps of a part along the inner axis, while there are parts enough.
+    """
+    m, n, k = (sizes[name] for name in ("m", "n", "k"))
+    # One side of 16 at most: 64 threads a block, each with a tile of 4 by 4.
+    block_m = next((size for size in (16, 32) if m <= size), 64)
+    block_n = next((size for size in (16, 32) if n <= size), 64)
+    if block_m + block_n <= 48:
+        block_m = block_n = 32
+    blocks = ((m - 1) // block_m + 1) * ((n - 1) // block_n + 1)
+    # Parts of four steps at least.
+    fitting = [parts for parts in (2, 4, 8, 16, 32, 64, 128, 256) if k >= parts * 32]
+    enough = [
+        parts for parts in (1, *fitting) if parts * blocks >= FEW_BLOCKS and k <= parts * longest
+    ]
+    parts = min(enough, default=max(fitting, default=1))
+    # H100, f32, 64 x 65536 x 64 in 64 parts: 75 us in steps of 16, 112 in steps of 8.
+    block_k = 16 if k >= parts * 64 else 8
+    found = {"block_m": block_m, "block_n": block_n, "block_k": block_k, "split_k": parts}
+    # H100, f32, 777 x 999 x 555: 54 us by tiles of 8 x 4, 66 by 4 x 4, 58 by 8 x 8.
+    return found | ({"tile_m": 8} if block_m == block_n == 64 else {})
 
 
 def check_block(s: Any, size: int) -> None:

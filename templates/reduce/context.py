@@ -11,13 +11,14 @@ from .schedules import BLOCK, TEAM_BLOCK
 AXES = ("i", "j", "k")
 # Where each chunk leaves what it knows; the place of what it found is its own number.
 PARTIAL = {"best": "partial", "found": "partial", "total": "partial", "lost": "partial_lost"}
-PARTIAL |= {"least": "partial_least", "greatest": "partial_greatest"}
+PARTIAL |= {"least": "partial_least", "greatest": "partial_greatest", "at": "partial_at"}
 PLACE = {"argmin": {"at": "chunk"}, "argmax": {"at": "chunk"}}
 
 
 def context(p: Any, s: Any) -> Mapping[str, Any]:
     """Return the names that the text uses."""
     extents = [f"x.shape[{axis}]" for axis in range(p.dim)]
+    kept = ", ".join(AXES[axis] for axis in kept_axes(p))
     final = known_dtypes(p, places=True)
     known = known_dtypes(p) if is_whole(p) else final
     return {
@@ -36,7 +37,8 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
         "best_only": {"best": final["best"]} if "best" in final else {},
         "neutral": neutral(p),
         "partial": PARTIAL,
-        "left_by_chunk": {v: f"{PARTIAL.get(v)}[chunk]" for v in known} | PLACE.get(p.op, {}),
+        "left_by_chunk": {v: f"{PARTIAL[v]}[chunk]" for v in known} | PLACE.get(p.op, {}),
+        "left_by_part": {v: f"{PARTIAL[v]}[part, {kept}]" for v in known},
         "held_by_other": lambda state: {v: f"shared_{v}[other]" for v in state},
         "element_form": element_form(p),
         "result_form": result_form(p),

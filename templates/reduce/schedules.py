@@ -14,6 +14,10 @@ BLOCK = 64
 # Teams add at the end up to so many partial sums in order, and therefore shorter blocks before.
 TEAM_BLOCK = 16
 TEAM_PARTIALS = 32
+# Fewer teams than these leave processors of a large GPU idle.
+FEW_TEAMS = 128
+# As many lines occupy it, with one thread each.
+MANY_LINES = 2**16
 # Up to so many elements one thread of the cpu does all.
 SMALL = 65536
 
@@ -24,13 +28,15 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
     is_small = sizes is not None and math.prod(sizes.values()) <= SMALL
     if arch == "cpu" and not is_whole(p):
         if p.axis == p.dim - 1 or p.accuracy != "fast":
-            return {"unroll": 1}
+            return {"unroll": 1, "serial": is_small}
         # Totals of 64 columns of f32 stay in registers: a sum over the rows of 4096^2 takes
         # 1/18 of what one column after the other does, and 1/4 of what 128 columns do.
         # The ranks of extremes take more registers: 32 columns take 1/6 of what 64 do.
         columns = 64 if family(p) == "total" else 32
         columns = columns // 2 if work_dtype(p).bits == 64 else columns
-        return {"unroll": 1, "columns": columns, "spread": 1 if is_small else 512}
+        return {"unroll": 1, "columns": columns} | (
+            {"serial": True} if is_small else {"spread": 512}
+        )
     if arch == "cpu" and is_small:
         # One thread, and so none to be woken: 1000 f32 take 2.5 us, but 15 in parallel.
         return {"chunks": 1, "unroll": 1, "linear": linear}
@@ -50,14 +56,52 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
         # H200, 128 M f32: a sum on Vulkan takes 141 us, 144 in steps of 8; dot on cuda 240,
         # 246 in steps of 8 by teams of 256 (torch.dot 245 to 248).
         whole = {"chunks": 4096, "unroll": unroll, "team": 512}
-    elif p.axis == p.dim - 1:
+    else:
+        return of_lines(p, unroll, sizes)
+    return {**whole, "grain": 4096, "linear": linear}
+
+
+def of_lines(p: Any, unroll: int, sizes: Mapping[str, int] | None) -> dict[str, Any]:
+    """Return the schedule of a GPU for lines along an axis."""
+    extents = [sizes[f"n{axis}"] for axis in range(p.dim)] if sizes else []
+    if p.axis == p.dim - 1:
         # H200, 8192^2 f32: 66 us on cuda, as with teams of 256 (torch 80 to 82), 91 on Vulkan.
-        return {"team": 128}
+        teams = math.prod(extents[:-1])
+        schedule = {"team": team_of_line(extents[-1], teams) if sizes else 128}
+    elif sizes and math.prod(extents) // extents[p.axis] >= MANY_LINES:
+        # Threads side by side read neighbours.
+        return {"team": 1, "unroll": 4}
     else:
         # H200, 8192^2 f32: 72 us on cuda (torch 74 to 75) and 73 on Vulkan; on cuda 92 in steps
         # of 4 by teams of 256.
-        return {"team": 512, "columns": 32, "unroll": unroll}
-    return {**whole, "grain": 4096, "linear": linear}
+        schedule = {"team": 512, "columns": 32, "unroll": unroll}
+        if sizes:
+            schedule["columns"] = next((c for c in (4, 8, 16) if extents[-1] <= c), 32)
+        blocks = ((extents[-1] - 1) // schedule["columns"] + 1) if sizes else 1
+        teams = blocks * math.prod(extents) // (extents[-1] * extents[p.axis]) if sizes else 1
+    if sizes and schedule["team"] >= 64:
+        # As many teams as occupy a large GPU, if there is a turn for each of their threads.
+        rows = schedule["team"] // schedule.get("columns", 1)
+        fitting = [n for n in (2, 8, 64, 512) if extents[p.axis] >= 2 * n * rows]
+        if fitting and teams < FEW_TEAMS:
+            enough = [n for n in fitting if n * teams >= 2 * FEW_TEAMS]
+            schedule["parts"] = min(enough, default=max(fitting))
+            schedule["team"] = max(schedule["team"], 256)
+    return schedule
+
+
+def team_of_line(length: int, lines: int) -> int:
+    """Return how many threads of a GPU share a line along the last axis.
+
+    H100, cuda, f32: a million lines of 20 took 33 us by one thread each, 39 by 4 and 760 by 128;
+    500,000 lines of 64 took 48 by 8, 140 by one and 56 by 16; 200,000 lines of 200 took 59 by 8, 65
+    by 4 or 16 and 104 by 32; 50,000 lines of 700 took 57 by 32, 64 by 8 and 75 by 128.
+    """
+    if length <= 24:
+        return 1
+    if length <= 400:
+        return 8
+    return 32 if length <= 4096 and lines >= 1024 else 128
 
 
 def schedule_space(
@@ -67,11 +111,17 @@ def schedule_space(
     last = p.axis == p.dim - 1
     if not is_whole(p) and arch == "cpu":
         columns = () if last or p.accuracy != "fast" else (16, 32, 64)
-        return {"columns": (0, *columns), "spread": (1, 8, 64, 512), "unroll": (1, 2, 4, 8, 16)}
+        return {
+            "columns": (0, *columns),
+            "spread": (1, 8, 64, 512),
+            "serial": (False, True),
+            "unroll": (1, 2, 4, 8, 16),
+        }
     if not is_whole(p):
         return {
-            "team": (1, 64, 128, 256, 512, 1024),
-            "columns": (0,) if last else (0, 16, 32, 64),
+            "team": (1, 4, 8, 16, 32, 64, 128, 256, 512) if last else (1, 128, 256, 512, 1024),
+            "columns": (0,) if last else (0, 4, 8, 16, 32, 64),
+            "parts": (1, 2, 8, 64, 512),
             "unroll": (1, 4, 8, 16),
             "block_dim": (0, 32, 64, 128, 256),
         }
@@ -93,7 +143,7 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
             raise Invalid("columns", "needs a team, or cpu and accuracy='fast'")
         return
     if s.columns >= s.team or (not s.columns and not is_whole(p) and p.axis != p.dim - 1):
-        raise Invalid("columns", f"takes 16, 32 or 64, but less than team={s.team}")
+        raise Invalid("columns", f"takes 4, 8, 16, 32 or 64, but less than team={s.team}")
     if is_whole(p) and p.accuracy == "pairwise" and s.chunks > TEAM_PARTIALS * s.team:
         most = TEAM_PARTIALS * s.team
         raise Invalid("chunks", f"takes at most {most} for accuracy='pairwise' and this team")
@@ -107,11 +157,13 @@ def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
         lines, length = math.prod(extents) // extents[p.axis], extents[p.axis]
         if s.columns:
             lines = lines // extents[-1] * ((extents[-1] - 1) // s.columns + 1)
-            length = -(-length * s.columns // s.team)
-        elif s.team > 1:
-            length = -(-length // s.team)
-        sought = looped(length) if family(p) == "place" else 0
-        return parallel(lines * s.team, walked(p, s, length) + sought + tree)
+        threads = s.team // s.columns if s.columns else s.team
+        length = -(-((length - 1) // s.parts + 1) // max(threads, 1))
+        sought = looped(length) if family(p) == "place" and s.team == 1 else 0
+        joined = looped(s.parts // s.team + 1) if s.parts > 1 else 0
+        block = max(s.team, 128) if s.team > 1 else 1
+        most = parallel(lines * s.parts * s.team + block, walked(p, s, length) + sought + tree)
+        return max(most, joined + tree)
     count = math.prod(extents)
     length = max((count - 1) // s.chunks + 1, s.grain)
     used, length = (count - 1) // length + 1, -(-length // s.team)

@@ -113,25 +113,35 @@ class Reduce(Template):
             only={"axis": None, "dim": (2, 3)},
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step", 4)
-        team: Literal[1, 64, 128, 256, 512, 1024] = parameter(
+        team: Literal[1, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = parameter(
             "threads that share a part, or a line along the axis",
             1,
             only=[{**each, "arch": GPUS} for each in ({"dim": 1}, {"linear": True}, LINES)],
+            needs={(4, 8, 16, 32): {**LINES, "columns": 0}},
         )
-        columns: Literal[0, 16, 32, 64] = parameter(
+        columns: Literal[0, 4, 8, 16, 32, 64] = parameter(
             "columns that a thread, or a team, reduces side by side, 0 for one each",
             0,
             only=({"axis": 0, "dim": (2, 3)}, {"axis": 1, "dim": 3}),
+            needs={(4, 8): {"arch": GPUS}},
+        )
+        parts: Literal[1, 2, 8, 64, 512] = parameter(
+            "parts of a line along the axis, each for a team of its own",
+            1,
+            only={**LINES, "team": (64, 128, 256, 512, 1024)},
         )
         spread: Literal[1, 8, 64, 512] = parameter(
             "turns of the parallel loop for each line along the axis; the cpu deals out 512",
             1,
-            only={**LINES, "arch": "cpu"},
+            only={**LINES, "serial": False, "arch": "cpu"},
+        )
+        serial: bool = parameter(
+            "whether one thread reduces all lines", False, only={**LINES, "arch": "cpu"}
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice; a team is a block of its own",
             0,
-            only={"team": 1, "spread": 1, "chunks": Not(1)},
+            only={"team": 1, "spread": 1, "serial": False, "chunks": Not(1)},
         )
 
     def default_schedule(
@@ -161,7 +171,14 @@ class Reduce(Template):
         )
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
-        if not is_whole(p) or s.chunks == s.team == 1:
+        if not is_whole(p):
+            kept = tuple(f"n{axis}" for axis in kept_axes(p))
+            return tuple(
+                Array(PARTIAL[variable], dtype, (s.parts, *kept), role="work")
+                for variable, dtype in known_dtypes(p, places=True).items()
+                if s.parts > 1
+            )
+        if s.chunks == s.team == 1:
             return ()
         arrays = [
             Array(PARTIAL[variable], dtype, (s.chunks,), role="work")

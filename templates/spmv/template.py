@@ -8,6 +8,7 @@ import numpy as np
 from tikgen import (
     Array,
     DType,
+    Invalid,
     ProblemModel,
     Scalar,
     ScheduleModel,
@@ -17,6 +18,11 @@ from tikgen import (
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
 from tikgen.template.rules import GPUS, Not
 from tikgen.template.shapes import are_small
+
+# A row of so many entries in a tile, one thread adds up.
+SHORT = 64
+# What a block of threads may share on every device.
+MOST_SHARED = 2**15
 
 
 class Spmv(Template):
@@ -37,10 +43,18 @@ class Spmv(Template):
         )
 
     class Schedule(ScheduleModel):
+        split: Literal["rows", "merge"] = parameter(
+            "what the threads take equal parts of: the rows, or entries and row ends together",
+            "rows",
+            only={"format": "csr", "arch": GPUS},
+        )
+        items: Literal[3, 5, 7, 9, 11] = parameter(
+            "entries and row ends a thread, of a tile", 7, only={"split": "merge"}
+        )
         lanes: Literal[1, 2, 4, 8, 16, 32] = parameter(
             "threads that share a row, side by side, so that they read neighbours",
             1,
-            only={"arch": GPUS},
+            only={"arch": GPUS, "split": "rows"},
         )
         combine: Literal["shared", "shuffle"] = parameter(
             "how the threads of a row add up what each found: in memory that the block shares, or "
@@ -48,14 +62,19 @@ class Spmv(Template):
             "shared",
             only={"lanes": Not(1), "dtype": ("f32", "i32"), "arch": "cuda"},
         )
-        unroll: Literal[1, 2, 3, 4, 6, 8, 9, 16] = parameter("entries of a row a step", 1)
+        unroll: Literal[1, 2, 3, 4, 6, 8, 9, 16] = parameter(
+            "entries of a row a step", 1, only={"split": "rows"}
+        )
         blocks: Literal[0, 2, 4224, 8448] = parameter(
             "blocks that take turns, 0 for as many as there is work for",
             0,
             only={"block_dim": Not(0), "arch": GPUS},
+            needs={0: {"split": "rows"}},
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512, 1024] = parameter(
-            "threads in a block, 0 for Taichi's own choice", 0, needs={0: {"lanes": 1}}
+            "threads in a block, 0 for Taichi's own choice",
+            0,
+            needs={0: {"lanes": 1, "split": "rows"}, (32, 512, 1024): {"split": "rows"}},
         )
         serial: bool = parameter(
             "whether one thread does it all", False, only={"block_dim": 0, "arch": "cpu"}
@@ -71,11 +90,21 @@ class Spmv(Template):
             return {"unroll": 3, "serial": are_small(self.arguments(p), sizes)}
         # H200, 1 M rows of 27 f32 of a grid: 77 us on cuda (torch.sparse 79 to 80; one lane 80,
         # eight 124) and 90 on Vulkan (two lanes 108, one 280).
+        # H100, cuda: 20 M f32 in rows of a power law 218 us by merging, 12 to 38 ms by rows
+        # (torch.sparse 197); 33 M in rows of 1 to 40 324 and 345 (297); 27 M of a grid 143 and 90.
         taken = {"block_dim": 128, "blocks": 4224}
+        longest = sizes.get("longest") if sizes else None
+        if sizes and longest and 2 * longest * sizes["rows"] > 3 * sizes["nnz"]:
+            return {"split": "merge", **taken}
         if arch == "cuda":
             combine = "shuffle" if p.dtype.bits == 32 else "shared"
             return {"lanes": 2, "combine": combine, "unroll": 8, **taken}
         return {"lanes": 4, "unroll": 4, **taken}
+
+    def traits(self, p: Any, arch: str, sizes: Mapping[str, int], read: Any) -> Mapping[str, int]:
+        if arch == "cpu" or p.format == "ell":
+            return {}
+        return {"longest": int(np.diff(read("indptr")).max())}
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -87,6 +116,8 @@ class Spmv(Template):
                 "serial": (False, True),
             }
         return {
+            "split": ("rows", "merge") if p.format == "csr" else ("rows",),
+            "items": (7, 9, 11) if p.format == "csr" else (7,),
             "lanes": (1, 2, 4, 8),
             "combine": ("shared", "shuffle"),
             "unroll": (1, 2, 4, 8),
@@ -94,9 +125,28 @@ class Spmv(Template):
             "block_dim": (64, 128, 256),
         }
 
+    def check(self, p: Any, s: Any, arch: str) -> None:
+        if s.split == "merge" and shared_bytes(p, s) > MOST_SHARED:
+            taken = f"for split='merge', block_dim={s.block_dim} and {p.dtype}"
+            raise Invalid("items", f"takes less than {s.items} {taken}: a block shares 32 KiB")
+
+    def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
+        if s.split == "rows":
+            return ()
+        return (
+            Array("first_row", DType.i32, (s.blocks,), role="work"),
+            # What each part leaves of the row that it does not end, and of the one it ends first.
+            Array("carry", p.dtype, (s.blocks,), role="work"),
+            Array("head", p.dtype, (s.blocks,), role="work"),
+        )
+
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         # Halvings of the threads of a row until one is left.
-        return {"steps": s.lanes.bit_length() - 1}
+        return {
+            "steps": s.lanes.bit_length() - 1,
+            "log2_block": s.block_dim.bit_length() - 1,
+            "short": SHORT,
+        }
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         matrix: tuple[Array, ...]
@@ -132,7 +182,9 @@ class Spmv(Template):
         rows, cols = sizes["rows"], sizes["cols"]
         index = p.index_dtype.numpy
         if p.format == "csr":
-            cuts = np.sort(rng.integers(0, sizes["nnz"] + 1, rows - 1))
+            # Now and then one row holds nearly all.
+            most = sizes["nnz"] + 1 if rng.random() < 0.75 else min(sizes["nnz"], 3)
+            cuts = np.sort(rng.integers(0, most, rows - 1))
             found = {
                 "indices": rng.integers(0, cols, sizes["nnz"]).astype(index),
                 "indptr": np.concatenate([[0], cuts, [sizes["nnz"]]]).astype(index),
@@ -193,6 +245,8 @@ class Spmv(Template):
         return {"y": float(np.finfo(p.dtype.numpy).eps) * bound}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        if s.split == "merge":
+            return merge_steps(s, sizes)
         longest = sizes["width"] if p.format == "ell" else int(np.diff(read("indptr")).max())
         if s.lanes == 1:
             row = stepped(longest, s.unroll)
@@ -212,8 +266,28 @@ class Spmv(Template):
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         vectors = {"rows": (1, 2, 7, 31, 64), "cols": (1, 3, 17, 40)}
         if p.format == "csr":
-            return {"nnz": (1, 2, 13, 67, 256), **vectors}
+            return {"nnz": (1, 2, 13, 67, 256, 1009), **vectors}
         return {**vectors, "width": (1, 2, 5, 8, 19)}
+
+
+def shared_bytes(p: Any, s: Any) -> int:
+    """Return what a block of threads shares where they merge entries and row ends."""
+    tile = s.block_dim * s.items
+    return (2 * tile + s.block_dim + 1) * p.dtype.bits // 8 + (tile + s.block_dim + 2) * 4
+
+
+def merge_steps(s: Any, sizes: Mapping[str, int]) -> int:
+    """Return how many steps the loops of a thread take where entries and row ends are merged."""
+    tile, count = s.block_dim * s.items, sizes["nnz"] + sizes["rows"]
+    tiles = (count - 1) // (s.blocks * tile) + 1
+    search = looped(tile.bit_length() + 1)
+    rows = looped(s.items + 1, max(s.block_dim, SHORT) + 1)
+    one_tile = 2 * looped(s.items + 1) + search + looped(s.items) + rows
+    return max(
+        parallel(sizes["rows"], looped(s.blocks)),
+        looped(tiles, one_tile),
+        looped(s.blocks // 32 + 1) + looped(6),
+    )
 
 
 def _near_diagonal(lengths: np.ndarray, cols: int) -> np.ndarray:

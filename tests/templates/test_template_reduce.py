@@ -318,6 +318,52 @@ def test_teams(accuracy: str, ti_arch: str, rng: Any) -> None:
             check(kernel, rng, (n,) if problem["dim"] == 1 else (3, n))
 
 
+@spread(
+    "accuracy, team",
+    ["fast", "pairwise", "kahan"],
+    [(4, 1), (16, 1), (32, 1), (64, 2), (64, 8), (64, 512)],
+)
+def test_teams_of_lines(accuracy: str, team: tuple[int, int], ti_arch: str, rng: Any) -> None:
+    if ti_arch == "cpu":
+        pytest.skip("there are no teams on cpu")
+    schedule = dict(zip(("team", "parts"), team, strict=True))
+    kernel = tikgen.build("reduce", dim=2, axis=1, accuracy=accuracy, **schedule)
+    for shape in ((1, 1), (1, 4099), (3, 63), (33, 5), (129, 17)):
+        check(kernel, rng, shape)
+
+
+@spread(
+    "op, dim_and_axis, columns, parts",
+    ["sum", "prod", "min", "argmax", "all", "mean"],
+    [(2, 0), (3, 0), (3, 1)],
+    [4, 8, 32],
+    [1, 2, 64],
+)
+def test_parts_of_columns(
+    op: str, dim_and_axis: tuple[int, int], columns: int, parts: int, ti_arch: str, rng: Any
+) -> None:
+    if ti_arch == "cpu":
+        pytest.skip("there are no teams on cpu")
+    dim, axis = dim_and_axis
+    schedule = {"team": 64, "columns": columns, "parts": parts}
+    kernel = tikgen.build("reduce", op=op, dim=dim, axis=axis, **schedule)
+    for shape in ((1, 1, 1), (5, 301, 3), (211, 2, 9)):
+        check(kernel, rng, shape[-dim:])
+
+
+@pytest.mark.parametrize("arch", ["cuda", "vulkan"])
+def test_few_long_lines_are_divided_and_short_ones_share_a_block(arch: str) -> None:
+    def taken(shape: tuple[int, int], axis: int) -> dict[str, Any]:
+        found = tikgen.render("reduce", dim=2, axis=axis, arch=arch, shape=shape).variant.schedule
+        return {name: value for name, value in found if name in ("team", "columns", "parts")}
+
+    assert taken((17_000_000, 3), 0) == {"team": 512, "columns": 4, "parts": 512}
+    assert taken((3, 17_000_000), 1)["parts"] == 512
+    assert taken((8192, 8192), 1) == {"team": 128, "columns": 0, "parts": 1}
+    assert taken((1_000_000, 3), 1) == {"team": 1, "columns": 0, "parts": 1}
+    assert taken((1_000_000, 60), 1)["team"] == 8
+
+
 @pytest.mark.parametrize("op", ["sum", "argmax", "any"])
 @pytest.mark.parametrize("linear", [False, True])
 def test_linear_walk(op: str, linear: bool, rng: Any) -> None:

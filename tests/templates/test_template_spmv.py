@@ -88,6 +88,39 @@ def test_threads_that_share_a_row(
         check_product(kernel, make_inputs(kernel, sizes, rng))
 
 
+@spread("dtype, parts", ["f32", "f64", "i32"], [(3, 2, 64), (7, 4224, 128), (9, 2, 256)])
+def test_rows_of_any_length(
+    dtype: str, parts: tuple[int, int, int], ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch == "cpu":
+        pytest.skip("threads on cpu share no rows")
+    items, blocks, block_dim = parts
+    schedule = {"items": items if dtype == "f32" else 3, "blocks": blocks, "block_dim": block_dim}
+    kernel = tikgen.build("spmv", dtype=dtype, split="merge", **schedule)
+    long_and_empty = np.where(np.arange(701) % 100 == 50, 3001, 0)
+    power_law = np.minimum(np.ceil(rng.pareto(1.1, 1009) * 3), 5000).astype(int)
+    for lengths in ([0], [30011], [0] * 2999 + [5], [7] + [0] * 2999, long_and_empty, power_law):
+        values = make_inputs(kernel, (len(lengths), 40, max(sum(lengths), 1)), rng)
+        values["indptr"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        check_product(kernel, values)
+        again = {**values, "y": (y := values["y"].copy())}
+        kernel(**again)
+        kernel(**values)
+        assert y.tobytes() == values["y"].tobytes()  # Equal launches give equal bits.
+
+
+def test_a_long_row_decides_the_schedule(ti_arch: str, rng: np.random.Generator) -> None:
+    if ti_arch == "cpu":
+        pytest.skip("threads on cpu share no rows")
+    for lengths, split in (([7] * 50, "rows"), ([7] * 49 + [300], "merge")):
+        kernel = tikgen.build("spmv", index_dtype="i64")
+        values = make_inputs(kernel, (len(lengths), 11, max(sum(lengths), 1)), rng)
+        values["indptr"] = np.concatenate([[0], np.cumsum(lengths)])
+        check_product(kernel, values)
+        assert kernel.params["split"] == split
+        assert kernel.bind(**values).kernel.params["split"] == split
+
+
 @pytest.mark.parametrize("arch", ["cpu", "cuda", "vulkan"])
 @pytest.mark.parametrize("form", ["csr", "ell"])
 def test_schedules_to_try_hold_the_default(arch: str, form: str) -> None:

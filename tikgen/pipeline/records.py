@@ -173,7 +173,7 @@ def best_of(
 
     Args:
         found: records of a problem, for a device and these versions.
-        sizes: value of each size symbol, or None.
+        sizes: value of each size symbol, and perhaps more about the data, or None.
         farthest: octaves that the shape of a record may lie apart.
     """
     timed = [r for r in found if r.kind == TIMED]
@@ -181,11 +181,16 @@ def best_of(
         near = max((math.prod(shapes.bucket(r.sizes).values()) for r in timed), default=0)
         timed = [r for r in timed if math.prod(shapes.bucket(r.sizes).values()) == near]
     else:
-        far = [shapes.distance(shapes.bucket(sizes), shapes.bucket(r.sizes)) for r in timed]
+        far = [_octaves(sizes, r.sizes) for r in timed]
         least = min(far, default=math.inf)
         is_near = least < math.inf and least <= farthest
         timed = [r for r, d in zip(timed, far, strict=True) if d == least and is_near]
     return min(timed, key=lambda record: record.rank, default=None)
+
+
+def _octaves(sizes: Mapping[str, int], tuned: Mapping[str, int]) -> float:
+    symbols = {name: value for name, value in sizes.items() if name in tuned}
+    return shapes.distance(shapes.bucket(symbols), shapes.bucket(tuned))
 
 
 def all_records() -> tuple[Record, ...]:

@@ -1,7 +1,8 @@
 """A kernel whose schedule is chosen where the sizes are known: at a call, and at ``bind``.
 
 It holds a kernel for each class of sizes, which are those that take the same schedule. A class is
-made when it is first met. A call looks its class up by the shapes of its arrays.
+made when it is first met. A call looks its class up by the shapes of its arrays. For arguments of
+new shapes a template may look at the data as well.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.records import Record
 from tikgen.pipeline.rendering import Variant
-from tikgen.taichi import runtime
+from tikgen.taichi import arrays, runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.arguments import Argument, Array, symbols
 from tikgen.template.base import Template
@@ -153,12 +154,13 @@ class SizedKernel(Kernel):
             if len(self._by_shape) >= _MOST_SHAPES:
                 self._by_shape = {}
             sizes = dict(zip(signature.symbols, extents, strict=True))
-            kernel = self._by_shape[shape] = self._class_of(sizes)
+            kernel = self._by_shape[shape] = self._class_of(sizes, values)
             return kernel
 
-    def _class_of(self, sizes: Mapping[str, int]) -> Kernel:
+    def _class_of(self, sizes: Mapping[str, int], values: Sequence[Any]) -> Kernel:
         try:
             variant = self._current_variant()
+            sizes = {**sizes, **self._traits(variant, sizes, values)}
             key, chosen = self._key(variant, sizes)
             if key not in self._classes and len(self._classes) < MOST_CLASSES:
                 self._classes[key] = sizes, self._made(variant, sizes, chosen)
@@ -171,6 +173,22 @@ class SizedKernel(Kernel):
             return self._classes[key][1]
         known = self._classes.values()
         return min(known, key=lambda one: shapes.distance(one[0], sizes))[1]
+
+    def _traits(
+        self, variant: Variant, sizes: Mapping[str, int], values: Sequence[Any]
+    ) -> Mapping[str, int]:
+        """Return what the template wants to know of the arguments beside their sizes."""
+        names = self._base.upcoming.signature.names
+
+        def read(name: str) -> Any:
+            with runtime.compiling:  # Copying launches kernels of Taichi itself.
+                return arrays.to_host(values[names.index(name)])
+
+        found = variant.template.traits(variant.problem, self._current_arch(), sizes, read)
+        return {name: max(1, value) for name, value in found.items()}
+
+    def _current_arch(self) -> str:
+        return self._arch or runtime.current_arch() or "cpu"
 
     def _current_variant(self) -> Variant:
         """Return what is built, of the template as the base has it: its files may have changed."""
@@ -189,7 +207,7 @@ class SizedKernel(Kernel):
         if runtime.is_debug():
             return "plainest", None
         template, problem = variant.template, variant.problem
-        arch = self._arch or runtime.current_arch() or "cpu"
+        arch = self._current_arch()
         if self._found is None:
             self._found = records.records_for(template, problem, arch)
         farthest = math.inf if self._is_tuned else records.NEAR

@@ -103,6 +103,23 @@ class Template:
         """
         return {}
 
+    def traits(
+        self, p: Any, arch: str, sizes: Mapping[str, int], read: Callable[[str], Any]
+    ) -> Mapping[str, int]:
+        """Return numbers about the data that ``default_schedule`` finds among the sizes.
+
+        They are taken from the first arguments of some shapes, and the schedule that follows
+        serves all arguments of these shapes. ``default_schedule`` does without them where a
+        kernel is built for a ``shape``.
+
+        Args:
+            p: the problem.
+            arch: arch to run on.
+            sizes: value of each size symbol.
+            read: returns an argument by name as a NumPy array, copied from a GPU.
+        """
+        return {}
+
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:

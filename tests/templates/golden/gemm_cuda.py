@@ -1,6 +1,6 @@
 # gemm: Matrix product, C = alpha * op(A) @ op(B) + beta * C.
 # problem: layout='nn', dtype=f32, epilogue=None
-# schedule: via='shared', tile_m=16, tile_n=4, unroll=4, block_m=128, block_n=128, block_k=8, strip=4
+# schedule: via='shared', tile_m=16, tile_n=4, unroll=4, block_m=128, block_n=128, block_k=8, strip=4, split_k=1
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
