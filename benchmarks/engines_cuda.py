@@ -120,7 +120,7 @@ def measured(kernel: Any, values: list[Any], peer: Callable[[], object] | None) 
     """Return seconds: of the host by Taichi, direct-cuda and torch; of the device in a graph."""
     copies = [v.clone() if torch.is_tensor(v) else v for v in values]
     bound = {
-        "taichi": kernel.bind(*values),
+        "taichi": kernel.with_engine("taichi").bind(*values),
         "direct": kernel.with_engine("direct-cuda").bind(*copies),
     }
     for call in bound.values():

@@ -66,9 +66,7 @@ def own_call(engine: str, work: Work, arguments: Arguments) -> Call:
     """Return a bound kernel of tikgen's, with the defaults for the sizes of its arguments."""
     import tikgen
 
-    kernel = tikgen.build(work.template, **work.problem)
-    if engine != "taichi":
-        kernel = kernel.with_engine(engine)
+    kernel = tikgen.build(work.template, engine=engine, **work.problem)
     bound: Call = kernel.bind(**arguments)
     return bound
 

@@ -33,12 +33,14 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     yield made
 
 
-def code(name: str) -> direct_cuda.Code:
+def code(name: str, exact: bool = False) -> direct_cuda.Code:
     text = (PTX / f"{name}.ptx").read_text()
     assert direct_cuda.text_problem(text, KINDS[name]) == ""
-    content = direct_cuda.begin(text, KINDS[name]).result()
+    making = direct_cuda.begin(lambda: text, KINDS[name], "", name)
+    making.wait(60)
+    content = making.result()
     assert content == direct_cuda.machine_code(text, KINDS[name])
-    return direct_cuda.load(content, KINDS[name])
+    return direct_cuda.load(content, KINDS[name], exact)
 
 
 def test_arguments_are_passed_by_value(fake: FakeDriver) -> None:
@@ -125,6 +127,20 @@ def test_a_stream_that_shares_scratch_waits_for_the_last_one(fake: FakeDriver) -
         launcher.launch()
     assert fake.waits == [(7, 0)]
     assert {stream for *_, stream, _ in fake.launched} == {0, 7}
+
+
+def test_exact_launches_keep_to_the_stream_of_taichi(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_streams, "_look_for_torch", lambda: 7)
+    arrays = [OnDevice(fake, 4096 * n, 5) for n in (1, 2, 3)]
+    for exact in (False, True):
+        launcher = code("map-0", exact).launcher()
+        launcher.set_all([1.0, *arrays])
+        launcher.launch()
+        with direct_cuda.on_stream(9):
+            launcher.launch()
+    assert [stream for *_, stream, _ in fake.launched] == [7, 9, 0, 9]
 
 
 def test_arrays_of_the_host_are_copied(fake: FakeDriver) -> None:

@@ -172,7 +172,7 @@ def test_threads_have_scratch_arrays_of_their_own(ti_arch: str) -> None:
 
 
 def test_the_engine_is_part_of_the_kernel(axpy: Any) -> None:
-    plain = axpy.with_engine("taichi")
+    plain = axpy.with_engine("default")
     assert (axpy.engine, plain.engine) == (DIRECT, "taichi")
     assert axpy.with_engine(DIRECT) is axpy is plain.with_engine(DIRECT)
     assert plain is tikgen.build("map", expr="z = a*x + y", dtype="f32")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
 # Taichi, until another engine is proven for the kernel.
 AUTO = "auto"
-# What launches a kernel unless the call that made it says otherwise.
-DEFAULT = TAICHI
+# What launches a kernel unless the call that made it says otherwise; see :func:`resolved`.
+DEFAULT = "default"
 
 
 class _Place(NamedTuple):
@@ -111,9 +111,19 @@ class Making(Protocol):
 
 
 class Engine(Protocol):
-    """What the module of an engine has."""
+    """What the module of an engine has.
+
+    Attributes:
+        NAME: its name.
+        IS_TEXT_SLOW: whether :meth:`text_of` takes seconds, in another process.
+        MOST_BYTES: up to how many bytes of arrays ``auto`` launches by it.
+        MOST_COMPARED: up to how many bytes ``auto`` compares its results with those of Taichi.
+    """
 
     NAME: str
+    IS_TEXT_SLOW: bool
+    MOST_BYTES: int
+    MOST_COMPARED: int
 
     def problem(self) -> str:
         """Return why it cannot be used on this machine, or an empty string."""
@@ -141,18 +151,28 @@ class Engine(Protocol):
             exact: whether results must have the bits of Taichi's, even with its fast math.
         """
 
-    def begin(self, text: str, kinds: Sequence[Kind], key: str, name: str) -> Making:
+    def begin(self, text: Callable[[], str], kinds: Sequence[Kind], key: str, name: str) -> Making:
         """Begin to make exact :meth:`machine_code` beside the work of this process.
 
         It may be put into the store meanwhile, under ``key`` and ``name``.
+
+        Args:
+            text: returns the code that Taichi makes of the kernel.
+            kinds: dtype and number of axes of each argument.
+            key: key of the machine code in the store; empty if only the text tells it.
+            name: what it is, for people.
         """
 
-    def load(self, machine_code: bytes, kinds: Sequence[Kind]) -> Code:
+    def wait(self) -> None:
+        """Wait until the device has nothing to do."""
+
+    def load(self, machine_code: bytes, kinds: Sequence[Kind], exact: bool = False) -> Code:
         """Load machine code into this process.
 
         Args:
             machine_code: the result of :meth:`machine_code`, of the same :meth:`identity`.
             kinds: dtype and number of axes of each argument.
+            exact: whether launches take their place among those of Taichi.
 
         Raises:
             ValueError: if it is no machine code.
@@ -162,6 +182,22 @@ class Engine(Protocol):
 def engine(name: str) -> Engine:
     """Return an engine beside Taichi, by name."""
     return cast("Engine", importlib.import_module(_PLACES[name].module))
+
+
+def resolved(option: str, arch: str | None) -> str:
+    """Return what an option means on an arch.
+
+    The default is :data:`AUTO` on cuda, where the engine beside Taichi runs Taichi's instructions,
+    so that results have the same bits at any size. Elsewhere it is :data:`TAICHI`.
+    """
+    if option != DEFAULT:
+        return option
+    return AUTO if arch == "cuda" else TAICHI
+
+
+def for_arch(arch: str | None) -> str:
+    """Return the engine beside Taichi that takes the kernels of an arch, or an empty string."""
+    return next((name for name, place in _PLACES.items() if place.arch == arch), "")
 
 
 def arch_of(name: str) -> str:
@@ -178,8 +214,8 @@ def missing(name: str) -> str:
 
 def problem(name: str) -> str:
     """Return why an engine cannot be used on this machine, or an empty string."""
-    if name in (TAICHI, AUTO):
+    if name in (TAICHI, AUTO, DEFAULT):
         return ""
     if name not in _PLACES:
-        return f"there is none of that name; take one of {', '.join((*ENGINES, AUTO))}"
+        return f"there is none of that name; take one of {', '.join((*ENGINES, AUTO, DEFAULT))}"
     return engine(name).problem()

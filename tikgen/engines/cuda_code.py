@@ -41,9 +41,21 @@ class _Task(NamedTuple):
 
 
 class Code:
-    """The machine code of a kernel, in the primary context."""
+    """The machine code of a kernel, in the primary context.
 
-    def __init__(self, read: Mapping[str, Any], kinds: Sequence[Kind]) -> None:
+    Args:
+        read: what was read of it.
+        kinds: dtype and number of axes of each argument.
+        stream: returns the stream in which a thread launches.
+    """
+
+    def __init__(
+        self,
+        read: Mapping[str, Any],
+        kinds: Sequence[Kind],
+        stream: Callable[[], int] = current_stream,
+    ) -> None:
+        self.stream = stream
         self.kinds = tuple(kinds)
         self.struct = argument_struct.c_type(kinds)
         self.pack_into = argument_struct.packer(kinds).pack_into
@@ -169,6 +181,7 @@ class DirectLauncher:
         self._last: tuple[Any, ...] | None = None
         self._moving: list[int] = []
         self._shapes: list[tuple[int, Any]] = []
+        self._current_stream = code.stream
         self._stream: int | None = None  # That of the last launch.
         self._start = cuda_driver.driver().cuLaunchKernel
         cuda_driver.enter()
@@ -296,7 +309,7 @@ class DirectLauncher:
             DeviceError: if the driver refuses it.
             ArgumentError: if arrays of the host would have to be copied within a graph.
         """
-        stream = current_stream()
+        stream = self._current_stream()
         if stream != self._stream:
             self._change_stream(stream)
         if self._staged:

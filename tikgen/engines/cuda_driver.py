@@ -204,6 +204,12 @@ def wait_for(stream: int) -> None:
     check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize")
 
 
+def wait_for_all() -> None:
+    """Wait until the launches in all streams have finished."""
+    enter()
+    check(driver().cuCtxSynchronize(), "cuCtxSynchronize")
+
+
 # Addresses without a problem, so that the next call need not ask the driver.
 usable: set[int] = set()
 _MOST_USABLE = 65536

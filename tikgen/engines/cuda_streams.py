@@ -36,6 +36,11 @@ def current_stream() -> int:
     return _look_for_torch()
 
 
+def taichi_stream() -> int:
+    """Return the stream of :func:`on_stream`, else the default stream, in which Taichi launches."""
+    return local.stream or 0
+
+
 def _look_for_torch() -> int:
     global _torch
     torch = sys.modules.get("torch")

@@ -59,13 +59,23 @@ class _Kept:
         with self._lock:
             self._close()
 
+    def end(self) -> None:
+        """End the process along with this one, without waiting for what it compiles."""
+        if (process := self._process) is not None:
+            process.stop()
+        if self._lock.acquire(blocking=False):
+            try:
+                self._close()
+            finally:
+                self._lock.release()
+
     def _close(self) -> None:
         self._process = None
         self._opened.close()
 
 
 _kept = _Kept()
-atexit.register(_kept.close)
+atexit.register(_kept.end)
 
 
 def ptx_of(function: Any) -> str:

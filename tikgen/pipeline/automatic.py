@@ -1,12 +1,14 @@
 """Chooses what launches a kernel: Taichi, until machine code is there and proven for it.
 
 Nothing is compiled before many launches are over, and then in a child process. Meanwhile, and where
-anything goes wrong, Taichi launches.
+anything goes wrong, Taichi launches. The engine beside Taichi is that of the arch: direct-cpu or
+direct-cuda.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 import weakref
@@ -14,10 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from tikgen import engines
-from tikgen.engines import DIRECT_CPU
 from tikgen.engines.code_store import Stored
 from tikgen.errors import EngineUnavailable, TikgenError, WrongThread
 from tikgen.pipeline import events, evidence
@@ -28,8 +27,6 @@ from tikgen.taichi import arrays, runtime
 from tikgen.template.arguments import Array
 from tikgen.units import duration, size
 
-# Over more bytes the launch itself is a small part of the time.
-MOST_BYTES = 1 << 18
 # After so many launches Taichi's own part of them took as long as the text of the code does.
 LAUNCHES = 500
 # Launches between looks at a child process.
@@ -48,12 +45,16 @@ class Automatic:
         loaded: the kernel.
 
     Attributes:
+        engine: the engine beside Taichi, or an empty string if the arch has none.
+        most_bytes: over how many bytes of arrays Taichi launches in any case.
         direct: the machine code, once it is proven.
         why: why Taichi launches until the end, in words; empty while that is open.
     """
 
     def __init__(self, loaded: Loaded) -> None:
         self.epoch = runtime.epoch()
+        self.engine = engines.for_arch(runtime.current_arch())
+        self.most_bytes = 0
         self.direct: Direct | None = None
         self.why = ""
         self._changing = threading.Lock()
@@ -64,7 +65,9 @@ class Automatic:
         self._times = math.inf, math.inf
         self._due = LAUNCHES
         try:
-            self._code = _code_of(loaded)
+            self._code = _code_of(loaded, self.engine)
+            self._engine = engines.engine(self.engine)
+            self.most_bytes = self._engine.MOST_BYTES
             self._take_stored(loaded)
         except _GIVEN_UP as error:
             self._give_up(loaded, error)
@@ -91,7 +94,7 @@ class Automatic:
 
         Args:
             loaded: the kernel.
-            values: its arguments, checked, of at most :data:`MOST_BYTES`.
+            values: its arguments, checked, of at most :attr:`most_bytes`.
             sizes: the value of each size symbol.
         """
         if not self._changing.acquire(blocking=False):
@@ -99,7 +102,7 @@ class Automatic:
         try:
             if self._candidate is None and self.direct is None:
                 self._make(loaded)
-            if self._candidate is not None:
+            if self._candidate is not None and bytes_of(values) <= self._engine.MOST_COMPARED:
                 return self._compare(loaded, self._candidate, values, sizes)
         finally:
             self._changing.release()
@@ -110,11 +113,11 @@ class Automatic:
         self._due = loaded.launches + loaded.bound_launches + _BETWEEN
         try:
             if self._making is None:
-                if why := engines.problem(DIRECT_CPU):
-                    raise EngineUnavailable(loaded.name, DIRECT_CPU, why)
+                if why := engines.problem(self.engine):
+                    raise EngineUnavailable(loaded.name, self.engine, why)
                 self._making = self._code.begin()
             content = None if self._making is None else self._making.result()
-            if content is not None:
+            if content is not None and self._code.stored is None:
                 self._code.keep(Stored(content))
             self._take_stored(loaded)
         except WrongThread:
@@ -125,11 +128,12 @@ class Automatic:
     def _take_stored(self, loaded: Loaded) -> None:
         if self._code.stored is None:
             return
-        if why := engines.problem(DIRECT_CPU):
-            raise EngineUnavailable(loaded.name, DIRECT_CPU, why)
-        made = Direct(loaded, DIRECT_CPU, self._code.load())
+        if why := engines.problem(self.engine):
+            raise EngineUnavailable(loaded.name, self.engine, why)
+        made = Direct(loaded, self.engine, self._code.load(), self.most_bytes)
+        arch = engines.arch_of(self.engine)
         if self._code.stored.agrees or evidence.is_verified(
-            loaded.source.digest, "cpu", DIRECT_CPU
+            loaded.source.digest, arch, self.engine
         ):
             self.direct = made
         else:
@@ -139,20 +143,27 @@ class Automatic:
         self, loaded: Loaded, candidate: Direct, values: Sequence[Any], sizes: Sequence[int]
     ) -> Any:
         """Launch by Taichi, and over copies of the arrays directly."""
-        copies = _copies(values)
+        copies: list[Any] | None = None
+        # A thread that can make no arrays of Taichi leaves that to another one.
+        if runtime.may_allocate() or all(map(arrays.is_on_host, values)):
+            try:
+                copies = _copies(values)
+                self._engine.wait()
+            except _GIVEN_UP as error:
+                self._give_up(loaded, error)
         start = time.perf_counter()
         returned = loaded.run(loaded.with_workspace(values, sizes))
         stop = time.perf_counter()
-        seconds = candidate.try_with((*copies, *candidate.scratch(sizes)))
+        if copies is None:
+            return returned
+        try:
+            seconds = candidate.try_with((*copies, *candidate.scratch(sizes)))
+            self._engine.wait()
+        except _GIVEN_UP as error:
+            self._give_up(loaded, error)
+            return returned
         self._times = min(self._times[0], stop - start), min(self._times[1], seconds)
-        written = [
-            (arrays.to_host(value), copy)
-            for argument, value, copy in zip(
-                loaded.signature.arguments, values, copies, strict=True
-            )
-            if isinstance(argument, Array) and argument.written
-        ]
-        if not all(one.tobytes() == other.tobytes() for one, other in written):
+        if not _agree(loaded, values, copies):
             self._give_up(loaded, "its results differed from those of Taichi in some bits")
             return returned
         self._equal += 1
@@ -194,54 +205,75 @@ def launch(
     Return what it returns, and what may launch its next call over small arrays beside Taichi.
     """
     choice = choice_of(loaded)
-    if choice.direct is not None and is_small(values):
+    fits = bytes_of(values) <= choice.most_bytes
+    if choice.direct is not None and fits:
         choice.direct.launch(loaded, (*values, *choice.direct.own_scratch(sizes)))
         return None, choice.direct
-    if choice.is_due(loaded) and is_small(values):
+    if choice.is_due(loaded) and fits:
         return choice.launch(loaded, values, sizes), choice.direct
     return loaded.run(loaded.with_workspace(values, sizes)), choice.direct
 
 
 def engine_of(loaded: Loaded, option: str) -> str:
     """Return the engine that launches small arrays under an option of ``with_engine``."""
+    option = engines.resolved(option, runtime.current_arch())
     if option != engines.AUTO:
         return option
-    is_direct = runtime.is_initialised() and choice_of(loaded).direct is not None
-    return DIRECT_CPU if is_direct else engines.TAICHI
+    if not runtime.is_initialised() or choice_of(loaded).direct is None:
+        return engines.TAICHI
+    return choice_of(loaded).engine
 
 
 def why(loaded: Loaded, option: str) -> str:
     """Return in a sentence why that engine launches, and no other one."""
+    option = engines.resolved(option, runtime.current_arch())
     if option != engines.AUTO:
         return f"{option} was chosen by name, or is the default"
     if not runtime.is_initialised():
         return "ti.init was not called yet"
     choice = choice_of(loaded)
     if choice.direct is None:
-        return f"direct-cpu does not launch it: {choice.state}"
-    most = size(MOST_BYTES)
-    return f"direct-cpu is proven for it; over arrays of more than {most} Taichi launches"
+        return f"{choice.engine or 'an engine'} does not launch it: {choice.state}"
+    proven = f"{choice.engine} is proven for it"
+    if choice.most_bytes == sys.maxsize:
+        return proven
+    return f"{proven}; over arrays of more than {size(choice.most_bytes)} Taichi launches"
 
 
-def is_small(values: Sequence[Any]) -> bool:
-    """Return whether arguments are small enough to gain from a direct launch."""
-    return sum(map(arrays.size_of, values)) <= MOST_BYTES
+def bytes_of(values: Sequence[Any]) -> int:
+    """Return how many bytes the arrays among some arguments have."""
+    return sum(map(arrays.size_of, values))
 
 
-def _code_of(loaded: Loaded) -> MachineCode:
-    if why := engines.missing(DIRECT_CPU):
-        raise EngineUnavailable(loaded.name, DIRECT_CPU, why)
-    code = MachineCode(loaded, DIRECT_CPU, exact=True)
+def _code_of(loaded: Loaded, engine: str) -> MachineCode:
+    if not engine:
+        why = f"there is none beside Taichi for {runtime.current_arch()}"
+        raise EngineUnavailable(loaded.name, "auto", why)
+    if why := engines.missing(engine):
+        raise EngineUnavailable(loaded.name, engine, why)
+    code = MachineCode(loaded, engine, exact=True)
     if runtime.is_profiling():
-        raise EngineUnavailable(loaded.name, DIRECT_CPU, "Taichi's profiler must see each launch")
+        raise EngineUnavailable(loaded.name, engine, "Taichi's profiler must see each launch")
     return code
 
 
 def _copies(values: Sequence[Any]) -> list[Any]:
     """Return copies of the arrays; those that are the same share a copy."""
     made: dict[int, Any] = {}
-    for value in values:
-        if id(value) not in made:
-            is_array = arrays.size_of(value) > 0
-            made[id(value)] = np.array(arrays.to_host(value), order="C") if is_array else value
+    with runtime.compiling:  # Copying launches kernels of Taichi itself.
+        for value in values:
+            if id(value) not in made:
+                made[id(value)] = arrays.copy_of(value) if arrays.size_of(value) else value
     return [made[id(value)] for value in values]
+
+
+def _agree(loaded: Loaded, values: Sequence[Any], copies: Sequence[Any]) -> bool:
+    """Return whether arrays that were written have the same bits as their copies."""
+    with runtime.compiling:
+        return all(
+            arrays.to_host(value).tobytes() == arrays.to_host(copy).tobytes()
+            for argument, value, copy in zip(
+                loaded.signature.arguments, values, copies, strict=True
+            )
+            if isinstance(argument, Array) and argument.written
+        )

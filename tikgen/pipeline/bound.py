@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tikgen import engines
 from tikgen.errors import ArgumentError
-from tikgen.pipeline.automatic import Automatic, choice_of, is_small
+from tikgen.pipeline.automatic import Automatic, bytes_of, choice_of
 from tikgen.pipeline.direct import direct_of, takes_context
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.signature import Signature
@@ -178,14 +178,15 @@ class _Binding:
         self.sizes = loaded.check(values)
         # What will choose another engine, if that is open.
         self.choice: Automatic | None = None
-        if engine == engines.AUTO and is_small(values):
-            self.choice = choice_of(loaded)
-            self._direct = self.choice.direct
-            if self._direct is not None or self.choice.why:
-                self.choice = None
-        else:
-            by_name = engine not in (engines.AUTO, engines.TAICHI)
-            self._direct = direct_of(loaded, engine) if by_name else None
+        self._direct = None
+        engine = engines.resolved(engine, runtime.current_arch())
+        if engine == engines.AUTO:
+            choice = choice_of(loaded)
+            if bytes_of(values) <= choice.most_bytes:
+                self._direct = choice.direct
+                self.choice = None if choice.direct or choice.why else choice
+        elif engine != engines.TAICHI:
+            self._direct = direct_of(loaded, engine)
         self.engine = engines.TAICHI if self._direct is None else self._direct.engine
         if self._direct is None:
             self.values = list(loaded.with_workspace(values, self.sizes))

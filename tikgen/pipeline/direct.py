@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 import time
 import weakref
@@ -40,10 +41,14 @@ class Direct:
         loaded: the kernel.
         engine: the engine.
         code: the machine code.
+        most_bytes: up to how many bytes of arrays :meth:`call` launches it.
     """
 
-    def __init__(self, loaded: Loaded, engine: str, code: engines.Code) -> None:
+    def __init__(
+        self, loaded: Loaded, engine: str, code: engines.Code, most_bytes: int = sys.maxsize
+    ) -> None:
         self.engine = engine
+        self._most_bytes = most_bytes
         self.epoch = runtime.epoch()
         self.code = code
         self._signature, self._workspace = loaded.signature, loaded.workspace
@@ -69,7 +74,7 @@ class Direct:
         made.set_all(values)
         loaded.launch_bound(made.launch)
 
-    def call(self, loaded: Loaded, values: tuple[Any, ...], most: int) -> bool:
+    def call(self, loaded: Loaded, values: tuple[Any, ...]) -> bool:
         """Check the arguments and launch the kernel, both in the quickest way.
 
         Return False, without a launch, if that is not possible: the long way must be taken.
@@ -77,7 +82,6 @@ class Direct:
         Args:
             loaded: the code that the kernel has now.
             values: the arguments in order, of any kind and number.
-            most: how many bytes arrays may have.
         """
         if (
             self._quick is None
@@ -95,7 +99,7 @@ class Direct:
             count = self._quick(made.arguments, own.fields, values)
         except (TypeError, ValueError, OverflowError, RuntimeError, struct.error):
             return False
-        if count is None or count > most or not made.packed(values, count):
+        if count is None or count > self._most_bytes or not made.packed(values, count):
             return False
         loaded.launch_bound(made.launch)
         return True

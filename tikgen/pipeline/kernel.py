@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,7 @@ class Kernel:
         self._chosen_for: Mapping[str, int] | None = None
         # What the last call took beside Taichi.
         self._direct: Direct | None = None
-        self._set_engine(engines.DEFAULT)
+        self._engine = engines.DEFAULT
         self._family: list[Kernel] = [self]
 
     @property
@@ -214,8 +213,9 @@ class Kernel:
         Args:
             engine: ``"taichi"``; ``"direct-cpu"``, which compiles Taichi's code for the processor
                 at hand and launches it without Taichi; ``"direct-cuda"``, which launches Taichi's
-                PTX through the CUDA driver; or ``"auto"``, which is Taichi until direct-cpu is
-                proven for the kernel, and then direct-cpu where it is faster.
+                PTX through the CUDA driver; ``"auto"``, which is Taichi until the engine of the
+                arch is proven for the kernel, and then that one where it is faster; or
+                ``"default"``, which is ``"auto"`` on cuda and ``"taichi"`` elsewhere.
 
         Raises:
             EngineUnavailable: if the engine cannot run here, or is unknown.
@@ -232,13 +232,9 @@ class Kernel:
                 return kernel
         other = copy.copy(self)
         other._record, other._chosen_for, other._direct = record, sizes, None
-        other._set_engine(engine)
+        other._engine = engine
         self._family.append(other)
         return other
-
-    def _set_engine(self, engine: str) -> None:
-        self._engine = engine
-        self._most_bytes = automatic.MOST_BYTES if engine == engines.AUTO else sys.maxsize
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Check the arguments and launch the kernel; return its return value, mostly None.
@@ -253,7 +249,7 @@ class Kernel:
         if self._offer is not None:
             self.take_offer(args, kwargs)
         loaded, direct = self._loaded, self._direct
-        if direct is not None and not kwargs and direct.call(loaded, args, self._most_bytes):
+        if direct is not None and not kwargs and direct.call(loaded, args):
             return None
         return self._launch(args, kwargs)
 
@@ -261,13 +257,14 @@ class Kernel:
         """Check the arguments at length, and launch."""
         loaded = self._loaded
         values = loaded.signature.order(args, kwargs)
-        if self._engine == engines.TAICHI or is_differentiating():
+        engine = engines.resolved(self._engine, runtime.current_arch())
+        if engine == engines.TAICHI or is_differentiating():
             return loaded.run(loaded.prepare(values))
         sizes = loaded.check(values)
-        if self._engine == engines.AUTO:
+        if engine == engines.AUTO:
             returned, self._direct = automatic.launch(loaded, values, sizes)
             return returned
-        direct = self._direct = direct_of(loaded, self._engine)
+        direct = self._direct = direct_of(loaded, engine)
         direct.launch(loaded, (*values, *direct.own_scratch(sizes)))
         return None
 
@@ -431,7 +428,9 @@ class Kernel:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
         # A user's text may define several kernels.
         function = self.loaded.subject.name
-        launched = "" if self._engine == engines.TAICHI else f", launched by {self.engine}"
+        engine, usual = self.engine, (engines.TAICHI, engines.DEFAULT)
+        is_usual = engine == engines.TAICHI and self._engine in usual
+        launched = "" if is_usual else f", launched by {engine}"
         its = f"{function} of " if self.loaded.subject.origin == "live" else ""
         return (
             f"<Kernel {its}{self.template.name}({params})\n"

@@ -85,10 +85,11 @@ class MachineCode:
 
         Its result is for :meth:`keep`.
         """
-        text = self._taichi_text()
-        if self.stored is not None:
-            return None
-        return self._engine.begin(text, self._kinds, self._key, self._name)
+        if not self._engine.IS_TEXT_SLOW:
+            self._taichi_text()
+            if self.stored is not None:
+                return None
+        return self._engine.begin(self._taichi_text, self._kinds, self._key, self._name)
 
     def keep(self, stored: Stored) -> None:
         """Take code, and put it into the store."""
@@ -101,7 +102,7 @@ class MachineCode:
         self.make()
         assert self.stored is not None
         try:
-            code = self._engine.load(self.stored.content, self._kinds)
+            code = self._engine.load(self.stored.content, self._kinds, self._exact)
         except ValueError:  # The store has something else under the key.
             if self._text:
                 raise
@@ -115,7 +116,11 @@ class MachineCode:
     def _taichi_text(self) -> str:
         """Return the code that Taichi makes of the kernel."""
         if not self._text:
-            text = self._loaded.compiled_text(self._engine.text_of)
+            text_of = self._engine.text_of
+            if self._engine.IS_TEXT_SLOW:  # No lock is held meanwhile.
+                text = text_of(self._loaded.function)
+            else:
+                text = self._loaded.compiled_text(text_of)
             if not kernels.is_plain_launch(self._loaded.function):
                 raise self._refused("it prints")
             if why := self._engine.text_problem(text, self._kinds):

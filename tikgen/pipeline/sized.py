@@ -103,7 +103,7 @@ class SizedKernel(Kernel):
         self._last = kernel
         if kernel._offer is None and not kwargs:  # As the kernel does, with a call less.
             direct = kernel._direct
-            if direct is not None and direct.call(kernel._loaded, args, kernel._most_bytes):
+            if direct is not None and direct.call(kernel._loaded, args):
                 return None
             if self._epoch is runtime.epoch():
                 return kernel._launch(args, kwargs)

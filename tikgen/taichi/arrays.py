@@ -89,6 +89,15 @@ def to_host(array: Any) -> Any:
     return array.detach().cpu().numpy() if hasattr(array, "data_ptr") else array
 
 
+def copy_of(array: Any) -> Any:
+    """Return a copy of an array of any kind but a field, where the array is."""
+    if isinstance(array, Ndarray):
+        return to_ndarray(array)
+    if isinstance(array, np.ndarray):
+        return np.array(array, order="C")
+    return array.detach().clone()
+
+
 def stand_in(array: Any) -> Any:
     """Return a ``ti.ndarray`` of one element, for which the same code is compiled."""
     host = to_host(array)

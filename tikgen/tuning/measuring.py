@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tikgen import engines
 from tikgen.children.job import described
 from tikgen.errors import CompileBudgetExceeded, ParameterError, UnsupportedOnArch
 from tikgen.pipeline.builder import build, resolve
@@ -65,7 +66,7 @@ def measure(
     timings: list[list[Timing]] = []
     try:
         template = load_template(job.folder)
-        kernel = build(template, shape=job.shape, **job.params)
+        kernel = _built(template, job)
         digest = kernel.digest
         on_stage("built", digest)
         # Not the kernel's: one kernel serves every problem that renders the same code.
@@ -79,7 +80,7 @@ def measure(
         on_stage("compiled", "")
         other = None
         if baseline is not None:
-            other = build(load_template(baseline.folder), shape=baseline.shape, **baseline.params)
+            other = _built(load_template(baseline.folder), baseline)
         began = time.perf_counter()
         if not job.is_verified:
             worst = _verify(template, kernel, other, job, workload)
@@ -138,6 +139,11 @@ def forget() -> None:
     global _workload
     _workload = None
     _verified.clear()
+
+
+def _built(template: Template, job: Job) -> Kernel:
+    """Return the kernel of a job, launched by Taichi from the first launch to the last."""
+    return build(template, shape=job.shape, engine=engines.TAICHI, **job.params)
 
 
 def _workload_of(template: Template, problem: Any, job: Job) -> Workload:

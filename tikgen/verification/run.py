@@ -86,8 +86,8 @@ def verify(
     template = find_template(name)
     _check(template, archs, max_examples, mutants, params)
     problem = engines.problem(engine)
-    if problem or engine == engines.AUTO:
-        problem = problem or "takes the name of one engine; got 'auto'"
+    if problem or engine in (engines.AUTO, engines.DEFAULT):
+        problem = problem or f"takes the name of one engine; got {engine!r}"
         raise ParameterError("verify", {"engine": problem})
     if engine != engines.TAICHI and tuple(archs) != (arch := engines.arch_of(engine),):
         raise ParameterError("verify", {"engine": f"{engine!r} needs archs=({arch!r},)"})

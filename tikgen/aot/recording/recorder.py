@@ -159,8 +159,8 @@ class Recording:
             self._take_template(loaded, values)
 
         @functools.wraps(quick)
-        def quickly(direct: Direct, loaded: Loaded, values: tuple[Any, ...], most: int) -> bool:
-            is_launched = quick(direct, loaded, values, most)
+        def quickly(direct: Direct, loaded: Loaded, values: tuple[Any, ...]) -> bool:
+            is_launched = quick(direct, loaded, values)
             if is_launched:
                 self._take_template(loaded, values)
             return is_launched
