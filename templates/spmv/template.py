@@ -84,10 +84,10 @@ class Spmv(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
         if arch == "cpu":
-            # 1 M rows of 27 f32, 2 cores of a Zen 5. Where the columns are a stencil's, memory sets
-            # the pace and no schedule is faster than another; where they are random, steps of 3
-            # take 0.7 of the time of steps of 1, 2, 4 and 8.
-            return {"unroll": 3, "serial": are_small(self.arguments(p), sizes)}
+            # 2 cores of a Zen 5, rows of 3 to 45 and of all lengths: what LLVM makes of the plain
+            # loop takes 0.4 to 1.1 of the time of steps of 2, 3 and 4, and 0.6 to 1.3 of that of
+            # steps of 8, which are faster on long rows of near columns only.
+            return {"serial": are_small(self.arguments(p), sizes)}
         # H200, 1 M rows of 27 f32 of a grid: 77 us on cuda (torch.sparse 79 to 80; one lane 80,
         # eight 124) and 90 on Vulkan (two lanes 108, one 280).
         # H100, cuda: 20 M f32 in rows of a power law 218 us by merging, 12 to 38 ms by rows

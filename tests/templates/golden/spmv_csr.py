@@ -1,6 +1,6 @@
 # spmv: Sparse matrix-vector product, y = alpha * A @ x + beta * y.
 # problem: format='csr', dtype=f32, index_dtype=i32
-# schedule: unroll=3, block_dim=0
+# schedule: unroll=1, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -19,15 +19,7 @@ def spmv(
         total = ti.f32(0.0)
         start = ti.cast(indptr[row], ti.i32)
         stop = ti.cast(indptr[row + 1], ti.i32)
-        for e_step in range(ti.max(stop - start, 0) // 3):
-            e = start + e_step * 3
-            total += data[e] * x[ti.cast(indices[e], ti.i32)]
-            e1 = e + 1
-            total += data[e1] * x[ti.cast(indices[e1], ti.i32)]
-            e2 = e + 2
-            total += data[e2] * x[ti.cast(indices[e2], ti.i32)]
-        for e_rest in range(ti.max(stop - start, 0) % 3):
-            e = stop - (stop - start) % 3 + e_rest
+        for e in range(start, stop):
             total += data[e] * x[ti.cast(indices[e], ti.i32)]
         value = alpha * total
         if beta != 0:

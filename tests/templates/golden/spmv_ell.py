@@ -1,6 +1,6 @@
 # spmv: Sparse matrix-vector product, y = alpha * A @ x + beta * y.
 # problem: format='ell', dtype=f32, index_dtype=i32
-# schedule: unroll=3, block_dim=0
+# schedule: unroll=1, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -16,21 +16,7 @@ def spmv(
 ):
     for row in range(y.shape[0]):
         total = ti.f32(0.0)
-        for e_step in range(data.shape[1] // 3):
-            e = e_step * 3
-            column = indices[row, e]
-            if column >= 0:
-                total += data[row, e] * x[ti.cast(column, ti.i32)]
-            e1 = e + 1
-            column = indices[row, e1]
-            if column >= 0:
-                total += data[row, e1] * x[ti.cast(column, ti.i32)]
-            e2 = e + 2
-            column = indices[row, e2]
-            if column >= 0:
-                total += data[row, e2] * x[ti.cast(column, ti.i32)]
-        for e_rest in range(data.shape[1] % 3):
-            e = data.shape[1] - data.shape[1] % 3 + e_rest
+        for e in range(data.shape[1]):
             column = indices[row, e]
             if column >= 0:
                 total += data[row, e] * x[ti.cast(column, ti.i32)]
