@@ -1,7 +1,7 @@
 """Permutation of the axes of an array."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,11 +11,15 @@ from tikgen.dtypes import ALL_DTYPES
 from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import GPUS, Not
 
+from .axes import extents, group_of, in_x, merged, swapped, walked
+
 AXES = ("i", "j", "k", "l")
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 STRIP_LENGTHS = (64, 128, 256, 512)
 # Taichi gives so many iterations to a thread.
 ITERATIONS_A_TASK = 512
+# Strips shorter than this are turned round.
+SHORT = 16
 # To wake the other threads takes 25 us. So many elements take one thread less.
 SERIAL = 2**15
 # What a block of threads may share on every device.
@@ -43,9 +47,9 @@ class Transpose(Template):
     class Schedule(ScheduleModel):
         loop: Literal["rows", "points", "flat", "strips", "tiles"] = parameter(
             "rows: parallel over rows of y, each walked in order; points: over every point; "
-            "flat: over chunks of all elements in order, each by a real function; strips: over "
-            "blocks of y, as many rows of x side by side as unroll says; tiles: over square tiles "
-            "through memory that a block of threads shares",
+            "flat: over chunks of all elements in order, each by a real function, for rows that "
+            "stay rows; strips: over blocks of y, as many rows of x side by side as unroll says; "
+            "tiles: over square tiles through memory that a block of threads shares",
             "rows",
             needs={"tiles": {"arch": GPUS}, "flat": {"arch": "cpu"}},
         )
@@ -54,6 +58,16 @@ class Transpose(Template):
             0,
             only={"loop": ("strips", "tiles")},
             needs={0: {"loop": ("rows", "points", "flat")}},
+        )
+        row: Literal[-1, 0, 1, 2, 3] = parameter(
+            "axis of y along which strips and tiles walk x; -1 for that of the last axis of x",
+            -1,
+            only={"loop": ("strips", "tiles")},
+        )
+        column: Literal[-1, 0, 1, 2, 3] = parameter(
+            "axis of y along which a strip or tile is wide; -1 for the last one",
+            -1,
+            only={"loop": ("strips", "tiles")},
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
             "elements a step along a row of y", 1, only={"loop": ("rows", "strips")}
@@ -78,60 +92,60 @@ class Transpose(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
         count = math.prod(sizes.values()) if sizes is not None else 0
-        if keeps_last_axis(p):
-            if arch != "cpu":
-                return {"loop": "points", "block_dim": 128}
+        axes = walked(p.perm, sizes) if sizes is not None else last_axes(p)
+        stays = axes is None or (keeps_last_axis(p) and axes[0] == axes[1])
+        if arch != "cpu":
+            return gpu_schedule(p, arch, axes)
+        if stays:
             if 0 < count <= SERIAL:
                 return {"loop": "flat", "serial": True}
             # As many as leave eight tasks or more.
             fitting = [c for c in CHUNKS if count >= 8 * ITERATIONS_A_TASK * c]
             return {"loop": "flat", "chunk": max(fitting, default=CHUNKS[0] if count else 2048)}
-        if arch != "cpu":
-            # H200, 8192^2 f32: 139 us on cuda with tiles of 64, 153 with tiles of 32; 157 on Vulkan
-            # with tiles of 32, 165 with tiles of 64. A copy takes 134.
-            if arch == "cuda" and p.dtype.bits <= 32:
-                return {"loop": "tiles", "tile": 64, "block_dim": 256}
-            return {"loop": "tiles", "tile": 32, "block_dim": 128}
-        # 4096 x 4096 f32 on 2 cores: 8.3 ms in strips of 512 x 8, 8.9 of 256 x 8, 10 of 64 x 8 or
-        # 128 x 16, 13 of 64 x 4, 21 in square tiles of 16, 43 point by point, 124 in NumPy.
-        # Taichi makes 512 strips a task, so small arrays need short ones: 1024 x 1024 took 0.40 ms
-        # of 64 x 8 or 128 x 8 and 0.61 of 256 x 8.
-        if 0 < count <= SERIAL:
-            return {"loop": "strips", "tile": STRIP_LENGTHS[0], "unroll": 8, "serial": True}
-        length = 256
-        if sizes is not None:
-            strips = math.prod(sizes.values()) // 8
-            fitting = [t for t in STRIP_LENGTHS if strips >= 4 * ITERATIONS_A_TASK * t]
-            length = max(fitting, default=STRIP_LENGTHS[0])
-        return {"loop": "strips", "tile": length, "unroll": 8}
+        assert axes is not None
+        if axes[0] == axes[1]:
+            return {"loop": "rows", "unroll": 1}
+        return {"loop": "strips", **strips(p, axes, sizes)}
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:
+        usual = self.default_schedule(p, arch, sizes)
+        # Where extents are 1, other axes than the last ones may be the ones to walk.
+        axes = {name: (usual.get(name, -1),) for name in ("row", "column")}
         if arch == "cpu":
             return {
-                "loop": ("flat", "rows") if keeps_last_axis(p) else ("strips", "rows"),
+                "loop": ("flat", "rows") if keeps_last_axis(p) else ("flat", "rows", "strips"),
                 "chunk": CHUNKS,
                 "serial": (False, True),
                 "tile": (0, *STRIP_LENGTHS),
                 "unroll": (1, 2, 4, 8, 16),
                 "block_dim": (0,),
+                **axes,
             }
         return {
             "loop": ("points",) if keeps_last_axis(p) else ("tiles", "points"),
             "tile": (0, 16, 32, 64),
             "unroll": (1,),
             "block_dim": (64, 128, 256, 512),
+            **axes,
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.loop in ("strips", "tiles") and keeps_last_axis(p):
-            raise Invalid(
-                "loop", f"must be rows, points or flat: perm={p.perm} keeps the last axis last"
-            )
-        if s.loop == "flat" and not keeps_last_axis(p):
-            raise Invalid("loop", f"must not be flat: perm={p.perm} moves the last axis")
-        if s.loop != "tiles":
+        if s.loop not in ("strips", "tiles"):
+            return
+        groups = merged(p.perm)
+        for name, usual in zip(("row", "column"), last_axes(p), strict=True):
+            axis = getattr(s, name)
+            ends = sorted({group[-1] for group in groups} - {groups[group_of(usual, groups)][-1]})
+            if axis >= 0 and axis not in ends:
+                others = f"one of {ends}, or -1" if ends else "-1"
+                raise Invalid(name, f"must be {others} where perm={p.perm}; got {axis}")
+        row, column = walk(p, s)
+        if row == column:
+            given = f"row={s.row}, column={s.column} and perm={p.perm}"
+            raise Invalid("row", f"must be apart from column in x and y; got {given}")
+        if s.loop == "strips":
             return
         if s.tile > s.block_dim or s.block_dim > s.tile**2:
             raise Invalid(
@@ -148,32 +162,51 @@ class Transpose(Template):
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         dim = len(p.perm)
-        extents = [f"y.shape[{axis}]" for axis in range(dim)]
-        # The axis of y along which x is contiguous; the last one is contiguous in y.
-        source = p.perm.index(dim - 1)
+        own = [f"y.shape[{axis}]" for axis in range(dim)]
+        zeros = "0, " * (dim - 1)
+        groups = merged(p.perm)
+        row, column = walk(p, s)
+        is_merged = len(groups) < dim
+        names = AXES[: len(groups)]
+        counts = [" * ".join(own[axis] for axis in group) for group in groups]
+        order = in_x(p.perm, groups)
 
-        def along(row: str, column: str) -> list[str]:
-            places = list(AXES[:dim])
-            places[source], places[-1] = row, column
+        def along(one: str, other: str) -> list[str]:
+            places = list(names)
+            places[row], places[column] = one, other
             return places
 
+        def place(index: Sequence[str], order: Sequence[int]) -> str:
+            if not is_merged:
+                return ", ".join(index[number] for number in order)
+            found = index[order[0]]
+            for number in order[1:]:
+                outer = f"({found})" if " " in found else found
+                inner = index[number]
+                found = f"{outer} * {names[number]}_extent + {inner}"
+            return f"{zeros}{found}"
+
         return {
-            **kept_rows(p, extents),
-            "zeros": "0, " * (dim - 1),
-            "count": " * ".join(extents),
+            **kept_rows(p, own),
+            "keeps_last_axis": keeps_last_axis(p),
+            "swapped": swapped(p.perm),
+            "zeros": zeros,
+            "count": " * ".join(own),
             "function": "elements",
-            "bounds": [(AXES[axis], "0", extents[axis]) for axis in range(dim)],
-            "row": AXES[source],
-            "column": AXES[dim - 1],
-            "row_extent": extents[source],
-            "column_extent": extents[-1],
-            "along": along,
-            "counts": lambda height, width: [
-                f"({extent} - 1) // {side} + 1" if side > 1 else extent
-                for axis, extent in enumerate(extents)
-                for side in [height if axis == source else width if axis == dim - 1 else 0]
-            ],
+            "bounds": [(AXES[axis], "0", own[axis]) for axis in range(dim)],
             "permuted": lambda index: [index[p.perm.index(axis)] for axis in range(dim)],
+            "row": names[row],
+            "column": names[column],
+            "extent": lambda name: f"{name}_extent" if is_merged else counts[names.index(name)],
+            "merged": dict(zip(names, counts, strict=True)) if is_merged else {},
+            "along": along,
+            "in_x": lambda index: place(index, order),
+            "in_y": lambda index: place(index, range(len(groups))),
+            "counts": lambda height, width: [
+                f"({count} - 1) // {side} + 1" if side > 1 else count
+                for number, count in enumerate(counts)
+                for side in [height if number == row else width if number == column else 0]
+            ],
             "plus": lambda step: f" + {step}" if step else "",
         }
 
@@ -186,14 +219,14 @@ class Transpose(Template):
         return {"y": 0}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
-        extents = [sizes[f"n{axis}"] for axis in p.perm]
         if s.loop in ("rows", "points"):
-            return box(extents, s.loop == "rows", s.unroll)
+            return box([sizes[f"n{axis}"] for axis in p.perm], s.loop == "rows", s.unroll)
         if s.loop == "flat":
             return 0  # For cpu, where loops have no limit.
-        row, column = extents[p.perm.index(len(p.perm) - 1)], extents[-1]
+        counts = extents(p.perm, merged(p.perm), sizes)
+        row, column = (counts[number] for number in walk(p, s))
         width = s.unroll if s.loop == "strips" else s.tile
-        count = math.prod(extents) // (row * column)
+        count = math.prod(counts) // (row * column)
         count *= ((row - 1) // s.tile + 1) * ((column - 1) // width + 1)
         if s.loop == "strips":
             return parallel(count, looped(s.tile, looped(s.unroll)))
@@ -219,6 +252,65 @@ class Transpose(Template):
 def keeps_last_axis(p: Any) -> bool:
     """Tell whether rows of y are rows of x, so that both are walked in order anyway."""
     return bool(p.perm[-1] == len(p.perm) - 1)
+
+
+def last_axes(p: Any) -> tuple[int, int]:
+    """Return the axis of y along which x is contiguous, and the last one."""
+    return p.perm.index(len(p.perm) - 1), len(p.perm) - 1
+
+
+def walk(p: Any, s: Any) -> tuple[int, int]:
+    """Return the groups of axes along which strips and tiles walk x, and are wide."""
+    groups = merged(p.perm)
+    row, column = last_axes(p)
+    row, column = row if s.row < 0 else s.row, column if s.column < 0 else s.column
+    return group_of(row, groups), group_of(column, groups)
+
+
+def named(p: Any, row: int, column: int) -> Mapping[str, int]:
+    """Return the parameters that say along which axes strips and tiles go."""
+    groups = merged(p.perm)
+    usual = [groups[group_of(axis, groups)][-1] for axis in last_axes(p)]
+    return {
+        "row": -1 if row == usual[0] else row,
+        "column": -1 if column == usual[1] else column,
+    }
+
+
+def strips(p: Any, axes: tuple[int, int], sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
+    """Return the length and the width of the strips of cpu, and where they lie."""
+    # 4096 x 4096 f32 on 2 cores: 8.3 ms in strips of 512 x 8, 8.9 of 256 x 8, 10 of 64 x 8 or
+    # 128 x 16, 13 of 64 x 4, 21 in square tiles of 16, 43 point by point, 124 in NumPy.
+    # Taichi makes 512 strips a task, so small arrays need short ones: 1024 x 1024 took 0.40 ms
+    # of 64 x 8 or 128 x 8 and 0.61 of 256 x 8.
+    if sizes is None:
+        return {"tile": 256, "unroll": 8}
+    groups = merged(p.perm)
+    counts = extents(p.perm, groups, sizes)
+    row, column = axes
+    length, width = (counts[group_of(axis, groups)] for axis in axes)
+    if length < SHORT <= width:
+        # A strip along y instead: it is as long as there is room.
+        row, column, width = column, row, length
+    count = math.prod(counts)
+    fitting = [t for t in STRIP_LENGTHS if count // 8 >= 4 * ITERATIONS_A_TASK * t]
+    return {
+        "tile": max(fitting, default=STRIP_LENGTHS[0]),
+        # What is left over of a narrow block goes one by one.
+        "unroll": 2 if width < 4 else 4 if width < SHORT else 8,
+        "serial": 0 < count <= SERIAL,
+        **named(p, row, column),
+    }
+
+
+def gpu_schedule(p: Any, arch: str, axes: tuple[int, int] | None) -> Mapping[str, Any]:
+    """Return the default schedule of a GPU, given the axes along which x and y are contiguous."""
+    if axes is None or axes[0] == axes[1]:
+        return {"loop": "points", "block_dim": 128}
+    # H200, 8192^2 f32: 139 us on cuda with tiles of 64, 153 with tiles of 32; 157 on Vulkan
+    # with tiles of 32, 165 with tiles of 64. A copy takes 134.
+    tile, block_dim = (64, 256) if arch == "cuda" and p.dtype.bits <= 32 else (32, 128)
+    return {"loop": "tiles", "tile": tile, "block_dim": block_dim, **named(p, *axes)}
 
 
 def kept_rows(p: Any, extents: list[str]) -> Mapping[str, Any]:

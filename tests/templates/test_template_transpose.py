@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,9 @@ def test_schedules_change_nothing(
 
 
 @pytest.mark.parametrize("serial", [False, True])
-@pytest.mark.parametrize("perm", [(0, 1, 2), (1, 0, 2), (1, 0, 2, 3), (2, 0, 1, 3)], ids=str)
+@pytest.mark.parametrize(
+    "perm", [(0, 1, 2), (1, 0, 2), (1, 0, 2, 3), (2, 0, 1, 3), (2, 0, 1), (3, 1, 0, 2)], ids=str
+)
 def test_rows_that_stay_rows(
     perm: tuple[int, ...], serial: bool, ti_arch: str, rng: np.random.Generator
 ) -> None:
@@ -96,6 +99,8 @@ def test_rows_that_stay_rows(
     kernel = tikgen.build("transpose", perm=perm, schedule=schedule)
     # Rows that end in chunks and chunks that end in rows, single elements, and long rows.
     long = {3: [(3, 2, 1_013), (40, 31, 3)], 4: [(3, 5, 2, 300), (7, 9, 11, 1)]}[len(perm)]
+    # Swapped for nothing, and nearly so.
+    long += {3: [(1, 999, 1), (1, 37, 2)], 4: [(1, 1, 1, 999), (1, 1, 2, 99)]}[len(perm)]
     for shape in [*SHAPES[len(perm)], *long]:
         check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
 
@@ -109,21 +114,79 @@ def test_strips_by_one_thread(ti_arch: str, rng: np.random.Generator) -> None:
 
 
 def test_a_schedule_that_does_not_fit_the_permutation_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"perm=\(1, 0\) moves the last axis"):
-        tikgen.render("transpose", arch="cpu", schedule={"loop": "flat"})
-    with pytest.raises(ParameterError, match="must be rows, points or flat"):
-        tikgen.render(
-            "transpose", arch="cpu", perm=(1, 0, 2), schedule={"loop": "strips", "tile": 64}
-        )
+    strips = {"loop": "strips", "tile": 64}
+    for perm, more, message in (
+        ((1, 0, 2), {}, "must be apart from column"),
+        ((1, 0), {"row": 1}, "must be apart from column"),
+        ((1, 0), {"row": 0}, r"'row' must be one of \[1\], or -1"),
+        # Axes 0 and 1 of y stay neighbours, and count as one.
+        ((1, 2, 0), {"row": 0}, r"'row' must be one of \[2\], or -1"),
+        ((1, 2, 0), {"column": 1}, "must be apart from column"),
+        ((1, 0), {"row": 2}, r"'row' must be one of \[1\], or -1 where perm=\(1, 0\); got 2"),
+        ((0, 1), {"column": 1}, r"'column' must be -1"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            tikgen.render("transpose", arch="cpu", perm=perm, schedule=strips | more)
+    assert "j_extent" in tikgen.render("transpose", perm=(1, 2, 0), schedule=strips).text
+
+
+@pytest.mark.parametrize(
+    "perm", [(1, 0), (1, 2, 0), (2, 1, 0), (0, 2, 1), (2, 3, 0, 1), (3, 2, 1, 0)], ids=str
+)
+def test_any_two_axes_make_strips_and_tiles(
+    perm: tuple[int, ...], ti_arch: str, rng: np.random.Generator
+) -> None:
+    strips = {"loop": "strips", "tile": 64, "unroll": 4}
+    schedule = strips if ti_arch == "cpu" else {"loop": "tiles", "tile": 16, "block_dim": 64}
+    for row, column in itertools.product(range(-1, len(perm)), repeat=2):
+        try:
+            more = {"row": row, "column": column}
+            kernel = tikgen.build("transpose", perm=perm, schedule=schedule | more)
+        except ParameterError as error:
+            assert "must be" in str(error)
+            continue
+        for shape in SHAPES[len(perm)][:3]:
+            check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("perm", PERMUTATIONS, ids=str)
+def test_extents_of_one_do_not_count(
+    perm: tuple[int, ...], ti_arch: str, rng: np.random.Generator
+) -> None:
+    kernel = tikgen.build("transpose", perm=perm)
+    for _ in range(3):
+        shape = tuple(int(n) for n in rng.choice([1, 1, 2, 5, 40], len(perm)))
+        check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
+
+
+def test_the_schedule_follows_extents_of_one() -> None:
+    template = tikgen.build("transpose").template
+
+    def chosen(arch: str, perm: tuple[int, ...], *shape: int) -> Mapping[str, Any]:
+        sizes = {f"n{axis}": extent for axis, extent in enumerate(shape)}
+        return template.default_schedule(template.Problem(perm=perm), arch, sizes)
+
+    assert chosen("cpu", (1, 0), 1, 122_689)["loop"] == "flat"
+    assert chosen("cpu", (0, 2, 1, 3), 40, 1, 5000, 1)["loop"] == "flat"
+    assert chosen("cuda", (1, 0), 1, 122_689)["loop"] == "points"
+    assert chosen("cpu", (1, 0, 3, 2), 20, 10, 30, 1)["loop"] == "rows"
+    for arch in ("cpu", "cuda"):
+        # The last axis stays, and has one element.
+        found = chosen(arch, (0, 2, 1, 3), 10, 1488, 190, 1)
+        assert (found["loop"], found["row"], found["column"]) == (
+            *("strips" if arch == "cpu" else "tiles", 1, 2),
+        ), found
+    narrow = chosen("cpu", (1, 0), 30_000, 3)
+    assert (narrow["row"], narrow["column"], narrow["unroll"]) == (1, 0, 2)
 
 
 def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
     template = tikgen.build("transpose").template
     for arch, perm in itertools.product(("cpu", "cuda", "vulkan"), PERMUTATIONS):
         problem = template.Problem(perm=perm)
-        space = template.schedule_space(problem, arch, None)
         for edge in (None, 1, 10, 100):
             sizes = None if edge is None else dict.fromkeys(template.size_symbols(problem), edge)
+            space = template.schedule_space(problem, arch, sizes)
             found = template.default_schedule(problem, arch, sizes)
             template.check_schedule(problem, template.Schedule(**found), arch)
             assert all(found[name] in space[name] for name in found.keys() & space.keys())
@@ -161,7 +224,7 @@ def test_cost_counts_one_read_and_one_write() -> None:
         ({"perm": (0, 1, 2, 3, 4)}, "up to 4 of them"),
         ({"perm": "10"}, "takes a tuple of an integer"),
         ({"perm": (1, 0.5)}, "takes a tuple of an integer"),
-        ({"perm": (0, 1), "loop": "strips", "tile": 64}, "perm=.0, 1. keeps the last axis last"),
+        ({"perm": (0, 1), "loop": "strips", "tile": 64}, "'row' must be apart from column"),
         ({"loop": "points", "unroll": 4}, "'unroll' must be 1 where loop='points'"),
         ({"loop": "rows", "tile": 64}, "'tile' must be 0 where loop='rows'"),
         ({"loop": "strips", "tile": 0}, "'tile' cannot be 0 where loop='strips'"),

@@ -1,6 +1,6 @@
 # transpose: Permuted copy: axis `a` of y is axis `perm[a]` of x, as `np.transpose(x, perm)`.
 # problem: perm=(1, 0), dtype=f32
-# schedule: loop='strips', tile=256, unroll=8, block_dim=0
+# schedule: loop='strips', tile=256, row=-1, column=-1, unroll=8, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 

@@ -1,6 +1,6 @@
 # transpose: Permuted copy: axis `a` of y is axis `perm[a]` of x, as `np.transpose(x, perm)`.
 # problem: perm=(1, 0), dtype=f32
-# schedule: loop='tiles', tile=64, block_dim=256
+# schedule: loop='tiles', tile=64, row=-1, column=-1, block_dim=256
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
