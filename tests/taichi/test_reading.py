@@ -1,5 +1,7 @@
 """What lets Taichi read kernels in less time changes nothing that it makes of them."""
 
+import subprocess
+import sys
 import textwrap
 
 import numpy as np
@@ -64,3 +66,18 @@ def test_kernels_of_classes_are_known_and_those_of_modules_not_searched(
     tikgen.build("map", expr="y = 3*x + 0.125")(x=x, y=x)
     assert x.tolist() == [6.125] * 3
     assert not searched
+
+
+@pytest.mark.parametrize("imports", ["tikgen, taichi", "taichi, tikgen"])
+def test_taichi_searches_for_classes_around_none_of_its_own_functions(imports: str) -> None:
+    code = (
+        "import inspect\n"
+        "found, real = [], inspect.getframeinfo\n"
+        "inspect.getframeinfo = lambda frame: found.append(frame) or real(frame)\n"
+        f"import {imports}\n"
+        "from taichi.lang.kernel_impl import _inside_class\n"
+        "print(len(found) == 0, hasattr(_inside_class, '__wrapped__'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # What Taichi did before tikgen came cannot be helped.
+    assert done.stdout.split()[-2:] == [str(imports.startswith("tikgen")), "True"]

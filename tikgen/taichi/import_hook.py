@@ -1,24 +1,33 @@
-"""Applies tikgen's patches right after Taichi is imported, by whatever code.
+"""Applies tikgen's patches while Taichi is imported, by whatever code.
 
 Taichi's objects must be stamped from the beginning. Yet tikgen cannot import Taichi itself: a
 program that only runs bundles does without, and importing Taichi takes longer than all the rest.
+
+A sixth of that time went into one search: for each of its decorated functions Taichi reads the
+source of the frame above, to find out whether a class holds the function.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 _TAICHI, _PATCHES = "taichi", "tikgen.taichi.patches"
+_DECORATORS = "taichi.lang.kernel_impl"
 
 
 class _Follower:
-    """Finds Taichi as the other finders do, and makes its loader import the patches."""
+    """Finds a module as the other finders do, and makes its loader call a function afterwards."""
+
+    def __init__(self, name: str, then: Callable[[types.ModuleType], object]) -> None:
+        self._name, self._then = name, then
 
     def find_spec(
         self,
@@ -26,11 +35,11 @@ class _Follower:
         path: Sequence[str] | None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of Taichi with a loader that imports the patches; None for all else."""
-        if fullname != _TAICHI:
+        """Return the spec of the module with a loader of its own; None for all else."""
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
-        # Its greeting would mix with the output of `tikgen render`.
+        # Taichi's greeting would mix with the output of `tikgen render`.
         os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "False")
         spec = importlib.util.find_spec(fullname)
         loader = spec.loader if spec is not None else None
@@ -40,7 +49,7 @@ class _Follower:
 
         def followed(module: types.ModuleType) -> None:
             execute(module)
-            importlib.import_module(_PATCHES)
+            self._then(module)
 
         loader.exec_module = followed  # type: ignore[method-assign]
         return spec
@@ -53,4 +62,24 @@ def follow() -> None:
     if _TAICHI in sys.modules:
         importlib.import_module(_PATCHES)
     else:
-        sys.meta_path.insert(0, _Follower())
+        followers = (
+            _Follower(_TAICHI, lambda _: importlib.import_module(_PATCHES)),
+            _Follower(_DECORATORS, spare_search),
+        )
+        sys.meta_path[:0] = followers
+
+
+def spare_search(kernel_impl: Any) -> None:
+    """Have Taichi search for no class around what is decorated in the body of a module."""
+    search = kernel_impl._inside_class
+    if hasattr(search, "__wrapped__"):
+        return
+
+    @functools.wraps(search)
+    def inside_class(level_of_class_stackframe: int) -> bool:
+        # The frame below the one in question runs the body of the class, or of the module.
+        body = sys._getframe(level_of_class_stackframe - 1).f_code
+        found: bool = body.co_name != "<module>" and search(level_of_class_stackframe + 1)
+        return found
+
+    kernel_impl._inside_class = inside_class

@@ -1,20 +1,18 @@
 """Lets Taichi read a kernel in less time; what it makes of it and its messages stay the same.
 
 Taichi quotes the line of every node of a kernel's syntax tree, broken at column 80, whether or not
-there is ever a message. For every decorated function it looks up the source of the frame above, to
-find out whether a class holds the function.
+there is ever a message.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 from textwrap import TextWrapper
 
 from taichi.lang import kernel_impl
 from taichi.lang.ast import ast_transformer_utils
 
-from tikgen.taichi.functions import LIFE
+from tikgen.taichi import import_hook
 
 _KEPT = 4096  # Lines of some kernels, and the marks below them.
 
@@ -40,15 +38,4 @@ def wrapped(text: str, width: int) -> tuple[str, ...]:
 def mend() -> None:
     """Let Taichi break each line once, and search for no class around a function of a module."""
     ast_transformer_utils.TextWrapper = _Wrapper
-    original = kernel_impl._inside_class
-
-    @functools.wraps(original)
-    def inside_class(level_of_class_stackframe: int) -> bool:
-        # The frame below the one in question runs the body of the class, or of the module.
-        frame = sys._getframe(level_of_class_stackframe - 1)
-        if frame.f_code.co_name == "<module>" and LIFE in frame.f_globals:
-            return False
-        found: bool = original(level_of_class_stackframe + 1)
-        return found
-
-    kernel_impl._inside_class = inside_class
+    import_hook.spare_search(kernel_impl)  # Taichi may have been there before tikgen.
