@@ -32,6 +32,7 @@ class FakeDriver:
         self.capturing: set[int] = set()
         self.waits: list[tuple[int, int]] = []
         self.refused = 0
+        self.free = 1 << 36
         self._bytes = parameter_bytes
         self._memory: dict[int, Any] = {}
         names = [f"CU_POINTER_ATTRIBUTE_{kind}" for kind in _KINDS]
@@ -93,6 +94,9 @@ class FakeDriver:
             _KINDS[1]: self.owner[address][0],
             _KINDS[2]: self.owner[address][1],
         }[kind.removeprefix("CU_POINTER_ATTRIBUTE_")]
+
+    def cuMemGetInfo(self) -> Any:
+        return 0, self.free, 1 << 37
 
     def cuMemAlloc(self, size: int) -> Any:
         made = ctypes.create_string_buffer(size)

@@ -129,6 +129,12 @@ def test_a_stream_that_shares_scratch_waits_for_the_last_one(fake: FakeDriver) -
     assert {stream for *_, stream, _ in fake.launched} == {0, 7}
 
 
+def test_nothing_is_compiled_beside_arrays_that_fill_the_device(fake: FakeDriver) -> None:
+    fake.free = 3 * 10**9
+    with pytest.raises(ValueError, match=r"3\.0 GB of free memory, and less than 4\.0 GB"):
+        direct_cuda.begin(lambda: "", KINDS["map-0"], "", "map")
+
+
 def test_exact_launches_keep_to_the_stream_of_taichi(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

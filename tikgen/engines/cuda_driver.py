@@ -107,6 +107,12 @@ def attribute(name: str) -> int:
     return int(check(d.cuDeviceGetAttribute(which, DEVICE), "cuDeviceGetAttribute")[0])
 
 
+def free_memory() -> int:
+    """Return how many bytes of the device's memory are free."""
+    enter()
+    return int(check(driver().cuMemGetInfo(), "cuMemGetInfo")[0])
+
+
 @contextlib.contextmanager
 def unrestricted() -> Iterator[None]:
     """Enter the primary context; allow calls that must not be part of a graph being recorded."""

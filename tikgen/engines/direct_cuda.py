@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tikgen import registry
+from tikgen import registry, units
 from tikgen.engines import argument_struct, cuda_driver, ptx_numbers, ptx_text
 from tikgen.engines.argument_struct import Kind
 from tikgen.engines.cuda_code import Code, behind
@@ -24,6 +24,8 @@ IS_TEXT_SLOW = True
 MOST_BYTES = sys.maxsize
 # Both results are copied to the host.
 MOST_COMPARED = 1 << 28
+# Some of which the process that writes PTX takes for a while.
+LEAST_FREE = 4 * 10**9
 
 
 def problem() -> str:
@@ -95,7 +97,16 @@ def begin(text: Callable[[], str], kinds: Sequence[Kind], key: str, name: str) -
         kinds: dtype and number of axes of each argument.
         key: of no use here; whoever asks for the result stores it.
         name: of no use here.
+
+    Raises:
+        ValueError: if the device has little free memory, which the user's arrays may need.
     """
+    if (free := cuda_driver.free_memory()) < LEAST_FREE:
+        least = units.size(LEAST_FREE)
+        raise ValueError(
+            f"the device has {units.size(free)} of free memory, and less than {least} is left to "
+            "your arrays: the process that compiles it takes some, too"
+        )
     return InThread(lambda: machine_code(text(), kinds))
 
 
