@@ -22,6 +22,8 @@ COMBINED = {"sum": "{} + {}", "prod": "{} * {}", "min": "ti.min({}, {})", "max":
 SHARED_BYTES = 32768
 # Up to so many elements one thread of the cpu does all.
 SMALL = 32768
+# Up to so many bits one team of a GPU does all.
+SMALL_ON_GPU = 2**20
 # One thread scans each of several parts.
 PARTS_OF_THREADS = {"team": 1, "chunks": Not(1)}
 UFUNCS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}
@@ -70,8 +72,8 @@ class Scan(Template):
             needs={0: {"team": 1}},
         )
         join: Literal["shared", "shuffle"] = parameter(
-            "how the threads of a team scan their totals: in memory that they share, or, for "
-            "totals in i32 and f32, by warp shuffles",
+            "how the threads of a team scan their totals: in memory that they share, or by "
+            "warp shuffles",
             "shared",
             only={"team": Not(1), "arch": "cuda"},
         )
@@ -91,14 +93,19 @@ class Scan(Template):
             # Taichi hands 512 iterations to a thread of the cpu at a time, so that 64 chunks run on
             # one. Of 16 M f32, unroll=4 takes 0.77 times as long as 1; 8, or 4096 chunks, do alike.
             return {"chunks": 16384, "grain": 1024, "unroll": 4}
-        # H200, 128 M f32: 462 us on cuda (torch.cumsum 428; 472 with teams of 256, 494 with 16
-        # items, 465 without shuffles, and 496 where a tile is read only once it is due) and 472 on
-        # Vulkan. One pass with look-back (Merrill and Garland 2016), its sums in a fixed order,
-        # took 756 or more.
-        schedule = {"chunks": 4096, "unroll": 8, "team": 128, "items": 8}
-        if arch == "cuda" and has_shuffles(state_dtype(p)):
-            return schedule | {"join": "shuffle"}
-        return schedule | {"chunks": 8192}
+        bits = state_dtype(p).bits
+        join = "shuffle" if arch == "cuda" else "shared"
+        schedule = {"unroll": 8, "items": 8, "join": join}
+        # H200, direct-cuda: one team scans 10,000 f64 in 6.4 us, which take 9.7 in two launches.
+        if sizes is not None and sizes["n0"] * bits <= SMALL_ON_GPU:
+            return schedule | {"chunks": 1, "team": 256}
+        # 100 M f32 take 347 us (torch.cumsum 312; 356 with 512 teams of 256, 370 with 4 items), and
+        # as many f64 611 (574; 646 with 1024 teams of 128). The totals scanned by a launch between
+        # the two took 5 to 16 us more. One pass with look-back (Merrill and Garland 2016), its sums
+        # in a fixed order, took 1.6 times as long or more.
+        if bits == 32 or arch == "vulkan":
+            return schedule | {"chunks": 1024, "team": 128}
+        return schedule | {"chunks": 512, "team": 256}
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -107,16 +114,14 @@ class Scan(Template):
         if arch == "cpu":
             return {"chunks": chunks, "grain": (256, 1024, 4096), "unroll": (1, 2, 4, 8, 16)}
         return {
-            "chunks": (2048, 4096, 8192, 16384),
+            "chunks": (1, 512, 1024, 2048, 4096),
             "unroll": (4, 8),
-            "team": (64, 128, 256),
+            "team": (128, 256, 512),
             "items": (4, 8, 16),
             "join": ("shared", "shuffle") if arch == "cuda" else ("shared",),
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        if s.join == "shuffle" and not has_shuffles(state_dtype(p)):
-            raise Invalid("join", f"must be 'shared' for {state_dtype(p)} on {arch}, team={s.team}")
         used = shared_bytes(p, s.team, s.items)
         if used > SHARED_BYTES:
             raise Invalid(
@@ -130,7 +135,7 @@ class Scan(Template):
         )
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
-        if s.chunks == s.team == 1:
+        if s.chunks == 1:
             return ()
         return (Array("totals", state_dtype(p), (s.chunks,), role="work"),)
 
@@ -279,11 +284,6 @@ def leaves_range(x: np.ndarray, work: np.dtype) -> np.ndarray:
     return (above | below) & ~decided
 
 
-def has_shuffles(dtype: DType) -> bool:
-    """Tell whether Taichi shuffles a dtype among the threads of a warp."""
-    return dtype in (DType.i32, DType.f32)
-
-
 def is_ranked(p: Any) -> bool:
     """Tell whether numbers are compared by their ranks, which are integers."""
     return p.op in ("min", "max") and p.dtype.is_float
@@ -297,7 +297,7 @@ def state_dtype(p: Any) -> DType:
 
 def shared_bytes(p: Any, team: int, items: int) -> int:
     """Return how much memory a team shares."""
-    return (team * items * 33 // 32 + 2 * (team + 1)) * state_dtype(p).bits // 8
+    return (team * items * 33 // 32 + 2 * (team + 1) + team) * state_dtype(p).bits // 8
 
 
 def _element(p: Any, index: str) -> str:

@@ -21,6 +21,8 @@ from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import Not
 from tikgen.template.shapes import are_small
 
+from .schedules import on_gpu, space
+
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
     2: (-2.0, 1.0),
@@ -115,7 +117,7 @@ class Stencil(Template):
             needs={
                 "function": {"storage": "ndarray", "arch": "cpu"},
                 "linear": PLAIN,
-                "sweep": {**PLAIN, "dim": (2, 3)},
+                "sweep": {"storage": "ndarray", "dim": (2, 3)},
             },
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
@@ -165,9 +167,8 @@ class Stencil(Template):
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
-        fast = p.storage == "ndarray"
         if arch == "cpu":
-            if not fast:
+            if p.storage == "field":
                 return {}
             # 2 cores, f32, against rows with row_buffer=32: 1.5 times as fast at 200^3 and
             # 2D 4096^2, 2.5 times at 100^3. In 3D strips of 16 rows beat single ones by 1.15 to
@@ -178,43 +179,12 @@ class Stencil(Template):
             schedule = {"loop": "function", "unroll": 1, "row_buffer": 32, **strips}
             is_small = are_small(self.arguments(p), sizes)
             return schedule | ({"serial": True} if is_small else {"iterations": 8})
-        if fast and p.boundary == "interior" and p.dim > 1:
-            # H200, 512^3 f32: 356 us on cuda, 349 with sizes baked in (torch.compile 362 to 371),
-            # and 384 on Vulkan. Without reading ahead 385 and 396, on Vulkan without turns 606;
-            # point by point 873 and more. 8192^2, order 4: 185 and 187, without turns 291.
-            if p.dim == 2:
-                shape = {"block_x": 256, "sweep": 8 if arch == "cuda" else 16}
-            else:
-                shape = {"block_x": 128, "block_y": 2} if arch == "cuda" else {"block_y": 4}
-                shape |= {"sweep": _length_of_sweep(sizes) if arch == "cuda" else 64}
-            ahead = 2 if p.dim == 3 or arch == "vulkan" else 0
-            blocks = 8448 if arch == "vulkan" else 0
-            return {"loop": "sweep", "unroll": 1, "ahead": ahead, "blocks": blocks, **shape}
-        return {"loop": "points", "unroll": 1, "block_dim": 128}
+        return on_gpu(p, arch, sizes, max(map(max, radii(p))))
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:
-        if arch == "cpu":
-            return {
-                "loop": ("function", "rows", "points"),
-                "unroll": (1, 4, 8),
-                "row_buffer": (0, 8, 16, 32, 64),
-                "rows": (1, 2, 4, 8, 16),
-                "chunk": (1024, 4096, 16384),
-                "iterations": (1, 8),
-                "serial": (False, True),
-            }
-        return {
-            "loop": ("points", "linear", "sweep"),
-            "unroll": (1,),
-            "block_dim": (0, 128, 256),
-            "block_x": (64, 128, 256),
-            "block_y": (1, 2, 4, 8),
-            "sweep": (16, 32, 64, 128) if p.dim == 3 else (8, 16, 32),
-            "ahead": (0, 1, 2),
-            "blocks": (0, 8448),
-        }
+        return space(p, arch)
 
     def check(self, p: Any, s: Any, arch: str) -> None:
         if s.block_x * s.block_y > 1024:
@@ -256,6 +226,7 @@ class Stencil(Template):
             "weights": list(groups.items()),
             "runs": runs(p),
             "reach": column_reach(p),
+            "steps_off_column": steps_off_column(p),
         }
 
     @staticmethod
@@ -312,6 +283,14 @@ class Stencil(Template):
         tried = {1: (1, 2, 3, 7, 17, 64, 131), 2: (1, 3, 8, 17, 37), 3: (1, 2, 5, 9, 17)}
         return {f"n{axis}": tried[p.dim] for axis in range(p.dim)}
 
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if s.loop != "sweep" or p.boundary == "interior":
+            return ()
+        # So long that some threads walk far from the faces.
+        extents = [low + high + 3 for low, high in radii(p)]
+        extents[-1] += 64
+        return ({f"n{axis}": extent for axis, extent in enumerate(extents)},)
+
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
 
@@ -332,18 +311,6 @@ class Stencil(Template):
         if drawn.get("points"):
             drawn["points"] = {k[: drawn["dim"]]: v for k, v in drawn["points"].items()}
         return drawn
-
-
-def _length_of_sweep(sizes: Mapping[str, int] | None) -> int:
-    """Return how many points a thread walks on cuda: few where there are few threads.
-
-    H100, f32, with 64, 32 and 16: 73^3 in 13.3, 7.5 and 4.7 us, 155^3 in 15.9, 12.9 and 14.4, 268^3
-    in 87, 78 and 74, 512^3 in 927, 935 and 953.
-    """
-    if sizes is None:
-        return 32
-    count = math.prod(sizes.values())
-    return 16 if count < 2**21 else 32 if count < 2**26 else 64
 
 
 def weights(p: Any) -> dict[tuple[int, ...], float]:
@@ -409,3 +376,9 @@ def column_reach(p: Any) -> tuple[int, int]:
     """Return how far the stencil reaches below and above a point on the slowest axis alone."""
     steps = [0, *(offset[0] for offset in weights(p) if not any(offset[1:]))]
     return min(steps), max(steps)
+
+
+def steps_off_column(p: Any) -> list[list[int]]:
+    """Return the steps along each axis that lead to points off the column of a point."""
+    offsets = [offset for offset in weights(p) if any(offset[1:])]
+    return [sorted({offset[axis] for offset in offsets} - {0}) for axis in range(p.dim)]

@@ -68,6 +68,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"equations": "u' = lap(u)", **PERIODIC, "scalars": (), "arch": "cuda"},
     ),
     "stencil_cuda": ("stencil", {"dim": 3, "arch": "cuda"}),
+    "stencil_zero_cuda": ("stencil", {"dim": 2, "boundary": "zero", "arch": "cuda"}),
     "reduce_cuda": ("reduce", {"op": "sum", "arch": "cuda"}),
     "scan_cuda": ("scan", {"op": "sum", "arch": "cuda"}),
     "transpose_cuda": ("transpose", {"perm": (1, 0), "arch": "cuda"}),

@@ -48,7 +48,40 @@ def test_points_off_the_axes_and_to_one_side(ti_arch: str, rng: np.random.Genera
     check(tikgen.build("stencil", points=points), 3, rng)
 
 
-@pytest.mark.parametrize("problem", [{"dim": 1}, {"boundary": "zero"}, {"storage": "field"}])
+FACES: dict[str, dict[str, Any]] = {
+    "on the axes": {"order": 4},
+    "off the axes": {
+        "points": {(-2, 1, 0): 0.5, (0, -1, 3): -1.5, (1, 0, 0): 2.0, (1, 2, -2): 1.0}
+    },
+    "behind": {"points": {(-2, 0, 0): 0.5, (0, 0, 0): 1.0}},
+}
+
+
+@pytest.mark.parametrize("boundary", ["zero", "clamp", "periodic"])
+@pytest.mark.parametrize("points", FACES)
+def test_a_sweep_near_faces_and_far_from_them(
+    points: str, boundary: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    for ahead, blocks in ((0, 0), (2, 2)):
+        schedule = {"loop": "sweep", "unroll": 1, "block_x": 32, "block_y": 2, "sweep": 4}
+        schedule |= {"ahead": ahead, "blocks": blocks}
+        problem = {"boundary": boundary, **FACES[points]}
+        kernel = tikgen.build("stencil", dtype="f64", schedule=schedule, **problem)
+        for shape in ((2, 3, 1), (9, 7, 102)):
+            x = rng.standard_normal(shape)
+            y = np.full(shape, np.nan)
+            kernel(x, y)
+            np.testing.assert_allclose(y, kernel.reference(x, y), rtol=1e-12, atol=1e-12)
+
+
+def test_what_lies_outside_is_0_beside_an_infinity(ti_arch: str) -> None:
+    x = np.array([[1] * 99 + [np.inf]], np.float32)
+    y = np.zeros_like(x)
+    tikgen.build("stencil", dim=2, boundary="zero")(x, y)
+    assert y[0, 97:].tolist() == [-2, np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("problem", [{"dim": 1}, {"storage": "field"}])
 def test_a_sweep_is_refused_where_it_does_not_fit(problem: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match="cannot be 'sweep' where"):
         tikgen.render("stencil", arch="vulkan", loop="sweep", unroll=1, **problem)

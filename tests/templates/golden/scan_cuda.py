@@ -1,8 +1,15 @@
 # scan: Running sum, product, minimum or maximum of a vector.
 # problem: op='sum', mode='inclusive', dtype=f32
-# schedule: chunks=4096, unroll=8, team=128, items=8, join='shuffle'
+# schedule: chunks=1024, unroll=8, team=128, items=8, join='shuffle'
 # Rendered by tikgen 0.2.0.
 import taichi as ti
+
+
+@ti.func
+def lane_below(value, reach):
+    """Return the value of the thread of the warp that is so many lanes below."""
+    everyone = ti.u32(0xFFFFFFFF)
+    return ti.simt.warp.shfl_up_f32(everyone, value, reach)
 
 
 @ti.kernel
@@ -12,9 +19,9 @@ def scan(
     totals: ti.types.ndarray(dtype=ti.f32, ndim=1),
 ):
     ti.loop_config(block_dim=128)
-    for chunk, lane in ti.ndrange(4096, 128):
+    for chunk, lane in ti.ndrange(1024, 128):
         count = x.shape[0]
-        length = ((count - 1) // 4194304 + 1) * 1024
+        length = ((count - 1) // 1048576 + 1) * 1024
         used = (count - 1) // length + 1
         if chunk < used:
             start = chunk * length
@@ -48,49 +55,45 @@ def scan(
                 half //= 2
             if lane == 0:
                 totals[chunk] = total
-    # One team combines what the chunks left.
     ti.loop_config(block_dim=128)
-    for lane in range(128):
-        before = ti.simt.block.SharedArray((2, 129), ti.f32)
+    for place, lane in ti.ndrange(1024, 128):
         count = x.shape[0]
-        length = ((count - 1) // 4194304 + 1) * 1024
-        used = (count - 1) // length + 1
-        share = (used - 1) // 128 + 1
-        start = ti.min(lane * share, used)
-        stop = ti.min(start + share, used)
-        total = ti.f32(0.0)
-        for chunk in range(start, stop):
-            total = total + totals[chunk]
-        row = 0
-        before[row, lane + 1] = total
-        if lane == 0:
-            before[0, lane] = ti.f32(0.0)
-            before[1, lane] = ti.f32(0.0)
-        ti.simt.block.sync()
-        reach = 1
-        while reach < 128:
-            if lane >= reach:
-                total = before[row, lane + 1 - reach] + total
-            row = 1 - row
-            before[row, lane + 1] = total
-            ti.simt.block.sync()
-            reach *= 2
-        running = before[row, lane]
-        for chunk in range(start, stop):
-            total = totals[chunk]
-            totals[chunk] = running
-            running = running + total
-    ti.loop_config(block_dim=128)
-    for place, lane in ti.ndrange(4096, 128):
-        count = x.shape[0]
-        length = ((count - 1) // 4194304 + 1) * 1024
+        length = ((count - 1) // 1048576 + 1) * 1024
         used = (count - 1) // length + 1
         if place < used:
             # What was read last is still in the cache.
             chunk = used - 1 - place
             start = chunk * length
             stop = start + ti.min(length, count - start)
-            running = totals[chunk]
+            # Every team joins what the chunks before its own hold, which saves a launch.
+            shared_total = ti.simt.block.SharedArray((128,), ti.f32)
+            total = ti.f32(0.0)
+            first = lane
+            steps = (chunk - first + 127) // 128
+            for step in range(steps // 8):
+                i = first + step * 1024
+                total = total + totals[i]
+                total = total + totals[i + 128]
+                total = total + totals[i + 256]
+                total = total + totals[i + 384]
+                total = total + totals[i + 512]
+                total = total + totals[i + 640]
+                total = total + totals[i + 768]
+                total = total + totals[i + 896]
+            for step in range(steps - steps % 8, steps):
+                i = first + step * 128
+                total = total + totals[i]
+            shared_total[lane] = total
+            ti.simt.block.sync()
+            half = 64
+            while half >= 1:
+                if lane < half:
+                    other = lane + half
+                    total = total + shared_total[other]
+                    shared_total[lane] = total
+                ti.simt.block.sync()
+                half //= 2
+            running = shared_total[0]
             before = ti.simt.block.SharedArray((1, 129), ti.f32)
             warps = ti.simt.block.SharedArray((4,), ti.f32)
             run = ti.simt.block.SharedArray((1056,), ti.f32)
@@ -111,25 +114,24 @@ def scan(
                 for k in ti.static(range(8)):
                     total = total + run[along + k]
                     run[along + k] = total
-                everyone = ti.u32(0xFFFFFFFF)
-                other = ti.simt.warp.shfl_up_f32(everyone, total, 1)
+                other = lane_below(total, 1)
                 if lane & 31 >= 1:
                     total = other + total
-                other = ti.simt.warp.shfl_up_f32(everyone, total, 2)
+                other = lane_below(total, 2)
                 if lane & 31 >= 2:
                     total = other + total
-                other = ti.simt.warp.shfl_up_f32(everyone, total, 4)
+                other = lane_below(total, 4)
                 if lane & 31 >= 4:
                     total = other + total
-                other = ti.simt.warp.shfl_up_f32(everyone, total, 8)
+                other = lane_below(total, 8)
                 if lane & 31 >= 8:
                     total = other + total
-                other = ti.simt.warp.shfl_up_f32(everyone, total, 16)
+                other = lane_below(total, 16)
                 if lane & 31 >= 16:
                     total = other + total
                 if lane & 31 == 31:
                     warps[lane >> 5] = total
-                other = ti.simt.warp.shfl_up_f32(everyone, total, 1)
+                other = lane_below(total, 1)
                 if lane & 31 == 0:
                     other = ti.f32(0.0)
                 ti.simt.block.sync()

@@ -1,6 +1,6 @@
 # stencil: Weighted sum over a neighbourhood on a regular grid.
 # problem: dim=3, dtype=f32, order=2, spacing=1.0, points=None, boundary='interior', storage='ndarray', update=False
-# schedule: loop='sweep', block_x=128, block_y=2, sweep=32, ahead=2, blocks=0
+# schedule: loop='sweep', block_x=64, block_y=4, sweep=32, ahead=2, blocks=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -13,12 +13,12 @@ def stencil(
     ti.loop_config(block_dim=256)
     for slab, tile_j, tile_k, lane in ti.ndrange(
         (x.shape[0] - 3) // 32 + 1,
-        (x.shape[1] - 3) // 2 + 1,
-        (x.shape[2] - 2) // 128 + 1,
+        (x.shape[1] - 3) // 4 + 1,
+        (x.shape[2] - 2) // 64 + 1,
         256,
     ):
-        j = 1 + tile_j * 2 + lane // 128
-        k = tile_k * 128 + lane % 128
+        j = 1 + tile_j * 4 + lane // 64
+        k = tile_k * 64 + lane % 64
         if j < x.shape[1] - 1 and 1 <= k < x.shape[2] - 1:
             row = x.shape[2]
             plane = x.shape[1] * row
