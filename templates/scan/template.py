@@ -61,7 +61,9 @@ class Scan(Template):
             le=65536,
             only=PARTS_OF_THREADS,
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step", 4)
+        unroll: Literal[1, 2, 4, 8, 16] = parameter(
+            "elements a step", 4, only=({"team": 1}, {"chunks": Not(1)})
+        )
         team: Literal[1, 64, 128, 256, 512] = parameter(
             "threads that share a part", 1, only={"arch": GPUS}
         )
@@ -95,7 +97,7 @@ class Scan(Template):
             return {"chunks": 16384, "grain": 1024, "unroll": 4}
         bits = state_dtype(p).bits
         join = "shuffle" if arch == "cuda" else "shared"
-        schedule = {"unroll": 8, "items": 8, "join": join}
+        schedule = {"items": 8, "join": join}
         # H200, direct-cuda: one team scans 10,000 f64 in 6.4 us, which take 9.7 in two launches.
         if sizes is not None and sizes["n0"] * bits <= SMALL_ON_GPU:
             return schedule | {"chunks": 1, "team": 256}
@@ -104,8 +106,8 @@ class Scan(Template):
         # the two took 5 to 16 us more. One pass with look-back (Merrill and Garland 2016), its sums
         # in a fixed order, took 1.6 times as long or more.
         if bits == 32 or arch == "vulkan":
-            return schedule | {"chunks": 1024, "team": 128}
-        return schedule | {"chunks": 512, "team": 256}
+            return schedule | {"chunks": 1024, "team": 128, "unroll": 8}
+        return schedule | {"chunks": 512, "team": 256, "unroll": 8}
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
