@@ -11,9 +11,9 @@ EXTENT = 2048
 def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None, reach: int) -> dict[str, Any]:
     """Return the schedule for a stencil that reaches so many points to a side."""
     extents = list(sizes.values()) if sizes else [EXTENT] * p.dim
-    # H200: with a sweep, rows of 13 points took 1.1 times as long, of 20 0.8 times, and in 2D of 40
-    # 0.9 to 1.1 times. On Vulkan blocks that take turns cost small grids up to 30 us.
-    is_thin = extents[-1] < (16 if p.dim == 3 else 64)
+    # H200: in 2D rows of 40 points took 0.9 to 1.1 times as long with a sweep. On Vulkan blocks
+    # that take turns cost small grids up to 30 us.
+    is_thin = math.prod(extents[1:]) < (64 if p.dim == 2 else 32)
     is_small = arch == "vulkan" and math.prod(extents) < 2**20
     if p.storage == "field" or p.dim == 1 or is_thin or is_small:
         return {"loop": "points", "unroll": 1, "block_dim": 128}
@@ -39,14 +39,14 @@ def _in_3d(p: Any, arch: str, extents: list[int], reach: int) -> dict[str, Any]:
     stencil reaches far, rows of 64 threads took 1.1 times as long: blocks of few columns share more
     of what they read.
     """
-    if arch == "vulkan":
-        return {"block_x": 64, "block_y": 4, "sweep": 64, "ahead": 2}
+    ahead = 2 if (p.boundary == "interior" and reach == 1) or arch == "vulkan" else 0
     # 64^3 and 90^3 took 9 us with 32, and 6 with 16.
-    sweep = 16 if math.prod(extents) < 2**24 else 32
-    if reach == 1 and extents[-1] > 32:
-        ahead = 2 if p.boundary == "interior" else 0
-        return {"block_x": 64, "block_y": 4, "sweep": sweep, "ahead": ahead}
-    return {"block_x": 32, "block_y": 4, "sweep": sweep, "ahead": 0}
+    length = 64 if arch == "vulkan" else 16 if math.prod(extents) < 2**24 else 32
+    walk = {"sweep": length, "ahead": ahead}
+    if extents[-1] < 64 and -extents[-1] % 32 > extents[-1] // 4:
+        # Threads beyond the end of each row would do nothing.
+        return {"block_x": 256 if extents[1] * extents[2] >= 1024 else 32, "block_y": 0, **walk}
+    return {"block_x": 64 if reach == 1 or arch == "vulkan" else 32, "block_y": 4, **walk}
 
 
 def space(p: Any, arch: str) -> Mapping[str, tuple[Any, ...]]:
@@ -66,7 +66,7 @@ def space(p: Any, arch: str) -> Mapping[str, tuple[Any, ...]]:
         "unroll": (1,),
         "block_dim": (0, 128, 256),
         "block_x": (32, 64, 128, 256),
-        "block_y": (1, 2, 4, 8),
+        "block_y": (0, 1, 2, 4, 8),
         "sweep": (16, 32, 64, 128) if p.dim == 3 else (8, 16, 32),
         "ahead": (0, 1, 2),
         "blocks": (0, 8448),

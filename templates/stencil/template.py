@@ -153,8 +153,10 @@ class Stencil(Template):
         block_x: Literal[32, 64, 128, 256] = parameter(
             "threads along the last axis", 64, only=SWEEP
         )
-        block_y: Literal[1, 2, 4, 8] = parameter(
-            "threads along the axis before it", 1, only={**SWEEP, "dim": 3}
+        block_y: Literal[0, 1, 2, 4, 8] = parameter(
+            "threads along the axis before it, 0 for rows that follow one another",
+            1,
+            only={**SWEEP, "dim": 3},
         )
         sweep: Literal[4, 8, 16, 32, 64, 128] = parameter(
             "points that a thread walks", 32, only=SWEEP
@@ -259,9 +261,10 @@ class Stencil(Template):
         extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
         *leading, last = extents
         if s.loop == "sweep":
-            threads = s.block_x * s.block_y
-            tiles = ((extents[0] - 1) // s.sweep + 1) * ((last - 1) // s.block_x + 1)
-            if p.dim == 3:
+            threads = s.block_x * (s.block_y or 1)
+            width = last if p.dim == 2 or s.block_y else extents[1] * last
+            tiles = ((extents[0] - 1) // s.sweep + 1) * ((width - 1) // s.block_x + 1)
+            if p.dim == 3 and s.block_y:
                 tiles *= (extents[1] - 1) // s.block_y + 1
             walk = looped(s.sweep) + looped(s.ahead)
             if s.blocks:

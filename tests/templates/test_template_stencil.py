@@ -57,13 +57,13 @@ FACES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("boundary", ["zero", "clamp", "periodic"])
+@pytest.mark.parametrize("boundary", ["interior", "zero", "clamp", "periodic"])
 @pytest.mark.parametrize("points", FACES)
 def test_a_sweep_near_faces_and_far_from_them(
     points: str, boundary: str, ti_arch: str, rng: np.random.Generator
 ) -> None:
-    for ahead, blocks in ((0, 0), (2, 2)):
-        schedule = {"loop": "sweep", "unroll": 1, "block_x": 32, "block_y": 2, "sweep": 4}
+    for ahead, blocks, block_y in ((0, 0, 2), (2, 2, 1), (1, 0, 0), (0, 2, 0)):
+        schedule = {"loop": "sweep", "unroll": 1, "block_x": 32, "block_y": block_y, "sweep": 4}
         schedule |= {"ahead": ahead, "blocks": blocks}
         problem = {"boundary": boundary, **FACES[points]}
         kernel = tikgen.build("stencil", dtype="f64", schedule=schedule, **problem)
