@@ -44,7 +44,8 @@ def _in_3d(p: Any, arch: str, extents: list[int], reach: int) -> dict[str, Any]:
     length = 64 if arch == "vulkan" else 16 if math.prod(extents) < 2**24 else 32
     walk = {"sweep": length, "ahead": ahead}
     if extents[-1] < 64 and -extents[-1] % 32 > extents[-1] // 4:
-        # Threads beyond the end of each row would do nothing.
+        # Threads beyond the end of each row would do nothing: 2000 x 3000 x 13 of order 8 with a
+        # boundary took 407 to 527 us, in blocks 975 to 1347, point by point 889 to 2478.
         return {"block_x": 256 if extents[1] * extents[2] >= 1024 else 32, "block_y": 0, **walk}
     return {"block_x": 64 if reach == 1 or arch == "vulkan" else 32, "block_y": 4, **walk}
 

@@ -197,6 +197,21 @@ def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
     assert length == {100: 64, 4096: 512}
 
 
+@pytest.mark.parametrize("arch", ["cuda", "vulkan"])
+def test_few_rows_or_columns_leave_no_threads_of_a_tile_idle(arch: str) -> None:
+    template = tikgen.build("transpose").template
+    for perm, shape, loop in (
+        ((2, 1, 0), (9, 4, 99), "tiles"),
+        ((2, 1, 0), (4, 9, 99), "points"),
+        ((1, 0), (99, 3), "points"),
+        # Two axes that stay neighbours are not thin together.
+        ((2, 0, 1), (9, 4, 99), "tiles"),
+        ((2, 0, 1), (9, 99, 1), "points"),
+    ):
+        sizes = {f"n{axis}": extent for axis, extent in enumerate(shape)}
+        assert template.default_schedule(template.Problem(perm=perm), arch, sizes)["loop"] == loop
+
+
 def test_defaults_of_every_arch_render() -> None:
     for arch, perm in itertools.product(("cpu", "cuda", "vulkan"), PERMUTATIONS):
         assert "ti.kernel" in tikgen.render("transpose", perm=perm, arch=arch).text
