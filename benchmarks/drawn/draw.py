@@ -79,7 +79,8 @@ def _work(
 def _expression(rng: Random, depth: int) -> str:
     """Return an expression of x, y and numbers that stays finite."""
     if depth == 0:
-        return str(rng.choice(["x", "y", "x", "y", "0.7", "1.5"]))
+        # Constants that f32 holds: where a number is equal to one, all compare alike.
+        return str(rng.choice(["x", "y", "x", "y", "0.75", "1.5"]))
     one, other = (_expression(rng, depth - 1) for _ in range(2))
     form = rng.choice(
         [
@@ -204,14 +205,18 @@ def _histogram(rng: Random, machine: Machine) -> Work:
     shape = (_count(rng, machine),)
 
     def inputs(sizes: Mapping[str, int], numbers: Random) -> Arguments:
-        x = numbers.random(shape, np.float32)
-        x = np.full_like(x, 0.3) if data == "constant" else np.sort(x) if data == "sorted" else x
+        # Not near an edge, where each competitor may count on either side.
+        place = numbers.integers(0, bins, shape) + numbers.uniform(0.25, 0.75, shape)
+        x = (place / bins).astype(np.float32)
+        x = np.full_like(x, x[0]) if data == "constant" else np.sort(x) if data == "sorted" else x
         return {"x": x, "lo": 0.0, "hi": 1.0}
 
     title = f"histogram of {data} numbers, {bins} bins"
-    work = _work("histogram", title, machine, {"bins": bins}, shape, inputs=inputs)
-    # A number at an edge may be counted on either side.
-    return replace(work, rtol=0.1, peers_rtol=0.1)
+    return replace(
+        _work("histogram", title, machine, {"bins": bins}, shape, inputs=inputs),
+        rtol=0.0,
+        peers_rtol=0.0,
+    )
 
 
 def _float(rng: Random) -> str:
