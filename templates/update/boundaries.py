@@ -8,7 +8,7 @@ from tikgen.expression.components import by_component
 from tikgen.template.base import SIZES
 from tikgen.template.boundaries import faces_in, is_by_field, rules_in, sides_of, with_constants
 
-from .reading import update_of
+from .reading import ghosts_of, update_of
 
 
 def boundary_of(p: Any) -> Any:
@@ -40,9 +40,21 @@ def fields_of(update: Update) -> list[str]:
 
 
 def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
-    """Return the rules of each array of which a neighbour is read, a pair for each axis."""
-    boundary = boundary_of(p)
-    return {name: sides_of(boundary, name, p.dim, place_of(p, name)) for name in fields_of(update)}
+    """Return the rules of each array of which a neighbour is read, a pair for each axis.
+
+    Nothing lies outside where arrays have ghost points, and nothing is periodic about them.
+    """
+    boundary, found = boundary_of(p), {}
+    for name in fields_of(update):
+        pairs = sides_of(boundary, name, p.dim, place_of(p, name))
+        found[name] = [
+            tuple(
+                ("interior", 0) if ghosts or (any(both) and rule[0] == "periodic") else rule
+                for rule, ghosts in zip(pair, both, strict=True)
+            )
+            for pair, both in zip(pairs, ghosts_of(p), strict=True)
+        ]
+    return found
 
 
 def rules_in_use(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
@@ -81,6 +93,9 @@ def sizes(p: Any) -> dict[str, tuple[int, ...]]:
         own = {1, edge + 1, most, most + 1, *outside} | {edge + size for size in usual[1:]}
         if axis == 0 and p.dim == 3:  # A thread of a GPU takes up to 16 points along it.
             own.add(most + 33)
+        if p.part:  # No larger than the whole grid.
+            _, _, first, points = p.part[axis]
+            own = {size for size in own if first + size <= points} | {1}
         found[f"n{axis}"] = tuple(sorted(own - {0}))
     return found
 
@@ -90,13 +105,15 @@ def reach(
 ) -> list[tuple[int, int]]:
     """Return how far the equations reach below and above each axis.
 
+    Ghost points count as within reach of the inside: they are read, and not computed.
+
     Args:
         p: the problem.
         update: what its equations become.
         inside: whether only sides with the rule "interior" count, or only the others.
         rules: the rules of each array, by default those of the problem.
     """
-    found = [[0, 0] for _ in range(p.dim)]
+    found = [list(both) if inside else [0, 0] for both in ghosts_of(p)]
     for name, pairs in (rules or rules_of(p, update)).items():
         for axis, pair in enumerate(pairs):
             for side, most in enumerate(furthest(update, name, axis)):

@@ -19,6 +19,8 @@ from .reading import spacing_of, type_of, update_of
 
 MOST_ARGUMENTS = 64
 MOST_OPERATIONS = 1500
+# Indices on an axis have 32 bits.
+MOST_POINTS = 2**31
 # What generated code calls its own values.
 OWN = re.compile(
     r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|at|step|strip|turn"
@@ -53,6 +55,15 @@ def _check_grid(p: Any) -> None:
     spacing = spacing_of(p)
     if len(spacing) != p.dim or not all(1e-100 <= step <= 1e100 for step in spacing):
         raise Invalid("spacing", f"takes one positive number, or {p.dim}; got {p.spacing}")
+    if p.part is not None and len(p.part) != p.dim:
+        raise Invalid("part", f"has numbers for {len(p.part)} axes, and dim is {p.dim}")
+    for low, high, first, points in p.part or ():
+        if min(low, high) < 0 or points < 1 or max(abs(first), points) >= MOST_POINTS:
+            raise Invalid(
+                "part",
+                "takes ghost points of 0 or more, an index and an extent of 1 or more; "
+                f"got {(low, high, first, points)}",
+            )
     for name in p.scalars:
         if name in (p.constants or {}):
             raise Invalid("scalars", f"names {name}, which is a constant as well")

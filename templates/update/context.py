@@ -16,7 +16,15 @@ from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, work
 from .boundaries import boundary_of, faces_of, reach, rules_in_use
 from .reading import spacing_of, type_of, update_of
 from .rows import near_edge, runs_of
-from .statements import cast_of, damped_code, scalar_code, statements, widened_helper
+from .statements import (
+    cast_of,
+    damped_code,
+    extents_of_whole,
+    on_whole,
+    scalar_code,
+    statements,
+    widened_helper,
+)
 
 
 def context(p: Any, s: Any) -> Mapping[str, Any]:
@@ -41,8 +49,8 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
     margins = reach(p, update, inside=False, rules=rules)
     layered = layers_in(boundary_of(p), update.fields, p.dim)
     layers = {n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)}
-    # Points that the ends of a row compute lie in no run.
-    ends = tuple(map(max, margins[-1], interior[-1]))
+    # Points that the ends of a row compute lie in no run. Layers may begin beyond a part.
+    ends = (0, 0) if p.part else tuple(map(max, margins[-1], interior[-1]))
     layers_of_runs = {n: layers_beyond(found, p.dim - 1, ends) for n, found in layers.items()}
     totals = totals_of(update.reductions, p.dtype)
     element = "[0]" if s.loop == "function" else ""
@@ -86,7 +94,7 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
         "layers_of_runs": layers_of_runs,
         "near_layers": lambda order, index, sizes, count: near_code(
             [layer for found in layers_of_runs[order].values() for layer in found],
-            *(index, sizes, count),
+            *(on_whole(p, index), extents_of_whole(p, sizes), count),
         ),
         "faded_run": lambda order, read, target, index, sizes: "\n".join(
             broken(

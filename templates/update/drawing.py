@@ -24,6 +24,8 @@ def strategies() -> Mapping[str, Any]:
     step = st.sampled_from((1.0, 0.5, 0.3))
     stored = st.sampled_from(("f16", "i8", "f32", "u16", "f64", "i32"))
     small = st.sampled_from(("i8", "u8", "u16", "i32"))
+    ghosts, first, extent = st.integers(0, 4), st.integers(-4, 9), st.integers(40, 99)
+    part = st.tuples(ghosts, ghosts, first, extent)
     trees = programs()
     # `adjust` cuts them to the grid at hand.
     return {
@@ -45,6 +47,7 @@ def strategies() -> Mapping[str, Any]:
         "at": st.none(),
         "where": st.sampled_from([{"inside": condition} for condition in CONDITIONS]),
         "mask": st.none() | st.just("solid"),
+        "part": in_proportion((3, st.none()), (1, st.tuples(part, part, part))),
     }
 
 
@@ -87,7 +90,7 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
     constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
     types = fitted_types(drawn["types"], text, faces, drawn["mask"], dtype)
     scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
-    spacing, outputs = drawn["spacing"], drawn["outputs"]
+    spacing, outputs, part = drawn["spacing"], drawn["outputs"], drawn["part"]
     return drawn | {
         "equations": text,
         "boundary": boundary,
@@ -98,5 +101,7 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         "where": where or None,
         "spacing": spacing[:dim] if isinstance(spacing, tuple) else spacing,
         "outputs": outputs + ("q",) * ("q = " in text) if outputs and "r =" in text else None,
+        # What is computed lies on the whole grid.
+        "part": tuple((a, b, max(n, -a), m) for a, b, n, m in part[:dim]) if part else None,
         "at": {n: place for n, place in STAGGERED.items() if n in names} or None,
     }

@@ -29,6 +29,16 @@ def spacing_of(p: Any) -> tuple[float, ...]:
     return p.spacing if isinstance(p.spacing, tuple) else (p.spacing,) * p.dim
 
 
+def ghosts_of(p: Any) -> list[tuple[int, int]]:
+    """Return how many ghost points arrays have below and above each axis."""
+    return [(low, high) for low, high, *_ in p.part or [(0, 0)] * p.dim]
+
+
+def origin_of(p: Any) -> tuple[int, ...]:
+    """Return the index of the first point of arrays on the whole grid."""
+    return tuple(first for _, _, first, _ in p.part) if p.part else (0,) * p.dim
+
+
 def shape_of(p: Any, update: Update, given: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the shape of the grid."""
     return part_of(given, next(iter(update.arrays)), p.layout).shape

@@ -13,7 +13,7 @@ from tikgen.template.layers import layer_errors, layers_in, with_layers
 
 from .arguments import argument_names, written_arrays
 from .boundaries import boundary_of, faces_of, place_of, reach, rules_of
-from .reading import shape_of, spacing_of, update_of
+from .reading import origin_of, shape_of, spacing_of, update_of
 
 
 def reference(p: Any, *arguments: Any) -> Any:
@@ -53,7 +53,9 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
         after = damped(p, new, inputs)
         places = {name: place_of(p, update.fields[name]) for name in layers}
         before = {name: part_of(inputs, name, p.layout) for name in layers}
-        bounds |= layer_errors(bounds, new, after, layers, places, before, p.dtype.eps)
+        bounds |= layer_errors(
+            *(bounds, new, after, layers, places, before, p.dtype.eps, in_whole(p))
+        )
     allowed = {}
     for name, held in written_arrays(p).items():
         allowed[name] = np.zeros(np.shape(inputs[name]))
@@ -92,7 +94,7 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     errors: dict[str, Any] = {}
     shape = shape_of(p, update, given)
     for letter, axis in update.indices.items():
-        values[letter] = np.indices(shape, wide, sparse=True)[axis]
+        values[letter] = np.indices(shape, wide, sparse=True)[axis] + wide.type(origin_of(p)[axis])
     rules = rules_of(p, update)
     both = [reach(p, update, inside) for inside in (False, True)]
     ends = [tuple(map(max, one, other)) for one, other in zip(*both, strict=True)]
@@ -114,6 +116,11 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     return values, errors
 
 
+def in_whole(p: Any) -> Any:
+    """Return where the points of arrays lie on the whole grid; None if they hold all of it."""
+    return tuple((first, points) for *_, first, points in p.part) if p.part else None
+
+
 def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the new values of arrays that layers damp."""
     update = update_of(p)
@@ -121,7 +128,7 @@ def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
     places = {name: place_of(p, field) for name, field in update.fields.items()}
     before = {name: part_of(given, name, p.layout) for name in layers}
     mask = None if p.mask is None else np.asarray(given[p.mask])
-    return with_layers(new, layers, places, before, mask)
+    return with_layers(new, layers, places, before, mask, in_whole(p))
 
 
 def computed(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:

@@ -103,7 +103,8 @@ def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
 
 def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     """Return sizes that fill all parts of a schedule, or leave points between absorbing layers."""
-    shapes = filter(None, (_of_all_parts(p, s), _between_layers(p, s)))
+    # A part of a grid is no larger than that.
+    shapes = filter(None, () if p.part else (_of_all_parts(p, s), _between_layers(p, s)))
     return tuple({f"n{axis}": extent for axis, extent in enumerate(shape)} for shape in shapes)
 
 

@@ -13,7 +13,7 @@ from tikgen.template.totals import totals_of
 
 from .arguments import identifiers
 from .boundaries import boundary_of, place_of
-from .reading import type_of, update_of
+from .reading import origin_of, type_of, update_of
 
 WIDENED = '''\
 @ti.func
@@ -49,10 +49,8 @@ def statements(
     values = {name: scalar_code(p, name) for name in p.scalars}
     known = identifiers(p, update)
     for letter, axis in update.indices.items():
-        is_long = p.dtype is DType.i64
-        values[letter] = (
-            f"widened({index[axis]})" if is_long else f"ti.cast({index[axis]}, {p.dtype.taichi})"
-        )
+        is_long, place = p.dtype is DType.i64, on_whole(p, index)[axis]
+        values[letter] = f"widened({place})" if is_long else f"ti.cast({place}, {p.dtype.taichi})"
     for name, (array, offset) in update.accesses.items():
         values[name] = without_marks(read(array, offset))
     lines = []
@@ -70,7 +68,8 @@ def statements(
             if name in layers and extents:
                 local = free_name(update, f"faded_{known[name]}")
                 lines.append(broken(f"{local} = {code}"))
-                lines.append(f"if {near_code(layers[name], index, extents)}:")
+                near = near_code(layers[name], on_whole(p, index), extents_of_whole(p, extents))
+                lines.append(f"if {near}:")
                 code = damped_code(p, name, local, read, index, extents, is_stored=False)
                 lines += ("    " + line for line in broken(f"{local} = {code}").splitlines())
                 code = local
@@ -110,11 +109,23 @@ def damped_code(
     layers = layers or layers_in(boundary_of(p), update.fields, p.dim)[name]
     new = cast_of(stored, p.dtype) % without_marks(value) if is_stored else value
     before = without_marks(read(name, centre)) if layers[0][-1] == 2 else ""
-    code = faded_code(layers, new, before, index, extents, place_of(p, field), p.dtype)
+    place = on_whole(p, index), extents_of_whole(p, extents), place_of(p, field)
+    code = faded_code(layers, new, before, *place, p.dtype)
     if p.mask:
         is_set = f"{without_marks(read(p.mask, centre))} != {p.dtype.literal(0)}"
         code = f"ti.select({is_set}, {new}, {code})"
     return f"ti.cast({code}, {stored.taichi})" if is_stored and stored is not p.dtype else code
+
+
+def on_whole(p: Any, index: list[str]) -> list[str]:
+    """Return code for the index on each axis of the whole grid."""
+    parts = zip(index, origin_of(p), strict=True)
+    return [f"{name} + {first}".replace("+ -", "- ") if first else name for name, first in parts]
+
+
+def extents_of_whole(p: Any, extents: list[str]) -> list[str]:
+    """Return code for the extent of each axis of the whole grid."""
+    return [str(points) for *_, points in p.part] if p.part else extents
 
 
 def scalar_code(p: Any, name: str) -> str:

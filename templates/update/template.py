@@ -21,6 +21,7 @@ from tikgen import (
 from tikgen.expression import PARTIAL
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import Boundary
+from tikgen.template.grid_use import GridUse
 from tikgen.template.parameters import FieldName
 from tikgen.template.rules import GPUS
 from tikgen.template.vectors import Layout
@@ -28,6 +29,7 @@ from tikgen.template.vectors import Layout
 from . import arguments, boundaries, drawing, schedules
 from .checks import check_problem
 from .context import context
+from .grid import grid_use
 from .reading import update_of
 from .reference import inputs, reference, tolerance
 
@@ -99,6 +101,11 @@ class FieldUpdate(Template):
 
     All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
     arrays of one element, which another kernel may have written just before.
+
+    Arrays may hold a part of a larger grid, as `part` says with four numbers for each axis: how
+    many ghost points there are below and above, the index of the first point on the whole grid, and
+    the extent of that. Ghost points are read, and not computed; `boundary` holds for sides without
+    them. Indices, coordinates and absorbing layers are those of the whole grid.
     """
 
     class Problem(ProblemModel):
@@ -145,6 +152,11 @@ class FieldUpdate(Template):
         types: dict[Identifier, DType] | None = parameter("types of arrays that differ", None)
         outputs: tuple[Identifier, ...] | None = parameter(
             "names without a prime that are written; without it those that nothing reads", None
+        )
+        part: tuple[tuple[int, int, int, int], ...] | None = parameter(
+            "the part of a larger grid that arrays hold: for each axis the ghost points below and "
+            "above, the index of the first point, and the extent of the whole grid",
+            None,
         )
 
         def check(self) -> None:
@@ -217,6 +229,9 @@ class FieldUpdate(Template):
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         return context(p, s)
+
+    def grid_use(self, p: Any) -> GridUse:
+        return grid_use(p)
 
     reference = staticmethod(reference)
     tolerance = staticmethod(tolerance)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tikgen.errors import TemplateError
 from tikgen.template.arguments import Argument, Array, Opaque, concrete_shape, symbols
 from tikgen.template.dependencies import Files, Macro, read_files, read_macros
+from tikgen.template.grid_use import GridUse
 from tikgen.template.parameters import (
     Invalid,
     ParameterInfo,
@@ -179,6 +180,15 @@ class Template:
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         """Return how many operations a launch does at least; without an override none."""
         return 0
+
+    def grid_use(self, p: Any) -> GridUse | None:
+        """Return what the kernel does with the points of a grid that is divided among processes.
+
+        None says that it cannot compute a part of a grid. A template that returns something else
+        has the problem parameter ``part``, which :class:`~tikgen.template.grid_use.GridUse`
+        explains.
+        """
+        return None
 
     # What the kernel must compute.
 

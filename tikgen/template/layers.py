@@ -15,6 +15,8 @@ from tikgen.template.parameters import Invalid
 
 WIDEST = 10_000
 
+# The index of the first point on the whole grid, and the extent of that, for each axis.
+Part = tuple[tuple[int, int], ...]
 # Axis, whether at its upper side, width in points, strength, order of the equation in time.
 Layer = tuple[int, bool, int, float, int]
 
@@ -189,6 +191,7 @@ def with_layers(
     places: Mapping[str, str],
     given: Mapping[str, Any],
     mask: npt.NDArray[Any] | None,
+    part: Part | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the values of arrays after an update, with the damping of their layers.
 
@@ -198,11 +201,12 @@ def with_layers(
         places: where each array lies, such as "face x".
         given: arrays before the update.
         mask: says which points are left alone, where it is not 0; None for none.
+        part: the part of a larger grid that arrays hold; None for all of it.
     """
     found = {}
     for name, own in layers.items():
         value = new[name]
-        factor = _factor(value, own, places[name])
+        factor = _factor(value, own, places[name], part)
         # What is damped is the value, or what it gains.
         start = np.asarray(given[name]).astype(value.dtype) if own[0][-1] == 2 else 0
         after = start + (value - start) * factor
@@ -211,14 +215,20 @@ def with_layers(
 
 
 def _factor(
-    value: npt.NDArray[Any], layers: list[Layer], place: str, error: float = 0.0
+    value: npt.NDArray[Any],
+    layers: list[Layer],
+    place: str,
+    part: Part | None,
+    error: float = 0.0,
 ) -> npt.NDArray[Any]:
     """Return what the values of an array are multiplied by, if each layer's own has an error."""
     factor = np.ones_like(value)
     for axis, is_upper, width, strength, _ in layers:
-        position = 2 * np.arange(value.shape[axis]) + (not lies_on_walls(place, axis))
+        first, extent = part[axis] if part else (0, value.shape[axis])
+        index = first + np.arange(value.shape[axis])
+        position = 2 * index + (not lies_on_walls(place, axis))
         if is_upper:
-            position = 2 * value.shape[axis] - position
+            position = 2 * extent - position
         depth = np.maximum(2 * width - position, 0) / (2 * width)
         along = [-1 if a == axis else 1 for a in range(value.ndim)]
         factor = factor * (1 - strength * depth.reshape(along) ** 2 + error)
@@ -233,6 +243,7 @@ def layer_errors(
     places: Mapping[str, str],
     given: Mapping[str, Any],
     eps: float,
+    part: Part | None = None,
 ) -> dict[str, Any]:
     """Return bounds on the errors of damped values, from those on the errors of ``new`` ones.
 
@@ -244,6 +255,7 @@ def layer_errors(
         places: where each array lies, such as "face x".
         given: arrays before the update.
         eps: relative rounding of the dtype in which a kernel computes.
+        part: the part of a larger grid that arrays hold; None for all of it.
     """
     found = {}
     for name, own in layers.items():
@@ -252,9 +264,9 @@ def layer_errors(
         if own[0][-1] == 2:
             kept = np.abs(before.astype(gained.dtype))
             gained = gained + kept
-        exact = _factor(gained, own, places[name])
+        exact = _factor(gained, own, places[name], part)
         # Each factor has an error of 4 eps at most, and what is multiplied is rounded.
-        greatest = _factor(gained, own, places[name], 4 * eps)
+        greatest = _factor(gained, own, places[name], part, 4 * eps)
         rounding = (len(own) + 3) * eps + np.finfo(before.dtype).eps
         with np.errstate(all="ignore"):
             error = bounds[name] * greatest + gained * (greatest - exact)

@@ -1,0 +1,46 @@
+"""What equations read of a grid, for grids that are divided among processes."""
+
+from typing import Any
+
+from tikgen.expression import Update
+from tikgen.template.boundaries import MIRRORS
+from tikgen.template.grid_use import ArrayUse, GridUse
+from tikgen.template.vectors import Held, held_arrays
+
+from .boundaries import faces_of, furthest, rules_of
+from .reading import update_of
+
+
+def grid_use(p: Any) -> GridUse:
+    """Return what the equations of a problem read and write."""
+    update = update_of(p)
+    held = held_arrays(p, update.arrays)
+    return GridUse(
+        p.dim,
+        {argument: _use(p, update, own) for argument, own in held.items()},
+        {name: axes[0] for name, axes in faces_of(p).items()},
+        dict(update.reductions),
+    )
+
+
+def _use(p: Any, update: Update, held: Held) -> ArrayUse:
+    """Return what is read and written of the arrays or components that an argument holds."""
+    every = rules_of(p, update)
+    rules = {name: every[name] for name in held.names if name in every}
+    reach, periodic = [], []
+    for axis in range(p.dim):
+        low = high = 0
+        kinds = set()
+        for name, pairs in rules.items():
+            below, above = furthest(update, name, axis)
+            if below or above:
+                kinds |= {kind for kind, _ in pairs[axis]}
+            if any(kind in MIRRORS for kind, _ in pairs[axis]):
+                below = above = max(below, above)
+            low, high = max(low, below), max(high, above)
+        reach.append((low, high))
+        periodic.append(frozenset(kind == "periodic" for kind in kinds))
+    diagonal = any(sum(map(bool, step)) > 1 for name in rules for step in update.offsets(name))
+    return ArrayUse(
+        held.first_axis, tuple(reach), diagonal, tuple(periodic), held.role in ("out", "inout")
+    )

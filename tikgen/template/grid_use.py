@@ -1,0 +1,59 @@
+"""What a kernel reads and writes of a grid, which says what parts of the grid have to exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ArrayUse:
+    """What a kernel does with an array over a grid.
+
+    Attributes:
+        first_axis: place of the first axis of the grid among those of the array.
+        reach: how far it reads below and above a point, for each axis of the grid. Where a rule
+            mirrors, it may read as far on the other side.
+        is_diagonal: whether it reads neighbours that differ on several axes.
+        periodic: for each axis whether rules say that the other side lies outside of the grid; no
+            element where nothing outside is read.
+        written: whether the kernel writes it.
+    """
+
+    first_axis: int
+    reach: tuple[tuple[int, int], ...]
+    is_diagonal: bool
+    periodic: tuple[frozenset[bool], ...]
+    written: bool
+
+    def joined(self, other: ArrayUse) -> ArrayUse:
+        """Return what is done with an array that is passed for two arguments."""
+        both = zip(self.reach, other.reach, strict=True)
+        return ArrayUse(
+            self.first_axis,
+            tuple((max(a[0], b[0]), max(a[1], b[1])) for a, b in both),
+            self.is_diagonal or other.is_diagonal,
+            tuple(a | b for a, b in zip(self.periodic, other.periodic, strict=True)),
+            self.written or other.written,
+        )
+
+
+@dataclass(frozen=True)
+class GridUse:
+    """What a kernel does with the points of a grid.
+
+    Such a kernel has a problem parameter ``part``, the part of a larger grid that arrays hold: for
+    each axis ghost points below, ghost points above, the index of the first point, and the extent
+    of the whole grid.
+
+    Attributes:
+        dim: number of axes of the grid.
+        arrays: each array over the grid, by argument.
+        faces: axis of the faces over which an array has values, by argument.
+        totals: ``"sum"``, ``"max"`` or ``"min"`` of a reduction over the grid, by argument.
+    """
+
+    dim: int
+    arrays: Mapping[str, ArrayUse]
+    faces: Mapping[str, int]
+    totals: Mapping[str, str]
