@@ -148,6 +148,10 @@ class ProgramError(TikgenError):
     """A program cannot be made, run or restored as asked."""
 
 
+class GridError(TikgenError):
+    """A grid cannot be divided among processes, or used, as asked."""
+
+
 class TaichiNotInitialised(TikgenError):
     """A kernel was launched before ``ti.init``."""
 

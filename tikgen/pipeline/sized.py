@@ -26,7 +26,7 @@ from tikgen.taichi import arrays, runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.arguments import Argument, Array, symbols
 from tikgen.template.base import Template
-from tikgen.template.parameters import ProblemModel, make_model
+from tikgen.template.parameters import ParameterModel, ProblemModel, make_model
 from tikgen.units import counted
 
 # Classes of a kernel. Sizes of a further one take the nearest of these.
@@ -74,6 +74,11 @@ class SizedKernel(Kernel):
         if name == "_last":  # Of an instance that is not made yet.
             raise AttributeError(name)
         return getattr(self._last, name)
+
+    @property
+    def problem(self) -> ParameterModel:
+        """Return the parameters with which it was built; equal code may serve others as well."""
+        return self._current_variant().problem
 
     def _forget(self) -> None:
         """Forget which class sizes take: files, records or ``ti.init`` may have changed it."""

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from tikgen.pipeline.kernel import Kernel
-from tikgen.program.plan import Exchange, Launch, Node, Plan, Repeat
+from tikgen.program.plan import Exchange, Launch, Node, Plan, Repeat, Task
 from tikgen.program.slots import is_array
 
 
@@ -20,7 +20,7 @@ def bytes_a_step(plan: Plan) -> int | None:
 def _bytes(nodes: Sequence[Node]) -> int | None:
     total = 0
     for node in nodes:
-        if isinstance(node, Exchange):
+        if isinstance(node, Exchange | Task):
             continue
         if isinstance(node, Launch):
             found = _bytes_of(node)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tikgen.errors import ProgramError
 from tikgen.pipeline.kernel import Kernel
-from tikgen.program.plan import Arrangement, Call, Condition, Plan
+from tikgen.program.plan import Arrangement, Call, Condition, Plan, Task
 from tikgen.program.slots import Slots, is_array
 from tikgen.program.stepping import PythonStepper
 
@@ -50,6 +50,10 @@ class _Recorder(PythonStepper):
                 "a graph cannot hold a reshaped array that changes places; copy instead of swapping"
             )
         return name
+
+    def do(self, task: Task, at: Arrangement) -> None:
+        """Refuse what Python does between launches."""
+        raise ProgramError("a graph cannot hold what several processes do together")
 
     def _holds(self, condition: Condition, at: Arrangement, step: int) -> bool:
         raise ProgramError(f"a graph cannot hold the condition {condition.text!r}")

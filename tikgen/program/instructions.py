@@ -6,7 +6,17 @@ import ctypes
 import itertools
 from collections.abc import Callable, Sequence
 
-from tikgen.program.plan import Arrangement, Call, Choice, Condition, Exchange, Launch, Node, Plan
+from tikgen.program.plan import (
+    Arrangement,
+    Call,
+    Choice,
+    Condition,
+    Exchange,
+    Launch,
+    Node,
+    Plan,
+    Repeat,
+)
 
 LAUNCH, REPEAT, AGAIN, STEP, PUT, UNLESS, JUMP = range(7)
 
@@ -87,6 +97,7 @@ class Instructions:
             self._open.append((self._write_test(node.condition, at), 2, ((*path, (1, 0)), at)))
             return (*path, (0, 0)), at
         else:
+            assert isinstance(node, Repeat)  # Processes of a team have no native code.
             self._add(REPEAT, self._counter(node), node.times)
             return (*path, (0, 0)), at
         return _next(path), at
@@ -98,7 +109,7 @@ class Instructions:
         following = _next(above)
         if isinstance(node, Choice):
             return following
-        assert not isinstance(node, Launch | Exchange)
+        assert isinstance(node, Repeat)
         if node.until is not None:
             unless = self._write_test(node.until, at)
             self._go(JUMP, 1, (following, at))
@@ -124,7 +135,7 @@ class Instructions:
         nodes: Sequence[Node] = self._plan.nodes
         for (_, place), (which, _) in itertools.pairwise(path):
             node = nodes[place]
-            assert not isinstance(node, Launch | Exchange)
+            assert isinstance(node, Repeat | Choice)
             nodes = node.otherwise if which and isinstance(node, Choice) else node.nodes
         return nodes
 

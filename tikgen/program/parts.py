@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tikgen.errors import ProgramError
 from tikgen.pipeline.bound import BoundKernel
+from tikgen.program.team import Held, Work
 from tikgen.template.arguments import Scalar
 
 # A function of the number of the step, or a value for each step.
@@ -56,7 +58,25 @@ class Varying:
     scalars: Mapping[str, Changing]
 
 
-Part = BoundKernel | Swap | Copy | Loop | When | Varying | str
+class Composite(ABC):
+    """A part that stands for others, which are asked for when a program is made."""
+
+    @property
+    @abstractmethod
+    def held(self) -> tuple[Held, ...]:
+        """Return what holds arrays of its parts."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts, the same ones each time."""
+
+    @abstractmethod
+    def varying(self, scalars: Mapping[str, Changing]) -> Composite:
+        """Return it with scalars that change with the step."""
+
+
+Part = BoundKernel | Swap | Copy | Loop | When | Varying | Work | Composite | str
 
 
 def swap(*pairs: tuple[Any, Any]) -> Swap:
@@ -121,7 +141,7 @@ def when(condition: str, parts: Iterable[Part], *, otherwise: Iterable[Part] = (
     return When(condition, parts_of(parts), parts_of(otherwise))
 
 
-def varying(bound: BoundKernel, **scalars: Changing) -> Varying:
+def varying(bound: BoundKernel | Composite, **scalars: Changing) -> Varying | Composite:
     """Return the part of a program that launches a kernel with scalars that change with the step.
 
     Args:
@@ -133,6 +153,8 @@ def varying(bound: BoundKernel, **scalars: Changing) -> Varying:
     Raises:
         ProgramError: if ``bound`` is no bound kernel or has no such scalar.
     """
+    if isinstance(bound, Composite):
+        return bound.varying(scalars)
     if not isinstance(bound, BoundKernel):
         raise ProgramError(f"varying takes a bound kernel, kernel.bind(...); got {_kind(bound)}")
     known = [a.name for a in bound.signature.arguments if isinstance(a, Scalar)]

@@ -8,6 +8,7 @@ from typing import Any
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.program import parts
 from tikgen.program.slots import Slots, is_array
+from tikgen.program.team import Work
 from tikgen.template.arguments import Array
 
 
@@ -26,6 +27,10 @@ def lines(listed: tuple[parts.Part, ...], slots: Slots, indent: str = "") -> Ite
                 yield f"{indent}swap {', '.join(pairs)}"
             case parts.Copy():
                 yield f"{indent}copy {_name(part.source, slots)} -> {_name(part.target, slots)}"
+            case parts.Composite():
+                yield from lines(part.parts, slots, indent)
+            case Work():
+                yield f"{indent}{part.described([_name(a, slots) for a in part.arrays])}"
             case parts.Loop():
                 until = f", until {part.until}" if part.until is not None else ""
                 yield f"{indent}{part.times} times{until}:"

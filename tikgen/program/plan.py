@@ -18,6 +18,7 @@ from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts, scalars
 from tikgen.program.slots import Slots, dtype_of, is_array
+from tikgen.program.team import Team, Work, array_in
 
 # For each array the number of the one that stands for it.
 Arrangement = tuple[int, ...]
@@ -61,6 +62,14 @@ class Exchange:
 
 
 @dataclass(frozen=True, eq=False)
+class Task:
+    """What Python does between launches, with the number of each array."""
+
+    work: Work
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Condition:
     """The launch that computes a condition, and the array to which it writes the value."""
 
@@ -87,7 +96,7 @@ class Choice:
     otherwise: tuple[Node, ...]
 
 
-Node = Launch | Exchange | Repeat | Choice
+Node = Launch | Exchange | Task | Repeat | Choice
 
 
 class Plan:
@@ -101,6 +110,7 @@ class Plan:
         nodes: what a step does.
         first: the arrangement in which each array stands for itself.
         starts: the arrangements with which a step can begin.
+        team: the processes that do the steps together; None for this one alone.
 
     Raises:
         ProgramError: if a part cannot run as it is written.
@@ -112,7 +122,9 @@ class Plan:
         self._calls: dict[tuple[Launch, Arrangement], Call] = {}
         # By the arrays that are passed, which are the same in many arrangements.
         self._made: dict[tuple[Launch, Arrangement], Call] = {}
+        self._tasks: dict[tuple[Task, Arrangement], Callable[[], None]] = {}
         self._ends: dict[tuple[Node, Arrangement], frozenset[Arrangement]] = {}
+        self.team: Team | None = None
         self._add_arrays(listed)
         slots.give_names()
         self.nodes = self._resolved(listed)
@@ -147,6 +159,15 @@ class Plan:
             self._calls[launch, at] = found
         return found
 
+    def task(self, task: Task, at: Arrangement) -> Callable[[], None]:
+        """Return what does a task in an arrangement; it is made once for the arrays there."""
+        standing = tuple(at[n] if n < len(at) else n for n in task.slots)
+        found = self._tasks.get((task, standing))
+        if found is None:
+            found = task.work.made_for([self.slots.arrays[number] for number in standing])
+            self._tasks[task, standing] = found
+        return found
+
     def taken(self, launch: Launch) -> list[Any]:
         """Return all arrays for which a launch is made, in any arrangement."""
         numbers = {n for found, standing in self._made if found is launch for n in standing}
@@ -177,9 +198,13 @@ class Plan:
                 for name, value in arguments.items():
                     if is_array(value):
                         self.slots.add(value, name)
+            elif isinstance(part, parts.Composite):
+                self._add_arrays(part.parts)
+                for held in part.held:
+                    self.slots.add(held, "")
             elif isinstance(part, parts.Copy):
                 for array, name in ((part.source, "source"), (part.target, "target")):
-                    if not is_array(array):
+                    if not is_array(array_in(array)):
                         raise ProgramError(f"copy takes arrays; got {type(array).__name__}")
                     self.slots.add(array, name)
             elif isinstance(part, parts.Loop):
@@ -188,7 +213,13 @@ class Plan:
                 self._add_arrays((*part.parts, *part.otherwise))
 
     def _resolved(self, listed: Iterable[parts.Part]) -> tuple[Node, ...]:
-        return tuple(map(self._node, listed))
+        found: list[Node] = []
+        for part in listed:
+            if isinstance(part, parts.Composite):
+                found += self._resolved(part.parts)
+            else:
+                found.append(self._node(part))
+        return tuple(found)
 
     def _node(self, part: parts.Part) -> Node:
         """Return a part with numbers for arrays."""
@@ -204,6 +235,8 @@ class Plan:
                 return self._launch(_copying(part))
             case parts.Swap():
                 return self._exchange(part)
+            case Work():
+                return self._task(part)
             case parts.Loop():
                 until = self.condition(part.until) if part.until is not None else None
                 return Repeat(part.times, self._resolved(part.parts), until)
@@ -211,7 +244,16 @@ class Plan:
                 condition = self.condition(part.condition)
                 chosen = self._resolved(part.parts), self._resolved(part.otherwise)
                 return Choice(condition, *chosen)
+        assert isinstance(part, BoundKernel)
         return self._launch(part)
+
+    def _task(self, work: Work) -> Task:
+        if self.team not in (None, work.team):
+            raise ProgramError(
+                "its grids are shared by different processes; give them one communicator"
+            )
+        self.team = work.team
+        return Task(work, tuple(self.slots.add(array, "") for array in work.arrays))
 
     def _exchange(self, part: parts.Swap) -> Exchange:
         slots, pairs = self.slots, []
@@ -272,6 +314,9 @@ class Plan:
             return frozenset([at])
         if isinstance(node, Exchange):
             return frozenset([node.of(at)])
+        if isinstance(node, Task):
+            self.task(node, at)
+            return frozenset([at])
         if isinstance(node, Choice):
             self.call(node.condition.launch, at)
             return self._after(node.nodes, [at]) | self._after(node.otherwise, [at])
@@ -309,10 +354,11 @@ def _last(ends: Ends, times: int) -> int:
 
 
 def _copying(part: parts.Copy) -> BoundKernel:
-    dtype: DType = dtype_of(part.source)
-    dim = len(part.source.shape)
+    source, target = array_in(part.source), array_in(part.target)
+    dtype: DType = dtype_of(source)
+    dim = len(source.shape)
     try:
         kernel = build("map", expr="target = source", dtype=dtype, dim=dim, scalars=())
-        return kernel.bind(source=part.source, target=part.target)
+        return kernel.bind(source=source, target=target)
     except TikgenError as error:
         raise ProgramError(f"copy: {error}") from None

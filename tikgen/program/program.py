@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
 import sys
@@ -15,7 +16,7 @@ from tikgen import registry
 from tikgen.errors import EngineUnavailable, ProgramError, TikgenError
 from tikgen.pipeline import events
 from tikgen.pipeline.events import Subject
-from tikgen.program import checkpoints, picture, running
+from tikgen.program import checkpoints, picture, running, together
 from tikgen.program import reference as references
 from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
@@ -26,7 +27,7 @@ from tikgen.program.plan import Plan
 from tikgen.program.reference import Verified
 from tikgen.program.slots import Slots
 from tikgen.program.state import State
-from tikgen.program.stepping import PythonStepper, Stepper
+from tikgen.program.stepping import PythonStepper, Stepper, TeamStepper
 from tikgen.program.walk import Walk
 from tikgen.taichi import runtime
 
@@ -79,6 +80,11 @@ class Program:
 
     def _made_stepper(self) -> tuple[Stepper, str]:
         """Return what does the steps, and why it is Python, if it is."""
+        if self._plan.team is not None:
+            why = "several processes exchange values between launches"
+            if self._native:
+                raise ProgramError(f"native=True: {why}")
+            return TeamStepper(self._plan, self._plan.team), why
         if self._native is False:
             return PythonStepper(self._plan), "native=False"
         try:
@@ -131,7 +137,8 @@ class Program:
         return self._standing(self._slots.number_of(array, "current"))
 
     def _standing(self, number: int) -> Any:
-        return self._slots.arrays[self._walk.standing(number)]
+        standing = self._walk.standing(number)
+        return self._slots.held.get(standing, self._slots.arrays[standing])
 
     def run(
         self,
@@ -167,13 +174,22 @@ class Program:
                 after that step.
         """
         before = self._walk.steps
+        team = self._plan.team
+        progress = progress and (team is None or team.rank == 0)
         wanted = running.Wanted(steps, every, call, until, check_every, most, progress, watch)
         with self._working():
             start = time.perf_counter()
             try:
-                return running.run(self._walk, wanted, lambda: call and call(self))
+                return running.run(self._walk, wanted, lambda: self._called(call))
             finally:
                 self._record(start, self._walk.steps - before)
+
+    def _called(self, call: Callable[[Program], Any] | None) -> None:
+        """Call a user's function; where processes wait for this one, its error ends all of them."""
+        team = self._plan.team
+        if call is not None:
+            with contextlib.nullcontext() if team is None else team.ending_together():
+                call(self)
 
     def _record(self, start: float, steps: int) -> None:
         """Record a run for traces."""
@@ -225,7 +241,11 @@ class Program:
         Raises:
             ProgramError: if the file cannot be written.
         """
-        checkpoints.save(self.state(), path, str(self))
+        if self._plan.team is not None:
+            self.check()
+            together.save(self._walk, self._slots, self._plan.team, path, str(self))
+        else:
+            checkpoints.save(self.state(), path, str(self))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go back to the state in a file that :meth:`save` wrote, in another process as well.
@@ -235,7 +255,10 @@ class Program:
                 names, dtypes or shapes.
         """
         with self._working():
-            states.restore(self._walk, self._slots, checkpoints.load(path, self._slots))
+            if self._plan.team is not None:
+                together.load(self._walk, self._slots, self._plan.team, path)
+            else:
+                states.restore(self._walk, self._slots, checkpoints.load(path, self._slots))
 
     def reference(self, steps: int) -> dict[str, Any]:
         """Return the values of every name after further steps, computed by NumPy.

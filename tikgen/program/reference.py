@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tikgen.errors import TemplateError, VerificationError
+from tikgen.errors import ProgramError, TemplateError, VerificationError
 from tikgen.pipeline.comparison import errors, fractions
 from tikgen.program import varying
-from tikgen.program.plan import Call, Plan
+from tikgen.program.plan import Arrangement, Call, Plan, Task
 from tikgen.program.scalars import Flag
 from tikgen.program.slots import Slots, is_array
 from tikgen.program.stepping import PythonStepper, Stepper
@@ -74,6 +74,12 @@ class ReferenceStepper(PythonStepper):
             number = self._slots.number_of(call.bound.arguments[name], name)
             with np.errstate(all="ignore"):
                 self.values[number] = value.astype(self.values[number].dtype)
+
+    def do(self, task: Task, at: Arrangement) -> None:
+        """Refuse what Python does between launches."""
+        raise ProgramError(
+            "NumPy computes the reference of one process; run the program on one to compare"
+        )
 
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import ProgramError, near
+from tikgen.program.team import Held, array_in
 from tikgen.taichi import arrays
 
 
@@ -24,6 +25,8 @@ class Slots:
         self.arrays: list[Any] = []
         self.constants: dict[str, int | float] = {}
         self.names: dict[str, int] = {}
+        # What holds an array, by number.
+        self.held: dict[int, Held] = {}
         self._by_identity: dict[Any, int] = {}
         self._used_as: list[str] = []
         self._ambiguous: dict[str, list[str]] = {}
@@ -32,7 +35,7 @@ class Slots:
                 raise ProgramError(f"{name!r} is no name: use letters, digits and underscores")
             if isinstance(value, int | float | np.integer | np.floating):
                 self.constants[name] = value.item() if isinstance(value, np.generic) else value
-            elif not is_array(value):
+            elif not is_array(array_in(value)):
                 kind = type(value).__name__
                 raise ProgramError(f"name {name!r} takes an array or a number; got {kind}")
             elif (number := self.add(value, name)) in self.names.values():
@@ -45,18 +48,23 @@ class Slots:
         """Return the number of an array, a new one at its first use.
 
         Args:
-            array: the array.
+            array: the array, or what holds it.
             used_as: name of the argument for which it is passed.
         """
+        held, array = array, array_in(array)
         identity = _identity(array)
         if identity not in self._by_identity:
             self._by_identity[identity] = len(self.arrays)
             self.arrays.append(array)
             self._used_as.append(used_as)
-        return self._by_identity[identity]
+        number = self._by_identity[identity]
+        if held is not array:
+            self.held[number] = held
+        return number
 
     def number_of(self, array: Any, where: str) -> int:
         """Return the number of an array that a kernel takes; raise ProgramError if none does."""
+        array = array_in(array)
         if not is_array(array):
             raise ProgramError(f"{where} takes arrays; got {type(array).__name__}")
         found = self._by_identity.get(_identity(array))

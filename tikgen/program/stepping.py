@@ -6,8 +6,19 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tikgen.program import varying
-from tikgen.program.plan import Arrangement, Call, Choice, Condition, Exchange, Launch, Node, Plan
+from tikgen.program.plan import (
+    Arrangement,
+    Call,
+    Choice,
+    Condition,
+    Exchange,
+    Launch,
+    Node,
+    Plan,
+    Task,
+)
 from tikgen.program.scalars import Flag
+from tikgen.program.team import Team
 from tikgen.taichi import runtime
 
 
@@ -86,6 +97,10 @@ class PythonStepper:
     def finish(self) -> None:
         """Do nothing: each launch counts itself."""
 
+    def do(self, task: Task, at: Arrangement) -> None:
+        """Do what Python does between launches."""
+        self._plan.task(task, at)()
+
     def _do(self, nodes: Sequence[Node], at: Arrangement, step: int) -> Arrangement:
         """Do what nodes say; return the arrangement after them."""
         for node in nodes:
@@ -93,6 +108,8 @@ class PythonStepper:
                 self.launch(self._plan.call(node, at), step)
             elif isinstance(node, Exchange):
                 at = node.of(at)
+            elif isinstance(node, Task):
+                self.do(node, at)
             elif isinstance(node, Choice):
                 holds = self._holds(node.condition, at, step)
                 at = self._do(node.nodes if holds else node.otherwise, at, step)
@@ -110,3 +127,27 @@ class PythonStepper:
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed."""
         return flag.holds
+
+
+class TeamStepper(PythonStepper):
+    """Does steps that several processes do together.
+
+    Args:
+        plan: what a step does.
+        team: the processes.
+    """
+
+    how = "launches from Python, on several processes"
+
+    def __init__(self, plan: Plan, team: Team) -> None:
+        super().__init__(plan)
+        self._team = team
+
+    def run(self, at: Arrangement, step: int, count: int) -> None:
+        """Do some steps; an error ends all processes, as the others wait for this one."""
+        with self._team.ending_together():
+            super().run(at, step, count)
+
+    def value_of(self, flag: Flag) -> bool:
+        """Return whether a condition held, on all processes alike."""
+        return self._team.agreed("a condition of the program", flag.holds)

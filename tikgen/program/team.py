@@ -1,0 +1,82 @@
+"""What a program knows of processes that run it together, and of arrays that they share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+NDArray = npt.NDArray[Any]
+
+
+class Team(Protocol):
+    """Processes that do the same steps of a program, each with a part of the arrays."""
+
+    @property
+    def rank(self) -> int:
+        """Return the number of this process, from 0."""
+
+    def agreed(self, what: str, value: bool) -> bool:
+        """Return a value that all processes have; raise GridError on all of them if they differ."""
+
+    def check(self, problem: str) -> None:
+        """Raise ProgramError on all processes if one of them has a problem, which is not empty."""
+
+    def shared(self, value: Any) -> Any:
+        """Return the value that the process of rank 0 has."""
+
+    def ending_together(self) -> AbstractContextManager[None]:
+        """Return a context in which an error ends all processes."""
+
+
+class Held(ABC):
+    """Something that holds the array that kernels take, and is named in its place.
+
+    With a team, it is a part of a whole array.
+    """
+
+    @property
+    @abstractmethod
+    def array(self) -> NDArray:
+        """Return the array that kernels take."""
+
+    @property
+    @abstractmethod
+    def whole_shape(self) -> tuple[int, ...]:
+        """Return the shape of the whole array."""
+
+    @abstractmethod
+    def gathered(self) -> NDArray | None:
+        """Return the whole array in the process of rank 0, None in others."""
+
+    @abstractmethod
+    def scatter(self, whole: NDArray | None) -> None:
+        """Take this process's part of a whole array, which the process of rank 0 gives."""
+
+
+class Work(ABC):
+    """A part of a program that Python does between launches, on all processes of a team.
+
+    Attributes:
+        team: the processes.
+        arrays: the arrays that it reads or writes.
+    """
+
+    team: Team
+    arrays: tuple[NDArray, ...]
+
+    @abstractmethod
+    def made_for(self, arrays: Sequence[NDArray]) -> Callable[[], None]:
+        """Return the function that does it for arrays that stand for its own after swaps."""
+
+    @abstractmethod
+    def described(self, names: Sequence[str]) -> str:
+        """Return it in words, with the names of its arrays."""
+
+
+def array_in(value: Any) -> Any:
+    """Return the array that a value holds for kernels, or the value."""
+    return value.array if isinstance(value, Held) else value
