@@ -34,6 +34,7 @@ PROGRAMS = {
     "start": "\n".join(blocks("start.md")),
     "engines": "\n".join(blocks("engines.md")),
     "programs": "\n".join(blocks("programs.md")),
+    "grids": "\n".join(blocks("grids.md")),
     "equations": "\n".join(blocks("equations.md")),
     "equation": "\n".join(blocks(EQUATION)),
     # A few steps show that it runs.
@@ -61,7 +62,7 @@ def promised(program: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", ["index", "start", "concepts", "engines", "programs", "equations", "equation"]
+    "page", ["index", "start", "concepts", "engines", "programs", "grids", "equations", "equation"]
 )
 def test_the_programs_of_a_page_run_as_printed(page: str, ran: dict[str, Ran]) -> None:
     printed = ran[page].output.splitlines()

@@ -1,0 +1,273 @@
+"""What grids of any number of processes have to compute: each case, and the same in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tikgen
+
+Arrays = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Equations on a grid.
+
+    Attributes:
+        text: the equations.
+        shape: shape of the grid.
+        options: further arguments of `tikgen.update`; `periodic` and `halo` of the grid.
+        swaps: names of fields that change places.
+        results: dtypes of the results of reductions.
+        numbers: scalars, and arrays over faces.
+        vectors: number of components of fields that have some.
+        ranks: numbers of processes with which it runs.
+        counts: number of processes along each axis, by number of processes.
+        steps: how many steps.
+    """
+
+    text: str
+    shape: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    periodic: bool | tuple[bool, ...] = False
+    halo: int | None = None
+    swaps: tuple[tuple[str, str], ...] = (("u", "u_next"),)
+    results: tuple[str, ...] = ()
+    numbers: Mapping[str, Any] = field(default_factory=lambda: {"dt": 0.1})
+    varying: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
+    vectors: Mapping[str, int] = field(default_factory=dict)
+    layout: Any = "first"
+    ranks: tuple[int, ...] = (2, 3, 4, 6)
+    counts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    steps: int = 6
+
+    def kernel(self) -> tikgen.Kernel:
+        """Return the kernel, launched by Taichi, as its peers would compile it at leisure."""
+        scalars = [
+            name for name, value in self.numbers.items() if not isinstance(value, np.ndarray)
+        ]
+        options = {"scalars": scalars, "dim": len(self.shape), "engine": "taichi"}
+        if self.vectors:
+            options |= {"vectors": self.vectors, "layout": self.layout}
+        return tikgen.update(self.text, **options, **self.options)
+
+    def fields(self, kernel: tikgen.Kernel) -> Arrays:
+        """Return whole arrays of random numbers, the same on all processes."""
+        found = {}
+        for argument in kernel.signature.arguments:
+            name = argument.name
+            if name in self.numbers or name in self.results:
+                continue
+            assert isinstance(argument, tikgen.Array)
+            sizes = dict(zip(("n0", "n1", "n2"), self.shape, strict=False))
+            shape = tuple(sizes.get(n, n) for n in argument.shape)  # type: ignore[call-overload]
+            rng = np.random.default_rng(sum(name.encode()))
+            if argument.dtype.is_float:
+                found[name] = rng.random(shape).astype(argument.dtype.numpy)
+            else:
+                found[name] = (rng.random(shape) < 0.2).astype(argument.dtype.numpy)
+        return found
+
+
+wall = {"x-": "clamp", "x+": tikgen.dirichlet(1.5), "y-": "reflect", "y+": tikgen.neumann(0.25)}
+at = {"p": "centre", "ux": "face x", "uy": "face y"}
+sound = "ux' = ux - dt*dx(p); uy' = uy - dt*dy(p); p' = p - dt*(dx(ux) + dy(uy))"
+triples = (("p", "p_next"), ("ux", "ux_next"), ("uy", "uy_next"))
+profile = np.linspace(0, 1, 23, dtype=np.float32) ** 2
+
+CASES = {
+    # Corners are read, and all sides have other rules; coordinates are those of the whole grid.
+    "mixed": Case(
+        "u' = u + dt*(lap(u) + dxy(u)) + 0.001*x*y; m = max(abs(u' - u)); least = min(u')",
+        (17, 23),
+        {"boundary": wall},
+        results=("m", "least"),
+        counts={4: (2, 2), 6: (2, 3)},
+    ),
+    "periodic": Case(
+        "u' = u + dt*(lap(u) + u[-2, 1])",
+        (13, 11),
+        {"boundary": "periodic", "dtype": "f64", "order": 4},
+        periodic=True,
+        ranks=(2, 4, 6),
+        counts={2: (1, 2), 6: (3, 2)},
+    ),
+    # Each process owns one plane of a prime number of them.
+    "planes": Case(
+        "u' = u + dt*lap(u)*k; top = max(u')",
+        (5, 6, 7),
+        {"boundary": "antisymmetric", "spacing": (1.0, 0.5, 2.0)},
+        results=("top",),
+        ranks=(5,),
+        counts={5: (5, 1, 1)},
+    ),
+    "far": Case(
+        "u' = u + dt*lap(u); old = 2*u - old + 0.1*lap(u)",
+        (9, 11, 26),
+        {"order": 8, "boundary": {"x": "reflect", "y": "periodic", "z": "antireflect"}},
+        periodic=(False, True, False),
+        ranks=(2, 6),
+        counts={2: (2, 1, 1), 6: (2, 1, 3)},
+        steps=3,
+    ),
+    # The mirror image of what lies below the first process lies in the second one.
+    "one side": Case(
+        "u' = dt*u[-2] - u[-1]",
+        (6,),
+        {"boundary": "reflect"},
+        ranks=(3,),
+    ),
+    "nothing outside": Case(
+        "u' = u + dt*lap(u); n = sum(1 + 0*u)",
+        (19,),
+        {"order": 6, "boundary": "interior"},
+        results=("n",),
+        ranks=(1, 3),
+    ),
+    "layers": Case(
+        "u' = u + dt*lap(u)",
+        (14, 31),
+        {"boundary": {"x": tikgen.absorbing(6), "y": tikgen.absorbing(9, 0.3, "clamp")}},
+        ranks=(4,),
+        counts={4: (2, 2)},
+    ),
+    "staggered": Case(
+        sound,
+        (12, 10),
+        {"at": at, "boundary": {"x-": "free_surface", "x+": "wall", "y": "periodic"}},
+        periodic=(False, True),
+        swaps=triples,
+        ranks=(3, 4),
+        counts={4: (2, 2), 3: (3, 1)},
+    ),
+    "vectors": Case(
+        "each q in f: f'.q = f.q[-cx.q, -cy.q] + dt*w",
+        (11, 12),
+        {
+            "boundary": "periodic",
+            "constants": {"cx": [0, 1, -1, 1, -1], "cy": [0, 0, 1, 1, -1], "w": 0.5},
+        },
+        periodic=True,
+        swaps=(("f", "f_next"),),
+        vectors={"f": 5},
+        ranks=(4,),
+        counts={4: (2, 2)},
+    ),
+    "vectors behind": Case(
+        "v'.x = v.x + dt*lap(v.x) + div(v); v'.y = v.y + dt*lap(v.y)",
+        (11, 12),
+        {"boundary": {"v": "symmetric"}},
+        swaps=(("v", "v_next"),),
+        vectors={"v": 2},
+        layout="last",
+        ranks=(2,),
+    ),
+    "faces and masks": Case(
+        "u' = u + dt*(lap(u) + dxy(u)) + pulse*(i == 3)",
+        (16, 23),
+        {
+            "boundary": {"x-": tikgen.dirichlet("inflow"), "x+": "zero", "y": "periodic"},
+            "mask": "solid",
+            "types": {"solid": "u8"},
+        },
+        periodic=(False, True),
+        numbers={"dt": 0.1, "pulse": 0.0, "inflow": profile},
+        varying={"pulse": lambda step: float(step % 3)},
+        ranks=(6,),
+        counts={6: (2, 3)},
+    ),
+    "wide ghost layers": Case(
+        "u' = u + dt*dx(u); total = sum(u'*0 + i)",
+        (24, 8),
+        {"boundary": "clamp", "dtype": "f64"},
+        halo=3,
+        results=("total",),
+        ranks=(3,),
+        counts={3: (3, 1)},
+    ),
+    "integers": Case(
+        "u' = u + u[1] - u[-1]*3; s = sum(u')",
+        (29,),
+        {"boundary": "periodic", "dtype": "i32"},
+        periodic=True,
+        results=("s",),
+        numbers={},
+        ranks=(6,),
+    ),
+}
+
+
+DRAWN = 4  # Cases at random in each run.
+RULES = ("interior", "clamp", "zero", "reflect", "antireflect", "symmetric", "antisymmetric")
+
+
+def drawn(seed: int) -> Case:
+    """Return a case at random: dimensions, sizes, reach, rules, dtype, numbers of processes."""
+    rng = np.random.default_rng(seed)
+    dim = int(rng.integers(1, 4))
+    ranks = int(rng.integers(2, 7))
+    order = int(rng.choice([2, 4, 6, 8] if dim < 3 else [2, 4]))
+    counts = [1] * dim
+    for prime in {2: [2], 3: [3], 4: [2, 2], 5: [5], 6: [2, 3]}[ranks]:
+        counts[rng.integers(dim)] *= prime
+    reach = max(order // 2, 2)
+    shape = tuple(int(count * reach + rng.integers(0, 8)) for count in counts)
+    periodic = tuple(bool(each) for each in rng.random(dim) < 0.4)
+    boundary = {}
+    for letter, is_periodic in zip("xyz", periodic, strict=False):
+        for sign in "-+":
+            boundary[letter + sign] = "periodic" if is_periodic else str(rng.choice(RULES))
+    step = ", ".join(map(str, rng.integers(-2, 3, dim)))
+    text = f"u' = u + dt*(lap(u) + u[{step}]); m = max(u'*{'ijk'[dim - 1]})"
+    options = {"boundary": boundary, "order": order, "dtype": str(rng.choice(["f32", "f64"]))}
+    if rng.random() < 0.5:
+        options["loop"] = "points"
+    return Case(
+        *(text, shape, options, periodic),
+        results=("m",),
+        ranks=(ranks,),
+        counts={ranks: tuple(counts)},
+        steps=3,
+    )
+
+
+def alone(case: Case) -> Arrays:
+    """Return what a program computes with plain arrays, and the results of the last step."""
+    kernel = case.kernel()
+    fields = case.fields(kernel)
+    results = {name: np.zeros(1, kernel.problem.dtype.numpy) for name in case.results}
+    program = made(case, tikgen, kernel, fields | results | dict(case.numbers))
+    program.run(case.steps)
+    return {name: np.array(program[name]) for name in (*fields, *results)}
+
+
+def shared(case: Case, comm: Any) -> tuple[tikgen.Grid, tikgen.Program]:
+    """Return the grid of some processes, and the program of a case on it."""
+    kernel = case.kernel()
+    counts = case.counts.get(comm.size)
+    grid = tikgen.Grid(case.shape, case.periodic, comm, halo=case.halo, ranks=counts)
+    whole = case.fields(kernel)
+    behind = case.layout == "last"
+    fields = {
+        name: grid.field(
+            values,
+            components=0 if values.ndim == len(case.shape) else values.shape[-1 if behind else 0],
+            layout=case.layout,
+        )
+        for name, values in whole.items()
+    }
+    results = {name: np.zeros(1, kernel.problem.dtype.numpy) for name in case.results}
+    return grid, made(case, grid, kernel, fields | results | dict(case.numbers))
+
+
+def made(case: Case, of: Any, kernel: tikgen.Kernel, values: Arrays) -> tikgen.Program:
+    """Return the program of a case, with parts that a grid makes, or tikgen."""
+    bound = kernel.bind(**values) if of is tikgen else of.bind(kernel, **values)
+    step = tikgen.varying(bound, **case.varying) if case.varying else bound
+    pairs = [(values[one], values[other]) for one, other in case.swaps]
+    names = {name: value for name, value in values.items() if not isinstance(value, float)}
+    return tikgen.Program([step, of.swap(*pairs)], **names)

@@ -1,0 +1,77 @@
+"""Runs each case on some of these processes, and says what differs from one process alone.
+
+``python every_case.py FOLDER SEED``; the process of rank 0 compares, and writes a line for each
+case into a file. Some are drawn at random.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import taichi as ti
+from mpi4py import MPI
+
+from cases import CASES, DRAWN, Case, alone, drawn, shared
+
+FOLDER, SEED = Path(sys.argv[1]), int(sys.argv[2])
+
+WORLD = MPI.COMM_WORLD
+
+
+def idle_until_all_are_here() -> None:
+    """Wait without taking time from those that work."""
+    request = WORLD.Ibarrier()
+    while not request.Test():
+        time.sleep(0.01)
+
+
+def found_on(comm: Any, case: Case) -> dict[str, Any]:
+    """Return what processes compute together; half of the steps are done after a checkpoint."""
+    grid, program = shared(case, comm)
+    half = case.steps // 2
+    program.run(half)
+    path = FOLDER / "half.npz"
+    program.save(path)
+    program.run(2)
+    program.load(path)
+    assert program.steps == half
+    program.run(case.steps - half)
+    found = {}
+    for name in program:
+        value = program[name]
+        found[name] = value if isinstance(value, np.ndarray) else grid.gather(value)
+    return found
+
+
+def differences(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> str:
+    """Return which arrays differ in a bit."""
+    said = []
+    for name, wanted in expected.items():
+        if np.array_equal(wanted, found[name], equal_nan=True):
+            continue
+        many = np.count_nonzero(wanted != found[name])
+        said.append(f"{name} differs at {many} of {wanted.size} points")
+    return "; ".join(said)
+
+
+ti.init(arch=ti.cpu, fast_math=False, cpu_max_num_threads=1, log_level=ti.ERROR)
+every = CASES | {f"drawn {seed}": drawn(seed) for seed in range(SEED, SEED + DRAWN)}
+for count in range(WORLD.size, 0, -1):
+    mine = [name for name, case in every.items() if count in case.ranks]
+    comm = WORLD.Split(0 if WORLD.rank < count else MPI.UNDEFINED)
+    for name in mine if comm != MPI.COMM_NULL else ():
+        try:
+            found = found_on(comm, every[name])
+        except Exception:
+            traceback.print_exc()
+            comm.Abort(1)
+        if comm.rank == 0:
+            said = differences(every[name], found, alone(every[name])) or "equal"
+            with (FOLDER / "said").open("a", encoding="utf-8") as file:
+                print(f"{name} on {count}: {said}", file=file)
+    idle_until_all_are_here()

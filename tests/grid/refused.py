@@ -1,0 +1,116 @@
+"""Asks three processes for what does not fit; each of them has to get the same kind of error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import taichi as ti
+from mpi4py import MPI
+
+import tikgen
+from tikgen.errors import GridError, ProgramError
+
+FOLDER = Path(sys.argv[1])
+ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
+grid = tikgen.Grid((30, 9), ranks=(3, 1))
+rank = grid.rank
+TEXT = "u' = u + dt*lap(u)"
+heat = tikgen.update(TEXT, dim=2, scalars="dt", boundary="zero", engine="taichi")
+u, un = grid.full(1), grid.zeros()
+
+
+def refuses(told: str, act: Callable[[], object], kind: type[Exception] = GridError) -> None:
+    """Check the error of this process."""
+    with pytest.raises(kind, match=told):
+        act()
+
+
+def wide(order: int) -> tikgen.Kernel:
+    """Return a kernel that reaches far."""
+    return tikgen.update(TEXT, dim=2, scalars="dt", boundary="zero", order=order)
+
+
+refuses("7 x 2 points cannot be divided", lambda: tikgen.Grid((7, 2), halo=3))
+refuses("2 points cannot be divided among 3", lambda: tikgen.Grid(2))
+refuses("along axis 0, each as wide", lambda: tikgen.Grid((8, 8), halo=3, ranks=(3, 1)))
+refuses("number of processes, 3", lambda: tikgen.Grid((8, 8), ranks=(2, 1)))
+refuses(f"make different grids: .*rank {1}", lambda: tikgen.Grid((8 + rank, 8)))
+refuses("(rank 1: )?shape takes whole numbers", lambda: tikgen.Grid(8.5 if rank == 1 else 8))
+refuses("communicator of mpi4py", lambda: tikgen.Grid(8, comm="world"))
+
+refuses(
+    "bind .* differently: rank 0 has dt=0.0, rank 1 has dt=0.5",
+    lambda: grid.bind(heat, u=u, u_next=un, dt=rank / 2),
+)
+refuses("rank 0 has u is field 0, rank 2 has u is field 1", lambda: grid.bind(
+    heat, u=un if rank == 2 else u, u_next=u if rank == 2 else un, dt=0.1
+))  # fmt: skip
+other = tikgen.Grid((30, 9), ranks=(3, 1))
+strange = other.zeros()
+refuses("field of another grid", lambda: grid.bind(heat, u=strange, u_next=un, dt=0.1))
+refuses("'u_next' takes dtype f32; got a field of f64", lambda: grid.bind(
+    heat, u=u, u_next=grid.zeros("f64"), dt=0.1
+))  # fmt: skip
+whole = np.zeros((30, 9), np.float32)
+refuses("takes a field of the grid; got ndarray; make", lambda: grid.bind(
+    heat, u=whole, u_next=un, dt=0.1
+))  # fmt: skip
+refuses("takes a field with no components", lambda: grid.bind(
+    heat, u=grid.zeros(components=2), u_next=un, dt=0.1
+))  # fmt: skip
+around = tikgen.update(TEXT, dim=2, scalars="dt", boundary="periodic")
+refuses("is not periodic along axis 0", lambda: grid.bind(around, u=u, u_next=un, dt=0.1))
+line = tikgen.update(TEXT, dim=1, scalars="dt", boundary="zero")
+refuses("has 1 axes, and the grid", lambda: grid.bind(line, u=u, u_next=un, dt=0.1))
+double = tikgen.elementwise("y = 2*x", dim=2)
+refuses("knows no ghost points", lambda: grid.bind(double, x=u, y=un))
+refuses("takes a kernel", lambda: grid.bind(3))  # type: ignore[arg-type]
+refuses("swap takes fields of this grid", lambda: grid.swap((u, strange)))
+refuses("got array|got ndarray", lambda: grid.swap((whole, u)))  # type: ignore[arg-type]
+refuses("gather takes fields", lambda: grid.gather(whole))  # type: ignore[arg-type]
+refuses("shape \\(30, 9\\); got shape \\(3,\\)", lambda: grid.scatter(u, np.zeros(3)))
+refuses("dtype f32; got complex", lambda: grid.scatter(u, np.zeros((30, 9), complex)))
+refuses("takes no array of \\(9, 30\\)", lambda: grid.field(whole.T))
+
+local = np.full(1, rank, np.float32)
+program = tikgen.Program(
+    [grid.bind(heat, u=u, u_next=un, dt=0.1), grid.swap((u, un))], local=local, most=0.5
+)
+refuses("2 points away along axis 0, and ghost layers are 1 wide, since", lambda: grid.bind(
+    wide(4), u=u, u_next=un, dt=0.1
+))  # fmt: skip
+refuses("disagree about a condition", lambda: program.run(until="local > most", most=3))
+refuses("of one process", lambda: program.reference(1), ProgramError)
+refuses("native=True: several processes", lambda: tikgen.Program(
+    [grid.bind(heat, u=u, u_next=un, dt=0.1)], native=True
+), ProgramError)  # fmt: skip
+again = tikgen.Grid((30, 9), ranks=(3, 1), comm=MPI.COMM_WORLD)
+mixed = [
+    grid.bind(heat, u=u, u_next=un, dt=0.1),
+    again.bind(heat, u=again.zeros(), u_next=again.zeros(), dt=0.1),
+]
+refuses("different processes", lambda: tikgen.Program(mixed), ProgramError)
+thin = tikgen.Grid((30, 9), ranks=(1, 3))
+refuses("owns 3 of 9 points", lambda: thin.bind(
+    wide(8), u=thin.zeros(), u_next=thin.zeros(), dt=0.1
+))  # fmt: skip
+told = tikgen.Grid((30, 9), ranks=(3, 1), halo=1)
+refuses("as the grid was told", lambda: told.bind(
+    wide(4), u=told.zeros(), u_next=told.zeros(), dt=0.1
+))  # fmt: skip
+
+path = FOLDER / "grid.npz"
+program.save(path)
+if rank == 0:
+    path.with_name("damaged.npz").write_bytes(path.read_bytes()[:100])
+refuses("no checkpoint", lambda: program.load(path.with_name("damaged.npz")), ProgramError)
+refuses("cannot be read", lambda: program.load(path.with_name("missing.npz")), ProgramError)
+refuses("cannot be written", lambda: program.save(FOLDER / "no" / "such.npz"), ProgramError)
+single = tikgen.Program([grid.bind(heat, u=u, u_next=un, dt=0.1)])
+refuses("has local, which the program has not", lambda: single.load(path), ProgramError)
+program.verify(2).raise_for_failure()
+print("all is refused", flush=True)

@@ -1,0 +1,80 @@
+"""How grids are divided: each point has one owner, and neighbours know each other."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tikgen.errors import GridError
+from tikgen.grid.decomposition import Decomposition, balanced
+
+
+@st.composite
+def divided(draw: st.DrawFn) -> Decomposition:
+    dim = draw(st.integers(1, 3))
+    shape = tuple(draw(st.integers(1, 13)) for _ in range(dim))
+    ranks = tuple(draw(st.integers(1, min(n, 4))) for n in shape)
+    return Decomposition(shape, ranks, tuple(draw(st.booleans()) for _ in range(dim)))
+
+
+@given(divided())
+def test_each_point_has_one_owner(grid: Decomposition) -> None:
+    owners: dict[tuple[int, ...], int] = {}
+    sizes = set()
+    for rank in range(math.prod(grid.ranks)):
+        owned = grid.owned(rank)
+        sizes |= {(axis, stop - start) for axis, (start, stop) in enumerate(owned)}
+        points: list[tuple[int, ...]] = [()]
+        for start, stop in owned:
+            points = [(*head, i) for head in points for i in range(start, stop)]
+        assert points
+        assert not owners.keys() & set(points)
+        owners |= dict.fromkeys(points, rank)
+    assert len(owners) == math.prod(grid.shape)
+    for axis in range(len(grid.shape)):
+        own = [size for other, size in sizes if other == axis]
+        assert max(own) - min(own) <= 1
+        assert grid.fewest(axis) == min(own)
+
+
+@given(divided())
+def test_neighbours_know_each_other_and_touch(grid: Decomposition) -> None:
+    for rank in range(math.prod(grid.ranks)):
+        for axis, extent in enumerate(grid.shape):
+            other = grid.neighbour(rank, axis, True)
+            start, stop = grid.owned(rank)[axis]
+            if other is None:
+                assert grid.ranks[axis] == 1 or (stop == extent and not grid.periodic[axis])
+                continue
+            assert grid.neighbour(other, axis, False) == rank
+            assert grid.owned(other)[axis][0] == stop % extent
+            for different in set(range(len(grid.shape))) - {axis}:
+                assert grid.owned(other)[different] == grid.owned(rank)[different]
+            assert (start, stop) != grid.owned(other)[axis]
+
+
+@pytest.mark.parametrize(
+    ("shape", "processes", "halo", "ranks"),
+    [
+        ((64, 64, 64), 8, (1, 1, 1), (4, 2, 1)),
+        ((64, 64, 64), 7, (1, 1, 1), (7, 1, 1)),
+        ((10, 1000), 4, (1, 1), (1, 4)),
+        ((100, 100), 2, (1, 1), (2, 1)),  # Rows lie together in memory.
+        ((7,), 7, (1,), (7,)),
+        ((8, 8), 4, (4, 4), (2, 2)),
+        ((8, 30), 6, (4, 5), (1, 6)),
+        ((5, 5), 1, (9, 9), (1, 1)),
+    ],
+)
+def test_processes_are_balanced(
+    shape: tuple[int, ...], processes: int, halo: tuple[int, ...], ranks: tuple[int, ...]
+) -> None:
+    assert balanced(shape, processes, halo) == ranks
+
+
+def test_too_few_points_are_refused() -> None:
+    with pytest.raises(GridError, match="7 x 5 points cannot be divided among 9 processes"):
+        balanced((7, 5), 9, (4, 1))

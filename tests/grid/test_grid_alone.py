@@ -1,0 +1,120 @@
+"""Grids in one process: as plain arrays, in native code, with MPI or without it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from cases import CASES, alone, made
+from tikgen.errors import GridError
+from tikgen.grid import processes
+from tikgen.program.parts import Swap
+
+pytestmark = pytest.mark.usefixtures("ti_arch")
+
+
+@pytest.fixture
+def without_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", None)
+    monkeypatch.setattr(processes, "_world", processes._world.__wrapped__)
+
+
+@pytest.fixture
+def heat() -> tikgen.Kernel:
+    return tikgen.update("u' = u + dt*lap(u); m = max(u')", dim=2, scalars="dt", boundary="zero")
+
+
+@pytest.mark.usefixtures("without_mpi", "without_fast_math")
+@pytest.mark.parametrize("name", ["mixed", "faces and masks", "vectors behind"])
+def test_one_process_computes_what_plain_arrays_hold(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    kernel = case.kernel()
+    grid = tikgen.Grid(case.shape, case.periodic)
+    whole = case.fields(kernel)
+    held: dict[str, Any] = {
+        n: grid.field(v, components=case.vectors.get(n[0], 0), layout=case.layout)
+        for n, v in whole.items()
+    }
+    results = {n: np.zeros(1, np.float32) for n in case.results}
+    program = made(case, grid, kernel, held | results | dict(case.numbers))
+    program.verify(2).raise_for_failure()
+    program.run(case.steps - 1)
+    program.save(tmp_path / "one.npz")
+    program.run(3)
+    program.load(tmp_path / "one.npz")
+    program.run(1)
+    expected = alone(case)
+    for field in whole:
+        np.testing.assert_array_equal(grid.gather(program[field]), expected[field])
+    for result in results:
+        np.testing.assert_array_equal(program[result], expected[result])
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_a_program_knows_fields_by_name(heat: tikgen.Kernel) -> None:
+    grid = tikgen.Grid((8, 9))
+    u, un, m = grid.full(1.0), grid.zeros(), np.zeros(1, np.float32)
+    program = tikgen.Program(
+        [grid.bind(heat, u=u, u_next=un, dt=0.1, m=m), grid.swap((u, un))], start=u, m=m
+    )
+    assert program["start"] is u
+    assert program.current(un) is un
+    program.run(1)
+    assert program["start"] is un
+    assert program.current(u) is un
+    assert u.owned.base is u.array
+    program.settle()
+    assert program["start"] is u
+    assert "start" in str(program)
+    copied = tikgen.Program([tikgen.copy(u, un)])
+    copied.run(1)
+    np.testing.assert_array_equal(u.array, un.array)
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_fields_take_arrays_and_functions_and_whole_arrays(heat: tikgen.Kernel) -> None:
+    grid = tikgen.Grid((4, 5))
+    u = grid.field(lambda i, j: 10 * i + j, "f64")
+    np.testing.assert_array_equal(grid.gather(u), np.add.outer(10.0 * np.arange(4), np.arange(5)))
+    grid.scatter(u, np.ones((4, 5)))
+    assert (u.owned == 1).all()
+    assert grid.field(np.ones((4, 5), np.int32)).dtype is tikgen.DType.i32
+    assert grid.zeros(components=3, layout="last").array.shape == (4, 5, 3)
+    for told, act in {
+        "'f33' is not": lambda: grid.zeros("f33"),
+        "components takes": lambda: grid.zeros(components=-1),
+        "layout takes": lambda: grid.zeros(layout="middle"),  # type: ignore[arg-type]
+        "1, 2 or 3 axes": lambda: tikgen.Grid((1, 2, 3, 4)),
+        "periodic takes": lambda: tikgen.Grid((3, 4), periodic=(True,)),
+        "halo takes": lambda: tikgen.Grid((3, 4), halo=(1, 2, 3)),
+        "shape takes": lambda: tikgen.Grid((3, 0)),
+    }.items():
+        with pytest.raises(GridError, match=told):
+            act()
+    assert isinstance(grid.swap((u, grid.zeros("f64"))), Swap)
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_a_step_can_be_launched_alone(heat: tikgen.Kernel) -> None:
+    grid = tikgen.Grid((6, 7))
+    u, un, m = grid.full(2.0), grid.zeros(), np.zeros(1, np.float32)
+    step = grid.bind(heat, u, 0.0, un, m)
+    step()
+    assert (un.owned == 2).all()
+    step(dt=0.25)
+    assert m == 2
+    assert un.owned[0, 0] == 1
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_several_processes_need_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tikgen.Grid(8).size == 1
+    monkeypatch.setenv("PMI_SIZE", "4")
+    with pytest.raises(GridError, match=r"4 processes .* need mpi4py .*pip install tikgen\[mpi\]"):
+        tikgen.Grid(8)

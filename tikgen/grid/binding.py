@@ -1,0 +1,251 @@
+"""Kernels on a grid: what is exchanged before a launch, the launch, and what is joined after it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tikgen.errors import GridError, TikgenError
+from tikgen.grid.decomposition import by
+from tikgen.grid.domain import Domain
+from tikgen.grid.exchange import Exchange, needs
+from tikgen.grid.field import Face, Field
+from tikgen.grid.totals import Totals
+from tikgen.pipeline.bound import BoundKernel
+from tikgen.pipeline.builder import build
+from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.signature import Signature
+from tikgen.pipeline.sized import SizedKernel
+from tikgen.program.parts import Changing, Composite, Part, Varying, varying
+from tikgen.program.slots import is_array
+from tikgen.program.team import Held, Work
+from tikgen.template.arguments import Array
+from tikgen.template.grid_use import ArrayUse, GridUse
+from tikgen.template.parameters import canonical
+
+
+class GridStep(Composite):
+    """A kernel with fields of a grid as arguments; made by :meth:`Grid.bind`.
+
+    It is a part of a program. Call it to launch the kernel once, on all processes.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        kernel: Kernel,
+        use: GridUse,
+        values: Mapping[str, Any],
+        scalars: Mapping[str, Changing] | None = None,
+    ) -> None:
+        self._domain, self.kernel, self._use = domain, kernel, use
+        self._values, self._varying = dict(values), scalars
+
+    @property
+    def signature(self) -> Signature:
+        """Return the ordered arguments of the kernel."""
+        return self.kernel.signature
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """Return its fields."""
+        return tuple(value for value in self._values.values() if isinstance(value, Held))
+
+    @functools.cached_property
+    def bound(self) -> BoundKernel:
+        """Return the kernel of this process, with its arrays."""
+        given = {
+            name: value.array if isinstance(value, Held) else value
+            for name, value in self._values.items()
+        }
+        return own_kernel(self._domain, self.kernel).bind(**given)
+
+    @functools.cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the exchange before the launch, the launch, and the join of reductions."""
+        launch: BoundKernel | Varying = self.bound
+        if self._varying:
+            made = varying(self.bound, **self._varying)
+            assert isinstance(made, Varying)
+            launch = made
+        if self._domain.processes.size == 1:
+            return (launch,)
+        found: list[Part] = [launch]
+        read: dict[Field, ArrayUse] = {}
+        for name, use in self._use.arrays.items():
+            if needs(self._domain, use):
+                field = self._values[name]
+                read[field] = use.joined(read[field]) if field in read else use
+        if read:
+            found.insert(0, Exchange(self._domain, read))
+        if self._use.totals:
+            results = {name: self._values[name] for name in self._use.totals}
+            found.append(Totals(self._domain, results, self._use.totals))
+        return tuple(found)
+
+    def varying(self, scalars: Mapping[str, Changing]) -> GridStep:
+        """Return it with scalars that change with the step."""
+        return GridStep(self._domain, self.kernel, self._use, self._values, scalars)
+
+    def __call__(self, /, **scalars: Any) -> None:
+        """Launch the kernel once, with what belongs before and after; all processes must.
+
+        Args:
+            scalars: new values of scalar arguments, kept for later calls.
+        """
+        for part in self.parts:
+            if isinstance(part, Work):
+                part.made_for(part.arrays)()
+            else:
+                self.bound(**scalars)
+
+    def __repr__(self) -> str:
+        return f"<GridStep {self.kernel.name} over {self._domain}>"
+
+
+def own_kernel(domain: Domain, kernel: Kernel) -> Kernel:
+    """Return the kernel that computes the part of the grid that this process owns."""
+    if domain.processes.size == 1:
+        return kernel
+    schedule = None if isinstance(kernel, SizedKernel) else dict(kernel.schedule)
+    problem = dict(kernel.problem) | {"part": domain.part}
+    return build(kernel.template, schedule=schedule, engine=kernel._engine, **problem)
+
+
+def bound_on(
+    domain: Domain,
+    periodic: Sequence[bool],
+    kernel: Kernel,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> GridStep:
+    """Return a kernel bound to fields, once all processes agree that it fits.
+
+    Raises:
+        GridError: if it does not, on all processes.
+    """
+    problem, text, values, use = "", "", {}, None
+    try:
+        use = _use_of(domain, kernel)
+        given = kernel.signature.order(args, kwargs)
+        values = dict(zip(kernel.signature.names, given, strict=False))
+        _check_arrays(domain, kernel, use, values)
+        _check_sides(periodic, kernel, use)
+        for name, axis in use.faces.items():
+            values[name] = _face(domain, name, values[name], axis)
+        domain.take([max(*map(max, each)) for each in _reaches(use)], kernel.name)
+        text = _description(kernel, values)
+    except TikgenError as error:
+        problem = str(error)
+    domain.processes.refuse(problem)
+    _check_agreement(domain, kernel.name, text)
+    assert use is not None
+    return GridStep(domain, kernel, use, values)
+
+
+def _use_of(domain: Domain, kernel: Kernel) -> GridUse:
+    if not isinstance(kernel, Kernel):
+        raise GridError(f"bind takes a kernel and its arguments; got {type(kernel).__name__}")
+    use = kernel.template.grid_use(kernel.problem)
+    if use is None:
+        raise GridError(
+            f"{kernel.name} computes no part of a grid, as its template, "
+            f"{kernel.template.name}, knows no ghost points; write its equations for tikgen.update"
+        )
+    if getattr(kernel.problem, "part", None) is not None:
+        raise GridError(f"{kernel.name} has a part already; the grid chooses it")
+    if use.dim != len(domain.shape):
+        raise GridError(
+            f"{kernel.name} has {use.dim} axes, and the grid of {by(domain.shape)} points has "
+            f"{len(domain.shape)}"
+        )
+    return use
+
+
+def _reaches(use: GridUse) -> list[list[tuple[int, int]]]:
+    """Return how far a kernel reaches into each array, for each axis."""
+    return [[each.reach[axis] for each in use.arrays.values()] for axis in range(use.dim)]
+
+
+def _check_arrays(domain: Domain, kernel: Kernel, use: GridUse, values: Mapping[str, Any]) -> None:
+    """Raise GridError where an argument is no field of the grid that fits."""
+    for argument in kernel.signature.arguments:
+        name, value = argument.name, values.get(argument.name)
+        what = f"{kernel.name}: argument {name!r}"
+        if name not in use.arrays:
+            if isinstance(value, Held):
+                raise GridError(f"{what} takes no field; got {value!r}")
+            continue
+        assert isinstance(argument, Array)
+        if not isinstance(value, Field):
+            hint = "; make it with grid.field(array)" if is_array(value) else ""
+            raise GridError(f"{what} takes a field of the grid; got {type(value).__name__}{hint}")
+        if value.domain is not domain:
+            raise GridError(f"{what} is a field of another grid, of {value.domain}")
+        if value.dtype is not argument.dtype:
+            raise GridError(f"{what} takes dtype {argument.dtype}; got a field of {value.dtype}")
+        wanted = [extent for extent in argument.shape if isinstance(extent, int)]
+        own = [value.components] if value.components else []
+        if (own, value.first_axis) != (wanted, use.arrays[name].first_axis):
+            layout = ", layout='last'" if wanted and not use.arrays[name].first_axis else ""
+            takes = f"components={wanted[0]}{layout}" if wanted else "no components"
+            raise GridError(f"{what} takes a field with {takes}; got shape {value.whole_shape}")
+
+
+def _check_sides(periodic: Sequence[bool], kernel: Kernel, use: GridUse) -> None:
+    """Raise GridError where rules of a kernel and of the grid differ about periodic axes."""
+    for name, each in use.arrays.items():
+        for axis, rules in enumerate(each.periodic):
+            if rules - {periodic[axis]}:
+                told, own = ("is", "another rule") if periodic[axis] else ("is not", "'periodic'")
+                raise GridError(
+                    f"{kernel.name}: the grid {told} periodic along axis {axis}, and the boundary "
+                    f"of {name} there is {own}; say the same in Grid(..., periodic=...) and in the "
+                    "kernel's boundary"
+                )
+
+
+def _face(domain: Domain, name: str, value: Any, axis: int) -> Face:
+    """Return the values of a boundary rule over the faces of an axis."""
+    shape = tuple(n for other, n in enumerate(domain.shape) if other != axis) or (1,)
+    if not isinstance(value, np.ndarray) or value.shape != shape:
+        got = value.shape if isinstance(value, np.ndarray) else type(value).__name__
+        raise GridError(
+            f"argument {name!r} takes a NumPy array over the whole face, of shape {shape}, on "
+            f"every process; got {got}"
+        )
+    return Face(domain, value, axis)
+
+
+def _description(kernel: Kernel, values: Mapping[str, Any]) -> str:
+    """Return what processes have to agree about, a line each."""
+    lines = [f"{name}={canonical(value)}" for name, value in dict(kernel.problem).items()]
+    for name, value in values.items():
+        if isinstance(value, Field):
+            lines.append(f"{name} is field {value.number}")
+        elif isinstance(value, Face):
+            digest = hashlib.sha256(np.ascontiguousarray(value.gathered()).tobytes()).hexdigest()
+            lines.append(f"{name} holds values of digest {digest[:16]}")
+        elif is_array(value):
+            lines.append(f"{name} is an array of shape {tuple(value.shape)}")
+        else:
+            lines.append(f"{name}={value!r}")
+    return "\n".join([kernel.template.name, *lines])
+
+
+def _check_agreement(domain: Domain, kernel: str, text: str) -> None:
+    """Raise GridError on all processes unless they bind the same."""
+    processes = domain.processes
+    if len(set(processes.all(hashlib.sha256(text.encode()).hexdigest()))) == 1:
+        return
+    texts = processes.all(text)
+    rank = next(rank for rank, other in enumerate(texts) if other != texts[0])
+    pairs = zip(texts[0].split("\n"), texts[rank].split("\n"), strict=False)
+    one, other = next(((a, b) for a, b in pairs if a != b), (texts[0], texts[rank]))
+    raise GridError(
+        f"the processes bind {kernel} differently: rank 0 has {one}, rank {rank} has {other}"
+    )

@@ -1,0 +1,113 @@
+"""How a grid is divided among processes: which points each owns, and which its neighbours are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tikgen.errors import GridError
+
+# The first point, and the one behind the last.
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A grid of points, divided into boxes, one for each process.
+
+    Processes are numbered along the last axis first. On each axis the first parts have a point
+    more where the extent is no multiple of the number of parts.
+
+    Attributes:
+        shape: number of points along each axis.
+        ranks: number of processes along each axis.
+        periodic: for each axis whether its two ends are neighbours.
+    """
+
+    shape: tuple[int, ...]
+    ranks: tuple[int, ...]
+    periodic: tuple[bool, ...]
+
+    def place(self, rank: int) -> tuple[int, ...]:
+        """Return where a process stands along each axis."""
+        found = []
+        for count in reversed(self.ranks):
+            rank, place = divmod(rank, count)
+            found.append(place)
+        return tuple(reversed(found))
+
+    def owned(self, rank: int) -> tuple[Range, ...]:
+        """Return the points that a process owns along each axis."""
+        parts = zip(self.shape, self.ranks, self.place(rank), strict=True)
+        return tuple(part_of(*part) for part in parts)
+
+    def neighbour(self, rank: int, axis: int, is_upper: bool) -> int | None:
+        """Return the process beyond a side, None for the outside and for the process itself."""
+        count, place = self.ranks[axis], list(self.place(rank))
+        place[axis] += 1 if is_upper else -1
+        if count == 1 or not (self.periodic[axis] or 0 <= place[axis] < count):
+            return None
+        place[axis] %= count
+        found = 0
+        for own, most in zip(place, self.ranks, strict=True):
+            found = found * most + own
+        return found
+
+    def fewest(self, axis: int) -> int:
+        """Return how many points along an axis a process owns at least."""
+        return self.shape[axis] // self.ranks[axis]
+
+
+def part_of(extent: int, count: int, place: int) -> Range:
+    """Return the points of one of ``count`` parts of an axis."""
+    size, more = divmod(extent, count)
+    first = place * size + min(place, more)
+    return first, first + size + (place < more)
+
+
+def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the numbers of processes along each axis that leave the largest part the least work.
+
+    Work is the points of the part with its ghost points, which have to be sent. Of equal ones, the
+    first axes are divided, whose planes lie together in memory.
+
+    Args:
+        shape: number of points along each axis.
+        processes: number of processes.
+        halo: width of the ghost layers of each axis, at least 1; each part is as wide at least.
+
+    Raises:
+        GridError: if there are too few points.
+    """
+    fitting = [
+        ranks
+        for ranks in _factors(processes, len(shape))
+        if all(c == 1 or n // c >= g for n, c, g in zip(shape, ranks, halo, strict=True))
+    ]
+    if not fitting:
+        raise GridError(
+            f"a grid of {by(shape)} points cannot be divided among {processes} processes that own "
+            f"{by(halo)} points each at least, as wide as their ghost layers; "
+            "take fewer processes or more points"
+        )
+
+    def work(ranks: tuple[int, ...]) -> int:
+        parts = zip(shape, ranks, halo, strict=True)
+        return math.prod(-(-n // c) + 2 * g * (c > 1) for n, c, g in parts)
+
+    return min(fitting, key=lambda ranks: (work(ranks), ranks[::-1]))
+
+
+def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yield every tuple of ``count`` numbers with that product."""
+    divisors = [n for n in range(1, number + 1) if number % n == 0]
+    for head in itertools.product(divisors, repeat=count - 1):
+        if number % math.prod(head) == 0:
+            yield (*head, number // math.prod(head))
+
+
+def by(extents: tuple[int, ...]) -> str:
+    """Return extents as ``3 x 4``."""
+    return " x ".join(map(str, extents))

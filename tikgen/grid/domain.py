@@ -1,0 +1,118 @@
+"""The part of a grid that this process owns, with the ghost layers around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tikgen.errors import GridError
+from tikgen.grid.decomposition import Decomposition, by
+from tikgen.grid.processes import Processes
+
+
+class Domain:
+    """A grid, the processes that share it, and how wide ghost layers are.
+
+    Args:
+        decomposition: which process owns which points.
+        processes: the processes.
+        halo: the width of ghost layers for each axis; None for as wide as kernels reach.
+
+    Attributes:
+        owned: the points that this process owns along each axis.
+        fields: how many fields were made.
+    """
+
+    def __init__(
+        self,
+        decomposition: Decomposition,
+        processes: Processes,
+        halo: tuple[int, ...] | None,
+    ) -> None:
+        self.decomposition, self.processes = decomposition, processes
+        self.owned = decomposition.owned(processes.rank)
+        self.fields = 0
+        self._given, self._is_fixed = halo is not None, False
+        self._halo = halo or (0,) * len(decomposition.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the whole grid."""
+        return self.decomposition.shape
+
+    @property
+    def halo(self) -> tuple[int, ...]:
+        """Return how wide ghost layers are on each axis, which is settled from then on."""
+        self._is_fixed = True
+        return self._halo
+
+    @property
+    def ghosts(self) -> tuple[tuple[int, int], ...]:
+        """Return how many ghost points there are below and above each axis."""
+        return tuple(
+            (self._beyond(axis, False) * width, self._beyond(axis, True) * width)
+            for axis, width in enumerate(self.halo)
+        )
+
+    @property
+    def part(self) -> tuple[tuple[int, int, int, int], ...]:
+        """Return the part of the grid that arrays hold, as kernels take it."""
+        parts = zip(self.ghosts, self.owned, self.shape, strict=True)
+        return tuple((low, high, own[0] - low, points) for (low, high), own, points in parts)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Return the extents of arrays, ghost points included."""
+        parts = zip(self.ghosts, self.owned, strict=True)
+        return tuple(low + stop - start + high for (low, high), (start, stop) in parts)
+
+    @property
+    def inner(self) -> tuple[slice, ...]:
+        """Return where in arrays the points lie that this process owns."""
+        parts = zip(self.ghosts, self.owned, strict=True)
+        return tuple(slice(low, low + stop - start) for (low, _), (start, stop) in parts)
+
+    def _beyond(self, axis: int, is_upper: bool) -> bool:
+        return self.neighbour(axis, is_upper) is not None
+
+    def neighbour(self, axis: int, is_upper: bool) -> int | None:
+        """Return the process beyond a side of this one, None outside."""
+        return self.decomposition.neighbour(self.processes.rank, axis, is_upper)
+
+    def take(self, reach: Sequence[int], kernel: str) -> None:
+        """Have ghost layers as wide as a kernel reaches.
+
+        Args:
+            reach: how far it reads at most along each axis.
+            kernel: its name.
+
+        Raises:
+            GridError: if they are settled and narrower, or parts are narrower than that.
+        """
+        ranks = self.decomposition.ranks
+        divided = [axis for axis, count in enumerate(ranks) if count > 1]
+        for axis in divided:
+            if (fewest := self.decomposition.fewest(axis)) < reach[axis]:
+                raise GridError(
+                    f"{kernel} reads {reach[axis]} points away along axis {axis}, where a process "
+                    f"owns {fewest} of {self.shape[axis]} points; take fewer processes along it, "
+                    f"more points, or Grid(..., halo={reach[axis]}), which divides other axes"
+                )
+        wanted = tuple(max(pair) for pair in zip(self._halo, reach, strict=True))
+        if not self._given and not self._is_fixed:
+            self._halo = wanted
+        for axis in divided:
+            if self._halo[axis] < reach[axis]:
+                why = (
+                    "as the grid was told"
+                    if self._given
+                    else "since the array of a field was used or a program was made before"
+                )
+                raise GridError(
+                    f"{kernel} reads {reach[axis]} points away along axis {axis}, and ghost layers "
+                    f"are {self._halo[axis]} wide, {why}; make it Grid(..., halo={max(wanted)})"
+                )
+
+    def __str__(self) -> str:
+        ranks, count = self.decomposition.ranks, self.processes.size
+        among = f"{by(ranks)} processes" if count > 1 else "one process"
+        return f"{by(self.shape)} points on {among}"

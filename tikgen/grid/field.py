@@ -1,0 +1,155 @@
+"""Fields: arrays over a grid, of which each process holds a part with ghost layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.dtypes import DType
+from tikgen.grid.domain import Domain
+from tikgen.program.team import Held
+
+NDArray = npt.NDArray[Any]
+
+
+class Field(Held):
+    """Numbers at the points of a grid; made by :meth:`Grid.zeros` and its like.
+
+    This process holds the points that it owns, and the ghost layers where it has neighbours.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        dtype: DType,
+        components: int,
+        layout: Literal["first", "last"],
+        fill: Callable[[NDArray], None],
+    ) -> None:
+        self.domain, self.dtype = domain, dtype
+        self.components = components
+        self.first_axis = int(components > 0 and layout == "first")
+        self.number = domain.fields
+        domain.fields += 1
+        self._fill: Callable[[NDArray], None] | None = fill
+        self._array: NDArray | None = None
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        """Return the shape over the whole grid, components included."""
+        return self.with_components(self.domain.shape)
+
+    @property
+    def array(self) -> NDArray:
+        """Return the array of this process, ghost points included; it is the same each time."""
+        if self._array is None:
+            shape = self.with_components(self.domain.extents)
+            self._array = np.zeros(shape, self.dtype.numpy)
+            assert self._fill is not None
+            self._fill(self.owned)
+            self._fill = None
+        return self._array
+
+    @property
+    def owned(self) -> NDArray:
+        """Return the points that this process owns, a view."""
+        view: NDArray = self.array[self._places(self.domain.inner)]
+        return view
+
+    @property
+    def indices(self) -> tuple[slice, ...]:
+        """Return where in the whole array the owned points lie."""
+        return self._places(tuple(slice(*own) for own in self.domain.owned))
+
+    def with_components(self, extents: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of an array over some points."""
+        if not self.components:
+            return extents
+        return (self.components, *extents) if self.first_axis else (*extents, self.components)
+
+    def _places(self, places: tuple[slice, ...]) -> tuple[slice, ...]:
+        return (slice(None),) * self.first_axis + places
+
+    def gathered(self) -> NDArray | None:
+        """Return the whole array in the process of rank 0, None in others."""
+        processes, decomposition = self.domain.processes, self.domain.decomposition
+        if processes.size == 1:
+            return np.array(self.owned)
+        if processes.rank:
+            processes.comm.Send(np.ascontiguousarray(self.owned), 0)
+            return None
+        whole: NDArray = np.empty(self.whole_shape, self.dtype.numpy)
+        whole[self.indices] = self.owned
+        for rank in range(1, processes.size):
+            part = whole[self._places(tuple(slice(*own) for own in decomposition.owned(rank)))]
+            received = np.empty(part.shape, part.dtype)
+            processes.comm.Recv(received, rank)
+            part[...] = received
+        return whole
+
+    def scatter(self, whole: NDArray | None) -> None:
+        """Take this process's part of a whole array, which the process of rank 0 gives."""
+        processes, decomposition = self.domain.processes, self.domain.decomposition
+        if processes.rank == 0:
+            assert whole is not None
+            for rank in range(1, processes.size):
+                places = tuple(slice(*own) for own in decomposition.owned(rank))
+                part = whole[self._places(places)]
+                processes.comm.Send(np.ascontiguousarray(part, self.dtype.numpy), rank)
+            values = whole[self.indices]
+        else:
+            values = np.empty(self.owned.shape, self.dtype.numpy)
+            processes.comm.Recv(values, 0)
+        self.owned[...] = values
+
+    def __repr__(self) -> str:
+        return f"<Field {self.number} of {self.dtype} over {self.domain}>"
+
+
+class Face(Held):
+    """Values over the faces of one axis, for a boundary rule; every process has all of them.
+
+    Args:
+        domain: the grid.
+        whole: the values, with an axis fewer than the grid.
+        axis: the axis of the faces.
+    """
+
+    def __init__(self, domain: Domain, whole: NDArray, axis: int) -> None:
+        self.domain, self._whole, self._axis = domain, whole, axis
+        self._array: NDArray | None = None
+
+    def _own_part(self) -> NDArray:
+        values, domain = self._whole, self.domain
+        if len(domain.shape) == 1:
+            return values
+        others = [axis for axis in range(len(domain.shape)) if axis != self._axis]
+        for place, axis in enumerate(others):
+            _, _, first, points = domain.part[axis]
+            indices = np.arange(first, first + domain.extents[axis])
+            values = values.take(indices % points, place)
+        return values
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        """Return the shape of all values."""
+        return tuple(self._whole.shape)
+
+    @property
+    def array(self) -> NDArray:
+        """Return the values over the faces of this process, ghost points included."""
+        if self._array is None:
+            self._array = np.ascontiguousarray(self._own_part())
+        return self._array
+
+    def gathered(self) -> NDArray | None:
+        """Return all values."""
+        return self._whole
+
+    def scatter(self, whole: NDArray | None) -> None:
+        """Take the values that the process of rank 0 gives."""
+        self._whole = self.domain.processes.shared(whole)
+        self.array[...] = self._own_part()

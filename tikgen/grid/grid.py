@@ -1,0 +1,320 @@
+"""A grid of points that processes share: its fields, and the kernels that compute them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.dtypes import DType
+from tikgen.errors import GridError
+from tikgen.grid.binding import GridStep, bound_on
+from tikgen.grid.decomposition import Decomposition, balanced, by
+from tikgen.grid.domain import Domain
+from tikgen.grid.field import Face, Field
+from tikgen.grid.processes import processes_of
+from tikgen.pipeline.kernel import Kernel
+from tikgen.program import parts
+
+NDArray = npt.NDArray[Any]
+_T = TypeVar("_T", int, bool)
+
+
+class Grid:
+    """A regular grid of one to three axes, divided among the processes of MPI.
+
+    Each process owns a box of points, and holds ghost layers where it has neighbours. What is
+    written for a grid runs on any number of processes, one included, which needs no MPI.
+
+    All processes make the same grids and fields, bind the same kernels and run the same programs,
+    in the same order. Where one of several processes has an error that nobody catches, all of them
+    end, with exit status 1.
+
+    Args:
+        shape: number of points along each axis of the whole grid.
+        periodic: whether the two ends of an axis are neighbours, for all axes or for each. It has
+            to agree with the boundaries of kernels.
+        comm: a communicator of mpi4py; by default ``MPI.COMM_WORLD``.
+        halo: width of ghost layers, for all axes or for each; by default as far as kernels reach
+            that were bound before a field or a program is used.
+        ranks: number of processes along each axis; by default those that leave the largest part
+            the least work.
+
+    Raises:
+        GridError: if the arguments do not fit, differ between processes, or MPI cannot be used.
+    """
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        periodic: bool | Sequence[bool] = False,
+        comm: Any = None,
+        halo: int | Sequence[int] | None = None,
+        ranks: int | Sequence[int] | None = None,
+    ) -> None:
+        processes = processes_of(comm)
+        problem, decomposition, widths = "", None, None
+        try:
+            extents = _whole_numbers("shape", shape, None, least=1)
+            if not 1 <= len(extents) <= 3:
+                raise GridError(f"a grid has 1, 2 or 3 axes; got the shape {tuple(extents)}")
+            dim = len(extents)
+            widths = None if halo is None else _whole_numbers("halo", halo, dim, least=0)
+            least = tuple(max(1, width) for width in widths or (1,) * dim)
+            if ranks is None:
+                counts = balanced(extents, processes.size, least)
+            else:
+                counts = _counts(ranks, extents, processes.size, least)
+            decomposition = Decomposition(extents, counts, _truths(periodic, dim))
+        except GridError as error:
+            problem = str(error)
+        processes.refuse(problem)
+        assert decomposition is not None
+        every = processes.all((decomposition, widths))
+        for rank, other in enumerate(every):
+            if other != every[0]:
+                raise GridError(
+                    f"the processes make different grids: rank 0 has {every[0]}, rank {rank} has "
+                    f"{other}"
+                )
+        self._domain = Domain(decomposition, processes, widths)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of points along each axis of the whole grid."""
+        return self._domain.shape
+
+    @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Return for each axis whether its two ends are neighbours."""
+        return self._domain.decomposition.periodic
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Return the number of processes along each axis."""
+        return self._domain.decomposition.ranks
+
+    @property
+    def rank(self) -> int:
+        """Return the number of this process, from 0."""
+        return self._domain.processes.rank
+
+    @property
+    def size(self) -> int:
+        """Return the number of processes."""
+        return self._domain.processes.size
+
+    @property
+    def halo(self) -> tuple[int, ...]:
+        """Return the width of the ghost layers of each axis, which is settled from then on."""
+        return self._domain.halo
+
+    @property
+    def owned(self) -> tuple[slice, ...]:
+        """Return the points of the whole grid that this process owns, a slice for each axis."""
+        return tuple(slice(*own) for own in self._domain.owned)
+
+    def zeros(
+        self,
+        dtype: str | DType = "f32",
+        *,
+        components: int = 0,
+        layout: Literal["first", "last"] = "first",
+    ) -> Field:
+        """Return a field of zeros.
+
+        Args:
+            dtype: type of its elements.
+            components: number of components of a vector; 0 for a field of numbers.
+            layout: whether the components of a vector come before the axes of the grid or behind.
+
+        Raises:
+            GridError: if an argument does not fit.
+        """
+        return self.full(0, dtype, components=components, layout=layout)
+
+    def full(
+        self,
+        value: float,
+        dtype: str | DType = "f32",
+        *,
+        components: int = 0,
+        layout: Literal["first", "last"] = "first",
+    ) -> Field:
+        """Return a field that holds one value everywhere; it takes what :meth:`zeros` does."""
+
+        def fill(owned: NDArray) -> None:
+            owned[...] = value
+
+        return self._made(dtype, components, layout, fill)
+
+    def field(
+        self,
+        values: NDArray | Callable[..., Any],
+        dtype: str | DType | None = None,
+        *,
+        components: int = 0,
+        layout: Literal["first", "last"] = "first",
+    ) -> Field:
+        """Return a field with given values.
+
+        Args:
+            values: an array over the whole grid, components included, on every process, of which
+                each takes its own part. Or a function of the indices ``i``, ``j`` and ``k`` on the
+                whole grid, arrays that broadcast against each other.
+            dtype: type of its elements, by default that of the array, and ``f32`` of a function.
+            components: number of components of a vector; 0 for a field of numbers.
+            layout: whether the components of a vector come before the axes of the grid or behind.
+
+        Raises:
+            GridError: if the shape or another argument does not fit.
+        """
+        if callable(values):
+            function = values
+
+            def compute(owned: NDArray) -> None:
+                owned[...] = function(*np.ogrid[self.owned])
+
+            return self._made(dtype or "f32", components, layout, compute)
+        array = np.asarray(values)
+        made = self._made(
+            dtype or str(array.dtype), components, layout, lambda owned: _put(owned, array, made)
+        )
+        if array.shape != made.whole_shape:
+            raise GridError(f"a field of shape {made.whole_shape} takes no array of {array.shape}")
+        return made
+
+    def _made(
+        self,
+        dtype: str | DType,
+        components: int,
+        layout: Literal["first", "last"],
+        fill: Callable[[NDArray], None],
+    ) -> Field:
+        try:
+            kind = DType.parse(dtype)
+        except (TypeError, ValueError) as error:
+            raise GridError(str(error)) from None
+        if isinstance(components, bool) or components != int(components) or components < 0:
+            raise GridError(f"components takes a whole number of 0 or more; got {components!r}")
+        if layout not in ("first", "last"):
+            raise GridError(f"layout takes 'first' or 'last'; got {layout!r}")
+        return Field(self._domain, kind, int(components), layout, fill)
+
+    def bind(self, kernel: Kernel, /, *args: Any, **kwargs: Any) -> GridStep:
+        """Return a kernel with fields as arguments, a part of a :class:`tikgen.Program`.
+
+        A launch computes the points that each process owns. Before it, processes exchange the ghost
+        layers that the kernel reads; after it, they join the results of its reductions. Indices,
+        coordinates and absorbing layers are those of the whole grid, and boundaries hold at the
+        sides of the whole grid.
+
+        Args:
+            kernel: a kernel of :func:`tikgen.update`.
+            args: fields, one-element arrays and numbers in order. Values over faces are NumPy
+                arrays over the whole face, on every process.
+            kwargs: the same by name.
+
+        Raises:
+            GridError: if an argument does not fit, the kernel reads further than ghost layers are
+                wide, or processes bind different things; on all processes.
+        """
+        return bound_on(self._domain, self.periodic, kernel, args, kwargs)
+
+    def swap(self, *pairs: tuple[Field, Field]) -> parts.Swap:
+        """Return the part of a program that lets fields change places, as :func:`tikgen.swap`.
+
+        Raises:
+            GridError: if something is no field of this grid.
+            ProgramError: if something is no pair of two fields.
+        """
+        made = parts.swap(*pairs)
+        for pair in made.pairs:
+            for field in pair:
+                self._check(field, "swap")
+        return made
+
+    def gather(self, field: Field | Face) -> NDArray | None:
+        """Return the whole array of a field on rank 0, None on others; all processes must call it.
+
+        Raises:
+            GridError: if it is no field of this grid.
+        """
+        self._check(field, "gather")
+        return field.gathered()
+
+    def scatter(self, field: Field, values: Any = None) -> None:
+        """Write a whole array that rank 0 has into a field; all processes must call it.
+
+        Args:
+            field: the field.
+            values: the array on rank 0; others pass none, and theirs is ignored.
+
+        Raises:
+            GridError: if it is no field of this grid, or the array does not fit, on all processes.
+        """
+        self._check(field, "scatter")
+        array, problem = np.asarray(values), ""
+        if self.rank == 0:
+            if array.shape != field.whole_shape:
+                problem = f"shape {field.whole_shape}; got shape {array.shape}"
+            elif not np.can_cast(array.dtype, field.dtype.numpy, "same_kind"):
+                problem = f"dtype {field.dtype}; got {array.dtype}"
+        self._domain.processes.refuse(problem and f"scatter takes an array of {problem}")
+        field.scatter(array)
+
+    def _check(self, field: Any, what: str) -> None:
+        if not isinstance(field, Field) and not (what == "gather" and isinstance(field, Face)):
+            raise GridError(f"{what} takes fields of the grid; got {type(field).__name__}")
+        if field.domain is not self._domain:
+            raise GridError(f"{what} takes fields of this grid; got one of {field.domain}")
+
+    def __repr__(self) -> str:
+        return f"<Grid of {self._domain}>"
+
+
+def _put(owned: NDArray, whole: NDArray, field: Field) -> None:
+    owned[...] = whole[field.indices]
+
+
+def _whole_numbers(name: str, given: Any, dim: int | None, least: int) -> tuple[int, ...]:
+    """Return whole numbers, one for each axis; raise GridError if it is something else."""
+    several = tuple(given) if isinstance(given, Sequence) else (given,) * (dim or 1)
+    for number in several:
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
+            raise GridError(f"{name} takes whole numbers of {least} or more; got {given!r}")
+    if dim is not None and len(several) != dim:
+        raise GridError(f"{name} takes a number, or one for each of {dim} axes; got {given!r}")
+    return tuple(map(int, several))
+
+
+def _truths(given: Any, dim: int) -> tuple[bool, ...]:
+    several = tuple(given) if isinstance(given, Sequence) else (given,) * dim
+    if len(several) != dim or not all(isinstance(each, bool | np.bool_) for each in several):
+        raise GridError(
+            f"periodic takes True or False, or one for each of {dim} axes; got {given!r}"
+        )
+    return tuple(map(bool, several))
+
+
+def _counts(
+    given: Any, shape: tuple[int, ...], processes: int, least: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the numbers of processes that a user wants along each axis."""
+    counts = _whole_numbers("ranks", given, None, least=1)
+    if len(counts) != len(shape) or math.prod(counts) != processes:
+        raise GridError(
+            f"ranks takes a number for each of {len(shape)} axes, whose product is the number of "
+            f"processes, {processes}; got {given!r}"
+        )
+    for axis, (count, points) in enumerate(zip(counts, shape, strict=True)):
+        if count > 1 and points // count < least[axis]:
+            raise GridError(
+                f"{by(shape)} points cannot be divided among {count} processes along axis {axis}, "
+                f"each as wide as its ghost layers, {least[axis]}"
+            )
+    return counts
