@@ -91,6 +91,7 @@ def test_metadata(wheel: Path) -> None:
         "gpu",
         "sympy",
         "hdf5",
+        "mpi",
         "bench",
         "dev",
         "docs",
