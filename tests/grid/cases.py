@@ -201,18 +201,24 @@ CASES = {
 }
 
 
-DRAWN = 4  # Cases at random in each run.
 RULES = ("interior", "clamp", "zero", "reflect", "antireflect", "symmetric", "antisymmetric")
 
+PRIMES = {2: [2], 3: [3], 4: [2, 2], 5: [5], 6: [2, 3], 7: [7], 8: [2, 2, 2]}
 
-def drawn(seed: int) -> Case:
-    """Return a case at random: dimensions, sizes, reach, rules, dtype, numbers of processes."""
+
+def drawn(seed: int, most: int) -> Case:
+    """Return a case at random: dimensions, sizes, reach, rules, dtype, numbers of processes.
+
+    Args:
+        seed: says which.
+        most: the most processes.
+    """
     rng = np.random.default_rng(seed)
     dim = int(rng.integers(1, 4))
-    ranks = int(rng.integers(2, 7))
+    ranks = int(rng.integers(2, most + 1))
     order = int(rng.choice([2, 4, 6, 8] if dim < 3 else [2, 4]))
     counts = [1] * dim
-    for prime in {2: [2], 3: [3], 4: [2, 2], 5: [5], 6: [2, 3]}[ranks]:
+    for prime in PRIMES[ranks]:
         counts[rng.integers(dim)] *= prime
     reach = max(order // 2, 2)
     shape = tuple(int(count * reach + rng.integers(0, 8)) for count in counts)
@@ -270,4 +276,5 @@ def made(case: Case, of: Any, kernel: tikgen.Kernel, values: Arrays) -> tikgen.P
     step = tikgen.varying(bound, **case.varying) if case.varying else bound
     pairs = [(values[one], values[other]) for one, other in case.swaps]
     names = {name: value for name, value in values.items() if not isinstance(value, float)}
-    return tikgen.Program([step, of.swap(*pairs)], **names)
+    native = False if of is tikgen else None  # Launched by Taichi, as on several processes.
+    return tikgen.Program([step, of.swap(*pairs)], native=native, **names)

@@ -27,7 +27,8 @@ from tikgen.program.plan import Plan
 from tikgen.program.reference import Verified
 from tikgen.program.slots import Slots
 from tikgen.program.state import State
-from tikgen.program.stepping import PythonStepper, Stepper, TeamStepper
+from tikgen.program.stepping import PythonStepper, Stepper
+from tikgen.program.team_stepping import TeamStepper
 from tikgen.program.walk import Walk
 from tikgen.taichi import runtime
 

@@ -18,7 +18,6 @@ from tikgen.program.plan import (
     Task,
 )
 from tikgen.program.scalars import Flag
-from tikgen.program.team import Team
 from tikgen.taichi import runtime
 
 
@@ -127,27 +126,3 @@ class PythonStepper:
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed."""
         return flag.holds
-
-
-class TeamStepper(PythonStepper):
-    """Does steps that several processes do together.
-
-    Args:
-        plan: what a step does.
-        team: the processes.
-    """
-
-    how = "launches from Python, on several processes"
-
-    def __init__(self, plan: Plan, team: Team) -> None:
-        super().__init__(plan)
-        self._team = team
-
-    def run(self, at: Arrangement, step: int, count: int) -> None:
-        """Do some steps; an error ends all processes, as the others wait for this one."""
-        with self._team.ending_together():
-            super().run(at, step, count)
-
-    def value_of(self, flag: Flag) -> bool:
-        """Return whether a condition held, on all processes alike."""
-        return self._team.agreed("a condition of the program", flag.holds)
