@@ -104,10 +104,7 @@ class Exchange(Work):
             first = layers.first_axis
             ranges = [(0, extent) for extent in array.shape]
             ranges[first : first + len(box)] = box
-            sizes = [*array.shape, array.itemsize]
-            starts = [*(start for start, _ in ranges), 0]
-            counts = [*(stop - start for start, stop in ranges), array.itemsize]
-            types.append(mpi().BYTE.Create_subarray(sizes, counts, starts))
+            types.append(mpi().BYTE.Create_subarray(*in_bytes(array, ranges)))
             addresses.append(mpi().Get_address(array))
         if not types:
             return None
@@ -154,6 +151,23 @@ def layer_at(
             (low, high), (first, last) = (min(pair) for pair in pairs), inner[before]
             box[before] = (first - low, last + high)
     return box
+
+
+def in_bytes(array: NDArray, ranges: Box) -> tuple[list[int], list[int], list[int]]:
+    """Return sizes, extents and starts of a part of an array in bytes, of few axes.
+
+    Axes of which the part has all are one with the axis before: MPI copies long runs faster.
+    """
+    sizes = [*array.shape, array.itemsize]
+    counts = [*(stop - start for start, stop in ranges), array.itemsize]
+    starts = [*(start for start, _ in ranges), 0]
+    while len(sizes) > 1 and counts[-1] == sizes[-1]:
+        whole = sizes.pop()
+        for numbers in (counts, starts):
+            numbers.pop()
+        for numbers in (sizes, counts, starts):
+            numbers[-1] *= whole
+    return sizes, counts, starts
 
 
 def needs(domain: Domain, use: ArrayUse) -> bool:
