@@ -144,6 +144,8 @@ class Transpose(Template):
             if axis >= 0 and axis not in ends:
                 others = f"one of {ends}, or -1" if ends else "-1"
                 raise Invalid(name, f"must be {others} where perm={p.perm}; got {axis}")
+        if s.loop == "strips" and s.unroll == 1 and s.column >= 0:
+            raise Invalid("column", f"must be -1 where unroll=1; got {s.column}")
         row, column = walk(p, s)
         if row == column:
             given = f"row={s.row}, column={s.column} and perm={p.perm}"

@@ -114,11 +114,12 @@ def test_strips_by_one_thread(ti_arch: str, rng: np.random.Generator) -> None:
 
 
 def test_a_schedule_that_does_not_fit_the_permutation_is_refused() -> None:
-    strips = {"loop": "strips", "tile": 64}
+    strips = {"loop": "strips", "tile": 64, "unroll": 2}
     for perm, more, message in (
         ((1, 0, 2), {}, "must be apart from column"),
         ((1, 0), {"row": 1}, "must be apart from column"),
         ((1, 0), {"row": 0}, r"'row' must be one of \[1\], or -1"),
+        ((2, 1, 0), {"column": 1, "unroll": 1}, "'column' must be -1 where unroll=1"),
         # Axes 0 and 1 of y stay neighbours, and count as one.
         ((1, 2, 0), {"row": 0}, r"'row' must be one of \[2\], or -1"),
         ((1, 2, 0), {"column": 1}, "must be apart from column"),
