@@ -232,4 +232,7 @@ def test_the_option_auto_works_on_every_arch(ti_arch: str) -> None:
         call()
         assert (y == 24).all()
     assert (kernel.engine, bound.engine) == ("taichi", "taichi")
-    assert ti_arch == "cpu" or f"Taichi runs on {ti_arch}" in kernel.why or "missing" in kernel.why
+    problem = {"vulkan": "there is none beside Taichi for vulkan"}.get(
+        ti_arch, "after 500 launches"
+    )
+    assert problem in kernel.why or "missing" in kernel.why

@@ -77,7 +77,7 @@ CASES: dict[str, Case] = {
     "scan of one team": (
         "scan",
         {},
-        {"chunks": 1, "unroll": 1, "items": 4, "team": 64},
+        {"chunks": 1, "items": 4, "team": 64},
         (("n",), ("n",)),
     ),
     "scan": ("scan", {}, {}, (("n",), ("n",))),
