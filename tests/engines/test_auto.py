@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH, init_taichi
+from proving import until_decided, want_few_launches
 from tikgen import aot, engines
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
 from tikgen.pipeline import automatic, evidence
@@ -36,8 +37,7 @@ numbers = itertools.count(3)
 
 @pytest.fixture
 def few_launches(ti_arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automatic, "LAUNCHES", 3)
-    monkeypatch.setattr(automatic, "_BETWEEN", 1)
+    want_few_launches(monkeypatch)
     monkeypatch.setattr(automatic, "MOST_TIME", float("inf"))  # How busy the machine is.
 
 
@@ -45,19 +45,6 @@ def few_launches(ti_arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def kernel(few_launches: None) -> Iterator[Any]:
     """Give a kernel whose machine code is nowhere yet."""
     yield tikgen.build("map", expr=f"z = a*x + {next(numbers)}", dtype="f32", engine="auto")
-
-
-def until_direct(kernel: Any, launch: Any) -> None:
-    """Launch until the kernel's machine code is proven, or is given up."""
-    for _ in range(20):
-        launch()
-        choice = automatic.choice_of(kernel.loaded)
-        if choice._making is not None:
-            choice._making.wait(60)
-        if choice.direct is not None or choice.why:
-            launch()
-            return
-    raise AssertionError(kernel.why)
 
 
 def expected(kernel: Any, *values: Any) -> np.ndarray:
@@ -84,7 +71,7 @@ def test_taichi_launches_until_the_code_is_proven(
         engines_seen.append(kernel.engine)
 
     assert (kernel.engine, "after 3 launches" in kernel.why) == ("taichi", True)
-    until_direct(kernel, launch)
+    until_decided(kernel, launch)
     assert engines_seen[0] == "taichi"
     assert engines_seen[-1] == kernel.engine == DIRECT
     assert "is proven" in kernel.why
@@ -97,7 +84,7 @@ def test_taichi_launches_until_the_code_is_proven(
 
 def test_a_later_ti_init_finds_the_code_and_needs_no_compiler(kernel: Any) -> None:
     x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
-    until_direct(kernel, lambda: kernel(1.0, x, z))
+    until_decided(kernel, lambda: kernel(1.0, x, z))
     init_taichi()
     assert kernel.engine == DIRECT
     z.fill(0)
@@ -158,7 +145,7 @@ def test_scratch_arrays_are_of_no_account(few_launches: None, rng: np.random.Gen
     kernel = tikgen.build("reduce", op="max", dtype="f64", engine="auto")
     assert kernel.workspace
     x, y = rng.random(5000), np.zeros(1)
-    until_direct(kernel, kernel.bind(x, y))
+    until_decided(kernel, kernel.bind(x, y))
     y.fill(0)
     kernel(x, y)
     assert (kernel.engine, y[0]) == (DIRECT, x.max())
@@ -167,7 +154,7 @@ def test_scratch_arrays_are_of_no_account(few_launches: None, rng: np.random.Gen
 @on_cpu
 def test_over_large_arrays_taichi_launches(kernel: Any) -> None:
     x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
-    until_direct(kernel, lambda: kernel(1.0, x, z))
+    until_decided(kernel, lambda: kernel(1.0, x, z))
     large = np.ones(MOST_BYTES // 8 + 1, np.float32)
     assert kernel.bind(1.0, large, np.zeros_like(large)).engine == "taichi"
     assert kernel.bind(1.0, large[:-1].copy(), np.zeros_like(large[:-1])).engine == DIRECT
@@ -184,7 +171,7 @@ def test_other_bits_leave_the_kernel_to_taichi(
         z.fill(0)
         bound()
 
-    until_direct(kernel, launch)
+    until_decided(kernel, launch)
     assert (kernel.engine, bound.engine) == ("taichi", "taichi")
     assert "differed from those of Taichi" in kernel.why
     assert (z == expected(kernel, 2.0, x)).all()
@@ -193,7 +180,7 @@ def test_other_bits_leave_the_kernel_to_taichi(
 def test_what_is_not_faster_is_left_to_taichi(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "MOST_TIME", 0.0)
     x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
-    until_direct(kernel, lambda: kernel(1.0, x, z))
+    until_decided(kernel, lambda: kernel(1.0, x, z))
     assert kernel.engine == "taichi"
     assert "not much faster" in kernel.why
     init_taichi()
@@ -211,7 +198,7 @@ def test_evidence_of_the_engine_is_a_proof(kernel: Any, monkeypatch: pytest.Monk
     assert kernel.engine == "taichi"
     evidence.keep("map", ARCH, 0, {direct.digest: tally}, engine=DIRECT)
     assert [e.engine for e in direct.evidence] == [DIRECT]
-    until_direct(kernel, lambda: kernel(*values))
+    until_decided(kernel, lambda: kernel(*values))
     assert kernel.engine == DIRECT
     init_taichi()
     assert kernel.engine == DIRECT
@@ -220,7 +207,7 @@ def test_evidence_of_the_engine_is_a_proof(kernel: Any, monkeypatch: pytest.Monk
 def test_a_trace_says_which_engine_and_why(kernel: Any, few_launches: None) -> None:
     x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
     with tikgen.trace() as trace:
-        until_direct(kernel, lambda: kernel(1.0, x, z))
+        until_decided(kernel, lambda: kernel(1.0, x, z))
         field = tikgen.build("stencil", dim=1, storage="field", engine="auto")
         assert "fields" in field.why
     assert f"{DIRECT}, compiled" in str(trace)
@@ -241,7 +228,7 @@ def test_recordings_have_every_launch(
     kernel: Any, few_launches: None, tmp_path: Path, rng: np.random.Generator
 ) -> None:
     x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
-    until_direct(kernel, lambda: kernel(1.0, x, z))
+    until_decided(kernel, lambda: kernel(1.0, x, z))
     with aot.record(tmp_path / "calls.yml") as recording:
         bound = kernel.bind(1.0, x, z)
         for call in (lambda: kernel(2.0, x, z), lambda: kernel(a=3.0, x=x, z=z), bound) * 2:
@@ -289,7 +276,7 @@ def test_whatever_is_wrong_taichi_launches(
 ) -> None:
     monkeypatch.setattr(owner, name, broken)
     x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
-    until_direct(kernel, lambda: kernel(1.0, x, z))
+    until_decided(kernel, lambda: kernel(1.0, x, z))
     assert kernel.engine == "taichi"
     assert why in kernel.why
     assert z.all()
@@ -319,7 +306,7 @@ def test_a_process_that_fails_is_given_up(kernel: Any, monkeypatch: pytest.Monke
         engines.engine(DIRECT), "begin", lambda text, *rest: begin(lambda: "not LLVM", *rest)
     )
     x, z = np.ones(9, np.float32), np.zeros(9, np.float32)
-    until_direct(kernel, lambda: kernel(1.0, x, z))
+    until_decided(kernel, lambda: kernel(1.0, x, z))
     assert ("ended with exit status 1" if ARCH == "cpu" else "PTX") in kernel.why
 
 

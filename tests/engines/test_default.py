@@ -13,8 +13,8 @@ import taichi as ti
 
 import tikgen
 from conftest import ARCH
+from proving import until_decided, want_few_launches
 from tikgen import engines
-from tikgen.pipeline import automatic
 
 on_cuda = pytest.mark.skipif(ARCH != "cuda", reason="elsewhere Taichi is the default")
 numbers = itertools.count(3)
@@ -55,21 +55,8 @@ def test_elsewhere_taichi_launches(ti_arch: str) -> None:
 
 @pytest.fixture
 def kernel(ti_arch: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(automatic, "LAUNCHES", 3)
-    monkeypatch.setattr(automatic, "_BETWEEN", 1)
+    want_few_launches(monkeypatch)
     return tikgen.build("map", expr=f"y = y + {next(numbers)}*x", dtype="f32")
-
-
-def until_direct(kernel: Any, launch: Any) -> int:
-    """Launch until the kernel is launched directly; return how often."""
-    for count in range(1, 20):
-        launch()
-        choice = automatic.choice_of(kernel.loaded)
-        if choice._making is not None:
-            choice._making.wait(180)
-        if choice.direct is not None:
-            return count
-    raise AssertionError(kernel.why)
 
 
 @pytest.mark.arch
@@ -88,10 +75,9 @@ def test_on_cuda_arrays_of_the_device_come_to_be_launched_directly(
         for array in (x, y, want):
             array.from_numpy(start)
     call = kernel.bind(y, x) if is_bound else lambda: kernel(y, x)
-    count = until_direct(kernel, call) + 3
-    for _ in range(3):
-        call()
-    for _ in range(count):
+    until_decided(kernel, call)
+    call()
+    for _ in range(kernel.launches):
         kernel.with_engine("taichi")(want, x)
     ti.sync()
     host = [a.cpu().numpy() if kind == "torch" else a.to_numpy() for a in (y, want)]
@@ -107,7 +93,8 @@ def test_on_cuda_a_stream_of_torch_changes_nothing(kernel: Any) -> None:
     """Launches stay in the stream of Taichi, as before they were direct."""
     torch = pytest.importorskip("torch")
     x, y = (torch.ones(1 << 24, device="cuda") for _ in range(2))
-    until_direct(kernel, lambda: kernel(y, x))
+    until_decided(kernel, lambda: kernel(y, x))
+    assert kernel.engine == "direct-cuda"
     y.zero_()
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):

@@ -25,7 +25,7 @@ def test_the_result_is_there_once_it_is_made() -> None:
     assert making.result() == b"code"
 
 
-def test_an_error_goes_to_whoever_asks_for_the_result() -> None:
+def test_asking_for_the_result_raises_the_error() -> None:
     def fail() -> bytes:
         raise ValueError("no such form")
 

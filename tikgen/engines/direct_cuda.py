@@ -95,8 +95,8 @@ def begin(text: Callable[[], str], kinds: Sequence[Kind], key: str, name: str) -
     Args:
         text: returns its PTX.
         kinds: dtype and number of axes of each argument.
-        key: of no use here; whoever asks for the result stores it.
-        name: of no use here.
+        key: not used; the caller stores the result.
+        name: not used.
 
     Raises:
         ValueError: if the device has little free memory, which the user's arrays may need.

@@ -26,7 +26,7 @@ class InThread:
     def _run(self) -> None:
         try:
             self._content = self._make()
-        except Exception as error:  # Whoever asks for the result sees it.
+        except Exception as error:  # :meth:`result` raises it.
             self._error = error
 
     def result(self) -> bytes | None:

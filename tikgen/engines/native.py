@@ -60,10 +60,8 @@ def object_code_for(text: str, triple: str, cpu: str, features: str) -> bytes:
         target = llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise ValueError(f"needs an LLVM that knows {triple}: {error}") from None
-    if triple.startswith("x86_64"):
-        features = ",".join(filter(None, (features, _WITHOUT)))
     machine = target.create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default"
+        cpu=cpu, features=_sound(features, triple), opt=3, reloc="pic", codemodel="default"
     )
     module = llvm.parse_assembly(text)
     module.verify()
@@ -73,11 +71,14 @@ def object_code_for(text: str, triple: str, cpu: str, features: str) -> bytes:
 
 
 def host() -> tuple[str, str]:
-    """Return LLVM's name of the processor at hand, and those of its features that are used."""
+    """Return LLVM's name of the processor at hand, and its features."""
     llvm = _llvm()
-    features = llvm.get_host_cpu_features().flatten()
-    is_x86 = llvm.get_process_triple().startswith("x86_64")
-    return llvm.get_host_cpu_name(), f"{features},{_WITHOUT}" if is_x86 else features
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def _sound(features: str, triple: str) -> str:
+    """Return those features of a processor for which LLVM makes right code."""
+    return f"{features},{_WITHOUT}".lstrip(",") if triple.startswith("x86_64") else features
 
 
 def _emitted(module: Any, machine: Any, is_program: bool = False) -> bytes:
@@ -158,7 +159,7 @@ def _machine() -> Any:
         .Target.from_default_triple()
         .create_target_machine(
             cpu=cpu,
-            features=features,
+            features=_sound(features, _llvm().get_process_triple()),
             opt=3,
             jit=True,
             codemodel="jitdefault",

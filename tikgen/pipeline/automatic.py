@@ -202,7 +202,7 @@ def launch(
 ) -> tuple[Any, Direct | None]:
     """Launch a kernel with checked arguments by what is chosen for it.
 
-    Return what it returns, and what may launch its next call over small arrays beside Taichi.
+    Return what it returns, and what may launch its next call instead of Taichi.
     """
     choice = choice_of(loaded)
     fits = bytes_of(values) <= choice.most_bytes
