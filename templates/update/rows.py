@@ -30,7 +30,9 @@ def runs_of(p: Any, update: Update, rules: Mapping[str, Any]) -> dict[Any, Any]:
         if (leading, kinds) not in starts:
             suffix = "".join(f"_{'n' if step < 0 else ''}{abs(step)}" for step in leading)
             number = sum(other == leading for other, _ in starts)
-            suffix = (suffix if any(leading) else "") + (f"_{kinds[-1]}" if number else "")
+            suffix = suffix if any(leading) else ""
+            if number:  # Two rules may differ along any axis.
+                suffix = "_".join([suffix, *filter(None, kinds)])
             starts[leading, kinds] = suffix
         suffix = starts[leading, kinds]
         # The components of a vector lie one behind the other: some blocks of points apart.

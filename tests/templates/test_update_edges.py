@@ -354,3 +354,41 @@ def test_a_rule_is_at_a_place_that_there_is() -> None:
     for make in (tikgen.dirichlet, tikgen.neumann):
         with pytest.raises(ValueError, match="'wall'; got 'walls'"):
             make(0, at="walls")
+
+
+@pytest.mark.parametrize("loop", ["function", "points"])
+def test_rows_beside_fields_with_rules_of_their_own(
+    loop: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    """Three fields and more meet their neighbours at the same offset, each by its own rules."""
+    if ti_arch != "cpu" and loop == "function":
+        pytest.skip("real functions belong to cpu")
+    modes = {"clamp": "edge", "reflect": "reflect", "symmetric": "symmetric"}
+    for _ in range(2):
+        # Along z all rules are the same, so that rows are runs of elements.
+        rules = {f: rng.choice(list(modes), 2).tolist() for f in "abcdf"}
+        offset, last = rng.integers(-2, 3, 2), rng.integers(-2, 3, 5)
+        offset[0] = offset[0] or 2
+        text = "r = " + " + ".join(
+            f"{n + 1}*{f}[{offset[0]}, {offset[1]}, {last[n]}]" for n, f in enumerate("abcdf")
+        )
+        kernel = tikgen.update(
+            text,
+            dim=3,
+            dtype="f64",
+            boundary={f: {"x": x, "y": y, "z": "clamp"} for f, (x, y) in rules.items()},
+            schedule={"loop": loop, "row_buffer": 8} if loop == "function" else {"loop": loop},
+        )
+        shape = (int(rng.integers(3, 12)), int(rng.integers(3, 12)), int(rng.integers(3, 70)))
+        given = {f: rng.uniform(-1, 1, shape) for f in "abcdf"}
+        expected = np.zeros(shape)
+        for n, (f, (x, y)) in enumerate(rules.items()):
+            around = given[f]
+            for axis, mode in enumerate((modes[x], modes[y], "edge")):
+                width = [(2, 2) if a == axis else (0, 0) for a in range(3)]
+                around = np.pad(around, width, mode)
+            places = [2 + step for step in (*offset, last[n])]
+            cut = tuple(slice(p, p + extent) for p, extent in zip(places, shape, strict=True))
+            expected += (n + 1) * around[cut]
+        (found,) = launched(kernel, **given)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

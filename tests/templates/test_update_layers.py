@@ -13,6 +13,7 @@ import tikgen
 from test_template_update import launched
 from tikgen.errors import ParameterError
 from tikgen.pipeline.builder import resolve
+from tikgen.template.layers import layer_errors, with_layers
 
 
 def factor(shape: tuple[int, ...], layers: dict[str, tuple[int, float]], half: str) -> np.ndarray:
@@ -217,3 +218,14 @@ def test_verification_launches_a_grid_with_room_between_layers() -> None:
     )
     (sizes,) = template.full_sizes(variant.problem, variant.schedule)
     assert all(extent >= 49 for extent in sizes.values())
+
+
+def test_errors_are_never_negative_where_a_part_reaches_beyond_the_grid() -> None:
+    given = {"u": np.linspace(-1, 1, 40)}
+    layers: dict[str, Any] = {"u": [(0, True, 2, 1.0, 1), (0, False, 3, 1.0, 1)]}
+    args = (layers, {"u": "centre"}, given)
+    part = ((5, 20),)
+    after = with_layers(given, *args, None, part)
+    found = layer_errors({"u": np.full(40, 1e-16)}, given, after, *args, 1e-16, part)
+    assert (found["u"] > 0).all()
+    assert found["u"][30:].min() > 100 * found["u"][:10].max()

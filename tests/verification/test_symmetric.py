@@ -57,6 +57,12 @@ def test_arguments_that_do_more_than_give_a_number_keep_their_order() -> None:
     assert not is_same_code(*(function + KERNEL.format(call) for call in calls))
 
 
+def test_a_function_that_lost_its_only_statement_is_no_function_of_numbers() -> None:
+    function = f"@ti.func\ndef f({GIVEN}):\n    {{}}\n"
+    call = KERNEL.format(CALLS[0])
+    assert not is_same_code(function.format("return a * b") + call, function.format("pass") + call)
+
+
 def test_a_product_of_a_scan_is_symmetric() -> None:
     text = tikgen.render("scan", op="prod", dtype="f32", arch="cpu").text
     swaps = [m for m in mutants_of(text) if "+ running = times(" in m.diff(text)]

@@ -221,7 +221,11 @@ def _factor(
     part: Part | None,
     error: float = 0.0,
 ) -> npt.NDArray[Any]:
-    """Return what the values of an array are multiplied by, if each layer's own has an error."""
+    """Return what the values of an array are multiplied by.
+
+    With an error, which each layer's own factor has, it is the greatest magnitude. A factor is
+    negative for points beyond the whole grid, which a part of it may have.
+    """
     factor = np.ones_like(value)
     for axis, is_upper, width, strength, _ in layers:
         first, extent = part[axis] if part else (0, value.shape[axis])
@@ -231,7 +235,8 @@ def _factor(
             position = 2 * extent - position
         depth = np.maximum(2 * width - position, 0) / (2 * width)
         along = [-1 if a == axis else 1 for a in range(value.ndim)]
-        factor = factor * (1 - strength * depth.reshape(along) ** 2 + error)
+        own = 1 - strength * depth.reshape(along) ** 2
+        factor = factor * (np.abs(own) + error if error else own)
     return factor
 
 
@@ -264,7 +269,7 @@ def layer_errors(
         if own[0][-1] == 2:
             kept = np.abs(before.astype(gained.dtype))
             gained = gained + kept
-        exact = _factor(gained, own, places[name], part)
+        exact = np.abs(_factor(gained, own, places[name], part))
         # Each factor has an error of 4 eps at most, and what is multiplied is rounded.
         greatest = _factor(gained, own, places[name], part, 4 * eps)
         rounding = (len(own) + 3) * eps + np.finfo(before.dtype).eps

@@ -44,6 +44,8 @@ def _is_plain(function: ast.FunctionDef, plain: _Functions) -> bool:
         function: the function.
         plain: those before it, which it may call.
     """
+    if not function.body:  # Nothing is left of a mutant without its only statement.
+        return False
     given = [ast.unparse(a.annotation) if a.annotation else "" for a in function.args.args]
     decorators = [ast.unparse(each) for each in function.decorator_list]
     *named, last = function.body
