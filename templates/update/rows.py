@@ -62,11 +62,14 @@ def near_edge(
     p: Any, update: Update, every: Mapping[str, Any], names: tuple[str, ...], extents: list[str]
 ) -> str:
     """Return code that says whether some neighbours of a row are numbers instead of elements."""
-    found: dict[str, None] = {}
+    reached: dict[tuple[int, int], int] = {}
     for name, rules in every.items():
         for axis in range(p.dim - 1):
             for side, most in enumerate(furthest(update, name, axis)):
-                if most and rules[axis][side][0] not in ELEMENTS:
-                    index, extent = names[axis], extents[axis]
-                    found[f"{index} >= {extent} - {most}" if side else f"{index} < {most}"] = None
-    return " or ".join(found)
+                if rules[axis][side][0] not in ELEMENTS:
+                    reached[axis, side] = max(most, reached.get((axis, side), 0))
+    return " or ".join(
+        f"{names[axis]} >= {extents[axis]} - {most}" if side else f"{names[axis]} < {most}"
+        for (axis, side), most in reached.items()
+        if most
+    )

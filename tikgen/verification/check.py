@@ -76,7 +76,9 @@ class Trial:
         self.kernel = made.with_engine(engine)
         # The kernel may be that of another variant with the same code, and another reference.
         self._template = template
-        self._problem = resolve(template, arch=arch, **params).problem
+        variant = resolve(template, arch=arch, **params)
+        self._problem = variant.problem
+        self._steps = [n for _, n in variant.schedule if type(n) is int and n > 1]
         self.arguments = template.arguments(self._problem)
         self._container = container
         self._scratch: dict[str, Guarded | OnDevice] = {}
@@ -240,7 +242,7 @@ class Trial:
             return special[argument.name]
         if argument.role == "out":
             return np.full(shape, poison(dtype), dtype.numpy)
-        return random_values(dtype, shape, data, rng)
+        return random_values(dtype, shape, data, rng, self._steps)
 
     def _box(self, array: Array, values: NDArray, number: int) -> Guarded | OnDevice:
         if array.storage == "field":

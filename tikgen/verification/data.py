@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,21 @@ _MOST_RECORDS = 50
 
 
 def random_values(
-    dtype: DType, shape: tuple[int, ...], data: Data, rng: np.random.Generator
+    dtype: DType,
+    shape: tuple[int, ...],
+    data: Data,
+    rng: np.random.Generator,
+    steps: Sequence[int] = (),
 ) -> NDArray:
-    """Return random numbers that no usual kernel overflows on, but for large ones of 64 bits."""
+    """Return random numbers that no usual kernel overflows on, but for large ones of 64 bits.
+
+    Args:
+        dtype: dtype of the numbers.
+        shape: shape of the array.
+        data: kind of data.
+        rng: source of random numbers.
+        steps: extents and counts of the parts in which a kernel works; records mark such parts.
+    """
     if dtype.is_float and data != "whole":
         values: NDArray = rng.uniform(-1, 1, shape)
     else:
@@ -34,17 +47,22 @@ def random_values(
         # Whatever goes on from minimum to minimum shows only where there is always another one.
         values = np.sort(values, axis=None)[:: rng.choice([-1, 1])].reshape(shape)
     if data == "records":
-        _set_records(values, dtype, rng)
+        _set_records(values, dtype, rng, steps)
     return values.astype(dtype.numpy)
 
 
-def _set_records(values: NDArray, dtype: DType, rng: np.random.Generator) -> None:
+def _set_records(
+    values: NDArray, dtype: DType, rng: np.random.Generator, steps: Sequence[int]
+) -> None:
     """Put few numbers beyond all others, each beyond the last one, where parts begin or end.
 
     A minimum or maximum that misses a single element shows only where that one decides.
     """
     flat = values.ravel()
     part = -(-flat.size // int(rng.choice(_PARTS)))
+    if steps and rng.integers(2):
+        step = int(rng.choice(steps))
+        part = step if rng.integers(2) else -(-flat.size // step)
     edges = np.arange(0, flat.size, part) - rng.integers(2)
     edges = rng.permutation(np.unique(edges.clip(0)))[: rng.integers(1, _MOST_RECORDS)]
     heights = 10 + np.arange(edges.size)

@@ -265,10 +265,13 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
 
 
 def _beyond_tiles(variant: Variant) -> list[int]:
-    """Return sizes that fill the tiles, buffers and chunks of the schedule, and a bit more."""
+    """Return sizes that fill the tiles, buffers and chunks of the schedule, and a bit more.
+
+    Several full ones show what goes from part to part: of two parts the first has nothing before.
+    """
     steps = {value for _, value in variant.schedule if type(value) is int and value > 1}
     steps |= {one * other for one, other in itertools.combinations(sorted(steps), 2)}
-    found = {size for step in steps for size in (step - 1, step, step + 1, 2 * step + 7)}
+    found = {step + more for step in steps for more in (-1, 0, 1, step + 7, 8 * step + 5)}
     return sorted(size for size in found if size <= MOST_STRETCHED)
 
 
