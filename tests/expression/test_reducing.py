@@ -50,3 +50,24 @@ def test_infinite_terms_and_nan_have_no_error() -> None:
     great = one * 3e38
     assert np.isinf(reduced_error("sum", great, zero, great, DType.f32)).all()
     assert reduced_error("max", one, one * 0.5, one, DType.f32) == 0.5
+
+
+def test_whole_terms_are_added_exactly_while_the_dtype_holds_their_sum() -> None:
+    """An f16 is added in f32, so that its own precision does not count."""
+    terms = np.arange(-300.0, 1000.0)
+    zero, mass = np.zeros_like(terms), np.abs(terms)
+    for dtype in (DType.f16, DType.f32, DType.f64):
+        assert reduced_error("sum", terms, zero, mass, dtype) == 0
+    assert 0 < reduced_error("sum", terms + 0.5, zero, mass, DType.f16) < 150
+    assert reduced_error("sum", terms, zero + 1e-9, mass, DType.f32) > 0
+    large = terms * 2.0**15
+    assert reduced_error("sum", large, zero, np.abs(large), DType.f32) > 0
+    assert reduced_error("sum", large, zero, np.abs(large), DType.f64) == 0
+
+
+def test_products_of_whole_numbers_have_no_error_while_the_dtype_holds_them() -> None:
+    text = Assignments.parse("s = x*y - 3*x")
+    x, y = np.arange(-20.0, 20), np.arange(40.0)
+    assert not text.error_bound({"x": x, "y": y}, DType.f32)["s"].any()
+    assert text.error_bound({"x": x + 0.1, "y": y}, DType.f32)["s"].all()
+    assert text.error_bound({"x": x * 2.0**13, "y": y * 2.0**13}, DType.f32)["s"].any()

@@ -173,12 +173,21 @@ class _Analysis:
         mass = np.add(a.mass, b.mass)
         reordered = 0 if terms == 2 else self._dtype.eps * terms / 2 * mass
         total = self._round("+", value, a.error + b.error + reordered)
-        return total._replace(terms=terms, magnitudes=mass)
+        total = total._replace(terms=terms, magnitudes=mass)
+        return self._exact_if_whole(total, mass, a, b)
 
     def _product(self, a: Bounded, b: Bounded) -> Bounded:
         passed_on = _scaled(a.error, np.abs(b.value) + b.error) + _scaled(b.error, np.abs(a.value))
         product = self._round("*", a.value * b.value, passed_on)
-        return _of_terms(product, max(a.terms, b.terms), lambda: a.mass * b.mass)
+        product = _of_terms(product, max(a.terms, b.terms), lambda: a.mass * b.mass)
+        return self._exact_if_whole(product, a.mass * b.mass, a, b)
+
+    def _exact_if_whole(self, result: Bounded, mass: Any, *args: Bounded) -> Bounded:
+        """Return a sum or product without error where the dtype holds it, in whatever order."""
+        is_exact = mass <= 2 / self._dtype.eps
+        for value, error in (arg[:2] for arg in args):
+            is_exact = is_exact & (error == 0) & (value == np.rint(value))
+        return result._replace(error=np.where(is_exact, 0, result.error))
 
     def _quotient(self, a: Bounded, b: Bounded) -> Bounded:
         value = a.value / b.value
