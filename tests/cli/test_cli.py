@@ -132,7 +132,7 @@ def test_render_takes_the_default_schedule_of_an_arch() -> None:
 
 def test_a_file_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
     text = run("render", "stencil", "-o", str(tmp_path / "absent" / "kernel.py"), exit_code=2)
-    assert "cannot write" in text
+    assert "Cannot write" in text
 
 
 @pytest.mark.parametrize(

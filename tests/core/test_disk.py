@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 import tikgen
 from tikgen.aot.exporting import staging
 from tikgen.aot.recording import recording_file
+from tikgen.cli import exit_codes
 from tikgen.cli.app import app
+from tikgen.cli.common import write_text
 from tikgen.disk import why
 from tikgen.errors import StoreWarning, TikgenError
 from tikgen.store import Store
@@ -48,9 +50,8 @@ def staged(path: Path) -> None:
         (folder / "file").write_text("x")
 
 
-def ejected(path: Path) -> None:
-    command = ["eject", "map", "-p", "expr=out = x", "-o", str(path / "mine.py")]
-    raise TikgenError(CliRunner().invoke(app, command).output.replace("│", "").replace("\n", ""))
+def output(path: Path) -> None:
+    write_text(path / "mine.py", "x")
 
 
 def appended(path: Path) -> None:
@@ -71,7 +72,7 @@ def traced(path: Path) -> None:
 WRITES: dict[str, Callable[[Path], Any]] = {
     "store": stored,
     "export": staged,
-    "eject": ejected,
+    "output of a command": output,
     "sweep table": lambda path: SweepResult([ROW]).save(path.with_suffix(".csv")),
     "sweep lines": appended,
     "trace": traced,
@@ -90,6 +91,19 @@ def test_a_name_that_is_too_long_is_reported(what: str, tmp_path: Path) -> None:
     assert "the name is too long" in " ".join(str(caught.value).split())
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize(
+    "command", ["eject transpose -o", "render transpose -o", "new mine --path"]
+)
+def test_commands_fail_on_a_full_disk_and_do_not_call_it_misuse(command: str) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), "/dev/full"])
+    if command.startswith("new"):
+        assert shown.exit_code == exit_codes.MISUSED, shown.output  # It is no folder.
+    else:
+        assert shown.exit_code == exit_codes.FAILED, shown.output
+        assert "the disk is full" in shown.output
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("what", WRITES)
 def test_a_full_disk_is_reported(
@@ -105,8 +119,11 @@ def test_a_full_disk_is_reported(
 
     for name in ("write_text", "write_bytes", "open", "mkdir"):
         monkeypatch.setattr(Path, name, full(getattr(Path, name)))
-    with pytest.raises(TikgenError, match="the disk is full"):
+    with pytest.raises(TikgenError, match="the disk is full") as caught:
         WRITES[what](tmp_path / "new")
+    # Not that of wrong usage.
+    if what not in ("store", "sweep lines"):  # Those are warnings.
+        assert exit_codes.of_error(caught.value) == exit_codes.FAILED
 
 
 def test_a_store_with_too_long_a_name_works_in_memory(tmp_path: Path) -> None:

@@ -137,3 +137,19 @@ def test_buffers_and_columns_of_actors(ti_arch: str) -> None:
     columns = columns_of(Sample)
     with pytest.raises(ColumnError, match="column 'x' is a masked array"):
         check_columns({"x": masked()}, columns)
+
+
+@pytest.mark.parametrize("storage", ["masked", "masked nowhere", "negative bit", "meta"])
+def test_references_and_tuning_refuse_them_too(storage: str) -> None:
+    if storage in ARRAYS:
+        array, message = ARRAYS[storage][0](), ARRAYS[storage][1]
+    else:
+        torch = pytest.importorskip("torch", reason="torch is an extra: pip install tikgen[torch]")
+        array, message = TENSORS[storage][0](torch), TENSORS[storage][1]
+    kernel = tikgen.elementwise("y = x + 1")
+    with pytest.raises(ArgumentError, match=message):
+        kernel.reference(array)
+    with pytest.raises(ArgumentError, match=message):
+        kernel.tune(array)
+    with pytest.raises(ArgumentError, match=message):
+        tikgen.tune("map", expr="y = x + 1", arguments={"x": array})

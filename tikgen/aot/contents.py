@@ -34,6 +34,8 @@ class Contents:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise BundleError(repr(path)[:80], "is no path of a folder or an archive")
         self.path = Path(path)
         self._files: _Folder | _Archive
         try:

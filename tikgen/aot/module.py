@@ -299,9 +299,8 @@ def _archs(archs: Sequence[str]) -> tuple[str, ...]:
     # Archs of Taichi have names.
     archs = [arch if isinstance(arch, str) else getattr(arch, "name", arch) for arch in archs]
     known = {"cpu": host_arch(), **{arch: arch for arch in m.ARCHS}}
-    wrong = [arch for arch in archs if arch not in known]
-    found = tuple(known[arch] for arch in archs if arch in known)
-    if wrong or not found or len(set(found)) < len(found):
+    found = tuple(known[arch] for arch in archs if isinstance(arch, str) and arch in known)
+    if len(found) < len(archs) or not found or len(set(found)) < len(found):
         problem = f"takes a sequence of {', '.join(known)}, each once; got {archs!r}"
         raise ParameterError("export", {"archs": problem})
     return found

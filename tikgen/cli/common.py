@@ -153,4 +153,4 @@ def write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise typer.BadParameter(f"cannot write {path}: {why(error)}") from None
+        raise TikgenError(f"Cannot write {path}: {why(error)}.") from error

@@ -48,11 +48,24 @@ _BAD_PATHS = {
 }
 
 
-def of_error(error: Exception) -> int:
+# What a disk does, whatever tikgen makes of it.
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+
+
+def of_error(error: BaseException) -> int:
     """Return the exit code of a command that ends with ``error``."""
     if isinstance(error, OSError):
         return MISUSED if error.errno in _BAD_PATHS else FAILED
-    return FAILED if isinstance(error, _FAILURES) else MISUSED
+    return FAILED if isinstance(error, _FAILURES) or _is_of_disk(error) else MISUSED
+
+
+def _is_of_disk(error: BaseException | None) -> bool:
+    """Tell whether an error was raised because a disk failed, be it several errors ago."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _DISK:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def of_report(report: Report, every_arch: bool) -> int:

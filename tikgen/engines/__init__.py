@@ -212,10 +212,8 @@ def missing(name: str) -> str:
     return "" if found else f"{place.package} is missing; pip install tikgen[{place.extra}]"
 
 
-def problem(name: str) -> str:
+def problem(name: object) -> str:
     """Return why an engine cannot be used on this machine, or an empty string."""
-    if name in (TAICHI, AUTO, DEFAULT):
-        return ""
-    if name not in _PLACES:
+    if not isinstance(name, str) or name not in (*ENGINES, AUTO, DEFAULT):
         return f"there is none of that name; take one of {', '.join((*ENGINES, AUTO, DEFAULT))}"
-    return engine(name).problem()
+    return engine(name).problem() if name in _PLACES else ""

@@ -48,12 +48,14 @@ def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str
     Taichi's state in this process do not change.
     """
     name = kernel.template.name
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         hint = near(kind, KINDS) if isinstance(kind, str) else ""
         raise ArgumentError(name, f"has no IR {kind!r}.{hint} It takes {', '.join(KINDS)}")
     source = kernel.source
     if kind == "python":
         return source.text
+    if arch is not None and not runtime.is_arch(arch):
+        raise ArgumentError(name, f"arch takes one of {', '.join(runtime.ARCHS)}; got {arch!r}")
     arch = arch or runtime.current_arch() or "cpu"
     having = KINDS[kind]
     if having is not None and arch not in having:

@@ -33,7 +33,7 @@ def choose(
     ``near`` are sizes for the choice of the schedule that are not baked in.
     """
     template = catalogue.find_template(name)
-    if arch is not None and arch not in runtime.ARCHS:
+    if arch is not None and not runtime.is_arch(arch):
         takes = ", ".join(runtime.ARCHS)
         raise ParameterError(template.name, {"arch": f"takes one of {takes}; got {arch!r}"})
     problem_names = template.Problem.model_fields

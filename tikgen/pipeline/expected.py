@@ -9,7 +9,6 @@ import numpy as np
 
 from tikgen.errors import ArgumentError, TemplateError
 from tikgen.pipeline.loaded import Loaded
-from tikgen.taichi import arrays
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
 
@@ -22,8 +21,7 @@ def expected(loaded: Loaded, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     variant, signature = loaded.source.variant, loaded.signature
     if type(variant.template).reference is Template.reference:
         raise TemplateError(variant.template.name, "has no reference")
-    named = signature.named(args, kwargs)
-    given = {name: arrays.to_host(value) for name, value in named.items()}
+    given = signature.on_host(signature.named(args, kwargs))
     sizes = signature.sizes_of(given)
     values: list[Any] = []
     for argument in signature.arguments:

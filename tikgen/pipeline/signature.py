@@ -41,6 +41,17 @@ class Signature(Rules):
                         sizes.setdefault(symbol, extent - more)
         return sizes
 
+    def on_host(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments by name, with the elements of every array as a NumPy array.
+
+        Raises:
+            ArgumentError: if the memory of an array does not hold its elements.
+        """
+        for name, value in given.items():
+            if problem := hidden_problem(name, value):
+                raise self._error(f"argument {name!r} {problem}")
+        return {name: arrays.to_host(value) for name, value in given.items()}
+
     def _made_check(self, argument: Array | Scalar) -> Check:
         return _TaichiCheck(argument, self.symbols)
 

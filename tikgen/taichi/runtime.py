@@ -38,6 +38,11 @@ _known: tuple[Any, str, bool] = (None, "", False)
 _inherited: list[Any] = []
 
 
+def is_arch(value: object) -> bool:
+    """Return whether a value, which may be anything, is the name of an arch."""
+    return isinstance(value, str) and value in ARCHS
+
+
 def epoch() -> Any:
     """Return an object whose identity changes whenever Taichi is initialised or reset."""
     return impl.pytaichi

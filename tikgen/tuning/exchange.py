@@ -198,7 +198,7 @@ def _record(entry: Any) -> Record:
     here = records.taichi_version()
     if entry["taichi"] != here:
         raise _Unusable(f"was made with Taichi {entry['taichi']}, and {here} is installed")
-    if entry["arch"] not in runtime.ARCHS:
+    if not runtime.is_arch(entry["arch"]):
         raise _Unusable(f"its arch {entry['arch']!r} is unknown")
     given = {name: _from_toml(value) for name, value in entry["problem"].items()}
     problem = make_model(template.Problem, given, template.name)

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.disk import why
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, TemplateError, TikgenError
 from tikgen.pipeline.records import OWN, TYPICAL
 from tikgen.pipeline.signature import Signature
-from tikgen.taichi import arrays as taichi_arrays
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape, split_extent, symbols
 from tikgen.template.base import NDArray, Template
 from tikgen.verification.data import poison
@@ -136,7 +136,7 @@ def saved(data: OwnData | None) -> Iterator[OwnData]:
             for name, value in data.values.items():
                 np.save(Path(folder, f"{name}.npy"), np.asarray(value), allow_pickle=False)
         except OSError as error:
-            raise TikgenError(f"Cannot write the data to {folder}: {error.strerror}.") from None
+            raise TikgenError(f"Cannot write the data to {folder}: {why(error)}.") from None
         yield replace(data, folder=folder)
 
 
@@ -161,7 +161,7 @@ def own_data(
     rules = Signature(template.name, arguments)
     given = rules.named(positional, named)
     arrays = {a.name: a for a in arguments if isinstance(a, Array)}
-    held = {name: _copied(value) for name, value in given.items()}
+    held = {name: _copied(value) for name, value in rules.on_host(given).items()}
     sizes = _sizes(arrays, held)
     missing = [
         name
@@ -190,8 +190,7 @@ def _on_host(argument: Argument) -> Argument:
 
 def _copied(value: Any) -> Any:
     """Return a C-contiguous copy of an array, anything else as it is."""
-    host = taichi_arrays.to_host(value)
-    return np.array(host, order="C", subok=True) if isinstance(host, np.ndarray) else host
+    return np.array(value, order="C", subok=True) if isinstance(value, np.ndarray) else value
 
 
 def _sizes(arrays: Mapping[str, Array], held: Values) -> dict[str, int]:

@@ -21,13 +21,14 @@ from tikgen.template.parameters import ProblemModel
 from tikgen.template.shapes import shown, sizes_of_shape
 from tikgen.tuning.given_data import OwnData, own_data, saved
 from tikgen.tuning.memory import check_room
-from tikgen.tuning.options import budget_seconds, problems_of
+from tikgen.tuning.options import budget_seconds
 from tikgen.tuning.process import MeasuringProcess
 from tikgen.tuning.result import TuneResult
 from tikgen.tuning.search import STRATEGIES, choose
 from tikgen.tuning.session import Session, Spent
 from tikgen.tuning.space import Space
 from tikgen.verification.diagnosis import check_has_reference
+from tikgen.verification.options import problems_of
 
 # What is left of a budget for the final comparison of the best candidates.
 _SEARCH_SHARE = 0.7
@@ -87,6 +88,8 @@ def tune(
     template = find_template(name)
     seconds = budget_seconds(template.name, budget)
     problems = problems_of(seed=seed, timeout=timeout)
+    if arch is not None and not runtime.is_arch(arch):
+        problems["arch"] = f"takes one of {', '.join(runtime.ARCHS)}; got {arch!r}"
     if problems:
         raise ParameterError(template.name, problems)
     arch = arch or runtime.current_arch() or DEFAULT_ARCH
@@ -161,7 +164,9 @@ def _sizes(
         raise ParameterError(template.name, {"shape": needed})
     if type(shape) is int:
         shape = dict.fromkeys(symbols, shape)
-    sizes = sizes_of_shape(template.name, symbols, shape or (), template.arguments(problem))
+    sizes = sizes_of_shape(
+        template.name, symbols, () if shape is None else shape, template.arguments(problem)
+    )
     if own is not None and sizes != own.sizes:
         problem_text = f"is {shown(sizes)}, and the arguments have {shown(own.sizes)}"
         raise ParameterError(template.name, {"shape": problem_text})

@@ -109,12 +109,12 @@ def choose(template: str, strategy: str, space: Space, is_unlimited: bool) -> st
         ParameterError: if there is no such strategy.
         TikgenError: if it needs a package that is not installed.
     """
+    if not isinstance(strategy, str) or strategy not in ("auto", *STRATEGIES):
+        takes = ", ".join(("auto", *STRATEGIES))
+        raise ParameterError(template, {"strategy": f"takes one of {takes}; got {strategy!r}"})
     if strategy == "auto":
         complete = is_unlimited or len(space.points) <= SMALL_SPACE
         return "exhaustive" if complete else "halving"
-    if strategy not in STRATEGIES:
-        takes = ", ".join(("auto", *STRATEGIES))
-        raise ParameterError(template, {"strategy": f"takes one of {takes}; got {strategy!r}"})
     if strategy == "optuna" and importlib.util.find_spec("optuna") is None:
         raise TikgenError("The strategy 'optuna' needs optuna: pip install 'tikgen[optuna]'.")
     return strategy

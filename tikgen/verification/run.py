@@ -20,6 +20,7 @@ from tikgen.taichi import runtime
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
 from tikgen.verification.diagnosis import check_has_reference
+from tikgen.verification.options import is_number, problems_of
 from tikgen.verification.report import ArchReport, Report
 from tikgen.verification.script import write_script
 from tikgen.verification.search import Limits, Search
@@ -85,6 +86,7 @@ def verify(
         raise TikgenError("Verification needs hypothesis: pip install 'tikgen[verify]'.")
     template = find_template(name)
     _check(template, archs, max_examples, mutants, params)
+    _check_options(seed, timeout, shrink_seconds, scripts)
     problem = engines.problem(engine)
     if problem or engine in (engines.AUTO, engines.DEFAULT):
         problem = problem or f"takes the name of one engine; got {engine!r}"
@@ -111,7 +113,7 @@ def _check(
     check_has_reference(template)
     problems = {}
     is_sequence = isinstance(archs, Sequence) and not isinstance(archs, str) and len(archs) > 0
-    if not is_sequence or any(arch not in runtime.ARCHS for arch in archs):
+    if not is_sequence or not all(map(runtime.is_arch, archs)):
         problems["archs"] = f"takes a sequence of {', '.join(runtime.ARCHS)}; got {archs!r}"
     if type(max_examples) is not int or max_examples < 1:
         problems["max_examples"] = f"must be a positive integer; got {max_examples!r}"
@@ -123,6 +125,18 @@ def _check(
     for given in params:
         if given not in known:
             raise ParameterError.unknown(template.name, given, known)
+
+
+def _check_options(seed: Any, timeout: Any, shrink_seconds: Any, scripts: Any) -> None:
+    problems = problems_of(seed=seed, timeout=timeout)
+    if timeout is None:
+        problems["timeout"] = "takes a positive number of seconds; got None"
+    if not is_number(shrink_seconds) or not shrink_seconds >= 0:
+        problems["shrink_seconds"] = f"takes seconds from 0; got {shrink_seconds!r}"
+    if not isinstance(scripts, str | os.PathLike):
+        problems["scripts"] = f"takes the path of a folder; got {scripts!r}"
+    if problems:
+        raise ParameterError("verify", problems)
 
 
 def _verify_on(

@@ -182,7 +182,7 @@ def space_of(
     problems = {}
     if not isinstance(archs, list | tuple):
         problems["archs"] = f"takes a sequence of archs; got {archs!r}"
-    elif unknown := [arch for arch in archs if arch not in runtime.ARCHS]:
+    elif unknown := [arch for arch in archs if not runtime.is_arch(arch)]:
         problems["archs"] = f"takes a sequence of {', '.join(runtime.ARCHS)}; got {unknown[0]!r}"
     if shape is None:
         problems["shape"] = (

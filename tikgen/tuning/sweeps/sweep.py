@@ -20,7 +20,6 @@ from tikgen.progress import bar
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
 from tikgen.tuning.job import Job, Measurement
-from tikgen.tuning.options import problems_of
 from tikgen.tuning.sweeps.combinations import (
     Combination,
     SweepSpace,
@@ -34,6 +33,7 @@ from tikgen.tuning.sweeps.rows import Metric, Row, check_metrics, row_of, with_o
 from tikgen.tuning.sweeps.runners import LocalRunner, Task, in_order
 from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.diagnosis import check_has_reference
+from tikgen.verification.options import problems_of
 from tikgen.version import __version__
 
 if TYPE_CHECKING:
