@@ -72,6 +72,14 @@ def unsupported(p: Any, arch: str) -> str | None:
     return lacks_on_vulkan(update.assignments.folded(p.dtype).functions, p.dtype)
 
 
+def takes_views(p: Any) -> tuple[str, ...]:
+    """Return the arrays over the grid; none where components lie between its points."""
+    if p.layout == "last":
+        return ()
+    held = held_arrays(p, update_of(p).arrays)
+    return tuple(name for name in argument_names(p) if name in held)
+
+
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)

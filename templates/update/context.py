@@ -1,6 +1,5 @@
 """What the text of the template is told."""
 
-import functools
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +9,12 @@ from tikgen.expression.layout import broken
 from tikgen.template.boundaries import MIRRORS, mirrors_in, rule_in_code
 from tikgen.template.layers import layers_beyond, layers_in, near_code
 from tikgen.template.totals import MOST_PARTS, totals_of
-from tikgen.template.vectors import element_code, held_arrays
+from tikgen.template.vectors import held_arrays
+from tikgen.template.views import Views
 
 from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, workspace
 from .boundaries import boundary_of, faces_of, reach, rules_in_use
+from .memory import Memory
 from .reading import spacing_of, type_of, update_of
 from .rows import near_edge, runs_of
 from .statements import (
@@ -27,15 +28,15 @@ from .statements import (
 )
 
 
-def context(p: Any, s: Any) -> Mapping[str, Any]:
+def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     """Return the names that the text uses."""
     update = update_of(p)
     held = held_arrays(p, update.arrays)
     every = arguments(p)
     arrays = [a for a in every if a.name in held]
     names = index_names(p, update)
-    first = arrays[0].name
-    extents = [f"{first}.shape[{held[first].first_axis + axis}]" for axis in range(p.dim)]
+    memory = Memory(p, views)
+    extents = memory.extents
     interior = reach(p, update, inside=True)
     bounds = [
         (name, str(low), f"{extent} - {high}" if high else extent)
@@ -45,7 +46,7 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
     if "def widened(" not in helpers[0]:
         helpers.append(widened_helper(p, update))
     rules = rules_in_use(p, update)
-    runs = runs_of(p, update, rules)
+    runs = runs_of(p, update, rules, memory)
     margins = reach(p, update, inside=False, rules=rules)
     layered = layers_in(boundary_of(p), update.fields, p.dim)
     layers = {n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)}
@@ -66,13 +67,14 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
             if name in update.outputs
         ],
         "totals": totals,
-        "row_arguments": (*passed, *workspace(p, s)),
+        "row_arguments": (*passed, *(views.numbers(every) if views else ()), *workspace(p, s)),
         "partial_zeros": "0, " if p.dim == 3 else "",
         "most_strips": MOST_STRIPS,
         "most_parts": MOST_PARTS,
         "casts": {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays},
         "identifiers": identifiers(p, update),
-        "element_code": functools.partial(element_code, p.layout),
+        "memory": memory,
+        "groups": memory.groups([*update.outputs, *update.arrays]),
         "helpers": "\n\n\n".join(filter(None, helpers)),
         "function": "points",
         "margins": margins,

@@ -9,40 +9,48 @@ from tikgen.template.boundaries import ELEMENTS
 from tikgen.template.vectors import blocks_before
 
 from .boundaries import furthest
+from .memory import Memory
 
 
-def runs_of(p: Any, update: Update, rules: Mapping[str, Any]) -> dict[Any, Any]:
+def runs_of(
+    p: Any, update: Update, rules: Mapping[str, Any], memory: Memory
+) -> dict[Any, Any]:
     """Return the run of elements that a step reads, for each array and offset of its row.
 
-    Arrays with the same rules share a run. None in place of an array has the run of the point.
+    Arrays with the same rules and strides share a run. None in place of an array has the run of the
+    point in the first output.
     """
     centre = (0,) * (p.dim - 1)
     starts: dict[Any, str] = {}
     known: dict[Any, SimpleNamespace] = {}
     found: dict[Any, Any] = {}
     own = [(name, (*centre, 0)) for name in (None, *update.outputs)]
+    first = next(iter((*update.outputs, *update.arrays)))
     for name, (*steps, last) in [*own, *update.accesses.values()]:
         leading = tuple(steps)
         kinds = tuple(
             within(rules[name][axis][int(step > 0)][0]) if step else ""
             for axis, step in enumerate(leading)
         )
-        if (leading, kinds) not in starts:
+        group = memory.group(name or first)
+        if (leading, kinds, group) not in starts:
             suffix = "".join(f"_{'n' if step < 0 else ''}{abs(step)}" for step in leading)
-            number = sum(other == leading for other, _ in starts)
+            number = sum((other, its) == (leading, group) for other, _, its in starts)
             suffix = suffix if any(leading) else ""
             if number:  # Two rules may differ along any axis.
                 suffix = "_".join([suffix, *filter(None, kinds)])
-            starts[leading, kinds] = suffix
-        suffix = starts[leading, kinds]
+            starts[leading, kinds, group] = suffix + memory.suffix(name or first)
+        suffix = starts[leading, kinds, group]
         # The components of a vector lie one behind the other: some blocks of points apart.
         blocks = blocks_before(name, p.layout) if name else 0
         run = known.setdefault(
-            (blocks, leading, kinds),
+            (blocks, leading, kinds, group),
             SimpleNamespace(
                 name=f"run_c{blocks}{suffix}" if blocks else f"run{suffix}",
                 start=f"start{suffix}",
                 blocks=blocks,
+                block=memory.block(name) if blocks else "",
+                steps=memory.steps(name or first),
                 leading=leading,
                 kinds=kinds,
                 first=last,

@@ -25,6 +25,7 @@ from tikgen.template.grid_use import GridUse
 from tikgen.template.parameters import FieldName
 from tikgen.template.rules import GPUS
 from tikgen.template.vectors import Layout
+from tikgen.template.views import Views
 
 from . import arguments, boundaries, drawing, schedules
 from .checks import check_problem
@@ -229,6 +230,12 @@ class FieldUpdate(Template):
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         return context(p, s)
+
+    def takes_views(self, p: Any) -> tuple[str, ...]:
+        return arguments.takes_views(p)
+
+    def context_of_views(self, p: Any, s: Any, views: Views) -> Mapping[str, Any]:
+        return context(p, s, views)
 
     def grid_use(self, p: Any) -> GridUse:
         return grid_use(p)

@@ -171,7 +171,7 @@ def _followed(variant: Variant, template: Template) -> Variant:
     if sizes is not None:
         arguments, symbols = template.arguments(problem), template.size_symbols(problem)
         sizes = shapes.sizes_of_shape(template.name, symbols, sizes, arguments)
-    return Variant(template, problem, schedule, tuple((sizes or {}).items()))
+    return Variant(template, problem, schedule, tuple((sizes or {}).items()), variant.views)
 
 
 def _given(model: ParameterModel) -> dict[str, object]:

@@ -157,7 +157,8 @@ class Automatic:
         if copies is None:
             return returned
         try:
-            seconds = candidate.try_with((*copies, *candidate.scratch(sizes)))
+            passed = loaded.passed(copies, sizes)
+            seconds = candidate.try_with((*passed, *candidate.scratch(sizes)))
             self._engine.wait()
         except _GIVEN_UP as error:
             self._give_up(loaded, error)
@@ -207,7 +208,7 @@ def launch(
     choice = choice_of(loaded)
     fits = bytes_of(values) <= choice.most_bytes
     if choice.direct is not None and fits:
-        choice.direct.launch(loaded, (*values, *choice.direct.own_scratch(sizes)))
+        choice.direct.launch(loaded, choice.direct.passed(loaded, values, sizes))
         return None, choice.direct
     if choice.is_due(loaded) and fits:
         return choice.launch(loaded, values, sizes), choice.direct

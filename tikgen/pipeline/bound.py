@@ -15,6 +15,7 @@ from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.signature import Signature
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
+from tikgen.template.views import flat
 
 
 class _Bindable(Protocol):
@@ -55,7 +56,7 @@ class BoundKernel:
     def arguments(self) -> dict[str, Any]:
         """Return the bound arguments by name; raises ArgumentError if they are of no use now."""
         binding = self._current()
-        return dict(zip(binding.loaded.signature.names, binding.values, strict=False))
+        return dict(zip(binding.loaded.signature.names, binding.given, strict=True))
 
     @property
     def signature(self) -> Signature:
@@ -87,8 +88,8 @@ class BoundKernel:
             return binding.run_plainly()
         if context is None or context.version != binding.version:
             context = binding.refresh(context)
-        for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
-            context.launcher.set_array(slot, tensor)
+        for slot, tensor, may_be_view in context.tensors:  # It may have moved since the last call.
+            context.launcher.set_array(slot, flat(tensor) if may_be_view else tensor)
         binding.loaded.launch_bound(context.launcher.launch)
         if context.launcher.is_spent:
             context.version = -1
@@ -106,7 +107,7 @@ class BoundKernel:
             if name not in loaded.signature.names:
                 problem = f"has no argument {name!r}; it takes {loaded.signature}"
                 raise ArgumentError(loaded.name, problem)
-        old = dict(zip(loaded.signature.names, binding.values, strict=False))  # No workspace.
+        old = dict(zip(loaded.signature.names, binding.given, strict=True))
         # Fields are compiled in: another field needs another instance of the kernel.
         values = tuple((old | arguments).values())
         made = _Binding(self._asked.for_arguments(values, {}), values, self._option)
@@ -117,7 +118,7 @@ class BoundKernel:
         """Launch, and take another engine from then on if one is proven now."""
         if launcher.is_differentiating():
             return binding.run_plainly()
-        arguments = tuple(binding.values[: len(binding.loaded.signature.names)])
+        arguments = tuple(binding.given)
         returned = choice.launch(binding.loaded, arguments, binding.sizes)
         if choice.direct is not None:
             version = binding.version
@@ -145,7 +146,7 @@ class BoundKernel:
         """Return the arguments of ``binding`` bound to the new code of the kernel."""
         while True:
             version = binding.version
-            arguments = tuple(binding.values[: len(binding.loaded.signature.names)])
+            arguments = tuple(binding.given)
             kernel = binding.kernel
             kernel.take_offer(arguments, {})
             loaded = kernel.loaded
@@ -175,6 +176,8 @@ class _Binding:
     ) -> None:
         self.kernel = kernel
         loaded = self.loaded = loaded or kernel.loaded
+        # What was passed, and below what the code takes.
+        self.given = list(values)
         self.sizes = loaded.check(values)
         # What will choose another engine, if that is open.
         self.choice: Automatic | None = None
@@ -192,7 +195,7 @@ class _Binding:
             self.values = list(loaded.with_workspace(values, self.sizes))
             self.is_fast = takes_context(loaded, tuple(self.values))
         else:
-            self.values, self.is_fast = list(values), True
+            self.values, self.is_fast = list(loaded.passed(values, self.sizes)), True
         self.contexts: dict[int, _Context] = {}  # By thread.
         self.version = 0  # Counts the changes of scalars.
         self.is_current = True
@@ -203,6 +206,8 @@ class _Binding:
             for index, argument in enumerate(loaded.signature.arguments)
             if isinstance(argument, Scalar)
         }
+        behind = len(loaded.signature.arguments)
+        self._numbers = {a.name: (n, a) for n, a in enumerate(loaded.numbers, behind)}
 
     def keep_scalars(self, scalars: dict[str, Any], context: _Context | None) -> bool:
         """Keep all new values, or none and return False if this binding was replaced."""
@@ -219,7 +224,8 @@ class _Binding:
             is_current = context is not None and context.version == self.version
             self.version += 1  # The contexts of other threads are outdated.
             for name, value in scalars.items():
-                self.values[self._scalars[name][0]] = value
+                index = self._scalars[name][0]
+                self.given[index] = self.values[index] = value
                 if is_current:
                     context.setters[name](value)  # type: ignore[union-attr]
             if is_current:
@@ -233,7 +239,15 @@ class _Binding:
                 context = self.contexts[get_ident()] = self._new_context()
             elif context.launcher.is_spent:
                 context.launcher.renew()
-            context.set_all([*self.values, *context.scratch], self._slots, self._scalars)
+            context.set_all(
+                [*self.values, *context.scratch], self._slots, self._scalars | self._numbers
+            )
+            arguments = enumerate(zip(self.loaded.signature.checks, self.given, strict=True))
+            context.tensors = [
+                (self._slots[i], value, check is not None and check.strided)
+                for i, (check, value) in arguments
+                if hasattr(value, "data_ptr")
+            ]
             context.version = self.version
         return context
 
@@ -246,7 +260,7 @@ class _Binding:
         """Launch by a plain call of Taichi."""
         if self._direct is None:
             return self.loaded.run(tuple(self.values))
-        return self.loaded.run(self.loaded.prepare(tuple(self.values)))
+        return self.loaded.run(self.loaded.prepare(tuple(self.given)))
 
 
 class _Context:
@@ -257,7 +271,8 @@ class _Context:
         self.launcher = made
         self.scratch = scratch
         self.setters: dict[str, Callable[[Any], None]] = {}
-        self.tensors: list[tuple[int, Any]] = []
+        # Slot, tensor, and whether it may be a view.
+        self.tensors: list[tuple[int, Any, bool]] = []
 
     def set_all(
         self, values: list[Any], slots: dict[int, int], scalars: dict[str, tuple[int, Scalar]]
@@ -273,14 +288,14 @@ class _Context:
         arrays = slots.keys() - {index for index, _ in scalars.values()}
         for index in arrays:
             self.launcher.set_array(slots[index], values[index])
-        self.tensors = [(slots[i], values[i]) for i in arrays if hasattr(values[i], "data_ptr")]
 
 
 def _slots(loaded: Loaded) -> dict[int, int]:
     """Return the launch slot of each argument that is passed at run time; fields have none."""
+    every = (*loaded.signature.arguments, *loaded.numbers, *loaded.workspace)
     passed = [
         index
-        for index, argument in enumerate((*loaded.signature.arguments, *loaded.workspace))
+        for index, argument in enumerate(every)
         if not (isinstance(argument, Array) and argument.storage == "field")
     ]
     return {index: slot for slot, index in enumerate(passed)}

@@ -173,6 +173,16 @@ def _chosen(near: Variant, schedule: Any, arch: str | None, sizes: Mapping[str, 
     return kernel
 
 
+def _varied(variant: Variant) -> Kernel:
+    """Return the kernel of a variant that follows from another kernel's."""
+    with _lock:
+        journal = events.Journal()
+        source = _render_once(variant, journal)
+        kernel = kernel_of(source, journal=journal)
+        journal.emit(kernel.loaded.subject, **_described(source, kernel))
+        return kernel
+
+
 def handles(kernel: Kernel) -> tuple[Kernel, ...]:
     """Return the kernels through which the code of a kernel is called."""
     with _lock:
@@ -232,7 +242,8 @@ def kernel_of(
         _sources.setdefault(source.variant.key, source)
         kernel = journal.timed("dedup", lambda: _kernels.get(identity))
         if kernel is None:
-            kernel = _kernels[identity] = Kernel(load_source(source, arguments_of))
+            loaded = load_source(source, arguments_of)
+            kernel = _kernels[identity] = Kernel(loaded, _varied)
             _alive[next(_numbers)] = kernel
             _keep(source)
         return kernel

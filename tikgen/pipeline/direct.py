@@ -54,7 +54,7 @@ class Direct:
         self._signature, self._workspace = loaded.signature, loaded.workspace
         self._own = _Own()
         self._quick: QuickCall | None = None
-        if code.pack_into is not None:
+        if code.pack_into is not None and not loaded.numbers:
             self._quick = quick_call(
                 loaded.signature, bool(loaded.workspace), code.pack_into, code.on_device
             )
@@ -69,10 +69,16 @@ class Direct:
         return [self.code.scratch(a.dtype, concrete_shape(a, named)) for a in self._workspace]
 
     def launch(self, loaded: Loaded, values: Sequence[Any]) -> None:
-        """Launch the kernel once in this thread, with checked arguments and its workspace."""
+        """Launch the kernel once in this thread, with what its code takes."""
         made = self._own.launcher = self._own.launcher or self.launcher()
         made.set_all(values)
         loaded.launch_bound(made.launch)
+
+    def passed(
+        self, loaded: Loaded, values: Sequence[Any], sizes: Sequence[int]
+    ) -> tuple[Any, ...]:
+        """Return what the code takes for checked arguments, with the workspace of this thread."""
+        return (*loaded.passed(values, sizes), *self.own_scratch(sizes))
 
     def call(self, loaded: Loaded, values: tuple[Any, ...]) -> bool:
         """Check the arguments and launch the kernel, both in the quickest way.

@@ -26,6 +26,7 @@ from tikgen.pipeline.offers import Offer
 from tikgen.pipeline.records import Record
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.pipeline.signature import Signature
+from tikgen.pipeline.viewing import variant_for
 from tikgen.taichi import runtime
 from tikgen.taichi.launcher import is_differentiating
 from tikgen.template import shapes
@@ -43,9 +44,14 @@ class Kernel:
 
     Call it with NumPy arrays, ``ti.ndarray``, torch tensors or, with ``storage="field"``,
     ``ti.field``, positionally or by name. Arguments are checked before Taichi sees them.
+
+    Args:
+        loaded: its code.
+        make: returns the kernel of another variant, for views; without it views are refused.
     """
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: Loaded, make: Callable[[Variant], Kernel] | None = None) -> None:
+        self._make = make
         # Read once in each call, so that another thread can replace it.
         self._loaded = loaded
         self._offer: Offer | None = None
@@ -204,8 +210,16 @@ class Kernel:
         return self._relative(record, self._engine, None if record else sizes)
 
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kernel:
-        """Return the kernel that a call with these arguments launches: itself."""
-        return self
+        """Return the kernel that a call with these arguments launches: itself, or one for views."""
+        return self._for_views(self._loaded.signature.order(args, kwargs)) or self
+
+    def _for_views(self, values: Sequence[Any]) -> Kernel | None:
+        """Return the kernel that takes the views among the arguments, or None if there are none."""
+        variant = variant_for(self._loaded, values) if self._make else None
+        if variant is None or self._make is None:
+            return None
+        made = self._make(variant)
+        return made._relative(self._record, self._engine, self._chosen_for)
 
     def with_engine(self, engine: str) -> Kernel:
         """Return the kernel of the same code that an engine launches.
@@ -258,14 +272,20 @@ class Kernel:
         loaded = self._loaded
         values = loaded.signature.order(args, kwargs)
         engine = engines.resolved(self._engine, runtime.current_arch())
+        try:
+            sizes = loaded.check(values)
+        except ArgumentError:
+            other = self._for_views(values)
+            if other is None:
+                raise
+            return other._launch(values, {})
         if engine == engines.TAICHI or is_differentiating():
-            return loaded.run(loaded.prepare(values))
-        sizes = loaded.check(values)
+            return loaded.run(loaded.with_workspace(values, sizes))
         if engine == engines.AUTO:
             returned, self._direct = automatic.launch(loaded, values, sizes)
             return returned
         direct = self._direct = direct_of(loaded, engine)
-        direct.launch(loaded, (*values, *direct.own_scratch(sizes)))
+        direct.launch(loaded, direct.passed(loaded, values, sizes))
         return None
 
     def bind(self, /, *args: Any, **kwargs: Any) -> BoundKernel:
@@ -296,7 +316,7 @@ class Kernel:
             TaichiNotInitialised: if ``ti.init`` was not called.
             KernelCompileError: if Taichi refuses the kernel.
         """
-        loaded = self.loaded
+        loaded = self.for_arguments(args, kwargs).loaded if args or kwargs else self.loaded
         if args or kwargs:
             given = [loaded.signature.order(args, kwargs)]
         else:
@@ -315,7 +335,7 @@ class Kernel:
         Raises:
             ArgumentError: if an argument does not fit the signature.
         """
-        loaded = self.loaded
+        loaded = self.for_arguments(args, kwargs).loaded if args or kwargs else self.loaded
         if not loaded.is_compiled:
             return False
         if not (args or kwargs):

@@ -30,6 +30,7 @@ from tikgen.pipeline.signature import Signature
 from tikgen.taichi import arrays, hooks, kernels, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.template.parameters import Invalid
+from tikgen.template.views import is_contiguous, strided
 
 # Scratch arrays kept for a kernel whose workspace depends on the sizes of its arguments.
 _MOST_SCRATCH = 16
@@ -78,6 +79,8 @@ class Loaded:
         self._timed: deque[hooks.Span] = deque(maxlen=_MOST_TIMED)
         events.lives[self.subject] = self
         self.workspace = source.variant.workspace
+        # What the code takes between arguments and workspace.
+        self.numbers = source.variant.numbers
         self._partial = tuple(
             index
             for index, a in enumerate(arguments)
@@ -107,6 +110,13 @@ class Loaded:
             ),
         )
 
+    @functools.cached_property
+    def strided_signature(self) -> Signature:
+        """Return the signature that takes views as well, where there are kernels for them."""
+        variant = self.source.variant
+        names = variant.template.takes_views(variant.problem)
+        return Signature(self.name, strided(self.signature.arguments, names))
+
     def profiled_name(self) -> str:
         """Return the name of the kernel in Taichi's profiler."""
         return hooks.profiled_name(self.function)
@@ -122,6 +132,8 @@ class Loaded:
         if runtime.epoch() is not self._epoch:
             self._enter_epoch()
         sizes = self.signature.check(values)
+        if self.numbers:
+            self._refuse_copied(values)
         if self._counts_steps:
             self._check_steps(values, sizes)
         return sizes
@@ -132,7 +144,15 @@ class Loaded:
 
     def with_workspace(self, values: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, ...]:
         """Return checked arguments followed by the workspace for some sizes."""
-        return (*values, *self._scratch_for(sizes)) if self.workspace else tuple(values)
+        passed = self.passed(values, sizes)
+        return (*passed, *self._scratch_for(sizes)) if self.workspace else passed
+
+    def passed(self, values: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, ...]:
+        """Return checked arguments as the code takes them: views as what they span, and how."""
+        views = self.source.variant.views
+        if views is None:
+            return tuple(values)
+        return views.passed(self.signature.arguments, values, sizes)
 
     def run(self, values: tuple[Any, ...]) -> Any:
         """Launch the kernel with the result of :meth:`prepare`, after compiling if necessary."""
@@ -248,6 +268,17 @@ class Loaded:
         steps = variant.template.steps(variant.problem, variant.schedule, named, read)
         if problem := loop_steps.problem(steps):
             raise UnsupportedOnArch(self.name, "vulkan", problem)
+
+    def _refuse_copied(self, values: tuple[Any, ...]) -> None:
+        """Raise ArgumentError for a view that had to be copied to the device and back."""
+        arch = runtime.current_arch()
+        for name, value in zip(self.signature.names, values, strict=True):
+            if arch != "cpu" and arrays.is_copied(value) and not is_contiguous(value):
+                raise ArgumentError(
+                    self.name,
+                    f"argument {name!r} is a view of an array on the host, which {arch} cannot use "
+                    "without a copy; pass a contiguous array, or a view of a tensor on the device",
+                )
 
     def _materialise(self) -> None:
         if not self.is_loaded:

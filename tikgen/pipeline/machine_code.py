@@ -40,7 +40,7 @@ class MachineCode:
         self._name = loaded.source.variant.label
         if why := _why_not(loaded, self._engine):
             raise self._refused(why)
-        every = (*loaded.signature.arguments, *loaded.workspace)
+        every = (*loaded.signature.arguments, *loaded.numbers, *loaded.workspace)
         self._kinds = [
             (a.dtype, len(a.shape) if isinstance(a, Array) else None)
             for a in every

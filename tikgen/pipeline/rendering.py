@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tikgen.errors import RenderError, TemplateError, TikgenError
-from tikgen.template.arguments import Argument, Array, symbols, with_sizes
+from tikgen.template.arguments import Argument, Array, Scalar, symbols, with_sizes
 from tikgen.template.base import Template
 from tikgen.template.parameters import ParameterModel, canonical
 from tikgen.template.rules import idle
+from tikgen.template.views import Views
 from tikgen.version import __version__
 
 # A part of a name, such as an expression, and a whole name.
@@ -47,6 +48,8 @@ class Variant:
     schedule: ParameterModel
     # Sizes that are baked into the text, by size symbol.
     sizes: tuple[tuple[str, int], ...] = ()
+    # The arrays that may be views; None where all must be contiguous.
+    views: Views | None = None
 
     @property
     def params(self) -> dict[str, Any]:
@@ -56,7 +59,8 @@ class Variant:
     @functools.cached_property
     def key(self) -> str:
         """Return one text for equal variants of equal templates."""
-        return f"{self.template.key}({canonical(self.params)}){self.sizes or ''}"
+        views = f" {self.views}" if self.views else ""
+        return f"{self.template.key}({canonical(self.params)}){self.sizes or ''}{views}"
 
     @functools.cached_property
     def label(self) -> str:
@@ -70,6 +74,8 @@ class Variant:
             parts.append(short_name(text))
         if self.sizes:
             parts.append("x".join(str(size) for _, size in self.sizes))
+        if self.views:
+            parts.append("views")
         # The name of a template stays as it is.
         return "_".join(filter(None, [self.template.name, short_name("_".join(parts), _LONGEST)]))
 
@@ -80,7 +86,13 @@ class Variant:
         Raises:
             TemplateError: if the template's ``arguments`` fails, or names an unusable extent.
         """
-        return self._declared("arguments", self.problem)
+        found = self._declared("arguments", self.problem)
+        return self.views.arguments(found) if self.views else found
+
+    @functools.cached_property
+    def numbers(self) -> tuple[Scalar, ...]:
+        """Return the integers that follow the arguments in the code, and say how views lie."""
+        return self.views.numbers(self.arguments) if self.views else ()
 
     @functools.cached_property
     def workspace(self) -> tuple[Array, ...]:
@@ -175,13 +187,18 @@ def render_text(variant: Variant) -> tuple[str, tuple[str, ...]]:
         RenderError: if the template is malformed or uses an unknown name.
     """
     template = variant.template
+    models = variant.problem, variant.schedule
     names = {
         "p": variant.problem,
         "s": variant.schedule,
         "name": template.name,
-        "arguments": variant.arguments,
+        "arguments": variant.arguments + variant.numbers,
         "workspace": variant.workspace,
-        **template.context(variant.problem, variant.schedule),
+        **(
+            template.context_of_views(*models, variant.views)
+            if variant.views
+            else template.context(*models)
+        ),
     }
     from tikgen.pipeline.jinja_run import run  # Jinja2 takes a while to import.
 
@@ -261,6 +278,9 @@ def _header(variant: Variant) -> str:
             lines.append(f"# {kind}: {values}")
     if variant.sizes:
         lines.append("# shape: " + ", ".join(f"{name}={n}" for name, n in variant.sizes))
+    if variant.views:
+        groups = ", ".join(f"{name} {number}" for name, number in variant.views.groups)
+        lines.append(f"# views, in groups of equal strides: {groups}")
     return "\n".join([*lines, f"# Rendered by tikgen {__version__}.", ""])
 
 

@@ -87,8 +87,9 @@ class _TaichiCheck(Check):
             if problem := hidden_problem(self.name, value):
                 return f"argument {self.name!r} {problem}"
             found = str(_TORCH_NAMES.get(str(value.dtype), value.dtype))
-            if not value.is_contiguous():
-                return f"argument {self.name!r} is not contiguous; pass {self.name}.contiguous()"
+            if not (value.is_contiguous() or self.takes_view(value)):
+                copy = f"{self.name}.contiguous()"
+                return self.layout_problem("contiguous", value.stride(), copy)
             if value.requires_grad:
                 return (
                     f"argument {self.name!r} requires a gradient, which a kernel does not record;"

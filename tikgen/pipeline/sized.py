@@ -137,7 +137,7 @@ class SizedKernel(Kernel):
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kernel:
         """Return the kernel of the class that a call with these arguments takes."""
         kernel = self._last = self._choose(args, kwargs)
-        return kernel
+        return kernel.for_arguments(args, kwargs)
 
     def _choose(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kernel:
         """Return the kernel of a class; where that is not known, one that says what is wrong."""
@@ -147,7 +147,7 @@ class SizedKernel(Kernel):
         with self._making:
             if not self._is_current():
                 self._forget()
-            signature = base.upcoming.signature
+            signature = base.upcoming.strided_signature
             try:
                 values = signature.order(args, kwargs)
                 shape = self._shapes_of(values)

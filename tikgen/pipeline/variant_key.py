@@ -24,6 +24,7 @@ def key_fields(variant: Variant) -> dict[str, str]:
         **{f"{PROBLEM}{name}": canonical(value) for name, value in variant.problem},
         **{f"{SCHEDULE}{name}": canonical(value) for name, value in variant.schedule},
         **{f"{SIZE}{symbol}": str(extent) for symbol, extent in variant.sizes},
+        **({"views": str(variant.views)} if variant.views else {}),
         "tikgen": __version__,
     }
 

@@ -60,7 +60,7 @@ class Launchers:
             if (loaded, sizes) not in self._scratch:
                 self._scratch[loaded, sizes] = direct.scratch(sizes)
             made = direct.launcher()
-            made.set_all([*values, *self._scratch[loaded, sizes]])
+            made.set_all([*loaded.passed(values, sizes), *self._scratch[loaded, sizes]])
             self._launchers[call] = made
         return self._launchers[call]
 

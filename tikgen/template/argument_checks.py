@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tikgen.errors import ArgumentError
+from tikgen.template import views
 from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_extent, symbols
 from tikgen.template.shapes import MOST_ELEMENTS
 
@@ -35,6 +36,7 @@ class Check:
         self.takes_host = not self.is_scalar and not self.takes_field
         self.written = isinstance(argument, Array) and argument.written
         self.inplace = isinstance(argument, Array) and argument.inplace
+        self.strided = isinstance(argument, Array) and argument.strided
         self.shape = argument.shape if isinstance(argument, Array) else ()
         self.ndim = len(self.shape)
         self.extents = tuple(
@@ -47,9 +49,13 @@ class Check:
         flags = array.flags
         return bool(
             array.dtype == self.numpy
-            and flags.c_contiguous
+            and (flags.c_contiguous or self.takes_view(array))
             and (flags.writeable or not self.written)
         )
+
+    def takes_view(self, array: Any) -> bool:
+        """Tell whether an array that is not contiguous is a view of the kind that is taken."""
+        return self.strided and views.strides_of(array) is not None
 
     def takes_fresh(self, array: Any) -> bool:
         """Tell in the quickest way that a device array fits; False means to look closer."""
@@ -92,12 +98,28 @@ class Check:
             return (
                 f"argument {self.name!r} takes dtype {self.dtype} ({self.numpy}); got {value.dtype}"
             )
-        if not value.flags.c_contiguous:
-            return (
-                f"argument {self.name!r} is not C-contiguous (strides {value.strides}); "
-                f"pass np.ascontiguousarray({self.name})"
-            )
+        if not (value.flags.c_contiguous or self.takes_view(value)):
+            copy = f"np.ascontiguousarray({self.name})"
+            return self.layout_problem("C-contiguous", value.strides, copy)
         return f"argument {self.name!r} is read-only, and the kernel writes to it"
+
+    def layout_problem(self, wanted: str, strides: Sequence[int], copy: str) -> str:
+        """Return how the strides of an array are wrong.
+
+        Args:
+            wanted: what it must be, unless views are taken.
+            strides: what it has.
+            copy: code for a copy that can be passed.
+        """
+        rule = ""
+        if self.strided:
+            wanted = "a view that is taken"
+            rule = "; its last axis must be contiguous, and the others lead forwards without overlap"
+        back = f", and write it back: {self.name}[...] = copy" if self.written else ""
+        return (
+            f"argument {self.name!r} is not {wanted} (strides {tuple(strides)}){rule}; "
+            f"pass {copy}{back}"
+        )
 
     def wrong_ndim(self, shape: tuple[int, ...]) -> str:
         """Return how the number of axes is wrong."""
@@ -115,6 +137,13 @@ class Check:
         """Return how the number of elements is wrong."""
         what = "is empty" if math.prod(shape) == 0 else f"has over {MOST_ELEMENTS} elements"
         return f"argument {self.name!r} {what} (shape {shape}), which Taichi cannot take"
+
+    def wrong_span(self, value: Any) -> str:
+        """Return how far apart the elements of a view are."""
+        return (
+            f"argument {self.name!r} is a view whose elements lie in a run of "
+            f"{views.span_of(value)}, and over {MOST_ELEMENTS} cannot be taken; pass a copy"
+        )
 
     def _wanted(self) -> str:
         return f"({', '.join(map(str, self.shape))}{',' * (self.ndim == 1)})"
@@ -230,6 +259,8 @@ class Rules:
                     raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
             if not 0 < count <= MOST_ELEMENTS:
                 raise self._error(check.wrong_count(tuple(shape)))
+            if check.strided and views.span_of(value) > MOST_ELEMENTS:
+                raise self._error(check.wrong_span(value))
         for i, j in self.apart:
             if self._may_share(values[i], values[j]):
                 self._check_alias(i, j, values)
@@ -259,6 +290,8 @@ class Rules:
         one, other = self.checks[i], self.checks[j]
         assert one is not None
         assert other is not None
+        if (one.strided or other.strided) and not _share(values[i], values[j]):
+            return
         may_be_same = one.inplace and not other.written
         if may_be_same and _is_same(values[i], values[j]):
             return
@@ -330,12 +363,20 @@ def _without_memory(tensor: Any) -> str:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    return one is other or _memory(one) == _memory(other)
+    return one is other or (
+        _memory(one) == _memory(other) and views.strides_of(one) == views.strides_of(other)
+    )
+
+
+def _share(one: Any, other: Any) -> bool:
+    return one is other or views.share_elements(one, other)
 
 
 def _memory(value: Any) -> tuple[int, int]:
     """Return the addresses that a NumPy array or a torch tensor spans."""
     if isinstance(value, np.ndarray):
-        return value.ctypes.data, value.ctypes.data + value.nbytes
+        size = value.nbytes if value.flags.c_contiguous else views.span_of(value) * value.itemsize
+        return value.ctypes.data, value.ctypes.data + size
     start = value.data_ptr()
-    return start, start + value.element_size() * value.nelement()
+    count = value.nelement() if value.is_contiguous() else views.span_of(value)
+    return start, start + value.element_size() * count

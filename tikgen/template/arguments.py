@@ -33,6 +33,7 @@ class Array:
         covered: whether a written array gets every element written. What a kernel leaves alone
             keeps its value only where this is False (see ``Kernel``).
         inplace: whether an output may be the very array that is also an input.
+        strided: whether it may be a view, whose rows lie apart in memory.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Array:
     storage: Literal["ndarray", "field"] = "ndarray"
     covered: bool = True
     inplace: bool = False
+    strided: bool = False
 
     @property
     def ndim(self) -> int:

@@ -25,6 +25,7 @@ from tikgen.template.parameters import (
     parameter_infos,
 )
 from tikgen.template.rules import ARCH, first_refusal, neutral_values
+from tikgen.template.views import Views
 
 _PACKAGE = Path(__file__).parents[1]
 # A wheel holds the templates inside the package, a checkout beside it.
@@ -189,6 +190,18 @@ class Template:
         explains.
         """
         return None
+
+    def takes_views(self, p: Any) -> tuple[str, ...]:
+        """Return the names of the arrays that may be views, whose rows lie apart in memory.
+
+        A template that returns some has :meth:`context_of_views`. The kernels for views are made
+        when a view is first met, and :class:`~tikgen.template.views.Views` says what they take.
+        """
+        return ()
+
+    def context_of_views(self, p: Any, s: Any, views: Views) -> Mapping[str, Any]:
+        """Return :meth:`context` for a kernel of which some arrays may be views."""
+        raise NotImplementedError
 
     # What the kernel must compute.
 

@@ -1,0 +1,178 @@
+"""Views: arrays whose rows lie apart from each other in memory, as those of ``x[1:-1, 1:-1]`` do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tikgen.dtypes import DType
+from tikgen.template.arguments import Argument, Array, Scalar, symbols
+
+# How long NumPy may look for an element that two views share.
+_MOST_WORK = 100_000
+
+
+@dataclass(frozen=True)
+class Views:
+    """The arrays of a kernel that may be views, and which of them have equal strides.
+
+    Each of them reaches the code as what lies from its first element to its last, in as many axes,
+    of which all but the last have one element. Behind the arguments follow integers: the sizes, and
+    the strides of each group of arrays, in elements, on all axes but the last.
+
+    Attributes:
+        groups: name of each of these arrays, and the number of its group, in order.
+    """
+
+    groups: tuple[tuple[str, int], ...]
+
+    def group_of(self, name: str) -> int:
+        """Return the number of the group of an array."""
+        return dict(self.groups)[name]
+
+    def arguments(self, declared: Sequence[Argument]) -> tuple[Argument, ...]:
+        """Return the arguments of a kernel, some of which may be views."""
+        return strided(declared, [name for name, _ in self.groups])
+
+    def numbers(self, arguments: Sequence[Argument]) -> tuple[Scalar, ...]:
+        """Return the integers that follow the arguments in the code."""
+        axes = {self.group_of(a.name): a.ndim - 1 for a in self._arrays(arguments)}
+        return tuple(
+            Scalar(name, DType.i32)
+            for name in (
+                *map(size_name, symbols(tuple(arguments))),
+                *(stride_name(group, axis) for group in axes for axis in range(axes[group])),
+            )
+        )
+
+    def passed(
+        self, arguments: Sequence[Argument], values: Sequence[Any], sizes: Sequence[int]
+    ) -> tuple[Any, ...]:
+        """Return checked arguments as the code takes them, with the integers that follow them."""
+        passed, strides = list(values), {}
+        groups = dict(self.groups)
+        for index, argument in enumerate(arguments):
+            if argument.name in groups:
+                own = strides_of(values[index])
+                assert own is not None
+                strides[groups[argument.name]] = own[:-1]
+                passed[index] = flat(values[index])
+        return (*passed, *sizes, *(step for group in strides.values() for step in group))
+
+    def _arrays(self, arguments: Sequence[Argument]) -> list[Array]:
+        names = dict(self.groups)
+        return [a for a in arguments if isinstance(a, Array) and a.name in names]
+
+
+def strided(arguments: Sequence[Argument], names: Sequence[str]) -> tuple[Argument, ...]:
+    """Return arguments of which the arrays with these names may be views."""
+    return tuple(
+        replace(a, strided=True) if isinstance(a, Array) and a.name in names else a
+        for a in arguments
+    )
+
+
+def size_name(symbol: str) -> str:
+    """Return what the code calls a size; no name of a user begins with an underscore."""
+    return f"_{symbol}"
+
+
+def stride_name(group: int, axis: int) -> str:
+    """Return what the code calls the stride of a group of arrays on an axis."""
+    return f"_stride{group}_{axis}"
+
+
+def views_of(values: Mapping[str, Any]) -> Views:
+    """Return the groups of arrays with equal strides, in order of their first array."""
+    known: dict[Any, int] = {}
+    return Views(
+        tuple(
+            (name, known.setdefault((strides_of(value) or ())[:-1], len(known)))
+            for name, value in values.items()
+        )
+    )
+
+
+def is_contiguous(array: Any) -> bool:
+    """Return whether the elements of an array of any kind follow one another in memory."""
+    if isinstance(array, np.ndarray):
+        return bool(array.flags.c_contiguous)
+    return not hasattr(array, "data_ptr") or bool(array.is_contiguous())
+
+
+def strides_of(array: Any) -> tuple[int, ...] | None:
+    """Return the strides of an array in elements, 0 on axes of one, or None if it is no view.
+
+    The last axis of a view is contiguous; the others lead forwards, and no elements overlap.
+
+    Args:
+        array: an array of any kind. One of Taichi is contiguous.
+    """
+    shape = tuple(array.shape)
+    if hasattr(array, "data_ptr"):
+        steps = tuple(array.stride())
+    elif isinstance(array, np.ndarray):
+        if any(step % array.itemsize for step in array.strides):
+            return None
+        steps = tuple(step // array.itemsize for step in array.strides)
+    else:
+        steps = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+    steps = tuple(step if n > 1 else 0 for step, n in zip(steps, shape, strict=True))
+    if shape[-1:] > (1,) and steps[-1] != 1:
+        return None
+    behind = 1
+    for step, extent in sorted(zip(steps, shape, strict=True)):
+        if extent > 1:
+            if step < behind:
+                return None
+            behind += step * (extent - 1)
+    return steps
+
+
+def span_of(array: Any) -> int:
+    """Return how many elements lie from the first one of a view to its last."""
+    steps = strides_of(array) or ()
+    return 1 + sum(step * (n - 1) for step, n in zip(steps, array.shape, strict=True))
+
+
+def flat(array: Any) -> Any:
+    """Return what lies from the first element of a view to its last, without a copy.
+
+    It has as many axes, all but the last of one element. An array of Taichi stays as it is.
+    """
+    ones, span = (1,) * (len(array.shape) - 1), span_of(array)
+    if isinstance(array, np.ndarray):
+        return as_strided(array, (*ones, span), (array.itemsize,) * array.ndim)
+    if hasattr(array, "data_ptr"):
+        return array.as_strided((*ones, span), (*(span for _ in ones), 1))
+    return array
+
+
+def share_elements(one: Any, other: Any) -> bool:
+    """Return whether two views have bytes in common, or True if that takes long to find out."""
+    try:
+        return bool(np.shares_memory(_Placed(one).array, _Placed(other).array, _MOST_WORK))
+    except RuntimeError:  # It is too hard.
+        return True
+
+
+class _Placed:
+    """An array of NumPy at the place of another one, which need not be on the host."""
+
+    def __init__(self, array: Any) -> None:
+        if isinstance(array, np.ndarray):
+            self.array = array
+            return
+        size = array.element_size()
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": tuple(array.shape),
+            "strides": tuple(size * step for step in array.stride()),
+            "typestr": f"|V{size}",
+            "data": (array.data_ptr(), True),
+        }
+        self.array = np.asarray(self)
