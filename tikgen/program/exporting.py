@@ -34,6 +34,10 @@ class _Recorder(PythonStepper):
             raise ProgramError(
                 f"a graph cannot hold {kernel.name}, whose scalars change with the step"
             )
+        if kernel.variant.views:
+            raise ProgramError(
+                f"a graph cannot hold {kernel.name}, which takes views; use contiguous arrays"
+            )
         if len(self.launches) == _MOST_LAUNCHES:
             raise ProgramError(f"a graph cannot hold more than {_MOST_LAUNCHES} launches")
         values = {

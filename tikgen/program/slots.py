@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from tikgen.dtypes import DType
 from tikgen.errors import ProgramError, near
 from tikgen.program.team import Held, array_in
 from tikgen.taichi import arrays
+from tikgen.template.views import is_contiguous, share_elements, span_of
 
 
 class Slots:
@@ -146,6 +148,7 @@ class Slots:
             ranges[0] is not None
             and ranges[0] == ranges[1]
             and (arrays[0].dtype == arrays[1].dtype)
+            and all(map(is_contiguous, arrays))
         )
 
     def check_apart(self, number: int) -> None:
@@ -155,7 +158,8 @@ class Slots:
             its = _range(array)
             if other == number or not one or not its or self._is_reshaped(number, other):
                 continue
-            if one[0] < its[1] and its[0] < one[1]:
+            overlaps = one[0] < its[1] and its[0] < one[1]
+            if overlaps and share_elements(array, self.arrays[number]):
                 raise ProgramError(
                     f"{self._shown(number)} is swapped, and {self._shown(other)} shares memory "
                     "with it; such a view would not change places with it"
@@ -187,8 +191,9 @@ def dtype_of(array: Any) -> DType:
 
 def described(array: Any) -> str:
     """Return kind, dtype and shape of an array in words."""
-    kind, dtype, shape, _ = _layout(array)
-    return f"{kind} {dtype} of shape {shape}"
+    kind, dtype, shape, strides = _layout(array)
+    apart = "" if is_contiguous(array) else f" and strides {strides}"
+    return f"{kind} {dtype} of shape {shape}{apart}"
 
 
 def _layout(array: Any) -> tuple[str, Any, tuple[int, ...], Any]:
@@ -212,4 +217,6 @@ def _range(array: Any) -> tuple[int, int] | None:
     if isinstance(array, arrays.TaichiArray):
         return None
     address, size = arrays.address_of(array)
+    if not is_contiguous(array):
+        size = size // math.prod(array.shape) * span_of(array)
     return address, address + size
