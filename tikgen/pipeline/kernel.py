@@ -26,7 +26,7 @@ from tikgen.pipeline.offers import Offer
 from tikgen.pipeline.records import Record
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.pipeline.signature import Signature
-from tikgen.pipeline.viewing import variant_for
+from tikgen.pipeline.viewing import Viewing
 from tikgen.taichi import runtime
 from tikgen.taichi.launcher import is_differentiating
 from tikgen.template import shapes
@@ -51,7 +51,7 @@ class Kernel:
     """
 
     def __init__(self, loaded: Loaded, make: Callable[[Variant], Kernel] | None = None) -> None:
-        self._make = make
+        self._viewing = Viewing(make) if make else None
         # Read once in each call, so that another thread can replace it.
         self._loaded = loaded
         self._offer: Offer | None = None
@@ -215,11 +215,8 @@ class Kernel:
 
     def _for_views(self, values: Sequence[Any]) -> Kernel | None:
         """Return the kernel that takes the views among the arguments, or None if there are none."""
-        variant = variant_for(self._loaded, values) if self._make else None
-        if variant is None or self._make is None:
-            return None
-        made = self._make(variant)
-        return made._relative(self._record, self._engine, self._chosen_for)
+        made = self._viewing and self._viewing.kernel_for(self._loaded, values)
+        return made and made._relative(self._record, self._engine, self._chosen_for)
 
     def with_engine(self, engine: str) -> Kernel:
         """Return the kernel of the same code that an engine launches.
@@ -272,6 +269,9 @@ class Kernel:
         loaded = self._loaded
         values = loaded.signature.order(args, kwargs)
         engine = engines.resolved(self._engine, runtime.current_arch())
+        other = self._for_views(values) if self._viewing and self._viewing.is_used else None
+        if other is not None:
+            return other._launch(values, {})
         try:
             sizes = loaded.check(values)
         except ArgumentError:

@@ -96,9 +96,10 @@ class _TaichiCheck(Check):
                     f" pass {self.name}.detach()"
                 )
         else:
+            hint = f"; pass torch.from_dlpack({self.name})" if hasattr(value, "__dlpack__") else ""
             return (
                 f"argument {self.name!r} takes a NumPy array, a ti.ndarray or a torch tensor; "
-                f"got {kind_of(value)}"
+                f"got {kind_of(value)}{hint}"
             )
         if not hasattr(value, "data_ptr") and arrays.is_stale(value):
             return _STALE.format(name=self.name)

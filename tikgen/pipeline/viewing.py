@@ -1,32 +1,62 @@
-"""Finds out which variant of a kernel takes the views among some arguments."""
+"""The kernels for views that belong to one kernel, made when such arrays are first met."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.rendering import Variant
-from tikgen.template.views import is_contiguous, views_of
+from tikgen.template.views import Views, is_contiguous, views_of
+
+if TYPE_CHECKING:
+    from tikgen.pipeline.kernel import Kernel
 
 
-def variant_for(loaded: Loaded, values: Sequence[Any]) -> Variant | None:
-    """Return the variant that takes arguments of which some are views; None if none of them is.
+class Viewing:
+    """The kernels for views of the code that a kernel has.
 
     Args:
-        loaded: a kernel, which takes contiguous arrays.
-        values: its arguments in order, unchecked.
-
-    Raises:
-        ArgumentError: if there is a view, and an argument does not fit.
+        make: returns the kernel of a variant.
     """
-    variant, signature = loaded.source.variant, loaded.strided_signature
-    if variant.views is not None:
-        return None
-    checks = zip(signature.checks, values, strict=True)
-    found = {check.name: value for check, value in checks if check is not None and check.strided}
-    if all(map(is_contiguous, found.values())):
-        return None
-    signature.check(values)
-    return dataclasses.replace(variant, sizes=(), views=views_of(found))
+
+    def __init__(self, make: Callable[[Variant], Kernel]) -> None:
+        self._make = make
+        self._known: tuple[Loaded | None, dict[Views | None, Kernel]] = None, {}
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether views were met."""
+        return bool(self._known[1])
+
+    def kernel_for(self, loaded: Loaded, values: Sequence[Any]) -> Kernel | None:
+        """Return the kernel that takes arguments of which some are views; None if none of them is.
+
+        Args:
+            loaded: the code for contiguous arrays.
+            values: the arguments in order, unchecked.
+
+        Raises:
+            ArgumentError: if there is a view, and an argument does not fit.
+        """
+        if loaded.source.variant.views is not None:
+            return None
+        signature = loaded.strided_signature
+        checks = zip(signature.checks, values, strict=True)
+        given = {c.name: value for c, value in checks if c is not None and c.strided}
+        if all(map(is_contiguous, given.values())):
+            return None
+        of, known = self._known
+        if of is not loaded:
+            self._known = loaded, known = loaded, {}
+        views = None
+        with contextlib.suppress(AttributeError):  # Of what is no array.
+            views = views_of(given)
+        if views not in known:
+            signature.check(values)
+            assert views is not None
+            variant = loaded.source.variant
+            known[views] = self._make(dataclasses.replace(variant, sizes=(), views=views))
+        return known[views]

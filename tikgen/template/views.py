@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -112,31 +114,42 @@ def strides_of(array: Any) -> tuple[int, ...] | None:
     Args:
         array: an array of any kind. One of Taichi is contiguous.
     """
-    shape = tuple(array.shape)
-    if hasattr(array, "data_ptr"):
-        steps = tuple(array.stride())
-    elif isinstance(array, np.ndarray):
-        if any(step % array.itemsize for step in array.strides):
-            return None
-        steps = tuple(step // array.itemsize for step in array.strides)
-    else:
-        steps = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
-    steps = tuple(step if n > 1 else 0 for step, n in zip(steps, shape, strict=True))
-    if shape[-1:] > (1,) and steps[-1] != 1:
-        return None
-    behind = 1
-    for step, extent in sorted(zip(steps, shape, strict=True)):
-        if extent > 1:
-            if step < behind:
-                return None
-            behind += step * (extent - 1)
-    return steps
+    found = _layout(array)
+    return found and found[0]
 
 
 def span_of(array: Any) -> int:
     """Return how many elements lie from the first one of a view to its last."""
-    steps = strides_of(array) or ()
-    return 1 + sum(step * (n - 1) for step, n in zip(steps, array.shape, strict=True))
+    found = _layout(array)
+    assert found is not None
+    return found[1]
+
+
+def _layout(array: Any) -> tuple[tuple[int, ...], int] | None:
+    """Return strides and span of an array, or None if it is no view."""
+    if isinstance(array, np.ndarray):
+        return _checked(array.shape, array.strides, array.itemsize)
+    if hasattr(array, "data_ptr"):
+        return _checked(tuple(array.shape), tuple(array.stride()), 1)
+    shape = tuple(array.shape)
+    return _checked(shape, tuple(math.prod(shape[n + 1 :]) for n in range(len(shape))), 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _checked(
+    shape: tuple[int, ...], strides: tuple[int, ...], size: int
+) -> tuple[tuple[int, ...], int] | None:
+    steps = tuple(step // size if n > 1 else 0 for step, n in zip(strides, shape, strict=True))
+    if any(step % size for step, n in zip(strides, shape, strict=True) if n > 1):
+        return None
+    if shape[-1:] > (1,) and steps[-1] != 1:
+        return None
+    behind = 1
+    for step, extent in sorted(zip(steps, shape, strict=True)):
+        if extent > 1 and step < behind:
+            return None
+        behind += step * (extent - 1)
+    return steps, behind
 
 
 def flat(array: Any) -> Any:

@@ -189,7 +189,9 @@ class Recording:
 
     def _take_template(self, loaded: Loaded, values: Sequence[Any]) -> None:
         with self._lock:
-            if loaded in self._met or _is_template(loaded):
+            if loaded.numbers:
+                self._add(self._meet_views(loaded), values)
+            elif loaded in self._met or _is_template(loaded):
                 self._add(self._meet_template(loaded), values)
             else:
                 key = (loaded, *map(_feature, values))
@@ -230,6 +232,19 @@ class Recording:
                 arguments=tuple(map(described, loaded.signature.arguments)),
             )
             self._met[loaded] = _Met(entry, loaded.signature.names)
+        return self._met[loaded]
+
+    def _meet_views(self, loaded: Loaded) -> _Met:
+        if loaded not in self._met:
+            subject = loaded.subject
+            entry = rf.Own(
+                name=self._name(variant_name(loaded.source.variant)),
+                function=subject.name,
+                file=subject.file,
+                line=subject.line,
+                problem="it takes views, which bundles do not hold; launch it for contiguous arrays",
+            )
+            self._met[loaded] = _Met(entry, ())
         return self._met[loaded]
 
     def _meet_own(self, key: Any, kernel: Any, values: Sequence[Any]) -> _Met:
