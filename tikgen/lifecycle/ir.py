@@ -164,6 +164,7 @@ def _arguments(kernel: Kernel, args: Sequence[Any]) -> list[_Made]:
         sizes |= kernel.sizes_of({n: v for n, v in named if hasattr(v, "shape")})
     else:
         made = [_made_up(kernel, a, sizes) for a in declared]
+    made += [_made_up(kernel, a, sizes) for a in kernel.loaded.numbers]
     return [*made, *(("array", a.dtype.value, concrete_shape(a, sizes)) for a in kernel.workspace)]
 
 
