@@ -88,8 +88,11 @@ class BoundKernel:
             return binding.run_plainly()
         if context is None or context.version != binding.version:
             context = binding.refresh(context)
-        for slot, tensor, may_be_view in context.tensors:  # It may have moved since the last call.
-            context.launcher.set_array(slot, flat(tensor) if may_be_view else tensor)
+        for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
+            context.launcher.set_array(slot, tensor)
+        for slot, tensor, address in context.views:
+            if tensor.data_ptr() != address:
+                context.launcher.set_array(slot, flat(tensor))
         binding.loaded.launch_bound(context.launcher.launch)
         if context.launcher.is_spent:
             context.version = -1
@@ -242,11 +245,11 @@ class _Binding:
             context.set_all(
                 [*self.values, *context.scratch], self._slots, self._scalars | self._numbers
             )
-            arguments = enumerate(zip(self.loaded.signature.checks, self.given, strict=True))
-            context.tensors = [
-                (self._slots[i], value, check is not None and check.strided)
-                for i, (check, value) in arguments
-                if hasattr(value, "data_ptr")
+            tensors = [i for i, value in enumerate(self.given) if hasattr(value, "data_ptr")]
+            views = [i for i in tensors if self.values[i] is not self.given[i]]
+            context.tensors = [(self._slots[i], self.given[i]) for i in tensors if i not in views]
+            context.views = [
+                (self._slots[i], self.given[i], self.values[i].data_ptr()) for i in views
             ]
             context.version = self.version
         return context
@@ -271,8 +274,9 @@ class _Context:
         self.launcher = made
         self.scratch = scratch
         self.setters: dict[str, Callable[[Any], None]] = {}
-        # Slot, tensor, and whether it may be a view.
-        self.tensors: list[tuple[int, Any, bool]] = []
+        self.tensors: list[tuple[int, Any]] = []
+        # With the address from which on the code takes it.
+        self.views: list[tuple[int, Any, int]] = []
 
     def set_all(
         self, values: list[Any], slots: dict[int, int], scalars: dict[str, tuple[int, Scalar]]

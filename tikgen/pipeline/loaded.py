@@ -149,10 +149,11 @@ class Loaded:
 
     def passed(self, values: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, ...]:
         """Return checked arguments as the code takes them: views as what they span, and how."""
-        views = self.source.variant.views
-        if views is None:
+        variant = self.source.variant
+        if variant.views is None:
             return tuple(values)
-        return views.passed(self.signature.arguments, values, sizes)
+        baked = [size for _, size in variant.sizes]
+        return variant.views.passed(self.signature.arguments, values, baked or sizes)
 
     def run(self, values: tuple[Any, ...]) -> Any:
         """Launch the kernel with the result of :meth:`prepare`, after compiling if necessary."""

@@ -92,7 +92,8 @@ class Variant:
     @functools.cached_property
     def numbers(self) -> tuple[Scalar, ...]:
         """Return the integers that follow the arguments in the code, and say how views lie."""
-        return self.views.numbers(self.arguments) if self.views else ()
+        arguments = self.template.arguments(self.problem)  # With sizes that are not baked in.
+        return self.views.numbers(arguments) if self.views else ()
 
     @functools.cached_property
     def workspace(self) -> tuple[Array, ...]:

@@ -58,5 +58,5 @@ class Viewing:
             signature.check(values)
             assert views is not None
             variant = loaded.source.variant
-            known[views] = self._make(dataclasses.replace(variant, sizes=(), views=views))
+            known[views] = self._make(dataclasses.replace(variant, views=views))
         return known[views]
