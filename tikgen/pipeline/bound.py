@@ -15,7 +15,6 @@ from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.signature import Signature
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
-from tikgen.template.views import flat
 
 
 class _Bindable(Protocol):
@@ -90,9 +89,10 @@ class BoundKernel:
             context = binding.refresh(context)
         for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
             context.launcher.set_array(slot, tensor)
-        for slot, tensor, address in context.views:
-            if tensor.data_ptr() != address:
-                context.launcher.set_array(slot, flat(tensor))
+        for tensor, address, strides in context.views:
+            if tensor.data_ptr() != address or tensor.stride() != strides:
+                self.rebind()
+                return self()
         binding.loaded.launch_bound(context.launcher.launch)
         if context.launcher.is_spent:
             context.version = -1
@@ -181,6 +181,7 @@ class _Binding:
         loaded = self.loaded = loaded or kernel.loaded
         # What was passed, and below what the code takes.
         self.given = list(values)
+        self._strides = [v.stride() if hasattr(v, "data_ptr") else None for v in values]
         self.sizes = loaded.check(values)
         # What will choose another engine, if that is open.
         self.choice: Automatic | None = None
@@ -249,7 +250,7 @@ class _Binding:
             views = [i for i in tensors if self.values[i] is not self.given[i]]
             context.tensors = [(self._slots[i], self.given[i]) for i in tensors if i not in views]
             context.views = [
-                (self._slots[i], self.given[i], self.values[i].data_ptr()) for i in views
+                (self.given[i], self.values[i].data_ptr(), self._strides[i]) for i in views
             ]
             context.version = self.version
         return context
@@ -275,8 +276,8 @@ class _Context:
         self.scratch = scratch
         self.setters: dict[str, Callable[[Any], None]] = {}
         self.tensors: list[tuple[int, Any]] = []
-        # With the address from which on the code takes it.
-        self.views: list[tuple[int, Any, int]] = []
+        # Tensors that may be views, with the address and the strides that they had.
+        self.views: list[tuple[Any, int, Any]] = []
 
     def set_all(
         self, values: list[Any], slots: dict[int, int], scalars: dict[str, tuple[int, Scalar]]
