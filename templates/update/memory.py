@@ -64,9 +64,7 @@ class Memory:
         """Return the distance of the components of a vector."""
         return "block" if self._views is None else stride_name(self.group(name), 0)
 
-    def element(
-        self, name: str, places: str | Sequence[str], is_linear: bool = False
-    ) -> str:
+    def element(self, name: str, places: str | Sequence[str], is_linear: bool = False) -> str:
         """Return the code of an element of an array or of a component.
 
         Args:

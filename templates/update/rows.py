@@ -12,9 +12,7 @@ from .boundaries import furthest
 from .memory import Memory
 
 
-def runs_of(
-    p: Any, update: Update, rules: Mapping[str, Any], memory: Memory
-) -> dict[Any, Any]:
+def runs_of(p: Any, update: Update, rules: Mapping[str, Any], memory: Memory) -> dict[Any, Any]:
     """Return the run of elements that a step reads, for each array and offset of its row.
 
     Arrays with the same rules and strides share a run. None in place of an array has the run of the

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[Callable[[NDArray], tuple[NDArray, NDArray]], str]] = {
     "the last axis": (
         lambda x: (x[0, :, ::2], x[1, :, ::2]),
         r"'u' is not a view that is taken \(strides \(48, 8\)\); its last axis must be contiguous, "
-        r"and the others lead forwards without overlap; pass np.ascontiguousarray\(u\)$",
+        r"the others lead forwards without overlap; pass np.ascontiguousarray\(u\)$",
     ),
     "backwards": (lambda x: (x[0, ::-1], x[1]), r"strides \(-48, 4\)"),
     "transposed": (lambda x: (x[0].T[1:], x[1].T[1:]), r"'u' is not a view that is taken"),
@@ -370,7 +370,7 @@ def stepped(views: bool, steps: int, native: bool | None, start: NDArray) -> Any
     )
     places = (slice(1, start.shape[0] + 1), slice(2, start.shape[1] + 2))
     bases = [Surrounded(start, places) for _ in range(3)]
-    u, old, u_next = ([b.view if views else b.view.copy() for b in bases])
+    u, old, u_next = [b.view if views else b.view.copy() for b in bases]
     program = tikgen.Program(
         [wave.bind(u=u, old=old, u_next=u_next, c=0.2), tikgen.swap((old, u), (u, u_next))],
         native=native,
@@ -381,9 +381,7 @@ def stepped(views: bool, steps: int, native: bool | None, start: NDArray) -> Any
 
 @on_cpu
 @pytest.mark.parametrize("native", [None, False])
-def test_programs_over_views(
-    native: bool | None, rng: np.random.Generator, tmp_path: os.PathLike[str]
-) -> None:
+def test_programs_over_views(native: bool | None, rng: np.random.Generator, tmp_path: Path) -> None:
     start = rng.random((17, 41), dtype=np.float32)
     program, bases = stepped(True, 7, native, start)
     wanted, _ = stepped(False, 7, native, start)
@@ -391,7 +389,7 @@ def test_programs_over_views(
         assert isinstance(program._walk.stepper, NativeStepper)
     for name in wanted.names:
         np.testing.assert_array_equal(program[name], wanted[name])
-    path = os.path.join(tmp_path, "state.npz")
+    path = tmp_path / "state.npz"
     program.save(path)
     assert program.verify(2).ok
     program.run(4)
@@ -405,7 +403,7 @@ def test_programs_over_views(
 
 
 @on_cpu
-def test_programs_refuse_views_that_do_not_fit(heat: Kernel, tmp_path: os.PathLike[str]) -> None:
+def test_programs_refuse_views_that_do_not_fit(heat: Kernel, tmp_path: Path) -> None:
     x = np.zeros((3, 9, 12), np.float32)
     u, u_next = x[0, 1:, 1:], x[1, 1:, 1:]
     other = np.zeros((8, 13), np.float32)[:, 2:]
@@ -416,7 +414,7 @@ def test_programs_refuse_views_that_do_not_fit(heat: Kernel, tmp_path: os.PathLi
         tikgen.Program([heat.bind(u, 0.1, u_next), shifted, tikgen.swap((u, u_next))])
     program = tikgen.Program([heat.bind(u, 0.1, u_next), tikgen.swap((u, u_next))])
     with pytest.raises(ProgramError, match="which takes views; use contiguous arrays"):
-        program.export(os.path.join(tmp_path, "bundle"), ["x64"])
+        program.export(tmp_path / "bundle", ["x64"])
     rows = np.zeros((8, 2, 11), np.float32)  # Their rows take turns.
     pair = rows[:, 0], rows[:, 1]
     tikgen.Program([heat.bind(pair[0], 0.1, pair[1]), tikgen.swap(pair)]).run(3)

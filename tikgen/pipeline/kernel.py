@@ -44,21 +44,15 @@ class Kernel:
 
     Call it with NumPy arrays, ``ti.ndarray``, torch tensors or, with ``storage="field"``,
     ``ti.field``, positionally or by name. Arguments are checked before Taichi sees them.
-
-    Args:
-        loaded: its code.
-        make: returns the kernel of another variant, for views; without it views are refused.
     """
 
     def __init__(self, loaded: Loaded, make: Callable[[Variant], Kernel] | None = None) -> None:
-        self._viewing = Viewing(make) if make else None
-        # Read once in each call, so that another thread can replace it.
-        self._loaded = loaded
+        self._viewing = Viewing(make)
+        self._loaded = loaded  # Read once in each call, so that another thread can replace it.
         self._offer: Offer | None = None
         self._record: Record | None = None
         self._chosen_for: Mapping[str, int] | None = None
-        # What the last call took beside Taichi.
-        self._direct: Direct | None = None
+        self._direct: Direct | None = None  # What the last call took beside Taichi.
         self._engine = engines.DEFAULT
         self._family: list[Kernel] = [self]
 
@@ -70,7 +64,7 @@ class Kernel:
     @property
     def template(self) -> Template:
         """Return the template from which it was rendered."""
-        return self.loaded.source.variant.template
+        return self.variant.template
 
     @property
     def name(self) -> str:
@@ -211,12 +205,8 @@ class Kernel:
 
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kernel:
         """Return the kernel that a call with these arguments launches: itself, or one for views."""
-        return self._for_views(self._loaded.signature.order(args, kwargs)) or self
-
-    def _for_views(self, values: Sequence[Any]) -> Kernel | None:
-        """Return the kernel that takes the views among the arguments, or None if there are none."""
-        made = self._viewing and self._viewing.kernel_for(self._loaded, values)
-        return made and made._relative(self._record, self._engine, self._chosen_for)
+        made = self._viewing.kernel_for(self._loaded, self._loaded.signature.order(args, kwargs))
+        return made._relative(self._record, self._engine, self._chosen_for) if made else self
 
     def with_engine(self, engine: str) -> Kernel:
         """Return the kernel of the same code that an engine launches.
@@ -266,19 +256,11 @@ class Kernel:
 
     def _launch(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Check the arguments at length, and launch."""
-        loaded = self._loaded
+        loaded, engine = self._loaded, engines.resolved(self._engine, runtime.current_arch())
         values = loaded.signature.order(args, kwargs)
-        engine = engines.resolved(self._engine, runtime.current_arch())
-        other = self._for_views(values) if self._viewing and self._viewing.is_used else None
-        if other is not None:
-            return other._launch(values, {})
-        try:
-            sizes = loaded.check(values)
-        except ArgumentError:
-            other = self._for_views(values)
-            if other is None:
-                raise
-            return other._launch(values, {})
+        sizes = self._viewing.check(loaded, values)
+        if sizes is None:
+            return self.for_arguments(values, {})._launch(values, {})
         if engine == engines.TAICHI or is_differentiating():
             return loaded.run(loaded.with_workspace(values, sizes))
         if engine == engines.AUTO:
@@ -316,8 +298,9 @@ class Kernel:
             TaichiNotInitialised: if ``ti.init`` was not called.
             KernelCompileError: if Taichi refuses the kernel.
         """
-        loaded = self.for_arguments(args, kwargs).loaded if args or kwargs else self.loaded
+        loaded = self.loaded
         if args or kwargs:
+            loaded = self.for_arguments(args, kwargs).loaded
             given = [loaded.signature.order(args, kwargs)]
         else:
             given = [made_up(loaded, on_host=True), made_up(loaded, on_host=False)]
@@ -335,12 +318,11 @@ class Kernel:
         Raises:
             ArgumentError: if an argument does not fit the signature.
         """
-        loaded = self.for_arguments(args, kwargs).loaded if args or kwargs else self.loaded
-        if not loaded.is_compiled:
-            return False
         if not (args or kwargs):
-            return True
-        return loaded.is_compiled_for(loaded.prepare(loaded.signature.order(args, kwargs)))
+            return self.loaded.is_compiled
+        loaded = self.for_arguments(args, kwargs).loaded
+        values = loaded.signature.order(args, kwargs)
+        return loaded.is_compiled and loaded.is_compiled_for(loaded.prepare(values))
 
     def ir(self, kind: str, /, *args: Any, arch: str | None = None) -> str:
         """Return the code of the kernel at one stage of its compilation.

@@ -5,33 +5,47 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
+from tikgen.errors import ArgumentError
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.views import Views, is_contiguous, views_of
 
-if TYPE_CHECKING:
-    from tikgen.pipeline.kernel import Kernel
+_Kernel = TypeVar("_Kernel")
 
 
-class Viewing:
+class Viewing(Generic[_Kernel]):
     """The kernels for views of the code that a kernel has.
 
     Args:
-        make: returns the kernel of a variant.
+        make: returns the kernel of a variant; without it views are refused.
     """
 
-    def __init__(self, make: Callable[[Variant], Kernel]) -> None:
+    def __init__(self, make: Callable[[Variant], _Kernel] | None) -> None:
         self._make = make
-        self._known: tuple[Loaded | None, dict[Views | None, Kernel]] = None, {}
+        self._known: tuple[Loaded | None, dict[Views | None, _Kernel]] = None, {}
 
-    @property
-    def is_used(self) -> bool:
-        """Return whether views were met."""
-        return bool(self._known[1])
+    def check(self, loaded: Loaded, values: tuple[Any, ...]) -> list[int] | None:
+        """Return the value of each size symbol, if the arguments fit; None if some are views.
 
-    def kernel_for(self, loaded: Loaded, values: Sequence[Any]) -> Kernel | None:
+        Args:
+            loaded: the code for contiguous arrays, or that of a kernel for views.
+            values: the arguments in order.
+
+        Raises:
+            ArgumentError: as :meth:`Loaded.check` does.
+        """
+        if self._known[1] and self._views_among(loaded, values):
+            return None
+        try:
+            return loaded.check(values)
+        except ArgumentError:
+            if not self._views_among(loaded, values):
+                raise
+        return None
+
+    def kernel_for(self, loaded: Loaded, values: Sequence[Any]) -> _Kernel | None:
         """Return the kernel that takes arguments of which some are views; None if none of them is.
 
         Args:
@@ -41,12 +55,8 @@ class Viewing:
         Raises:
             ArgumentError: if there is a view, and an argument does not fit.
         """
-        if loaded.source.variant.views is not None:
-            return None
-        signature = loaded.strided_signature
-        checks = zip(signature.checks, values, strict=True)
-        given = {c.name: value for c, value in checks if c is not None and c.strided}
-        if all(map(is_contiguous, given.values())):
+        given = self._views_among(loaded, values)
+        if not given or self._make is None:
             return None
         of, known = self._known
         if of is not loaded:
@@ -55,8 +65,15 @@ class Viewing:
         with contextlib.suppress(AttributeError):  # Of what is no array.
             views = views_of(given)
         if views not in known:
-            signature.check(values)
+            loaded.strided_signature.check(values)
             assert views is not None
-            variant = loaded.source.variant
-            known[views] = self._make(dataclasses.replace(variant, views=views))
+            known[views] = self._make(dataclasses.replace(loaded.source.variant, views=views))
         return known[views]
+
+    def _views_among(self, loaded: Loaded, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the arrays that may be views, by name; none where all of them are contiguous."""
+        if self._make is None or loaded.numbers:
+            return {}
+        checks = zip(loaded.strided_signature.checks, values, strict=True)
+        given = {c.name: value for c, value in checks if c is not None and c.strided}
+        return {} if all(map(is_contiguous, given.values())) else given

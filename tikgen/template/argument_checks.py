@@ -114,7 +114,7 @@ class Check:
         rule = ""
         if self.strided:
             wanted = "a view that is taken"
-            rule = "; its last axis must be contiguous, and the others lead forwards without overlap"
+            rule = "; its last axis must be contiguous, the others lead forwards without overlap"
         back = f", and write it back: {self.name}[...] = copy" if self.written else ""
         return (
             f"argument {self.name!r} is not {wanted} (strides {tuple(strides)}){rule}; "

@@ -1,4 +1,4 @@
-"""Views: arrays whose rows lie apart from each other in memory, as those of ``x[1:-1, 1:-1]`` do."""
+"""Views: arrays whose rows lie apart in memory, as those of ``x[1:-1, 1:-1]`` do."""
 
 from __future__ import annotations
 
@@ -167,8 +167,9 @@ def flat(array: Any) -> Any:
 
 def share_elements(one: Any, other: Any) -> bool:
     """Return whether two views have bytes in common, or True if that takes long to find out."""
+    work: Any = _MOST_WORK  # NumPy's stubs know two numbers only.
     try:
-        return bool(np.shares_memory(_Placed(one).array, _Placed(other).array, _MOST_WORK))
+        return bool(np.shares_memory(_Placed(one).array, _Placed(other).array, work))
     except RuntimeError:  # It is too hard.
         return True
 

@@ -242,7 +242,7 @@ class Recording:
                 function=subject.name,
                 file=subject.file,
                 line=subject.line,
-                problem="it takes views, which bundles do not hold; launch it for contiguous arrays",
+                problem="it takes views, which bundles do not hold; pass contiguous arrays",
             )
             self._met[loaded] = _Met(entry, ())
         return self._met[loaded]
