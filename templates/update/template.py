@@ -107,6 +107,9 @@ class FieldUpdate(Template):
     many ghost points there are below and above, the index of the first point on the whole grid, and
     the extent of that. Ghost points are read, and not computed; `boundary` holds for sides without
     them. Indices, coordinates and absorbing layers are those of the whole grid.
+
+    Arrays over the grid may be views whose last axis is contiguous, such as `u[1:-1, 1:-1]`. With
+    `layout="last"` all arrays must be contiguous.
     """
 
     class Problem(ProblemModel):

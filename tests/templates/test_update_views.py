@@ -417,7 +417,8 @@ def test_programs_refuse_views_that_do_not_fit(heat: Kernel, tmp_path: Path) -> 
         program.export(tmp_path / "bundle", ["x64"])
     rows = np.zeros((8, 2, 11), np.float32)  # Their rows take turns.
     pair = rows[:, 0], rows[:, 1]
-    tikgen.Program([heat.bind(pair[0], 0.1, pair[1]), tikgen.swap(pair)]).run(3)
+    tikgen.Program([heat.bind(pair[0], 0.1, pair[1]), tikgen.swap(pair), tikgen.copy(*pair)]).run(3)
+    np.testing.assert_array_equal(*pair)
 
 
 @on_cpu

@@ -429,11 +429,10 @@ class Kernel:
     def __repr__(self) -> str:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())
         # A user's text may define several kernels.
-        function = self.loaded.subject.name
-        engine, usual = self.engine, (engines.TAICHI, engines.DEFAULT)
-        is_usual = engine == engines.TAICHI and self._engine in usual
+        its = f"{self.loaded.subject.name} of " if self.loaded.subject.origin == "live" else ""
+        engine = self.engine
+        is_usual = engine == engines.TAICHI and self._engine in (engine, engines.DEFAULT)
         launched = "" if is_usual else f", launched by {engine}"
-        its = f"{function} of " if self.loaded.subject.origin == "live" else ""
         return (
             f"<Kernel {its}{self.template.name}({params})\n"
             f"  takes {self.loaded.signature}\n"

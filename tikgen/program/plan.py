@@ -19,6 +19,7 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts, scalars
 from tikgen.program.slots import Slots, dtype_of, is_array
 from tikgen.program.team import Team, Work, array_in
+from tikgen.template.views import is_contiguous
 
 # For each array the number of the one that stands for it.
 Arrangement = tuple[int, ...]
@@ -358,7 +359,12 @@ def _copying(part: parts.Copy) -> BoundKernel:
     dtype: DType = dtype_of(source)
     dim = len(source.shape)
     try:
-        kernel = build("map", expr="target = source", dtype=dtype, dim=dim, scalars=())
+        if is_contiguous(source):  # And so is the target: their layout is the same.
+            kernel = build("map", expr="target = source", dtype=dtype, dim=dim, scalars=())
+        else:
+            types = dict.fromkeys(("source", "target"), dtype)
+            wide = dtype if dtype.bits >= 32 else DType.f32 if dtype.is_float else DType.i32
+            kernel = build("update", equations="target = source", dtype=wide, types=types, dim=dim)
         return kernel.bind(source=source, target=target)
     except TikgenError as error:
         raise ProgramError(f"copy: {error}") from None
