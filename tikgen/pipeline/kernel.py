@@ -176,7 +176,7 @@ class Kernel:
     @property
     def launches(self) -> int:
         """Return the number of launches."""
-        return self.loaded.launches + self.loaded.bound_launches
+        return self.loaded.launches + self.loaded.bound_launches + self._viewing.launches
 
     @property
     def events(self) -> tuple[Event, ...]:

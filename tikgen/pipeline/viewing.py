@@ -5,14 +5,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tikgen.errors import ArgumentError
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.views import Views, is_contiguous, views_of
 
-_Kernel = TypeVar("_Kernel")
+
+class _Launched(Protocol):
+    @property
+    def launches(self) -> int: ...
+
+
+_Kernel = TypeVar("_Kernel", bound=_Launched)
 
 
 class Viewing(Generic[_Kernel]):
@@ -25,6 +31,11 @@ class Viewing(Generic[_Kernel]):
     def __init__(self, make: Callable[[Variant], _Kernel] | None) -> None:
         self._make = make
         self._known: tuple[Loaded | None, dict[Views | None, _Kernel]] = None, {}
+
+    @property
+    def launches(self) -> int:
+        """Return the number of launches for views."""
+        return sum(kernel.launches for kernel in tuple(self._known[1].values()))
 
     def check(self, loaded: Loaded, values: tuple[Any, ...]) -> list[int] | None:
         """Return the value of each size symbol, if the arguments fit; None if some are views.
