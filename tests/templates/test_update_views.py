@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH, init_taichi
-from tikgen import engines
-from tikgen.errors import ArgumentError, ProgramError
+from tikgen import aot, engines
+from tikgen.errors import ArgumentError, ExportError, ProgramError, TemplateError
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program.native import NativeStepper
 
@@ -312,6 +312,21 @@ def test_bound_views(heat: Kernel, engine: str, rng: np.random.Generator) -> Non
     assert near(bound.arguments["u_next"], u[:14])
     with pytest.raises(ArgumentError, match="share memory"):
         bound.rebind(u=u, u_next=x[0, :-2, :-2])
+
+
+@on_cpu
+def test_kernels_for_views_are_not_exported(heat: Kernel, tmp_path: Path) -> None:
+    x = np.zeros((2, 9, 12), np.float32)
+    for_views = heat.for_arguments((x[0, 1:, 1:], 0.1, x[1, 1:, 1:]), {})
+    with pytest.raises(TemplateError, match="ejects its kernel for contiguous arrays only"):
+        for_views.eject()
+    with pytest.raises(ExportError, match="it takes views; export the kernel for contiguous arra"):
+        aot.export([for_views], tmp_path / "bundle", ["x64"])
+    with aot.record(tmp_path / "recorded") as recording:
+        heat(x[0, 1:, 1:], 0.1, x[1, 1:, 1:])
+    assert [own.problem for own in recording.content.kernels] == [
+        "it takes views, which bundles do not hold; pass contiguous arrays"
+    ]
 
 
 @on_cpu

@@ -40,7 +40,8 @@ def eject_text(source: Source, arch: str) -> str:
     """Return a Python file that runs without tikgen, and checks itself on ``arch``.
 
     Raises:
-        TemplateError: if there is no reference, or it uses a value that cannot be copied.
+        TemplateError: if there is no reference, it uses a value that cannot be copied, or the
+            kernel is for views.
     """
     variant = source.variant
     template = variant.template
@@ -48,6 +49,8 @@ def eject_text(source: Source, arch: str) -> str:
         raise TemplateError(
             template.name, "has no reference to eject; its kernel alone is source.text"
         )
+    if variant.views:
+        raise TemplateError(template.name, "ejects its kernel for contiguous arrays only")
     collected = _Collected(template.name)
     for function in (template.reference, template.inputs, template.tolerance, worst_error):
         collected.add(function)

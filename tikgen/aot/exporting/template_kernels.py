@@ -40,6 +40,8 @@ def plan_kernel(
             "it takes fields; build it with storage='ndarray', or export a ti.kernel of your own "
             "over fields of your own",
         )
+    if variant.views:
+        raise ExportError(kernel.name, "it takes views; export the kernel for contiguous arrays")
     codes, failures = {}, {}
     for arch in archs:
         if verify_now and (absent := problem_with(arch)) and not is_native:
