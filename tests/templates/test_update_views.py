@@ -17,6 +17,7 @@ from conftest import ARCH, init_taichi
 from tikgen import aot, engines
 from tikgen.errors import ArgumentError, ExportError, ProgramError, TemplateError
 from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.loaded import load_source
 from tikgen.program.native import NativeStepper
 
 NDArray = npt.NDArray[Any]
@@ -327,6 +328,20 @@ def test_kernels_for_views_are_not_exported(heat: Kernel, tmp_path: Path) -> Non
     assert [own.problem for own in recording.content.kernels] == [
         "it takes views, which bundles do not hold; pass contiguous arrays"
     ]
+
+
+@on_cpu
+def test_new_code_is_adopted_by_what_it_takes(heat: Kernel) -> None:
+    x = np.zeros((2, 9, 12), np.float32)
+    kernel = heat.for_arguments((x[0], 0.1, x[1]), {})
+    reports: list[Any] = []
+    new = load_source(kernel.source)
+    kernel.offer(new, reports.append)
+    kernel(x[0, 1:, 1:], 0.1, x[1, 1:, 1:])  # Other code launches views.
+    assert (kernel.loaded is new, reports) == (False, [])
+    kernel(x[0], 0.1, x[1])
+    assert (kernel.loaded is new, reports) == (True, [None])
+    kernel(x[0, 1:, 1:], 0.1, x[1, 1:, 1:])
 
 
 @on_cpu

@@ -406,7 +406,7 @@ class Kernel:
         """Adopt the code on offer, if it compiles for these arguments."""
         with runtime.compiling:
             offer = self._offer
-            if offer is None:
+            if offer is None or self._viewing.has_views(self._loaded, args, kwargs):
                 return
             try:
                 refusal = offer.refusal(args, kwargs)

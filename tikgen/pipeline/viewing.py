@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from tikgen.errors import ArgumentError
@@ -80,6 +80,12 @@ class Viewing(Generic[_Kernel]):
             assert views is not None
             known[views] = self._make(dataclasses.replace(loaded.source.variant, views=views))
         return known[views]
+
+    def has_views(self, loaded: Loaded, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether a call has views, which other code takes than that of the kernel."""
+        with contextlib.suppress(ArgumentError):
+            return bool(self._views_among(loaded, loaded.signature.order(args, kwargs)))
+        return False
 
     def _views_among(self, loaded: Loaded, values: Sequence[Any]) -> dict[str, Any]:
         """Return the arrays that may be views, by name; none where all of them are contiguous."""
