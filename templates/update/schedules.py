@@ -7,6 +7,7 @@ from typing import Any
 from tikgen import Invalid
 from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.layers import layers_in
+from tikgen.template.matched import matched_widths
 from tikgen.template.shapes import are_small
 from tikgen.template.totals import MOST_PARTS
 
@@ -127,6 +128,8 @@ def _between_layers(p: Any, s: Any) -> tuple[int, ...]:
     for layers in layers_in(boundary_of(p), update_of(p).fields, p.dim).values():
         for axis, _, width, *_ in layers:
             widths[axis] = max(widths[axis], 2 * width)
+    for axis, pair in matched_widths(p.boundary, p.dim).items():
+        widths[axis] = max(widths[axis], 2 * max(pair))
     if not any(widths):
         return ()
     room = [9] * (p.dim - 1) + [s.row_buffer + 9]
