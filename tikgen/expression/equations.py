@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.components import by_component
-from tikgen.expression.equation_reader import INDICES, EquationReader, Grid
+from tikgen.expression.equation_reader import INDICES, EquationReader
+from tikgen.expression.grid import Grid
 from tikgen.expression.operators import AXES
 from tikgen.expression.reader import TOO_DEEP, clipped, statements_of
 from tikgen.expression.regions import conditions

@@ -1,11 +1,12 @@
 """Derivatives in matched layers: what stands for them, and what has to be remembered of them.
 
 In a layer, coordinates are stretched by complex numbers that depend on the frequency. In time, a
-derivative becomes itself over a number, plus a convolution of its past, which a recursion gives from
-one number that is kept for each point (Roden and Gedney, Microw. Opt. Technol. Lett. 27, 2000;
-Komatitsch and Martin, Geophysics 72, 2007). A second derivative is the difference of stretched first
-ones in the middle between points, stretched again: each point keeps three numbers of its own, so
-that no neighbour's are read, and fields may be updated in the same pass.
+derivative becomes itself over a number, plus a convolution of its past, which a recursion gives
+from one number that is kept for each point (Roden and Gedney, Microw. Opt. Technol. Lett. 27, 2000;
+Komatitsch and Martin, Geophysics 72, 2007). A second derivative gains the difference of what first
+ones gain in the middle between points, and is stretched again (Pasalic and McGarry, SEG Technical
+Program, 2010). Each point keeps the numbers of both middles itself, so that nothing that neighbours
+keep is read, and fields may be updated in the same pass.
 """
 
 from __future__ import annotations

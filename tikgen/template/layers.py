@@ -30,13 +30,14 @@ def absorbing(
 ) -> tuple[Any, ...]:
     """Return the rule by which waves fade away within a layer inside of a side.
 
-    With the kind "cpml", a convolutional perfectly matched layer, derivatives across the side of
-    the fields that have the rule are those of stretched coordinates, and hardly anything comes
-    back. The kernel takes arrays for it, which :func:`tikgen.matched_layers` makes.
+    A layer of kind "sponge" damps fields: after each update, the new value of the field is
+    multiplied by ``1 - strength * s**2``, where s grows from 0 at the inner edge of the layer to 1
+    at the outer one (Cerjan, Kosloff, Kosloff and Reshef, Geophysics 50, 1985, to leading order).
+    Where layers overlap, both damp.
 
-    The kind "sponge" takes no arrays. After each update, the new value of the field is multiplied by ``1 - strength * s**2``, where s
-    grows from 0 at the inner edge of the layer to 1 at the outer one (Cerjan, Kosloff, Kosloff and
-    Reshef, Geophysics 50, 1985, to leading order). Where layers overlap, both damp.
+    A layer of kind "cpml" is a convolutional perfectly matched layer: there, derivatives across the
+    side are those of stretched coordinates, for fields with the rule, and far less comes back. The
+    kernel takes arrays for it, which :func:`tikgen.matched_layers` makes.
 
     Args:
         width: number of points of the layer.

@@ -154,8 +154,9 @@ def gather(
     index, slot = slots(width, new.shape[axis], part[axis] if part else None)
     is_computed = np.isin(index, np.arange(new.shape[axis])[computed[axis]])
     index, slot = index[is_computed], slot[is_computed]
-    others = tuple(own for other, own in enumerate(computed) if other != axis)
-    np.moveaxis(kept, axis, 0)[(slot, *others)] = np.moveaxis(new, axis, 0)[(index, *others)]
+    whole = (slice(None), *(own for other, own in enumerate(computed) if other != axis))
+    inner = np.moveaxis(kept, axis, 0)[whole]
+    inner[slot] = np.moveaxis(new, axis, 0)[index][whole]
 
 
 def matched_layers(
