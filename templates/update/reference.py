@@ -55,7 +55,8 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
         values |= matched.values(p, inputs, shape, np.asarray)
         within = layered_of(p).assignments.error_bound(values, p.dtype, errors)
         # Outside of the layers either text may compute a point.
-        bounds = within | {name: np.maximum(bounds[name], within[name]) for name in bounds}
+        both = bounds.keys() & within
+        bounds = within | {name: np.maximum(bounds[name], within[name]) for name in both}
     layers = layers_in(boundary_of(p), update.fields, p.dim)
     new = {}
     if layers or update.reductions:

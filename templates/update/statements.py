@@ -67,7 +67,7 @@ def statements(
                 place = on_whole(p, index), extents_of_whole(p, extents or [])
                 head, slot = matched.opening(p, axis, *place)
                 lines += [head, f"    {slot}"]
-            element = values[name]
+            element = values.get(name, "")
             code = expression.taichi(values, p.dtype)
             values[name] = known[name]
             lines += ("    " + line for line in broken(f"{known[name]} = {code}").splitlines())

@@ -18,7 +18,7 @@ from tikgen.expression.reader import Reader
 from tikgen.expression.reductions import misused, reduction_of, unusable
 from tikgen.expression.spelling import PRIME, refusal, shown_name, stored_name
 from tikgen.expression.staggering import CENTRE, Place, in_words, place_of
-from tikgen.expression.stretching import Stretching
+from tikgen.expression.stretching import Second, Stretching
 from tikgen.expression.tree import CONSTANTS, Node
 
 INDICES = "ijk"
@@ -371,19 +371,22 @@ class EquationReader(Reader):
 
     def _second(self, node: Node, axes: range | tuple[int, ...], place: frozenset[int]) -> Node:
         """Return the sum of second derivatives along some axes."""
-        grid, stretched = self._grid, self._stretched_axes(node, axes)
-        rest = tuple(axis for axis in axes if axis not in stretched)
-        parts = [operators.second(node, rest, grid.order, grid.spacing, self._move)] if rest else []
+        grid = self._grid
+        rest = grid.order, grid.spacing, self._move
+        found = operators.second(node, axes, *rest)
+        if not (stretched := self._stretched_axes(node, axes)):
+            return found
+        parts = {}
         for axis in stretched:
             step = grid.spacing[axis]
-            found = operators.second(node, (axis,), grid.order, grid.spacing, self._move)
-            sides = [
+            below, above = (
                 self._inlined(operators.one_sided(node, axis, step, self._move, is_above))
                 for is_above in (False, True)
-            ]
-            own = self._inlined(found), (sides[0], sides[1]), node, axis, step, axis in place
-            parts.append(self.stretching.second(*own))
-        return functools.reduce(lambda one, other: Node("+", (one, other)), parts)
+            )
+            own = self._inlined(operators.second(node, (axis,), *rest))
+            parts[axis] = Second(own, (below, above), step, 2 - (axis in place))
+        operator = f"d{2 * AXES[axes[0]]}" if isinstance(axes, tuple) else "lap"
+        return self.stretching.second(self._inlined(found), operator, node, parts)
 
     def _stretched_axes(self, node: Node, axes: Iterable[int]) -> tuple[int, ...]:
         """Return the axes along which layers stretch the derivative of a tree."""

@@ -60,6 +60,23 @@ class Profile:
         return profile_of(self.axis)
 
 
+@dataclass(frozen=True)
+class Second:
+    """A second derivative along an axis.
+
+    Attributes:
+        derivative: the derivative without layers.
+        sides: the first derivatives in the middle between the point and those below and above.
+        step: distance between points.
+        place: where it lies, among the places where layers know their numbers.
+    """
+
+    derivative: Node
+    sides: tuple[Node, Node]
+    step: float
+    place: int
+
+
 def profile_of(axis: int) -> str:
     """Return the argument with the numbers of the layers along an axis."""
     return f"cpml_{AXES[axis]}"
@@ -105,15 +122,17 @@ class Stretching:
         """Return the axis of each assignment that belongs to layers, by its place.
 
         Args:
-            names: what all assignments assign, in order.
+            names: what all assignments assign, in order, temporaries among them.
         """
+        before = [name for name, _ in self.derivatives]
         ahead = [(axis, name) for axis, name, _ in self._sorted()]
-        begun: set[str] = set()
         found = {}
         for place, name in enumerate(names):
-            if ahead and name == ahead[0][1] and (name in begun or name in self.memories):
+            if before:
+                if name == before[0]:
+                    del before[0]
+            elif ahead and name == ahead[0][1]:
                 found[place] = ahead.pop(0)[0]
-            begun.add(name)
         return found
 
     def first(
@@ -139,46 +158,57 @@ class Stretching:
         result = self._result(label, derivative, axes, operator, operand)
         for axis in axes:
             own = label if len(axes) == 1 else f"{label}_{AXES[axis]}"
-            self._stretch(result, own, 0, axis, 2 - (axis in walls))
+            change = self._change(result, own, 0, axis, 2 - (axis in walls))
+            self._within(axis, result, Node("+", (result, change)))
         return result
 
     def second(
         self,
         derivative: Node,
-        sides: tuple[Node, Node],
+        operator: str,
         operand: Node,
-        axis: int,
-        step: float,
-        on_walls: bool,
+        parts: Mapping[int, Second],
     ) -> Node:
-        """Return the name of a second derivative that is stretched along its axis.
+        """Return the name of a sum of second derivatives that are stretched along their axes.
 
         Args:
-            derivative: the derivative without layers.
-            sides: first derivatives in the middle between the point and those below and above.
+            derivative: the sum without layers.
+            operator: the operator, such as ``"lap"``.
             operand: what is differentiated.
-            axis: the axis.
-            step: distance between points.
-            on_walls: whether it lies on the walls of the axis.
+            parts: the derivative along each axis with layers.
         """
-        if (derivative, (axis,)) in self._known:
-            return self._known[derivative, (axis,)]
-        operator = f"d{2 * AXES[axis]}"
+        axes = tuple(parts)
+        if (derivative, axes) in self._known:
+            return self._known[derivative, axes]
         label = self._label(operator, operand)
-        result = self._result(label, derivative, (axis,), operator, operand)
-        place = 2 - on_walls
+        result = self._result(label, derivative, axes, operator, operand)
+        for axis, part in parts.items():
+            own = self._label(f"d{2 * AXES[axis]}", operand) if operator == "lap" else label
+            self._stretch_second(result, own, axis, part)
+        return result
+
+    def _stretch_second(self, result: Node, label: str, axis: int, part: Second) -> None:
         changes = []
-        for number, (word, side) in enumerate(zip(("below", "above"), sides, strict=True)):
-            slope = Node("name", value=f"{word}{DOT}{label}")
-            self.derivatives.append((str(slope.value), side))
-            changes.append(self._change(slope, label, number, axis, place - 1 + 2 * number))
+        for number, (word, side) in enumerate(zip(("below", "above"), part.sides, strict=True)):
+            slope = self._derivative(word, label, side)
+            place = part.place - 1 + 2 * number
+            changes.append(self._change(slope, label, number, axis, place))
+        # What the slopes in the middle between points gain, the derivative gains by differences.
         low, high = changes
         difference: Node = Node("-", (high, low))
-        if step != 1:
-            difference = Node("/", (difference, Node("number", value=step)))
-        self._within(axis, result, Node("+", (result, difference)))
-        self._stretch(result, label, 2, axis, place)
-        return result
+        if part.step != 1:
+            difference = Node("/", (difference, Node("number", value=part.step)))
+        gained, own = Node("name", value=f"gained{DOT}{label}"), part.derivative
+        own = self._derivative("second", label, own)
+        self._within(axis, gained, difference)
+        self._within(axis, own, Node("+", (own, gained)))
+        change = self._change(own, label, 2, axis, part.place)
+        self._within(axis, result, Node("+", (result, Node("+", (gained, change)))))
+
+    def _derivative(self, word: str, label: str, value: Node) -> Node:
+        """Return a name for a derivative, which is assigned as it is without layers."""
+        self.derivatives.append((f"{word}{DOT}{label}", value))
+        return Node("name", value=f"{word}{DOT}{label}")
 
     def _label(self, operator: str, operand: Node) -> str:
         """Return a name for a derivative, which no other one has."""
@@ -196,16 +226,11 @@ class Stretching:
         self, label: str, derivative: Node, axes: tuple[int, ...], operator: str, operand: Node
     ) -> Node:
         """Return the name of a stretched derivative, which begins as it is without layers."""
-        result = Node("name", value=f"stretched{DOT}{label}")
+        result = self._derivative("stretched", label, derivative)
         self._known[derivative, axes] = result
-        self.derivatives.append((str(result.value), derivative))
         shown = str(operand.value) if operand.op == "name" else "..."
         self.results[str(result.value)] = f"{operator}({shown})"
         return result
-
-    def _stretch(self, result: Node, label: str, number: int, axis: int, place: int) -> None:
-        change = self._change(result, label, number, axis, place)
-        self._within(axis, result, Node("+", (result, change)))
 
     def _change(self, slope: Node, label: str, number: int, axis: int, place: int) -> Node:
         """Return what stretching adds to a derivative, after its memory is brought up to date."""
