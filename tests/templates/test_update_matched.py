@@ -120,10 +120,10 @@ def test_a_wave_of_second_order_is_that_of_an_independent_cpml(
 @pytest.mark.parametrize(
     ("loop", "shapes"),
     [
-        ("function", [(1,), (7,), (1100,)]),
-        ("function", [(14, 70), (30, 3)]),
+        pytest.param("function", [(1,), (7,), (1100,)], marks=pytest.mark.slow),
+        pytest.param("function", [(14, 70), (30, 3)], marks=pytest.mark.slow),
         ("points", [(14, 70), (30, 3)]),
-        ("points", [(13, 9, 40), (1, 2, 3)]),
+        pytest.param("points", [(13, 9, 40), (1, 2, 3)], marks=pytest.mark.slow),
         pytest.param("function", [(13, 9, 40), (1, 2, 3)], marks=pytest.mark.slow),
     ],
     ids=str,
@@ -169,12 +169,12 @@ def test_vectors_and_the_engine_without_taichi(ti_arch: str, rng: np.random.Gene
     if ti_arch != "cpu":
         pytest.skip("the engine belongs to cpu")
     kernel = tikgen.update(
-        "v' = v - grad(p)/4; p' = p - div(v)/4",
+        "p' = p - div(v)/4",
         dim=2,
         dtype="f64",
         vectors={"v": 2},
         at={"v": "faces"},
-        boundary={"v": LAYER, "p": {"x": LAYER, "y-": LAYER, "y+": LAYER}},
+        boundary={"v": {"x": LAYER, "y-": LAYER, "y+": LAYER}},
         engine="direct-cpu",
     )
     assert {"cpml_dx_v_x", "cpml_dy_v_y"} <= {*kernel.signature.names}
@@ -210,25 +210,26 @@ def recorded(
 @pytest.mark.once
 @pytest.mark.parametrize("order", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_hardly_anything_comes_back(order: int, ti_arch: str) -> None:
-    width, steps = 10, 400
+    width, steps = 10, 300
     shape, shot = (30 + 2 * width, 110 + 2 * width), (width + 5, width + 10)
     # What the edges of the large grid send back arrives after the end.
-    large = recorded((400, 450), (shot[0] + 160, shot[1] + 160), "zero", order, steps)
+    large = recorded((290, 370), (shot[0] + 120, shot[1] + 120), "zero", order, steps)
     decibels = {}
-    for kind, rule in {
-        "sponge": tikgen.absorbing(width, order=2),
-        "cpml": tikgen.absorbing(width, kind="cpml"),
-    }.items():
+    rules = {"cpml": tikgen.absorbing(width, kind="cpml")}
+    if order == 8:  # With what a sponge leaves, which the documentation compares with.
+        rules["sponge"] = tikgen.absorbing(width, order=2)
+    for kind, rule in rules.items():
         error = recorded(shape, shot, rule, order, steps) - large
         decibels[kind] = 10 * np.log10((error**2).sum(0) / (large**2).sum(0))
     # At the shot waves meet the layer at all angles; 90 points along it they graze it.
     most = {2: (-80, -45), 8: (-45, -30)}[order]
     assert (decibels["cpml"] < most).all(), decibels
-    assert (decibels["cpml"] < decibels["sponge"] - 25).all(), decibels
+    if "sponge" in decibels:
+        assert (decibels["cpml"] < decibels["sponge"] - 25).all(), decibels
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("order", [2, 8])
+@pytest.mark.parametrize("order", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_ten_thousand_steps_stay_calm(order: int, ti_arch: str) -> None:
     shape = (36, 31)
     rule = tikgen.absorbing(5, kind="cpml")
@@ -258,6 +259,8 @@ PARTS = {
 def test_a_part_is_computed_as_the_whole(part: str, ti_arch: str, rng: np.random.Generator) -> None:
     rules = {"x-": tikgen.absorbing(11, kind="cpml"), "x+": "clamp", "y": LAYER}
     options: Any = {"dim": 2, "boundary": rules}
+    if part != "a corner" or ti_arch != "cpu":
+        options["schedule"] = {"loop": "points"}  # It compiles sooner.
     text = "u' = u + lap(u)/8 + dx(v); m = sum(u')"
     whole = tikgen.update(text, **options)
     before = arrays_of(whole, (23, 70), rng)
