@@ -51,6 +51,7 @@ from .template.catalogue import (
     load_template as load_template,
 )
 from .template.layers import absorbing as absorbing
+from .template.matched import matched_layers as matched_layers
 from .template.parameters import (
     Identifier as Identifier,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "load_ipython_extension",
     "load_template",
     "loop",
+    "matched_layers",
     "neumann",
     "parameter",
     "reduce",

@@ -5,11 +5,13 @@ from typing import Any
 from tikgen import Array, Scalar
 from tikgen.expression import Update, lacks_on_vulkan
 from tikgen.expression.components import argument_of
+from tikgen.template.arguments import Role
 from tikgen.template.totals import MOST_PARTS, partials_of, results_of, totals_of
 from tikgen.template.vectors import held_arrays, names_in_code
 
 from .boundaries import boundary_names, faces_of, reach
-from .reading import type_of, update_of
+from .matched import kept_arrays, profile_arrays
+from .reading import layered_of, type_of, update_of
 
 MOST_ARRAYS_ON_VULKAN = 32
 # Strips of a line, of which each leaves what it knows of a reduction.
@@ -24,8 +26,13 @@ def arguments(p: Any) -> tuple[Array | Scalar, ...]:
     faces = faces_of(p)
     found: list[Array | Scalar] = []
     arrays = held_arrays(p, update.arrays)
+    of_layers = profile_arrays(p) | kept_arrays(p)
     for name in argument_names(p):
         if name in update.reductions:
+            continue
+        if name in of_layers:
+            role: Role = "in" if name not in kept_arrays(p) else "inout"
+            found.append(Array(name, p.dtype, of_layers[name], role=role, covered=role == "in"))
             continue
         if name in p.on_device:
             found.append(Array(name, p.dtype, (1,)))
@@ -69,7 +76,7 @@ def unsupported(p: Any, arch: str) -> str | None:
             f"it takes {count} arrays, and at most {MOST_ARRAYS_ON_VULKAN} work; "
             "split the equations"
         )
-    return lacks_on_vulkan(update.assignments.folded(p.dtype).functions, p.dtype)
+    return lacks_on_vulkan(layered_of(p).assignments.folded(p.dtype).functions, p.dtype)
 
 
 def takes_views(p: Any) -> tuple[str, ...]:
@@ -83,8 +90,10 @@ def takes_views(p: Any) -> tuple[str, ...]:
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
-    names = (*update.inputs, *boundary_names(p), *update.outputs, *update.reductions)
-    return tuple(dict.fromkeys(argument_of(str(name), p.layout)[0] for name in names))
+    names = (*update.inputs, *boundary_names(p), *update.outputs)
+    found = (argument_of(str(name), p.layout)[0] for name in names)
+    of_layers = (*profile_arrays(p), *kept_arrays(p))
+    return tuple(dict.fromkeys((*found, *of_layers, *update.reductions)))
 
 
 def written_arrays(p: Any) -> dict[str, list[str]]:
@@ -98,5 +107,5 @@ def written_arrays(p: Any) -> dict[str, list[str]]:
 def identifiers(p: Any, update: Update) -> dict[str, str]:
     """Return what generated code calls each output and each temporary."""
     arguments = argument_names(p) if p.layout != "separate" else ()
-    names = (*update.outputs, *update.temporaries)
-    return names_in_code(names, (*update.inputs, *arguments))
+    names = (*update.outputs, *update.temporaries, *update.memories)
+    return names_in_code(names, (*update.inputs, *arguments, *kept_arrays(p)))

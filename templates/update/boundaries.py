@@ -6,16 +6,16 @@ from typing import Any
 from tikgen.expression import Update
 from tikgen.expression.components import by_component
 from tikgen.template.base import SIZES
-from tikgen.template.boundaries import faces_in, is_by_field, rules_in, sides_of, with_constants
+from tikgen.template.boundaries import faces_in, rules_in, sides_of, with_constants
+from tikgen.template.matched import matched_widths
 
-from .reading import ghosts_of, update_of
+from .reading import ghosts_of, rules_by_component, update_of
 
 
 def boundary_of(p: Any) -> Any:
     """Return the boundary, with numbers for constants, and rules for each component of a vector."""
-    rules = by_component(p.boundary, p.vectors or {}) if is_by_field(p.boundary) else p.boundary
     numbers = {n: v for n, v in (p.constants or {}).items() if not isinstance(v, tuple)}
-    return with_constants(rules, numbers)
+    return with_constants(rules_by_component(p), numbers)
 
 
 def boundary_names(p: Any) -> tuple[str, ...]:
@@ -120,3 +120,19 @@ def reach(
                 if (pair[side][0] == "interior") == inside:
                     found[axis][side] = max(found[axis][side], most)
     return [(low, high) for low, high in found]
+
+
+def margins_of(p: Any, update: Update, rules: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Return how many points at each end of an axis are near an edge, or in a matched layer.
+
+    In a part, as many at the upper end as there are if the part ends where the grid does.
+    """
+    found, widths = reach(p, update, inside=False, rules=rules), matched_widths(p.boundary, p.dim)
+    for axis, (low, high) in widths.items():
+        _, ghosts, first, _ = p.part[axis] if p.part else (0, 0, 0, 0)
+        below, above = found[axis]
+        found[axis] = (
+            max(below, low - first if low else 0),
+            max(above, high + ghosts if high else 0),
+        )
+    return found

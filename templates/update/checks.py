@@ -10,12 +10,14 @@ from tikgen.expression.components import argument_of, by_component, component_of
 from tikgen.expression.spelling import shown
 from tikgen.template.boundaries import check_boundary
 from tikgen.template.layers import check_layers
+from tikgen.template.matched import check_matched
 from tikgen.template.totals import OWN_OF_TOTALS
 from tikgen.template.vectors import check_arguments, check_vectors
 
 from .arguments import argument_names, identifiers
 from .boundaries import boundary_names, boundary_of, faces_of, fields_of
-from .reading import spacing_of, type_of, update_of
+from .matched import kept_arrays, profile_arrays
+from .reading import layered_of, spacing_of, type_of, update_of
 
 MOST_ARGUMENTS = 64
 MOST_OPERATIONS = 1500
@@ -24,7 +26,7 @@ MOST_POINTS = 2**31
 # What generated code calls its own values.
 OWN = re.compile(
     r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|at|step|strip|turn"
-    r"|lane|mirrored(_at_wall|_beyond)?|faded|(start|run|buffer)(_\w+)?)"
+    r"|lane|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]|(start|run|buffer)(_\w+)?)"
 )
 
 
@@ -33,8 +35,9 @@ def check_problem(p: Any) -> None:
     _check_grid(p)
     check_vectors(p)
     try:
-        update = update_of(p)
+        update, layered = update_of(p), layered_of(p)
         update.assignments.check(p.dtype)
+        layered.assignments.check(p.dtype)
     except ExpressionError as error:
         raise Invalid("equations", f"cannot be used: {error}") from None
     _check_conditions(p, update)
@@ -47,6 +50,8 @@ def check_problem(p: Any) -> None:
     try:
         check_boundary(*(rules, p.dim, p.dtype, update.arrays, fields, p.scalars), places)
         check_layers(rules, update.fields, p.dim, p.dtype)
+        stretched = {memory.axis for memory in layered.memories.values()}
+        check_matched(rules, p.dim, p.dtype, stretched)
     except Invalid as error:
         raise Invalid(error.parameter, shown(error.problem)) from None
 
@@ -82,6 +87,10 @@ def _check_names(p: Any, update: Update) -> None:
     for name in (*argument_names(p), *identifiers(p, update).values()):
         if OWN.fullmatch(name) or (update.reductions and OWN_OF_TOTALS.fullmatch(name)):
             raise Invalid("equations", f"uses the name {name!r}, which generated code has")
+    taken = {*names, *p.scalars, *faces_of(p), *map(vector_of, names)}
+    for name in (*profile_arrays(p), *kept_arrays(p)):
+        if name in taken:
+            raise Invalid("equations", f"use the name {name!r}, which layers of kind 'cpml' have")
     if not update.outputs and not update.reductions:
         raise Invalid("equations", "write no array")
     if not update.arrays:
@@ -89,10 +98,11 @@ def _check_names(p: Any, update: Update) -> None:
     count = len({*argument_names(p), *p.scalars}) + len(update.reductions)
     if count > MOST_ARGUMENTS:
         raise Invalid("equations", f"use {count} names; a kernel takes at most {MOST_ARGUMENTS}")
-    if update.assignments.operations > MOST_OPERATIONS:
+    operations = layered_of(p).assignments.operations
+    if operations > MOST_OPERATIONS:
         raise Invalid(
             "equations",
-            f"take {update.assignments.operations} operations a point, more than "
+            f"take {operations} operations a point, more than "
             f"{MOST_OPERATIONS}, which would take long to compile",
         )
     for name in p.scalars:

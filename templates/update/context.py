@@ -13,9 +13,10 @@ from tikgen.template.vectors import held_arrays
 from tikgen.template.views import Views
 
 from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, workspace
-from .boundaries import boundary_of, faces_of, reach, rules_in_use
+from .boundaries import boundary_of, faces_of, margins_of, reach, rules_in_use
+from .matched import edge_code
 from .memory import Memory
-from .reading import spacing_of, type_of, update_of
+from .reading import layered_of, spacing_of, type_of, update_of
 from .rows import near_edge, runs_of
 from .statements import (
     cast_of,
@@ -42,12 +43,12 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         (name, str(low), f"{extent} - {high}" if high else extent)
         for name, extent, (low, high) in zip(names, extents, interior, strict=True)
     ]
-    helpers = [update.assignments.helpers(p.dtype)]
+    helpers = [layered_of(p).assignments.helpers(p.dtype)]
     if "def widened(" not in helpers[0]:
         helpers.append(widened_helper(p, update))
     rules = rules_in_use(p, update)
     runs = runs_of(p, update, rules, memory)
-    margins = reach(p, update, inside=False, rules=rules)
+    margins = margins_of(p, update, rules)
     layered = layers_in(boundary_of(p), update.fields, p.dim)
     layers = {n: {a: found for a, found in layered.items() if found[0][-1] == n} for n in (1, 2)}
     # Points that the ends of a row compute lie in no run. Layers may begin beyond a part.
@@ -55,6 +56,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     layers_of_runs = {n: layers_beyond(found, p.dim - 1, ends) for n, found in layers.items()}
     totals = totals_of(update.reductions, p.dtype)
     element = "[0]" if s.loop == "function" else ""
+    on_grid = on_whole(p, list(names)), extents_of_whole(p, extents)
     passed = [a for a in every if a.name not in update.reductions]
     return {
         "bounds": bounds,
@@ -84,13 +86,18 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
         "are_inside": are_inside(bounds, extents, margins, s.items),
-        "near": near_edge(p, update, rules, names, extents),
+        "near": " or ".join(
+            filter(None, (near_edge(p, update, rules, names, extents), edge_code(p, *on_grid)))
+        ),
         "runs": runs,
         "each_start": list({run.start: run for run in runs.values()}.values()),
         "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),
         "centre": runs[None, (0,) * (p.dim - 1)],
-        "equations": lambda read, target, index, of="", unless="", is_run=False: statements(
-            *(p, read, target, index, None if is_run else extents, of or element, unless)
+        "equations": lambda read, target, index, of="", unless="", is_run=False, is_layered=False: (
+            statements(
+                *(p, read, target, index, None if is_run else extents, of or element, unless),
+                is_layered=is_layered,
+            )
         ),
         "layers": layers,
         "layers_of_runs": layers_of_runs,

@@ -4,8 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tikgen import DType
+from tikgen import DType, Equations
+from tikgen.errors import ExpressionError
+from tikgen.expression.components import by_component
 from tikgen.template.boundaries import is_by_field, rules_in
+from tikgen.template.matched import matched_axes
 
 
 def strategies() -> Mapping[str, Any]:
@@ -57,6 +60,7 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         STAGGERED,
         fields_in,
         fitted_boundary,
+        fitted_layers,
         fitted_types,
         orders_of,
         text_of,
@@ -85,6 +89,9 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
             rules = rules["u"]  # A user's text has fields of other names.
         fields, orders = fields_in("; ".join([text, *where.values()])), orders_of(text)
         boundary = fitted_boundary(rules, fields, dim, dtype.is_float, orders)
+    located = {n: place for n, place in STAGGERED.items() if n in names} or None
+    stretched = _stretched(drawn, text, boundary, {"where": where, "at": located})
+    boundary = fitted_layers(boundary, dim, stretched)
     read = names | {str(number) for _, number in rules_in(boundary)}
     faces = {name for name in read if name.startswith("over_")}
     constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
@@ -103,5 +110,25 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         "outputs": outputs + ("q",) * ("q = " in text) if outputs and "r =" in text else None,
         # What is computed lies on the whole grid.
         "part": tuple((a, b, max(n, -a), m) for a, b, n, m in part[:dim]) if part else None,
-        "at": {n: place for n, place in STAGGERED.items() if n in names} or None,
+        "at": located,
     }
+
+
+def _stretched(drawn: Mapping[str, Any], text: str, boundary: Any, more: Mapping[str, Any]) -> Any:
+    """Return the axes along which matched layers can change derivatives of a text."""
+    vectors, constants = drawn["vectors"], drawn["constants"]
+    rules = by_component(boundary, vectors or {}) if is_by_field(boundary) else boundary
+    layers = matched_axes(rules, drawn["dim"])
+    scalars = tuple(name for name in drawn["scalars"] if name not in (constants or {}))
+    try:
+        update = Equations.parse(text).on(
+            drawn["dim"],
+            scalars=scalars,
+            constants=constants,
+            vectors=vectors,
+            layers=layers,
+            **more,
+        )
+    except ExpressionError:  # It takes neighbours of derivatives.
+        return ()
+    return {memory.axis for memory in update.memories.values()}

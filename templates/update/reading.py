@@ -5,11 +5,19 @@ from typing import Any
 
 from tikgen import DType
 from tikgen.expression import Update
-from tikgen.expression.components import part_of, vector_of
+from tikgen.expression.components import by_component, part_of, vector_of
+from tikgen.template.boundaries import is_by_field
+from tikgen.template.matched import matched_axes
 
 
-def update_of(p: Any, is_masked: bool = True) -> Update:
-    """Return what the equations become on the grid of a problem."""
+def update_of(p: Any, is_masked: bool = True, is_layered: bool = False) -> Update:
+    """Return what the equations become on the grid of a problem.
+
+    Args:
+        p: the problem.
+        is_masked: whether points of the mask are left alone.
+        is_layered: whether matched layers stretch derivatives, where there are such layers.
+    """
     return p.equations.on(
         dim=p.dim,
         order=p.order,
@@ -21,7 +29,18 @@ def update_of(p: Any, is_masked: bool = True) -> Update:
         mask=p.mask if is_masked else None,
         vectors=p.vectors,
         where={name: condition.text for name, condition in (p.where or {}).items()},
+        layers=matched_axes(rules_by_component(p), p.dim) if is_layered else None,
     )
+
+
+def layered_of(p: Any) -> Update:
+    """Return what the equations become within matched layers, the same where there are none."""
+    return update_of(p, is_layered=True)
+
+
+def rules_by_component(p: Any) -> Any:
+    """Return the boundary with rules for each component of a vector."""
+    return by_component(p.boundary, p.vectors or {}) if is_by_field(p.boundary) else p.boundary
 
 
 def spacing_of(p: Any) -> tuple[float, ...]:

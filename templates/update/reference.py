@@ -1,6 +1,6 @@
 """What a kernel must compute, in NumPy, and the greatest error allowed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ from tikgen.expression.reductions import reduced, reduced_error
 from tikgen.template.boundaries import padded
 from tikgen.template.layers import layer_errors, layers_in, with_layers
 
+from . import matched
 from .arguments import argument_names, written_arrays
 from .boundaries import boundary_of, faces_of, place_of, reach, rules_of
-from .reading import origin_of, shape_of, spacing_of, update_of
+from .matched import in_whole, kept_arrays
+from .reading import layered_of, origin_of, shape_of, spacing_of, update_of
 
 
 def reference(p: Any, *arguments: Any) -> Any:
@@ -22,7 +24,8 @@ def reference(p: Any, *arguments: Any) -> Any:
     names = argument_names(p)
     given = dict(zip(names, arguments, strict=True))
     values, _ = known_values(p, given)
-    found = update.assignments.folded(p.dtype).evaluate(**values)
+    values |= matched.values(p, given, shape_of(p, update, given), wide_numbers(p))
+    found = layered_of(p).assignments.folded(p.dtype).evaluate(**values)
     found |= damped(p, found, given)
     results = []
     for name, held in written_arrays(p).items():
@@ -33,6 +36,8 @@ def reference(p: Any, *arguments: Any) -> Any:
             part[inner] = np.broadcast_to(found[each], part.shape)[inner]
         results.append(result[name])
     shape = shape_of(p, update, given)
+    kept = {name: np.array(given[name], wide_of(p.dtype)) for name in kept_arrays(p)}
+    results += matched.kept(p, kept, found, computed(p, shape)).values()
     for name, operation in update.reductions.items():
         terms = np.broadcast_to(found[name], shape)[computed(p, shape)]
         results.append(reduced(operation, terms))
@@ -45,10 +50,17 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
     values, errors = known_values(p, inputs)
     update = update_of(p)
     bounds = update.assignments.error_bound(values, p.dtype, errors)
+    if kept_arrays(p):
+        shape = shape_of(p, update, inputs)
+        values |= matched.values(p, inputs, shape, np.asarray)
+        within = layered_of(p).assignments.error_bound(values, p.dtype, errors)
+        # Outside of the layers either text may compute a point.
+        both = bounds.keys() & within
+        bounds = within | {name: np.maximum(bounds[name], within[name]) for name in both}
     layers = layers_in(boundary_of(p), update.fields, p.dim)
     new = {}
     if layers or update.reductions:
-        new = update.assignments.folded(p.dtype).evaluate(**values)
+        new = layered_of(p).assignments.folded(p.dtype).evaluate(**values)
     if layers:
         after = damped(p, new, inputs)
         places = {name: place_of(p, update.fields[name]) for name in layers}
@@ -63,8 +75,11 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
             part = part_of(allowed, each, p.layout)
             inner = computed(p, part.shape)
             part[inner] = np.broadcast_to(bounds[each], part.shape)[inner]
+    if kept_arrays(p):
+        inner = computed(p, shape_of(p, update, inputs))
+        allowed |= matched.kept(p, matched.shape_kept(p, inputs), bounds, inner)
     if update.reductions:
-        masses = update.assignments.masses(values, p.dtype)
+        masses = layered_of(p).assignments.masses(values, p.dtype)
         shape = shape_of(p, update, inputs)
         inner = computed(p, shape)
         for name, operation in update.reductions.items():
@@ -98,13 +113,14 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     rules = rules_of(p, update)
     both = [reach(p, update, inside) for inside in (False, True)]
     ends = [tuple(map(max, one, other)) for one, other in zip(*both, strict=True)]
-    for array in {name for name, _ in update.accesses.values()}:
+    accesses = {**update.accesses, **layered_of(p).accesses}
+    for array in {name for name, _ in accesses.values()}:
         x = part_of(given, array, p.layout).astype(p.dtype.numpy).astype(wide)
         error = np.zeros_like(x)
         margins = ends if array in rules else [(0, 0)] * p.dim
         if array in rules:
             x, error = padded(x, rules[array], ends, spacing_of(p), numbers, p.dtype.eps)
-        for name, (owner, offset) in update.accesses.items():
+        for name, (owner, offset) in accesses.items():
             if owner == array:
                 window = tuple(
                     slice(low + step, low + step + n)
@@ -116,9 +132,9 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     return values, errors
 
 
-def in_whole(p: Any) -> Any:
-    """Return where the points of arrays lie on the whole grid; None if they hold all of it."""
-    return tuple((first, points) for *_, first, points in p.part) if p.part else None
+def wide_numbers(p: Any) -> Callable[[Any], Any]:
+    """Return what converts numbers to the dtype of references."""
+    return lambda numbers: np.asarray(numbers, p.dtype.numpy).astype(wide_of(p.dtype))
 
 
 def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

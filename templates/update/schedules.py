@@ -7,12 +7,13 @@ from typing import Any
 from tikgen import Invalid
 from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.layers import layers_in
+from tikgen.template.matched import matched_widths
 from tikgen.template.shapes import are_small
 from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
 from .boundaries import boundary_of
-from .reading import update_of
+from .reading import layered_of, update_of
 
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
@@ -79,7 +80,7 @@ def schedule_space(
 
 def check_schedule(p: Any, s: Any, arch: str) -> None:
     """Raise :class:`Invalid` where a schedule does not fit."""
-    operations = update_of(p).assignments.operations
+    operations = layered_of(p).assignments.operations
     if s.loop == "function" and operations > MOST_IN_ROWS:
         raise Invalid(
             "loop",
@@ -127,6 +128,8 @@ def _between_layers(p: Any, s: Any) -> tuple[int, ...]:
     for layers in layers_in(boundary_of(p), update_of(p).fields, p.dim).values():
         for axis, _, width, *_ in layers:
             widths[axis] = max(widths[axis], 2 * width)
+    for axis, pair in matched_widths(p.boundary, p.dim).items():
+        widths[axis] = max(widths[axis], 2 * max(pair))
     if not any(widths):
         return ()
     room = [9] * (p.dim - 1) + [s.row_buffer + 9]
@@ -135,7 +138,7 @@ def _between_layers(p: Any, s: Any) -> tuple[int, ...]:
 
 def fits_rows(p: Any) -> bool:
     """Return whether a real function can compute rows, and compiles soon enough."""
-    return not takes_turns(p) and update_of(p).assignments.operations <= MOST_IN_ROWS
+    return not takes_turns(p) and layered_of(p).assignments.operations <= MOST_IN_ROWS
 
 
 def takes_turns(p: Any) -> bool:

@@ -11,9 +11,10 @@ from tikgen.pipeline.jinja_text import without_marks
 from tikgen.template.layers import Layer, faded_code, layers_in, near_code
 from tikgen.template.totals import totals_of
 
+from . import matched
 from .arguments import identifiers
 from .boundaries import boundary_of, place_of
-from .reading import origin_of, type_of, update_of
+from .reading import layered_of, origin_of, type_of, update_of
 
 WIDENED = '''\
 @ti.func
@@ -30,6 +31,7 @@ def statements(
     extents: list[str] | None,
     of: str = "",
     unless: str = "",
+    is_layered: bool = False,
 ) -> str:
     """Return generated code that computes and stores all outputs at one point.
 
@@ -41,8 +43,9 @@ def statements(
         extents: code for the extent of each axis; without it no absorbing layer is applied.
         of: code for the element of a reduction's variable.
         unless: code that says whether reductions have seen the point before.
+        is_layered: whether the point may lie in a matched layer.
     """
-    update = update_of(p)
+    update = layered_of(p) if is_layered else update_of(p)
     layers = layers_in(boundary_of(p), update.fields, p.dim) if extents else {}
     totals = {total.name: total for total in totals_of(update.reductions, p.dtype)}
     folded = update.assignments.folded(p.dtype).assignments
@@ -53,8 +56,24 @@ def statements(
         values[letter] = f"widened({place})" if is_long else f"ti.cast({place}, {p.dtype.taichi})"
     for name, (array, offset) in update.accesses.items():
         values[name] = without_marks(read(array, offset))
+    values |= matched.codes(p, index) if is_layered else {}
     lines = []
+    within = None
     for number, (name, expression) in enumerate(folded):
+        axis, before = update.within.get(number), within
+        within = axis
+        if axis is not None:
+            if axis != before:
+                place = on_whole(p, index), extents_of_whole(p, extents or [])
+                head, slot = matched.opening(p, axis, *place)
+                lines += [head, f"    {slot}"]
+            element = values.get(name, "")
+            code = expression.taichi(values, p.dtype)
+            values[name] = known[name]
+            lines += ("    " + line for line in broken(f"{known[name]} = {code}").splitlines())
+            if name in update.memories:
+                lines.append(f"    {element} = {known[name]}")
+            continue
         code = expression.taichi(values, p.dtype)
         is_read = any(name in later.names for _, later in folded[number + 1 :])
         if name in totals:

@@ -83,7 +83,10 @@ class FieldUpdate(Template):
     corner the rule of the last axis is applied to what the rules of the others give.
 
     Waves fade away in a layer of some points inside of a side that is absorbing, as
-    `tikgen.absorbing(width, strength, beyond, order)` says.
+    `tikgen.absorbing(width, strength, beyond, order)` says. With the kind "cpml", derivatives
+    across the side are stretched in the layer: the kernel takes numbers for it, `cpml_x` and its
+    like, and what it keeps of each derivative, such as `cpml_dx_p`. `tikgen.matched_layers` makes
+    them.
 
     Where the array `mask` is not 0, points are left alone: the next value of a field is its value
     there, and any other output keeps what it is.

@@ -37,6 +37,9 @@ def features(params: dict[str, Any]) -> Iterator[str]:
         yield f"vectors, components {params['layout']}"
         yield from ["reduction of vectors"] * has_reduction
         yield from ["layer of a vector"] * ("absorbing" in rules)
+        yield from ["cpml of a vector"] * ("cpml" in rules)
+    yield from ["cpml of some fields"] * ("cpml" in rules and rules[2:3] not in "xyzm")
+    yield from ["cpml of a staggered field"] * bool(params["at"] and "cpml" in rules)
     yield from ["values over a face"] * ("over_" in rules)
     yield from ["rules by side of a staggered field"] * bool(params["at"] and "x-" in rules)
     yield from ["upwind"] * ("along=" in text)
@@ -52,7 +55,8 @@ RULES = (
 )
 EXPECTED = {
     *("dim 1", "dim 2", "dim 3", "f32", "f64", "i32", "i64", "function", "points", *RULES),
-    *("absorbing", "layer of order 1", "layer of order 2", "layer of a vector"),
+    *("absorbing", "cpml", "cpml of a vector", "cpml of some fields", "cpml of a staggered field"),
+    *("layer of order 1", "layer of order 2", "layer of a vector"),
     *("sum reduction", "max reduction", "min reduction", "reduction of vectors"),
     *(f"vectors, components {layout}" for layout in ("first", "last", "separate")),
     *("mask", "at", "on_device", "constants", "types", "outputs", "upwind", "values over a face"),

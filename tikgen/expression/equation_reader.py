@@ -6,58 +6,25 @@ import ast
 import functools
 import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from tikgen.errors import ExpressionError, near
 from tikgen.expression import operators
 from tikgen.expression.components import kinds_of_vectors, vector_of
+from tikgen.expression.grid import Grid
 from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
 from tikgen.expression.reader import Reader
 from tikgen.expression.reductions import misused, reduction_of, unusable
 from tikgen.expression.spelling import PRIME, refusal, shown_name, stored_name
 from tikgen.expression.staggering import CENTRE, Place, in_words, place_of
+from tikgen.expression.stretching import Second, Stretching
 from tikgen.expression.tree import CONSTANTS, Node
 
 INDICES = "ijk"
 FURTHEST = 64
 
 Offset = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """What the meaning of equations depends on.
-
-    Attributes:
-        dim: number of axes.
-        order: order of accuracy of derivatives, even.
-        spacing: distance between points on each axis.
-        scalars: names that are numbers of a call.
-        constants: numbers by name.
-        at: the axes on which each field lies half a cell before the centre.
-        outputs: names without a prime that are written; None for those that nothing reads.
-        mask: array that says which points keep their values; None for no such array.
-        vectors: number of components of each vector.
-        lists: constants that are lists of numbers.
-        where: conditions by name.
-    """
-
-    dim: int
-    order: int = 2
-    spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
-    scalars: tuple[str, ...] = ()
-    constants: Mapping[str, float] = field(default_factory=dict)
-    at: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    outputs: tuple[str, ...] | None = None
-    mask: str | None = None
-    vectors: Mapping[str, int] = field(default_factory=dict)
-    lists: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    where: Mapping[str, str] = field(default_factory=dict)
-
-    def __hash__(self) -> int:
-        return hash((self.dim, self.order, self.spacing, self.scalars, self.outputs, self.mask))
 
 
 class EquationReader(Reader):
@@ -71,6 +38,7 @@ class EquationReader(Reader):
         kinds: whether each target is the next value of a field, updated in place, a temporary, an
             output or a reduction.
         reductions: the operation of each reduction, by the name of its result.
+        stretching: derivatives that matched layers stretch.
     """
 
     most_nodes = 20_000
@@ -83,6 +51,7 @@ class EquationReader(Reader):
         self.indices: dict[str, int] = {}
         self.used: dict[str, None] = {}
         self.assigned: list[tuple[str, Node]] = []
+        self.stretching = Stretching(grid.layers)
         # Trees of temporaries over what is read, and where what was assigned lies.
         self._definitions: dict[str, Node] = {}
         self._places: dict[str, Place] = {}
@@ -98,6 +67,7 @@ class EquationReader(Reader):
         self.kinds = self._kinds(targets, values)
         for target, value in zip(targets, values, strict=True):
             self._assign(target.id, value)
+        self.assigned[:0] = self.stretching.assignments
 
     # What is assigned.
 
@@ -310,6 +280,12 @@ class EquationReader(Reader):
         if node.op != "name":
             return Node(node.op, tuple(self._shifted(a, offset) for a in node.args), node.value)
         name = str(node.value)
+        if name in self.stretching.results:
+            self._refuse(
+                f"takes neighbours of {self.stretching.results[name]}, which is known at the point "
+                "alone where a layer of kind 'cpml' changes it; write a second derivative as in "
+                "dxx(u), or let the first one be a field of its own"
+            )
         if self.kinds.get(name) == "temporary" or self.kinds.get(name) == "output":
             return self._shifted(self._definitions[name], offset)
         if name in self.indices:
@@ -349,12 +325,14 @@ class EquationReader(Reader):
         fields = [self.number(arg, depth) for arg in tree.args]
         places = [self._place(arg) for arg in tree.args]
         if name == "lap":
-            return self._second(fields[0], range(self._grid.dim))
+            return self._second(fields[0], range(self._grid.dim), places[0] or CENTRE)
         if name == "div":
-            parts = [self._first(fields[axis], axis, places[axis]) for axis in range(len(fields))]
+            parts = [
+                self._first(fields[axis], (axis,), places[axis]) for axis in range(len(fields))
+            ]
             return functools.reduce(lambda one, other: Node("+", (one, other)), parts)
         if name == "curl":
-            right, left = (self._first(fields[n], 1 - n, places[n]) for n in (0, 1))
+            right, left = (self._first(fields[n], (1 - n,), places[n]) for n in (0, 1))
             return Node("-", (left, right))
         axes = axes_of(name)
         node, place = fields[0], places[0] or CENTRE
@@ -362,12 +340,15 @@ class EquationReader(Reader):
             return operators.average(node, axes[0], self._move, axes[0] in place)
         if along is not None:
             spacing = self._grid.spacing[axes[0]]
+            if self._stretched_axes(node, axes):
+                self._refuse(
+                    f"takes {name}(..., along=...) across a layer of kind 'cpml', which changes "
+                    "central derivatives; for what a flow carries take a layer of kind 'sponge'"
+                )
             return operators.upwind(node, axes[0], spacing, self._move, along)
         if len(axes) == 2 and axes[0] == axes[1]:
-            return self._second(node, axes[:1])
-        for axis in axes:
-            node, place = self._first(node, axis, place), place ^ {axis}
-        return node
+            return self._second(node, axes[:1], place)
+        return self._first(node, axes, place)
 
     def _move(self, node: Node, axis: int, step: int) -> Node:
         return self._shifted(node, tuple(step * (a == axis) for a in range(self._grid.dim)))
@@ -375,13 +356,45 @@ class EquationReader(Reader):
     def _place(self, tree: ast.expr) -> Place:
         return place_of(tree, self._home, self._differ) if self._grid.at else None
 
-    def _first(self, node: Node, axis: int, place: Place) -> Node:
-        grid = self._grid
-        from_faces = axis in (place or CENTRE) if grid.at else None
-        return operators.first(node, axis, grid.order, grid.spacing[axis], self._move, from_faces)
+    def _first(self, node: Node, axes: tuple[int, ...], place: Place) -> Node:
+        """Return the first derivative along an axis, or along one after the other."""
+        grid, found, at = self._grid, node, place or CENTRE
+        for axis in axes:
+            from_faces = axis in at if grid.at else None
+            rest = grid.order, grid.spacing[axis], self._move, from_faces
+            found, at = operators.first(found, axis, *rest), at ^ {axis}
+        if not (stretched := self._stretched_axes(node, axes)):
+            return found
+        operator = "d" + "".join(AXES[axis] for axis in axes)
+        walls = at if grid.at else CENTRE
+        return self.stretching.first(self._inlined(found), operator, node, stretched, walls)
 
-    def _second(self, node: Node, axes: range | tuple[int, ...]) -> Node:
-        return operators.second(node, axes, self._grid.order, self._grid.spacing, self._move)
+    def _second(self, node: Node, axes: range | tuple[int, ...], place: frozenset[int]) -> Node:
+        """Return the sum of second derivatives along some axes."""
+        grid = self._grid
+        rest = grid.order, grid.spacing, self._move
+        found = operators.second(node, axes, *rest)
+        if not (stretched := self._stretched_axes(node, axes)):
+            return found
+        parts = {}
+        for axis in stretched:
+            step = grid.spacing[axis]
+            below, above = (
+                self._inlined(operators.one_sided(node, axis, step, self._move, is_above))
+                for is_above in (False, True)
+            )
+            own = self._inlined(operators.second(node, (axis,), *rest))
+            parts[axis] = Second(own, (below, above), step, 2 - (axis in place))
+        operator = f"d{2 * AXES[axes[0]]}" if isinstance(axes, tuple) else "lap"
+        return self.stretching.second(self._inlined(found), operator, node, parts)
+
+    def _stretched_axes(self, node: Node, axes: Iterable[int]) -> tuple[int, ...]:
+        """Return the axes along which layers stretch the derivative of a tree."""
+        if not self._grid.layers:
+            return ()
+        read = (self.accesses.get(name) for name in self._inlined(node).names)
+        arrays = {access[0] for access in read if access}
+        return self.stretching.axes(arrays, axes) if arrays else ()
 
     def _along(self, name: str, tree: ast.Call, depth: int) -> Node | None:
         """Return the speed of an upwind derivative, or None."""

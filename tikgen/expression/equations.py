@@ -7,19 +7,21 @@ import functools
 import itertools
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.components import by_component
-from tikgen.expression.equation_reader import INDICES, EquationReader, Grid
+from tikgen.expression.equation_reader import INDICES, EquationReader
+from tikgen.expression.grid import Grid
 from tikgen.expression.operators import AXES
 from tikgen.expression.reader import TOO_DEEP, clipped, statements_of
 from tikgen.expression.regions import conditions
 from tikgen.expression.sharing import shared
 from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name, unparsed
 from tikgen.expression.staggering import CENTRE, place_on
+from tikgen.expression.stretching import Memory, Profile
 from tikgen.expression.tree import Node
 from tikgen.expression.vectors import Expansion
 
@@ -53,6 +55,9 @@ class Update:
         fields: the field of each array that is its next value, or which is updated in place.
         reductions: operation of each reduction, ``"sum"``, ``"max"`` or ``"min"``, by the name of
             its result, to which the assignments assign the value at a point.
+        memories: what points of matched layers keep, by its name in the assignments.
+        profiles: numbers of matched layers that are read, by their names in the assignments.
+        within: the axis of each assignment that belongs to matched layers alone, by its place.
     """
 
     assignments: Assignments
@@ -63,6 +68,9 @@ class Update:
     indices: Mapping[str, int]
     fields: Mapping[str, str]
     reductions: Mapping[str, str]
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    within: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -72,7 +80,8 @@ class Update:
     @property
     def temporaries(self) -> tuple[str, ...]:
         """Return the names that are assigned and no array of the grid."""
-        return tuple(name for name in self.assignments.outputs if name not in self.arrays)
+        known = (*self.arrays, *self.memories)
+        return tuple(name for name in self.assignments.outputs if name not in known)
 
     def offsets(self, array: str) -> tuple[tuple[int, ...], ...]:
         """Return the offsets at which an array is read, sorted."""
@@ -178,6 +187,7 @@ class Equations(Text):
         mask: str | None = None,
         vectors: Mapping[str, int] | None = None,
         where: Mapping[str, str] | None = None,
+        layers: Mapping[str, frozenset[int]] | None = None,
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -193,6 +203,7 @@ class Equations(Text):
             mask: name of an array that says which points keep their values.
             vectors: number of components of each vector.
             where: conditions by name.
+            layers: axes with matched layers for each field; those of all fields for "".
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
@@ -205,7 +216,7 @@ class Equations(Text):
         return self._on(
             Grid(
                 *(dim, order, known, scalars, numbers, places, outputs, mask),
-                *(vectors or {}, lists, where or {}),
+                *(vectors or {}, lists, where or {}, layers or {}),
             )
         )
 
@@ -240,6 +251,9 @@ class Equations(Text):
             indices=reader.indices,
             fields=fields,
             reductions=reader.reductions,
+            memories=reader.stretching.memories,
+            profiles=reader.stretching.profiles,
+            within=reader.stretching.axes_within(name for name, _ in found),
         )
         return update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
 

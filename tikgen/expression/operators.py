@@ -54,12 +54,15 @@ def average(node: Node, axis: int, shift: Shift, from_faces: bool) -> Node:
 
 def upwind(node: Node, axis: int, spacing: float, shift: Shift, along: Node) -> Node:
     """Return the one-sided first derivative, of order 1, on the side from which the flow comes."""
-    sides = [
-        {there: float(weight) / spacing for there, weight in found.items()}
-        for found in (_along(node, axis, known, shift) for known in _ONE_SIDED)
-    ]
+    sides = (one_sided(node, axis, spacing, shift, is_above) for is_above in (False, True))
     is_rising = Node(">", (along, Node("number")))
-    return Node("where", (is_rising, *map(total, sides)))
+    return Node("where", (is_rising, *sides))
+
+
+def one_sided(node: Node, axis: int, spacing: float, shift: Shift, is_above: bool) -> Node:
+    """Return the difference to the next point below or above, over the distance."""
+    found = _along(node, axis, _ONE_SIDED[is_above], shift)
+    return total({there: float(weight) / spacing for there, weight in found.items()})
 
 
 def second(

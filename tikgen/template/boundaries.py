@@ -29,7 +29,10 @@ Kind = Literal[
 ]
 Numbered = tuple[Literal["value", "flux", "wall_value", "wall_flux"], float | Identifier]
 Absorbing = tuple[Literal["absorbing"], int, float, Literal[1, 2], Kind | Numbered]
-Rule = Kind | Numbered | Absorbing
+Matched = tuple[Literal["cpml"], int, Kind | Numbered]
+Rule = Kind | Numbered | Absorbing | Matched
+# Rules for layers, which have a rule for what lies outside.
+LAYERS = ("absorbing", "cpml")
 Sides = dict[Side, Rule]
 Boundary = Rule | Sides | dict[FieldName, Rule | Sides]
 
@@ -105,7 +108,7 @@ def rule_of(given: Any) -> tuple[str, Any]:
     The kind "zero" becomes "value" with 0, and a value on the wall an antisymmetric one. Of an
     absorbing layer it is the rule for what lies outside.
     """
-    if isinstance(given, tuple) and given[0] == "absorbing":
+    if isinstance(given, tuple) and given[0] in LAYERS:
         return rule_of(given[-1])
     if isinstance(given, tuple):
         kind, number = given
@@ -206,15 +209,21 @@ def lies_on_walls(place: str, axis: int) -> bool:
     return kind == "corner" or ((kind == "face") == (letter == AXES[axis]) and kind != "centre")
 
 
+def side_rules(given: Any, axis: int) -> tuple[Any, Any]:
+    """Return what a user wrote for the lower and the upper side of an axis."""
+    if not isinstance(given, Mapping):
+        return given, given
+    letter = AXES[axis]
+    low, high = (given.get(letter + sign, given.get(letter)) for sign in "-+")
+    return low, high
+
+
 def sides_of(boundary: Any, name: str, dim: int, place: str = "centre") -> list[tuple[Any, Any]]:
     """Return the rules of a field for the lower and the upper side of each axis."""
     given = boundary[name] if is_by_field(boundary) else boundary
     found = []
-    for axis, letter in enumerate(AXES[:dim]):
-        on_wall = lies_on_walls(place, axis)
-        rules = [given, given]
-        if isinstance(given, Mapping):
-            rules = [given.get(letter + sign, given.get(letter)) for sign in "-+"]
+    for axis in range(dim):
+        on_wall, rules = lies_on_walls(place, axis), side_rules(given, axis)
         low, high = (rule_at(rule, bool(side), on_wall) for side, rule in enumerate(rules))
         found.append((low, high))
     return found

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tikgen.dtypes import DType
 from tikgen.errors import near
-from tikgen.template.boundaries import AXES, is_by_field, lies_on_walls
+from tikgen.template.boundaries import is_by_field, lies_on_walls, side_rules
 from tikgen.template.parameters import Invalid
 
 WIDEST = 10_000
@@ -22,13 +22,22 @@ Layer = tuple[int, bool, int, float, int]
 
 
 def absorbing(
-    width: int, strength: float | None = None, beyond: Any = "zero", order: Literal[1, 2] = 1
+    width: int,
+    strength: float | None = None,
+    beyond: Any = "zero",
+    order: Literal[1, 2] = 1,
+    kind: Literal["sponge", "cpml"] = "sponge",
 ) -> tuple[Any, ...]:
-    """Return the rule by which waves fade away within a layer inside of a side (a sponge).
+    """Return the rule by which waves fade away within a layer inside of a side.
 
-    After each update, the new value of the field is multiplied by ``1 - strength * s**2``, where s
-    grows from 0 at the inner edge of the layer to 1 at the outer one (Cerjan, Kosloff, Kosloff and
-    Reshef, Geophysics 50, 1985, to leading order). Where layers overlap, both damp.
+    A layer of kind "sponge" damps fields: after each update, the new value of the field is
+    multiplied by ``1 - strength * s**2``, where s grows from 0 at the inner edge of the layer to 1
+    at the outer one (Cerjan, Kosloff, Kosloff and Reshef, Geophysics 50, 1985, to leading order).
+    Where layers overlap, both damp.
+
+    A layer of kind "cpml" is a convolutional perfectly matched layer: there, derivatives across the
+    side are those of stretched coordinates, for fields with the rule, and far less comes back. The
+    kernel takes arrays for it, which :func:`tikgen.matched_layers` makes.
 
     Args:
         width: number of points of the layer.
@@ -36,14 +45,27 @@ def absorbing(
             default it is ``2 / width``: a wave that runs half a point an update comes back with
             less than a hundredth of its energy.
         beyond: the rule for what lies outside.
+        kind: "sponge" or "cpml". The strength and the order are those of a sponge.
         order: order of the equation in time. With 1 every field of a system of first order should
             have the same layers. With 2 a field is updated in place from its value two updates ago,
             as in ``old = 2*p - old + c*lap(p)``, and what it gains is damped; with 1 a quarter of
             the energy would come back.
 
     Raises:
-        ValueError: if the width, the strength or the order is out of range.
+        ValueError: if the width, the strength or the order is out of range, or if a layer of kind
+            "cpml" is given a strength or an order.
     """
+    if kind not in ("sponge", "cpml"):
+        raise ValueError(f"an absorbing layer is of kind 'sponge' or 'cpml'; got {kind!r}")
+    if kind == "cpml":
+        if strength is not None or order != 1:
+            raise ValueError(
+                "a layer of kind 'cpml' takes no strength and no order; tikgen.matched_layers "
+                "takes what says how it absorbs"
+            )
+        if problem := _problem(width, 1, 1):
+            raise ValueError(problem)
+        return "cpml", width, beyond
     if strength is None and width > 0:
         strength = min(1.0, 2 / width)
     if problem := _problem(width, strength, order):
@@ -64,11 +86,8 @@ def layers_of(boundary: Any, name: str, dim: int) -> list[Layer]:
     """Return the absorbing layers of a field."""
     given = boundary.get(name) if is_by_field(boundary) else boundary
     found = []
-    for axis, letter in enumerate(AXES[:dim]):
-        for is_upper, sign in enumerate("-+"):
-            rule = given
-            if isinstance(given, Mapping):
-                rule = given.get(letter + sign, given.get(letter))
+    for axis in range(dim):
+        for is_upper, rule in enumerate(side_rules(given, axis)):
             if isinstance(rule, tuple) and rule[0] == "absorbing":
                 found.append((axis, bool(is_upper), *rule[1:4]))
     return found

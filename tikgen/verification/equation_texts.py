@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tikgen.dtypes import DType
-from tikgen.template.boundaries import is_by_field
+from tikgen.template.boundaries import LAYERS, is_by_field, side_rules
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -247,7 +247,8 @@ def boundaries() -> SearchStrategy[Any]:
     # The narrow ones lie within the reach of some stencils.
     widths, strengths = st.sampled_from((8, 2, 20)), st.sampled_from((0.1, 1.0))
     layer = st.tuples(st.just("absorbing"), widths, strengths, st.just(1), rule)
-    either = in_proportion((3, rule), (1, layer))
+    matched = st.tuples(st.just("cpml"), st.sampled_from((3, 2, 9)), rule)
+    either = in_proportion((6, rule), (2, layer), (3, matched))
     axis = in_proportion((1, st.just(("periodic", "periodic"))), (4, st.tuples(either, either)))
     sides = st.tuples(axis, axis, axis).map(
         lambda axes: {
@@ -313,6 +314,10 @@ def fitted_boundary(
         beyond = fitted_boundary(beyond, fields, *rest, orders, side)
         order = min(orders.values(), default=0)
         return (*layer, order, beyond) if is_float and order else beyond
+    if isinstance(boundary, tuple) and boundary[0] == "cpml":
+        *layer, beyond = boundary
+        beyond = fitted_boundary(beyond, fields, *rest, orders, side)
+        return (*layer, beyond) if is_float else beyond
     kind, number = boundary if isinstance(boundary, tuple) else (boundary, 0)
     is_about_wall = kind in ("symmetric", "wall_flux", "free_surface")
     if {*fields} & {*STAGGERED} and is_about_wall and not side.endswith("-"):
@@ -323,6 +328,34 @@ def fitted_boundary(
         letter = side[:1] or "x" * (dim == 1)
         return kind, f"over_{letter}" if letter else -2.0
     return boundary
+
+
+def fitted_layers(boundary: Any, dim: int, axes: Collection[int]) -> Any:
+    """Return a boundary with matched layers along some axes alone, the same ones for all fields.
+
+    Args:
+        boundary: a boundary with the fields and axes of a problem.
+        dim: number of axes.
+        axes: the axes along which equations take derivatives that layers can change.
+    """
+    given = boundary if is_by_field(boundary) else {"": boundary}
+    widths: dict[int, tuple[int, ...]] = {}
+    found = {}
+    for name, rules in given.items():
+        sides = {}
+        for axis, letter in enumerate("xyz"[:dim]):
+            pair = side_rules(rules, axis)
+            own = tuple(rule[1] if rule[:1] == ("cpml",) else 0 for rule in pair)
+            own = widths.setdefault(axis, own) if any(own) and axis in axes else (0, 0)
+            for sign, rule, width in zip("-+", pair, own, strict=True):
+                beyond = rule[-1] if rule[0] in LAYERS else rule
+                plain = beyond if rule[0] == "cpml" else rule
+                sides[letter + sign] = ("cpml", width, beyond) if width else plain
+        is_layered = any(
+            rule[0] == "cpml" for axis in range(dim) for rule in side_rules(rules, axis)
+        )
+        found[name] = sides if is_layered else rules
+    return found if is_by_field(boundary) else found[""]
 
 
 def fields_in(text: str) -> dict[str, str]:
