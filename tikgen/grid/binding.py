@@ -22,7 +22,7 @@ from tikgen.pipeline.signature import Signature
 from tikgen.pipeline.sized import SizedKernel
 from tikgen.program.parts import Changing, Composite, Part, Varying, varying
 from tikgen.program.slots import is_array
-from tikgen.program.team import Held, Work
+from tikgen.program.team import Held, Job, Work
 from tikgen.template.arguments import Array
 from tikgen.template.grid_use import ArrayUse, GridUse
 from tikgen.template.parameters import canonical
@@ -44,6 +44,7 @@ class GridStep(Composite):
     ) -> None:
         self._domain, self.kernel, self._use = domain, kernel, use
         self._values, self._varying = dict(values), scalars
+        self._jobs: dict[Work, Job] = {}
 
     @property
     def signature(self) -> Signature:
@@ -99,9 +100,15 @@ class GridStep(Composite):
         """
         for part in self.parts:
             if isinstance(part, Work):
-                part.made_for(part.arrays)()
+                self._job(part).run()
             else:
                 self.bound(**scalars)
+
+    def _job(self, work: Work) -> Job:
+        """Return the job of a part that is called; it is made once."""
+        if work not in self._jobs:
+            self._jobs[work] = work.made_for(work.arrays)
+        return self._jobs[work]
 
     def __repr__(self) -> str:
         return f"<GridStep {self.kernel.name} over {self._domain}>"

@@ -14,6 +14,9 @@ from types import TracebackType
 from typing import Any
 
 from tikgen.errors import GridError, ProgramError
+from tikgen.grid.boxes import Message
+from tikgen.grid.parcels import Parcel
+from tikgen.program.team import Job
 
 # What starts processes tells each of them how many there are.
 _COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PMIX_SIZE")
@@ -32,6 +35,8 @@ class Processes:
         self.comm = comm
         self.rank: int = 0 if comm is None else comm.Get_rank()
         self.size: int = 1 if comm is None else comm.Get_size()
+        # Why they have no mailboxes; None until they were asked.
+        self.mailbox_problem: str | None = None
 
     def all(self, value: Any) -> list[Any]:
         """Return the values that the processes have, in their order."""
@@ -67,6 +72,33 @@ class Processes:
             if found:
                 return found if rank == self.rank or problem else f"rank {rank}: {found}"
         return ""
+
+    def messages(self, stages: Sequence[Sequence[Message]], arrays: Sequence[Any]) -> Job:
+        """Return the exchange of messages by MPI, those of one stage after the other.
+
+        Args:
+            stages: the messages of this process.
+            arrays: the arrays whose boxes they hold.
+        """
+        made = [[Parcel(message, arrays) for message in stage] for stage in stages]
+        requests = [[self._request(parcel) for parcel in stage] for stage in made]
+        start = mpi().Prequest.Startall
+
+        def exchange() -> None:
+            for parcels, own in zip(made, requests, strict=True):
+                for parcel in parcels:
+                    parcel.pack()
+                start(own)
+                wait(own)
+                for parcel in parcels:
+                    parcel.unpack()
+
+        return Job(exchange)
+
+    def _request(self, parcel: Parcel) -> Any:
+        message = parcel.message
+        begin = self.comm.Send_init if message.is_sent else self.comm.Recv_init
+        return begin([parcel.buffer, mpi().BYTE], message.other, message.tag)
 
     @contextlib.contextmanager
     def ending_together(self) -> Iterator[None]:
