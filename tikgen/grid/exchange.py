@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy.typing as npt
-
 from tikgen.grid import mailboxes
 from tikgen.grid.boxes import Box, Layers, Message, layer_at
 from tikgen.grid.domain import Domain
 from tikgen.grid.field import Field
+from tikgen.grid.messages import by_messages, in_turn
 from tikgen.program.team import Job, Work
 from tikgen.template.grid_use import ArrayUse
-
-NDArray = npt.NDArray[Any]
 
 
 class Exchange(Work):
@@ -35,20 +32,37 @@ class Exchange(Work):
         self._layers = [
             Layers(use.first_axis, use.reach, use.is_diagonal) for use in fields.values()
         ]
+        self._made: dict[tuple[int, ...], tuple[Job, Job]] = {}
 
-    def made_for(self, arrays: Sequence[NDArray]) -> Job:
+    def made_for(self, arrays: Sequence[Any]) -> Job:
         """Return the exchange of the ghost layers of some arrays."""
-        axes = [axis for axis, count in enumerate(self._domain.decomposition.ranks) if count > 1]
-        is_diagonal = any(layers.is_diagonal for layers in self._layers)
-        stages = [self._messages(arrays, axis) for axis in axes]
-        if not is_diagonal:
-            stages = [[message for stage in stages for message in stage]]
-        processes = self._domain.processes
-        if mailboxes.problem(processes):
-            return processes.messages(stages, arrays)
-        return mailboxes.Mailboxes(processes, stages, arrays).job
+        return in_turn(*self.halves_for(arrays))
 
-    def _messages(self, arrays: Sequence[NDArray], axis: int) -> list[Message]:
+    def halves_for(self, arrays: Sequence[Any]) -> tuple[Job, Job]:
+        """Return the begin of the exchange for some arrays, and its end; all processes make it."""
+        key = tuple(map(id, arrays))
+        if key not in self._made:
+            stages, processes = self._stages(arrays), self._domain.processes
+            memory = self._domain.memory
+            if memory.is_host and not mailboxes.problem(processes):
+                self._made[key] = mailboxes.Mailboxes(processes, stages, arrays).halves
+            else:
+                self._made[key] = by_messages(processes.transport, memory, stages, arrays)
+        return self._made[key]
+
+    def halves(self) -> tuple[Work, Work]:
+        """Return its begin and its end, as parts of a program of their own."""
+        return _Half(self, is_end=False), _Half(self, is_end=True)
+
+    def _stages(self, arrays: Sequence[Any]) -> list[list[Message]]:
+        """Return the messages of this process, those of one stage after the other."""
+        axes = [axis for axis, count in enumerate(self._domain.decomposition.ranks) if count > 1]
+        stages = [self._messages(arrays, axis) for axis in axes]
+        if not any(layers.is_diagonal for layers in self._layers):
+            return [[message for stage in stages for message in stage]]
+        return stages
+
+    def _messages(self, arrays: Sequence[Any], axis: int) -> list[Message]:
         """Return the messages over the sides of an axis."""
         found = []
         for is_upper in (False, True):
@@ -65,7 +79,7 @@ class Exchange(Work):
         return found
 
     def _pieces(
-        self, arrays: Sequence[NDArray], axis: int, is_upper: bool, is_ghost: bool
+        self, arrays: Sequence[Any], axis: int, is_upper: bool, is_ghost: bool
     ) -> tuple[tuple[int, Box], ...]:
         """Return the layers of all arrays at a side."""
         inner = [(each.start, each.stop) for each in self._domain.inner]
@@ -82,6 +96,27 @@ class Exchange(Work):
     def described(self, names: Sequence[str]) -> str:
         """Return it in words."""
         return f"exchange ghost layers of {', '.join(names)}"
+
+
+class _Half(Work):
+    """The begin of an exchange, or its end.
+
+    Args:
+        whole: the exchange.
+        is_end: which half.
+    """
+
+    def __init__(self, whole: Exchange, is_end: bool) -> None:
+        self._whole, self._is_end = whole, is_end
+        self.team, self.arrays = whole.team, whole.arrays
+
+    def made_for(self, arrays: Sequence[Any]) -> Job:
+        """Return the half for some arrays."""
+        return self._whole.halves_for(arrays)[self._is_end]
+
+    def described(self, names: Sequence[str]) -> str:
+        """Return it in words."""
+        return f"{'end' if self._is_end else 'begin'}: {self._whole.described(names)}"
 
 
 def needs(domain: Domain, use: ArrayUse) -> bool:

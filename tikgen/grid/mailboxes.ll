@@ -5,8 +5,8 @@
 ;   64   how many were taken out
 ;   128  the elements
 ;
-; Numbers have 64 bits. An exchange: how many messages are sent, the address of the first one, how
-; many are received, the address of the first one. A message: the address of its mailbox, how many
+; Numbers have 64 bits. An exchange: how many messages it has, the address of the first one, and
+; whether they are received. A message: the address of its mailbox, how many
 ; went through it, how many boxes it consists of, the address of the first one. A box: the address of
 ; its first element, how many runs of bytes it has along four axes, the bytes from one run to the next
 ; along these, and the bytes of a run.
@@ -16,17 +16,17 @@ declare i32 @usleep(i32)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @DECLARED
 
-; Put the messages that are sent into their mailboxes; take out those that are received.
+; Put messages into their mailboxes, or take them out.
 define void @exchange(ptr %context) {
-  %sent_at = getelementptr i64, ptr %context, i64 1
-  %sent = load ptr, ptr %sent_at
-  %sent_count = load i64, ptr %context
-  call void @each(ptr %sent, i64 %sent_count, i64 64, i64 0, i64 0)
-  %received_count_at = getelementptr i64, ptr %context, i64 2
-  %received_count = load i64, ptr %received_count_at
-  %received_at = getelementptr i64, ptr %context, i64 3
-  %received = load ptr, ptr %received_at
-  call void @each(ptr %received, i64 %received_count, i64 0, i64 1, i64 64)
+  %count = load i64, ptr %context
+  %messages_at = getelementptr i64, ptr %context, i64 1
+  %messages = load ptr, ptr %messages_at
+  %takes_out_at = getelementptr i64, ptr %context, i64 2
+  %takes_out = load i64, ptr %takes_out_at
+  %puts_in = xor i64 %takes_out, 1
+  %awaited = mul i64 %puts_in, 64
+  %told = mul i64 %takes_out, 64
+  call void @each(ptr %messages, i64 %count, i64 %awaited, i64 %takes_out, i64 %told)
   ret void
 }
 

@@ -106,7 +106,7 @@ class Mailboxes:
         arrays: the arrays whose boxes they hold.
 
     Attributes:
-        job: the exchange of all messages.
+        halves: the begin of the exchange, and its end.
     """
 
     def __init__(
@@ -143,9 +143,10 @@ class Mailboxes:
                 boxes = [_described(arrays[n], ranges) for n, ranges in message.pieces]
                 listed = sent if message.is_sent else received
                 listed.append([mailbox, 0, len(boxes), self._held(boxes)])
-            context = [len(sent), self._held(sent), len(received), self._held(received)]
-            functions.append((_library().address("exchange"), self._held([context])))
-        self.job = native_job(functions, self)
+            for listed in (sent, received):
+                context = [len(listed), self._held(listed), listed is received]
+                functions.append((_library().address("exchange"), self._held([context])))
+        self.halves = native_job(functions[:1], self), native_job(functions[1:], self)
 
     def _held(self, rows: list[list[int]]) -> int:
         """Return the address of numbers, which stay there."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tikgen.grid import mailboxes
 from tikgen.grid.boxes import Message
 from tikgen.grid.domain import Domain
-from tikgen.grid.processes import wait
+from tikgen.grid.messages import in_turn
 from tikgen.program.team import Job, Work
 from tikgen.taichi import arrays as taichi_arrays
 
@@ -57,14 +57,13 @@ class Totals(Work):
             own = tuple((n, [(0, 1)]) for n in range(count))
             its = tuple((count * (rank + 1) + n, [(0, 1)]) for n in range(count))
             messages += [Message(rank, 0, True, own), Message(rank, 0, False, its)]
-        exchange = mailboxes.Mailboxes(processes, [messages], [*arrays, *found]).job
-        jobs = [exchange]
+        exchange = mailboxes.Mailboxes(processes, [messages], [*arrays, *found]).halves
+        jobs = [*exchange]
         for n, (array, operation) in enumerate(zip(arrays, self._operations, strict=True)):
             values = [found[rank * count + n] for rank in range(processes.size)]
             values[processes.rank] = array
             jobs.append(mailboxes.fold(operation, values, array))
-        functions = [function for job in jobs for function in job.native or ()]
-        return mailboxes.native_job(functions, jobs)
+        return in_turn(*jobs)
 
     def _by_messages(self, arrays: Sequence[Any]) -> Callable[[], None]:
         kinds = [np.asarray(taichi_arrays.to_host(array)).dtype for array in arrays]
@@ -74,8 +73,7 @@ class Totals(Work):
         def join() -> None:
             for name, array in zip(record.names or (), arrays, strict=True):
                 own[name] = taichi_arrays.to_host(array)
-            parts = own.view(np.uint8), every.view(np.uint8)
-            wait([self._processes.comm.Iallgather(*parts)])
+            self._processes.all_bytes(own, every)
             named = zip(record.names or (), arrays, self._operations, strict=True)
             for name, array, operation in named:
                 taichi_arrays.write(array, joined(operation, every[name]))

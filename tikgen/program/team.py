@@ -43,7 +43,7 @@ class Held(ABC):
 
     @property
     @abstractmethod
-    def array(self) -> NDArray:
+    def array(self) -> Any:
         """Return the array that kernels take."""
 
     @property
@@ -85,10 +85,10 @@ class Work(ABC):
     """
 
     team: Team
-    arrays: tuple[NDArray, ...]
+    arrays: tuple[Any, ...]
 
     @abstractmethod
-    def made_for(self, arrays: Sequence[NDArray]) -> Job:
+    def made_for(self, arrays: Sequence[Any]) -> Job:
         """Return the job for arrays that stand for its own after swaps; all processes make it."""
 
     @abstractmethod
