@@ -14,6 +14,7 @@ from tikgen.grid.decomposition import by
 from tikgen.grid.domain import Domain
 from tikgen.grid.exchange import Exchange, needs
 from tikgen.grid.field import Face, Field
+from tikgen.grid.gpus import check_own_gpu
 from tikgen.grid.regions import Region, inside_and_sides
 from tikgen.grid.totals import Totals
 from tikgen.pipeline.bound import BoundKernel
@@ -176,6 +177,7 @@ def bound_on(
     except TikgenError as error:
         problem = str(error)
     domain.processes.refuse(problem)
+    check_own_gpu(domain.processes)
     _check_agreement(domain, kernel.name, text)
     assert use is not None
     return GridStep(domain, kernel, use, values)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 from tikgen.errors import GridError
 from tikgen.grid.decomposition import Decomposition, by
 from tikgen.grid.memory import Memory, memory_for
 from tikgen.grid.processes import Processes
+
+# Points of a part on a device from which on the further launches of an overlap pay.
+_MANY = 1 << 24
 
 
 class Domain:
@@ -20,7 +24,7 @@ class Domain:
         halo: the width of ghost layers for each axis; None for as wide as kernels reach.
         on_device: whether fields lie on the device; None for where Taichi runs on cuda.
         overlaps: whether messages travel while points are computed that need none; None for where
-            fields lie on the device.
+            many points lie on the device.
 
     Attributes:
         owned: the points that this process owns along each axis.
@@ -66,7 +70,9 @@ class Domain:
     @property
     def overlaps(self) -> bool:
         """Return whether messages travel while points are computed that need none."""
-        return not self.memory.is_host if self._overlaps is None else self._overlaps
+        if self._overlaps is not None:
+            return self._overlaps
+        return not self.memory.is_host and math.prod(b - a for a, b in self.owned) >= _MANY
 
     @property
     def halo(self) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class Grid:
         device: whether fields lie on the device, in tensors of torch where it is there, else in
             arrays of Taichi; by default where Taichi runs on cuda.
         overlap: whether messages travel while points are computed that need none; by default where
-            fields lie on the device.
+            a process has 16 million points or more on the device.
 
     Raises:
         GridError: if the arguments do not fit, differ between processes, or MPI cannot be used.

@@ -161,8 +161,8 @@ def _starts(sizes: Sequence[int]) -> tuple[list[int], int]:
     """Return where runs of some bytes begin behind each other, and the bytes of all."""
     starts, end = [], 0
     for size in sizes:
-        starts.append(end)
-        end += -(-size // _ALIGNED) * _ALIGNED
+        starts.append(-(-end // _ALIGNED) * _ALIGNED)
+        end = starts[-1] + size
     return starts, end
 
 

@@ -36,6 +36,8 @@ class Processes:
         self.rank, self.size = transport.rank, transport.size
         # Why they have no mailboxes; None until they were asked.
         self.mailbox_problem: str | None = None
+        # Whether no two of them share a GPU, as far as they were asked.
+        self.has_own_gpu = False
 
     def all(self, value: Any) -> list[Any]:
         """Return the values that the processes have, in their order."""

@@ -12,7 +12,7 @@ Region = tuple[tuple[int, int, int, int], ...]
 
 
 def inside_and_sides(domain: Domain, reach: Sequence[tuple[int, int]]) -> list[Region]:
-    """Return the inside of a part, and the regions that make up the rest; none without an inside.
+    """Return the inside of a part, and the regions that make up the rest; none if it is too thin.
 
     Args:
         domain: the grid.
@@ -31,6 +31,8 @@ def inside_and_sides(domain: Domain, reach: Sequence[tuple[int, int]]) -> list[R
             return []
         for side in ((low, extent - inside[0]), (extent - inside[1], high)):
             if sum(side) < extent:
+                if side[0] < below * bool(side[0]) or side[1] < above * bool(side[1]):
+                    return []  # It would reach beyond the other side, where a rule holds.
                 sides.append((*region[:axis], (*side, first, points), *region[axis + 1 :]))
         region[axis] = (*inside, first, points)
     return [tuple(region), *sides] if sides else []

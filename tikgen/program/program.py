@@ -84,8 +84,8 @@ class Program:
         team, why = self._plan.team, "native=False"
         if self._native is not False:
             try:
-                if team is None and runtime.current_arch() == "cuda":
-                    return GraphStepper(self._plan), ""
+                if runtime.current_arch() == "cuda":
+                    return GraphStepper(self._plan, team=team), ""
                 return NativeStepper(self._plan, team), ""
             except EngineUnavailable as error:
                 if self._native:
