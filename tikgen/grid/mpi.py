@@ -8,6 +8,7 @@ import importlib
 import os
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,6 +96,7 @@ class _Persistent:
 
     def __init__(self, requests: list[Any]) -> None:
         self._requests = requests
+        weakref.finalize(self, _free, requests)
 
     def start(self) -> None:
         """Begin to send and to receive."""
@@ -103,6 +105,12 @@ class _Persistent:
     def wait(self) -> None:
         """Wait until all is sent and received."""
         _wait(self._requests)
+
+
+def _free(requests: Sequence[Any]) -> None:
+    if not mpi().Is_finalized():
+        for request in requests:
+            request.Free()
 
 
 def _wait(requests: Sequence[Any]) -> None:
