@@ -36,6 +36,9 @@ def problem(processes: Processes) -> str:
 
 
 def _found_problem(processes: Processes) -> str:
+    if not processes.transport.ends_all:
+        # One that waits for a process that failed would wait forever.
+        return f"{processes.transport.name} ends no processes that wait in native code"
     own = native.problem() or thread_pool.problem()
     if not own and not hasattr(os, "memfd_create"):
         own = "this Python makes no memory that processes share"

@@ -44,6 +44,7 @@ class MPITransport(Transport):
     """
 
     name = "MPI"
+    ends_all = True
 
     def __init__(self, comm: Any) -> None:
         if (why := thread_problem()) != "":

@@ -33,6 +33,7 @@ class Transport(ABC):
         takes_device: whether it sends and receives the memory of a GPU.
         follows_streams: whether messages wait for what the current stream of the GPU has to do.
         needs_own_gpu: whether no two processes may share a GPU.
+        ends_all: whether :meth:`end` ends processes that wait in native code.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Transport(ABC):
     takes_device = False
     follows_streams = False
     needs_own_gpu = False
+    ends_all = False
 
     @abstractmethod
     def all(self, value: Any) -> list[Any]:
