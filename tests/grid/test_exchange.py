@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tikgen.dtypes import DType
+from tikgen.grid import mailboxes
 from tikgen.grid.boxes import Layers, Message, in_bytes, layer_at
 from tikgen.grid.folds import FOLDS
 from tikgen.grid.parcels import HostParcel
@@ -84,14 +86,10 @@ def test_a_parcel_brings_its_boxes_to_other_arrays(data: st.DataObject) -> None:
 def test_native_code_joins_as_numpy_does(
     operation: str, dtype: str, rng: np.random.Generator
 ) -> None:
-    mailboxes = pytest.importorskip("tikgen.grid.mailboxes")
     kind = {"f": np.float64, "i": np.int64}[dtype[0]]
-    values = (
-        (rng.normal(size=7) * 1e8)
-        .astype(kind)
-        .astype(dtype.replace("f", "float").replace("i", "int"))
-    )
+    numbers = (rng.normal(size=7) * 1e8).astype(kind).astype(DType.parse(dtype).numpy)
     for nan_at in (None, 0, 3):
+        values = numbers.copy()
         if nan_at is not None and dtype[0] == "f":
             values[nan_at] = np.nan
         arrays = [values[n : n + 1].copy() for n in range(7)]

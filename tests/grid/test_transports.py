@@ -21,7 +21,7 @@ from tikgen.grid.memory import Host, Memory, TaichiArrays, Tensors
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_torch_carries_the_bits_that_mpi_carries(count: int, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     found = [
