@@ -7,6 +7,7 @@ from .errors import TikgenError as TikgenError
 from .expression import Assignments as Assignments
 from .expression import Equations as Equations
 from .expression import Expression as Expression
+from .grid.gpus import choose_gpu as choose_gpu
 from .grid.grid import Grid as Grid
 from .lifecycle.cause import why as why
 from .lifecycle.description import describe as describe

@@ -251,11 +251,18 @@ def alone(case: Case) -> Arrays:
     return {name: np.array(program[name]) for name in (*fields, *results)}
 
 
-def shared(case: Case, comm: Any) -> tuple[tikgen.Grid, tikgen.Program]:
-    """Return the grid of some processes, and the program of a case on it."""
+def shared(case: Case, comm: Any, **options: Any) -> tuple[tikgen.Grid, tikgen.Program]:
+    """Return the grid of some processes, and the program of a case on it.
+
+    Args:
+        case: what to compute.
+        comm: a communicator of mpi4py, or ``torch.distributed``.
+        options: further arguments of the grid.
+    """
     kernel = case.kernel()
-    counts = case.counts.get(comm.size)
-    grid = tikgen.Grid(case.shape, case.periodic, comm, halo=case.halo, ranks=counts)
+    size = comm.size if hasattr(comm, "size") else comm.get_world_size()
+    counts = case.counts.get(size)
+    grid = tikgen.Grid(case.shape, case.periodic, comm, halo=case.halo, ranks=counts, **options)
     whole = case.fields(kernel)
     behind = case.layout == "last"
     fields = {

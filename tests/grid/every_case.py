@@ -6,21 +6,25 @@ each case into a file. ``DRAWN`` of them are drawn at random; none but these wit
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import taichi as ti
 from mpi4py import MPI
 
 from cases import CASES, Case, alone, drawn, shared
+from tikgen.grid import mailboxes
 
 FOLDER, SEED, DRAWN = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 
 WORLD = MPI.COMM_WORLD
+OVERLAPS = ("far", "vectors", "one side")
 
 
 def idle_until_all_are_here() -> None:
@@ -30,9 +34,19 @@ def idle_until_all_are_here() -> None:
         time.sleep(0.01)
 
 
-def found_on(comm: Any, case: Case) -> dict[str, Any]:
-    """Return what processes compute together; half of the steps are done after a checkpoint."""
-    grid, program = shared(case, comm)
+def found_on(comm: Any, case: Case, is_native: bool, overlap: bool) -> dict[str, Any]:
+    """Return what processes compute together; half of the steps are done after a checkpoint.
+
+    Args:
+        comm: their communicator.
+        case: what to compute.
+        is_native: whether native code does the steps, over mailboxes; else Python and MPI do.
+        overlap: whether messages travel while inner points are computed.
+    """
+    with patch.object(mailboxes, "problem", mailboxes.problem if is_native else no_mailboxes):
+        grid, program = shared(case, comm, overlap=overlap)
+    may_be_native = is_native and ARCH == "cpu"
+    assert program.is_native is may_be_native or comm.size == 1, program.why_not_native
     half = case.steps // 2
     program.run(half)
     path = FOLDER / "half.npz"
@@ -48,6 +62,11 @@ def found_on(comm: Any, case: Case) -> dict[str, Any]:
     return found
 
 
+def no_mailboxes(_: Any) -> str:
+    """Return why there are no mailboxes."""
+    return "the test wants messages"
+
+
 def differences(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> str:
     """Return which arrays differ in a bit."""
     said = []
@@ -59,16 +78,22 @@ def differences(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> 
     return "; ".join(said)
 
 
-ti.init(arch=ti.cpu, fast_math=False, cpu_max_num_threads=1, log_level=ti.ERROR)
+ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
+ti.init(arch=getattr(ti, ARCH), fast_math=False, cpu_max_num_threads=1, log_level=ti.ERROR)
 seeds = range(SEED, SEED + DRAWN)
 every = CASES if WORLD.size < 8 else {}
 every = every | {f"drawn {seed}": drawn(seed, WORLD.size) for seed in seeds}
 for count in range(WORLD.size, 0, -1):
-    mine = [name for name, case in every.items() if count in case.ranks]
+    # Native code and messages take turns; overlaps have several kernels to compile.
+    mine = [
+        (name, (count + number) % 2 == 0, name in OVERLAPS)
+        for number, (name, case) in enumerate(every.items())
+        if count in case.ranks
+    ]
     comm = WORLD.Split(0 if WORLD.rank < count else MPI.UNDEFINED)
-    for name in mine if comm != MPI.COMM_NULL else ():
+    for name, *how in mine if comm != MPI.COMM_NULL else ():
         try:
-            found = found_on(comm, every[name])
+            found = found_on(comm, every[name], *how)
         except Exception:
             traceback.print_exc()
             comm.Abort(1)

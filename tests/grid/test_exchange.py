@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tikgen.grid.exchange import Layers, in_bytes, layer_at
+from tikgen.dtypes import DType
+from tikgen.grid import mailboxes
+from tikgen.grid.boxes import Layers, Message, in_bytes, layer_at
+from tikgen.grid.folds import FOLDS
+from tikgen.grid.parcels import HostParcel
+from tikgen.grid.totals import joined
 
 
 @given(st.data())
@@ -50,3 +55,44 @@ def test_layers_are_as_wide_as_a_kernel_reads(
     found = layer_at(inner, ghosts, layers, 1, is_upper, is_ghost)
     # With corners, ghost points of the axis before belong to it, where there are any.
     assert found == [(1, 20) if is_diagonal else (3, 20), along]
+
+
+@given(st.data())
+def test_a_parcel_brings_its_boxes_to_other_arrays(data: st.DataObject) -> None:
+    arrays, pieces = [], []
+    for number, dtype in enumerate([np.float32, np.uint8, np.float64]):
+        shape = data.draw(st.lists(st.integers(1, 5), min_size=3, max_size=3))
+        starts = [data.draw(st.integers(0, extent - 1)) for extent in shape]
+        box = [(a, data.draw(st.integers(a + 1, n))) for a, n in zip(starts, shape, strict=True)]
+        arrays.append(np.arange(np.prod(shape)).astype(dtype).reshape(shape))
+        pieces.append((number, box))
+    chosen = tuple(data.draw(st.lists(st.sampled_from(pieces), min_size=1, unique_by=str)))
+    others = [np.full_like(array, 77) for array in arrays]
+    sent = HostParcel(Message(1, 0, True, chosen), arrays)
+    received = HostParcel(Message(0, 0, False, chosen), others)
+    sent.pack()
+    received.buffer[...] = sent.buffer
+    received.unpack()
+    for number, (array, other) in enumerate(zip(arrays, others, strict=True)):
+        wanted = np.full_like(array, 77)
+        for place in (tuple(slice(*each) for each in box) for n, box in chosen if n == number):
+            wanted[place] = array[place]
+        np.testing.assert_array_equal(other, wanted)
+        np.testing.assert_array_equal(array.ravel(), np.arange(array.size).astype(array.dtype))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("operation", ["sum", "max", "min"])
+def test_native_code_joins_as_numpy_does(
+    operation: str, dtype: str, rng: np.random.Generator
+) -> None:
+    kind = {"f": np.float64, "i": np.int64}[dtype[0]]
+    numbers = (rng.normal(size=7) * 1e8).astype(kind).astype(DType.parse(dtype).numpy)
+    for nan_at in (None, 0, 3):
+        values = numbers.copy()
+        if nan_at is not None and dtype[0] == "f":
+            values[nan_at] = np.nan
+        arrays = [values[n : n + 1].copy() for n in range(7)]
+        mailboxes.fold(operation, arrays, arrays[2]).run()
+        np.testing.assert_array_equal(arrays[2], joined(operation, values))
+    assert f"@{operation}_{dtype}" in FOLDS

@@ -35,7 +35,7 @@ def record(launches: Sequence[Callable[[], object]]) -> Callable[[], object]:
 def graphs_on_cpu() -> Iterator[None]:
     """Have programs that run natively do what they do on cuda, with launches by direct-cpu."""
 
-    def made(plan: Any) -> GraphStepper:
+    def made(plan: Any, *_: Any, **__: Any) -> GraphStepper:
         return GraphStepper(plan, Launchers(engines.DIRECT_CPU), record, lambda: None)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -102,7 +102,7 @@ def _sets_without_one() -> bytes:
 @functools.cache
 def _library() -> native.Library:
     text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8")
-    for name, value in {**_SYSTEMS[os.uname().machine], "SPIN": str(_SPIN)}.items():
+    for name, value in {**system(), "SPIN": str(_SPIN)}.items():
         text = text.replace(name, value)
     key = code_store.key_of({"text": text, "machine": native.identity()})
     stored = code_store.read(key)
@@ -110,6 +110,11 @@ def _library() -> native.Library:
         stored = code_store.Stored(native.object_code(text))
         code_store.keep(key, "thread pool", stored)
     return native.Library(stored.content)
+
+
+def system() -> dict[str, str]:
+    """Return what stands on this processor for names in LLVM text, such as RELAX."""
+    return _SYSTEMS[os.uname().machine]
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from tikgen.grid.decomposition import by
 from tikgen.grid.domain import Domain
 from tikgen.grid.exchange import Exchange, needs
 from tikgen.grid.field import Face, Field
+from tikgen.grid.gpus import check_own_gpu
+from tikgen.grid.regions import Region, inside_and_sides
 from tikgen.grid.totals import Totals
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.builder import build
@@ -22,7 +24,7 @@ from tikgen.pipeline.signature import Signature
 from tikgen.pipeline.sized import SizedKernel
 from tikgen.program.parts import Changing, Composite, Part, Varying, varying
 from tikgen.program.slots import is_array
-from tikgen.program.team import Held, Work
+from tikgen.program.team import Held, Job, Work
 from tikgen.template.arguments import Array
 from tikgen.template.grid_use import ArrayUse, GridUse
 from tikgen.template.parameters import canonical
@@ -44,6 +46,7 @@ class GridStep(Composite):
     ) -> None:
         self._domain, self.kernel, self._use = domain, kernel, use
         self._values, self._varying = dict(values), scalars
+        self._jobs: dict[Work, Job] = {}
 
     @property
     def signature(self) -> Signature:
@@ -58,30 +61,53 @@ class GridStep(Composite):
     @functools.cached_property
     def bound(self) -> BoundKernel:
         """Return the kernel of this process, with its arrays."""
+        return self._bound_to(self._domain.part)
+
+    def _bound_to(self, part: Region) -> BoundKernel:
+        """Return the kernel that computes a part of the points of this process."""
         given = {
             name: value.array if isinstance(value, Held) else value
             for name, value in self._values.items()
         }
-        return own_kernel(self._domain, self.kernel).bind(**given)
+        return own_kernel(self._domain, self.kernel, part).bind(**given)
+
+    def _launch(self, bound: BoundKernel) -> BoundKernel | Varying:
+        if not self._varying:
+            return bound
+        made = varying(bound, **self._varying)
+        assert isinstance(made, Varying)
+        return made
+
+    def _regions(self, uses: Iterable[ArrayUse]) -> list[Region]:
+        """Return what is computed while messages travel, and the regions that wait for them."""
+        if not self._domain.overlaps or self._use.totals:
+            return []  # A reduction over several launches would round otherwise.
+        joined = functools.reduce(ArrayUse.joined, uses)
+        return inside_and_sides(self._domain, joined.reach)
 
     @functools.cached_property
     def parts(self) -> tuple[Part, ...]:
         """Return the exchange before the launch, the launch, and the join of reductions."""
-        launch: BoundKernel | Varying = self.bound
-        if self._varying:
-            made = varying(self.bound, **self._varying)
-            assert isinstance(made, Varying)
-            launch = made
         if self._domain.processes.size == 1:
-            return (launch,)
-        found: list[Part] = [launch]
+            return (self._launch(self.bound),)
         read: dict[Field, ArrayUse] = {}
         for name, use in self._use.arrays.items():
             if needs(self._domain, use):
                 field = self._values[name]
                 read[field] = use.joined(read[field]) if field in read else use
-        if read:
-            found.insert(0, Exchange(self._domain, read))
+        found: list[Part] = []
+        exchange = Exchange(self._domain, read) if read else None
+        regions = self._regions(read.values()) if exchange is not None else []
+        if exchange is not None and regions:
+            begin, end = exchange.halves()
+            launches = [self._launch(self._bound_to(region)) for region in regions]
+            found = [begin, launches[0], end, *launches[1:]]
+        else:
+            found = (
+                [self._launch(self.bound)]
+                if exchange is None
+                else [exchange, self._launch(self.bound)]
+            )
         if self._use.totals:
             results = {name: self._values[name] for name in self._use.totals}
             found.append(Totals(self._domain, results, self._use.totals))
@@ -99,20 +125,29 @@ class GridStep(Composite):
         """
         for part in self.parts:
             if isinstance(part, Work):
-                part.made_for(part.arrays)()
+                self._job(part).run()
+            elif isinstance(part, BoundKernel):
+                part(**scalars)
             else:
-                self.bound(**scalars)
+                assert isinstance(part, Varying)
+                part.bound(**scalars)
+
+    def _job(self, work: Work) -> Job:
+        """Return the job of a part that is called; it is made once."""
+        if work not in self._jobs:
+            self._jobs[work] = work.made_for(work.arrays)
+        return self._jobs[work]
 
     def __repr__(self) -> str:
         return f"<GridStep {self.kernel.name} over {self._domain}>"
 
 
-def own_kernel(domain: Domain, kernel: Kernel) -> Kernel:
-    """Return the kernel that computes the part of the grid that this process owns."""
+def own_kernel(domain: Domain, kernel: Kernel, part: Region) -> Kernel:
+    """Return the kernel that computes a part of the grid that this process owns."""
     if domain.processes.size == 1:
         return kernel
     schedule = None if isinstance(kernel, SizedKernel) else dict(kernel.schedule)
-    problem = dict(kernel.problem) | {"part": domain.part}
+    problem = dict(kernel.problem) | {"part": part}
     return build(kernel.template, schedule=schedule, engine=kernel._engine, **problem)
 
 
@@ -138,10 +173,11 @@ def bound_on(
         for name, axis in use.faces.items():
             values[name] = _face(domain, name, values[name], axis)
         domain.take([max(*map(max, each)) for each in _reaches(use)], kernel.name)
-        text = _description(kernel, values)
+        text = _description(domain, kernel, values)
     except TikgenError as error:
         problem = str(error)
     domain.processes.refuse(problem)
+    check_own_gpu(domain.processes)
     _check_agreement(domain, kernel.name, text)
     assert use is not None
     return GridStep(domain, kernel, use, values)
@@ -221,7 +257,7 @@ def _face(domain: Domain, name: str, value: Any, axis: int) -> Face:
     return Face(domain, value, axis)
 
 
-def _description(kernel: Kernel, values: Mapping[str, Any]) -> str:
+def _description(domain: Domain, kernel: Kernel, values: Mapping[str, Any]) -> str:
     """Return what processes have to agree about, a line each."""
     lines = [f"{name}={canonical(value)}" for name, value in dict(kernel.problem).items()]
     for name, value in values.items():
@@ -234,7 +270,7 @@ def _description(kernel: Kernel, values: Mapping[str, Any]) -> str:
             lines.append(f"{name} is an array of shape {tuple(value.shape)}")
         else:
             lines.append(f"{name}={value!r}")
-    return "\n".join([kernel.template.name, *lines])
+    return "\n".join([kernel.template.name, f"fields on {domain.memory.name}", *lines])
 
 
 def _check_agreement(domain: Domain, kernel: str, text: str) -> None:

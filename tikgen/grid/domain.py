@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 
 from tikgen.errors import GridError
 from tikgen.grid.decomposition import Decomposition, by
+from tikgen.grid.memory import Memory, memory_for
 from tikgen.grid.processes import Processes
+
+# Points of a part on a device from which on the further launches of an overlap pay.
+_MANY = 1 << 24
 
 
 class Domain:
@@ -16,6 +22,9 @@ class Domain:
         decomposition: which process owns which points.
         processes: the processes.
         halo: the width of ghost layers for each axis; None for as wide as kernels reach.
+        on_device: whether fields lie on the device; None for where Taichi runs on cuda.
+        overlaps: whether messages travel while points are computed that need none; None for where
+            many points lie on the device.
 
     Attributes:
         owned: the points that this process owns along each axis.
@@ -27,7 +36,10 @@ class Domain:
         decomposition: Decomposition,
         processes: Processes,
         halo: tuple[int, ...] | None,
+        on_device: bool | None = None,
+        overlaps: bool | None = None,
     ) -> None:
+        self._on_device, self._overlaps = on_device, overlaps
         self.decomposition, self.processes = decomposition, processes
         self.owned = decomposition.owned(processes.rank)
         self.fields = 0
@@ -38,6 +50,29 @@ class Domain:
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the whole grid."""
         return self.decomposition.shape
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        """Return where fields lie, which is settled from then on.
+
+        Raises:
+            GridError: if there is no device, or the transport cannot use it.
+        """
+        found = memory_for(self._on_device)
+        transport = self.processes.transport
+        if transport.needs_own_gpu and found.is_host:
+            raise GridError(
+                f"{transport.name} carries messages between GPUs, and fields lie on the host; call "
+                "ti.init(arch=ti.cuda), or take a process group with the backend gloo"
+            )
+        return found
+
+    @property
+    def overlaps(self) -> bool:
+        """Return whether messages travel while points are computed that need none."""
+        if self._overlaps is not None:
+            return self._overlaps
+        return not self.memory.is_host and math.prod(b - a for a, b in self.owned) >= _MANY
 
     @property
     def halo(self) -> tuple[int, ...]:

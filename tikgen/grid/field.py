@@ -35,7 +35,7 @@ class Field(Held):
         self.number = domain.fields
         domain.fields += 1
         self._fill: Callable[[NDArray], None] | None = fill
-        self._array: NDArray | None = None
+        self._array: Any = None
 
     @property
     def whole_shape(self) -> tuple[int, ...]:
@@ -43,21 +43,44 @@ class Field(Held):
         return self.with_components(self.domain.shape)
 
     @property
-    def array(self) -> NDArray:
-        """Return the array of this process, ghost points included; it is the same each time."""
+    def array(self) -> Any:
+        """Return the array of this process, ghost points included; it is the same each time.
+
+        It is an array of NumPy, or on the device a tensor of torch, or a ``ti.ndarray``.
+        """
         if self._array is None:
-            shape = self.with_components(self.domain.extents)
-            self._array = np.zeros(shape, self.dtype.numpy)
+            values: NDArray = np.zeros(self.with_components(self.domain.extents), self.dtype.numpy)
             assert self._fill is not None
-            self._fill(self.owned)
+            self._fill(values[self._inner])
             self._fill = None
+            self._array = self.domain.memory.holding(values)
         return self._array
 
     @property
-    def owned(self) -> NDArray:
-        """Return the points that this process owns, a view."""
-        view: NDArray = self.array[self._places(self.domain.inner)]
-        return view
+    def owned(self) -> Any:
+        """Return the points that this process owns, a view of the array.
+
+        Raises:
+            GridError: if the array is one of Taichi, which has no views.
+        """
+        return self.domain.memory.view(self.array, self._inner)
+
+    def to_numpy(self) -> NDArray:
+        """Return a copy of the points that this process owns, on the host."""
+        return self.domain.memory.read(self.array, self._inner)
+
+    def from_numpy(self, values: Any) -> None:
+        """Write the points that this process owns.
+
+        Args:
+            values: what NumPy takes for an array of the shape of :meth:`to_numpy`.
+        """
+        self.domain.memory.write(self.array, self._inner, np.asarray(values, self.dtype.numpy))
+
+    @property
+    def _inner(self) -> tuple[slice, ...]:
+        """Return where in the array the owned points lie."""
+        return self._places(self.domain.inner)
 
     @property
     def indices(self) -> tuple[slice, ...]:
@@ -77,16 +100,17 @@ class Field(Held):
         """Return the whole array in the process of rank 0, None in others."""
         processes, decomposition = self.domain.processes, self.domain.decomposition
         if processes.size == 1:
-            return np.array(self.owned)
+            return self.to_numpy()
+        transport = processes.transport
         if processes.rank:
-            processes.comm.Send(np.ascontiguousarray(self.owned), 0)
+            transport.send(self.to_numpy(), 0)
             return None
         whole: NDArray = np.empty(self.whole_shape, self.dtype.numpy)
-        whole[self.indices] = self.owned
+        whole[self.indices] = self.to_numpy()
         for rank in range(1, processes.size):
             part = whole[self._places(tuple(slice(*own) for own in decomposition.owned(rank)))]
             received = np.empty(part.shape, part.dtype)
-            processes.comm.Recv(received, rank)
+            transport.receive(received, rank)
             part[...] = received
         return whole
 
@@ -98,12 +122,13 @@ class Field(Held):
             for rank in range(1, processes.size):
                 places = tuple(slice(*own) for own in decomposition.owned(rank))
                 part = whole[self._places(places)]
-                processes.comm.Send(np.ascontiguousarray(part, self.dtype.numpy), rank)
+                processes.transport.send(np.ascontiguousarray(part, self.dtype.numpy), rank)
             values = whole[self.indices]
         else:
-            values = np.empty(self.owned.shape, self.dtype.numpy)
-            processes.comm.Recv(values, 0)
-        self.owned[...] = values
+            extents = tuple(stop - start for start, stop in self.domain.owned)
+            values = np.empty(self.with_components(extents), self.dtype.numpy)
+            processes.transport.receive(values, 0)
+        self.from_numpy(values)
 
     def __repr__(self) -> str:
         return f"<Field {self.number} of {self.dtype} over {self.domain}>"
@@ -120,7 +145,7 @@ class Face(Held):
 
     def __init__(self, domain: Domain, whole: NDArray, axis: int) -> None:
         self.domain, self._whole, self._axis = domain, whole, axis
-        self._array: NDArray | None = None
+        self._array: Any = None
 
     def _own_part(self) -> NDArray:
         values, domain = self._whole, self.domain
@@ -139,10 +164,10 @@ class Face(Held):
         return tuple(self._whole.shape)
 
     @property
-    def array(self) -> NDArray:
+    def array(self) -> Any:
         """Return the values over the faces of this process, ghost points included."""
         if self._array is None:
-            self._array = np.ascontiguousarray(self._own_part())
+            self._array = self.domain.memory.holding(self._own_part())
         return self._array
 
     def gathered(self) -> NDArray | None:
@@ -152,4 +177,5 @@ class Face(Held):
     def scatter(self, whole: NDArray | None) -> None:
         """Take the values that the process of rank 0 gives."""
         self._whole = self.domain.processes.shared(whole)
-        self.array[...] = self._own_part()
+        everything = (slice(None),) * len(self.whole_shape)
+        self.domain.memory.write(self.array, everything, self._own_part())

@@ -38,11 +38,16 @@ class Grid:
         shape: number of points along each axis of the whole grid.
         periodic: whether the two ends of an axis are neighbours, for all axes or for each. It has
             to agree with the boundaries of kernels.
-        comm: a communicator of mpi4py; by default ``MPI.COMM_WORLD``.
+        comm: a communicator of mpi4py, by default ``MPI.COMM_WORLD``; or the module
+            ``torch.distributed``, or a process group of it with the backend nccl or gloo.
         halo: width of ghost layers, for all axes or for each; by default as far as kernels reach
             that were bound before a field or a program is used.
         ranks: number of processes along each axis; by default those that leave the largest part
             the least work.
+        device: whether fields lie on the device, in tensors of torch where it is there, else in
+            arrays of Taichi; by default where Taichi runs on cuda.
+        overlap: whether messages travel while points are computed that need none; by default where
+            a process has 16 million points or more on the device.
 
     Raises:
         GridError: if the arguments do not fit, differ between processes, or MPI cannot be used.
@@ -55,6 +60,8 @@ class Grid:
         comm: Any = None,
         halo: int | Sequence[int] | None = None,
         ranks: int | Sequence[int] | None = None,
+        device: bool | None = None,
+        overlap: bool | None = None,
     ) -> None:
         processes = processes_of(comm)
         problem, decomposition, widths = "", None, None
@@ -70,18 +77,21 @@ class Grid:
             else:
                 counts = _counts(ranks, extents, processes.size, least)
             decomposition = Decomposition(extents, counts, _truths(periodic, dim))
+            for name, value in (("device", device), ("overlap", overlap)):
+                if value is not None and not isinstance(value, bool | np.bool_):
+                    raise GridError(f"{name} takes True, False or None; got {value!r}")
         except GridError as error:
             problem = str(error)
         processes.refuse(problem)
         assert decomposition is not None
-        every = processes.all((decomposition, widths))
+        every = processes.all((decomposition, widths, device, overlap))
         for rank, other in enumerate(every):
             if other != every[0]:
                 raise GridError(
                     f"the processes make different grids: rank 0 has {every[0]}, rank {rank} has "
                     f"{other}"
                 )
-        self._domain = Domain(decomposition, processes, widths)
+        self._domain = Domain(decomposition, processes, widths, device, overlap)
 
     @property
     def shape(self) -> tuple[int, ...]:

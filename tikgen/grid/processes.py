@@ -1,45 +1,55 @@
-"""The processes that share a grid: MPI through mpi4py, or this one alone."""
+"""The processes that share a grid: those of a transport, or this one alone."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import os
 import sys
-import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from tikgen.errors import GridError, ProgramError
+import numpy as np
+import numpy.typing as npt
 
+from tikgen.errors import GridError, ProgramError
+from tikgen.grid.mpi import MPITransport, is_communicator, mpi
+from tikgen.grid.torch_distributed import TorchTransport, is_group
+from tikgen.grid.transports import Alone, Transport
+
+NDArray = npt.NDArray[Any]
 # What starts processes tells each of them how many there are.
 _COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PMIX_SIZE")
-# How often a process looks for messages before it sleeps, and for how many seconds it does.
-_YIELDS, _SLEEP = 500, 5e-5
 
 
 class Processes:
-    """The processes of a communicator.
+    """The processes of a transport.
 
     Args:
-        comm: a communicator of mpi4py of its own; None for this process alone.
+        transport: what carries their messages.
     """
 
-    def __init__(self, comm: Any) -> None:
-        self.comm = comm
-        self.rank: int = 0 if comm is None else comm.Get_rank()
-        self.size: int = 1 if comm is None else comm.Get_size()
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.rank, self.size = transport.rank, transport.size
+        # Why they have no mailboxes; None until they were asked.
+        self.mailbox_problem: str | None = None
+        # Whether no two of them share a GPU, as far as they were asked.
+        self.has_own_gpu = False
 
     def all(self, value: Any) -> list[Any]:
         """Return the values that the processes have, in their order."""
-        return [value] if self.size == 1 else list(self.comm.allgather(value))
+        return [value] if self.size == 1 else self.transport.all(value)
 
     def shared(self, value: Any) -> Any:
         """Return the value that the process of rank 0 has."""
-        return value if self.size == 1 else self.comm.bcast(value)
+        return value if self.size == 1 else self.transport.shared(value)
+
+    def all_bytes(self, own: NDArray, every: NDArray) -> None:
+        """Write the records that each process has one after the other into ``every``."""
+        self.transport.all_bytes(own.view(np.uint8), every.view(np.uint8))
 
     def agreed(self, what: str, value: bool) -> bool:
         """Return a value that all processes have; raise GridError on all of them if they differ."""
@@ -84,7 +94,7 @@ class Processes:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        self.comm.Abort(1)
+        self.transport.end()
 
 
 def processes_of(comm: Any) -> Processes:
@@ -92,14 +102,30 @@ def processes_of(comm: Any) -> Processes:
 
     From then on an error that nobody catches in one of several processes ends all of them.
 
+    Args:
+        comm: a communicator of mpi4py, ``torch.distributed``, or a process group of it.
+
     Raises:
-        GridError: if ``comm`` is no communicator, or several processes were started and MPI cannot
-            be used.
+        GridError: if it is none of these, or several processes were started and MPI cannot be
+            used.
     """
-    if comm is not None and not all(hasattr(comm, name) for name in ("Get_size", "Dup", "Abort")):
+    if comm is None:
+        found = _world()
+        if found.size == 1 and (count := _started_by_torch()) > 1:
+            raise GridError(
+                f"torchrun started {count} processes, which share a grid with "
+                "Grid(..., comm=torch.distributed)"
+            )
+    elif is_group(comm):
+        found = Processes(TorchTransport(comm))
+    elif is_communicator(comm):
+        found = Processes(MPITransport(comm))
+    else:
         got = type(comm).__name__
-        raise GridError(f"comm takes a communicator of mpi4py, as MPI.COMM_WORLD; got {got}")
-    found = _world() if comm is None else Processes(comm.Dup())
+        raise GridError(
+            "comm takes a communicator of mpi4py, as MPI.COMM_WORLD, or torch.distributed; "
+            f"got {got}"
+        )
     if found.size > 1:
         _end_together_at_errors(found)
     return found
@@ -108,14 +134,14 @@ def processes_of(comm: Any) -> Processes:
 @functools.cache
 def _world() -> Processes:
     try:
-        return Processes(mpi().COMM_WORLD.Dup())
+        return Processes(MPITransport(mpi().COMM_WORLD))
     except (ImportError, RuntimeError) as error:
         if (count := _started()) > 1:
             raise GridError(
                 f"{count} processes were started together, and they need mpi4py to share a grid: "
                 f"{error}; pip install tikgen[mpi]"
             ) from None
-        return Processes(None)
+        return Processes(Alone())
 
 
 def _started() -> int:
@@ -124,20 +150,10 @@ def _started() -> int:
     return max((int(count) for count in counts if count.isdecimal()), default=1)
 
 
-def mpi() -> Any:
-    """Return the module ``mpi4py.MPI``; importing it starts MPI."""
-    return importlib.import_module("mpi4py.MPI")
-
-
-def wait(requests: Sequence[Any]) -> None:
-    """Wait until some requests are done: at first ready, then sleeping, as cores may be shared."""
-    test = mpi().Request.Testall
-    for _ in range(_YIELDS):
-        if test(requests):
-            return
-        os.sched_yield()
-    while not test(requests):
-        time.sleep(_SLEEP)
+def _started_by_torch() -> int:
+    """Return how many processes torchrun started; 1 without it."""
+    count = os.environ.get("WORLD_SIZE", "") if "TORCHELASTIC_RUN_ID" in os.environ else ""
+    return int(count) if count.isdecimal() else 1
 
 
 @functools.cache

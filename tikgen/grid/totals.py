@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tikgen.grid import mailboxes
+from tikgen.grid.boxes import Message
 from tikgen.grid.domain import Domain
-from tikgen.grid.processes import wait
-from tikgen.program.team import Work
+from tikgen.grid.messages import in_turn
+from tikgen.program.team import Job, Work
 from tikgen.taichi import arrays as taichi_arrays
 
 NDArray = npt.NDArray[Any]
@@ -36,8 +38,34 @@ class Totals(Work):
         self.arrays = tuple(results.values())
         self._operations = [operations[name] for name in results]
 
-    def made_for(self, arrays: Sequence[Any]) -> Callable[[], None]:
-        """Return the function that joins what some arrays hold."""
+    def made_for(self, arrays: Sequence[Any]) -> Job:
+        """Return the job that joins what some arrays hold."""
+        is_on_host = all(isinstance(array, np.ndarray) for array in arrays)
+        if is_on_host and not mailboxes.problem(self._processes):
+            return self._by_mailboxes(arrays)
+        return Job(self._by_messages(arrays))
+
+    def _by_mailboxes(self, arrays: Sequence[NDArray]) -> Job:
+        """Return the job of native code: each process has a message for each other one."""
+        processes = self._processes
+        # What each process found, after the arrays of this one.
+        found = [np.zeros(1, array.dtype) for _ in range(processes.size) for array in arrays]
+        count, messages = len(arrays), []
+        for rank in range(processes.size):
+            if rank == processes.rank:
+                continue
+            own = tuple((n, [(0, 1)]) for n in range(count))
+            its = tuple((count * (rank + 1) + n, [(0, 1)]) for n in range(count))
+            messages += [Message(rank, 0, True, own), Message(rank, 0, False, its)]
+        exchange = mailboxes.Mailboxes(processes, [messages], [*arrays, *found]).halves
+        jobs = [*exchange]
+        for n, (array, operation) in enumerate(zip(arrays, self._operations, strict=True)):
+            values = [found[rank * count + n] for rank in range(processes.size)]
+            values[processes.rank] = array
+            jobs.append(mailboxes.fold(operation, values, array))
+        return in_turn(*jobs)
+
+    def _by_messages(self, arrays: Sequence[Any]) -> Callable[[], None]:
         kinds = [np.asarray(taichi_arrays.to_host(array)).dtype for array in arrays]
         record = np.dtype([(f"f{number}", kind) for number, kind in enumerate(kinds)])
         own, every = np.zeros(1, record), np.zeros(self._processes.size, record)
@@ -45,8 +73,7 @@ class Totals(Work):
         def join() -> None:
             for name, array in zip(record.names or (), arrays, strict=True):
                 own[name] = taichi_arrays.to_host(array)
-            parts = own.view(np.uint8), every.view(np.uint8)
-            wait([self._processes.comm.Iallgather(*parts)])
+            self._processes.all_bytes(own, every)
             named = zip(record.names or (), arrays, self._operations, strict=True)
             for name, array, operation in named:
                 taichi_arrays.write(array, joined(operation, every[name]))

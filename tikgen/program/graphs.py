@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from tikgen.program.launchers import ByLaunchers, Launchers
 from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat
 from tikgen.program.scalars import Flag
 from tikgen.program.stepping import PythonStepper
+from tikgen.program.team import CONDITION, Team
 from tikgen.taichi import arrays
 
 # Launches that a graph has where steps are short, and at most.
@@ -40,13 +42,14 @@ class _Recorded:
 
 
 class GraphStepper(ByLaunchers, PythonStepper):
-    """Does steps as graphs, with conditions and scalars that change with the step in between.
+    """Does steps as graphs; in between are conditions, messages, and scalars that change.
 
     Args:
         plan: what a step does.
         launchers: launch its calls; those of the engine direct-cuda without it.
         record: makes a function that does all of some launches, a CUDA graph without it.
         wait: waits until the device has finished.
+        team: the processes that do the steps together; None for this one alone.
 
     Raises:
         EngineUnavailable: if a kernel cannot run without Taichi.
@@ -60,8 +63,10 @@ class GraphStepper(ByLaunchers, PythonStepper):
         launchers: Launchers | None = None,
         record: Callable[[Sequence[Action]], Action] | None = None,
         wait: Action | None = None,
+        team: Team | None = None,
     ) -> None:
         super().__init__(plan)
+        self._team = team
         self._launchers = launchers or Launchers(engines.DIRECT_CUDA)
         self._launchers.prepare(plan.calls())
         if record is None or wait is None:
@@ -73,12 +78,20 @@ class GraphStepper(ByLaunchers, PythonStepper):
         self._at_once = self._steps_at_once()
 
     def value_of(self, flag: Flag) -> bool:
-        """Return whether a condition held when it was last computed."""
+        """Return whether a condition held when it was last computed, on all processes alike."""
         self._wait()
-        return super().value_of(flag)
+        found = super().value_of(flag)
+        return found if self._team is None else self._team.agreed(CONDITION, found)
 
     def run(self, at: Arrangement, step: int, count: int) -> None:
-        """Do some steps, fewer if it is told to stop; wait until the device has finished."""
+        """Do some steps, fewer if it is told to stop; wait until the device has finished.
+
+        An error ends all processes of a team.
+        """
+        with contextlib.nullcontext() if self._team is None else self._team.ending_together():
+            self._run_steps(at, step, count)
+
+    def _run_steps(self, at: Arrangement, step: int, count: int) -> None:
         self.done, self.at = 0, at
         try:
             while self.done < count and not self.stopped:

@@ -16,6 +16,7 @@ from tikgen.program.plan import (
     Node,
     Plan,
     Repeat,
+    Task,
 )
 
 LAUNCH, REPEAT, AGAIN, STEP, PUT, UNLESS, JUMP = range(7)
@@ -93,11 +94,13 @@ class Instructions:
             self._write_call(self._plan.call(node, at))
         elif isinstance(node, Exchange):
             at = node.of(at)
+        elif isinstance(node, Task):
+            for function, context in self._plan.task(node, at).native or ():
+                self._add(LAUNCH, function, context)
         elif isinstance(node, Choice):
             self._open.append((self._write_test(node.condition, at), 2, ((*path, (1, 0)), at)))
             return (*path, (0, 0)), at
         else:
-            assert isinstance(node, Repeat)  # Processes of a team have no native code.
             self._add(REPEAT, self._counter(node), node.times)
             return (*path, (0, 0)), at
         return _next(path), at
@@ -142,7 +145,9 @@ class Instructions:
     def _is_behind_list(self, path: _Path) -> bool:
         """Return whether a path stands right behind a node that has others."""
         place = path[-1][1]
-        return place > 0 and not isinstance(self._nodes_of(path)[place - 1], Launch | Exchange)
+        return place > 0 and not isinstance(
+            self._nodes_of(path)[place - 1], Launch | Exchange | Task
+        )
 
 
 def _next(path: _Path) -> _Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from pathlib import Path
@@ -12,12 +13,14 @@ import numpy.typing as npt
 
 from tikgen import engines
 from tikgen.engines import native
+from tikgen.errors import EngineUnavailable
 from tikgen.pipeline import events
 from tikgen.program import varying
 from tikgen.program.instructions import LAUNCH, PUT, Instructions
 from tikgen.program.launchers import ByLaunchers, Launchers, scalar_of
-from tikgen.program.plan import Arrangement, Call, Plan
+from tikgen.program.plan import Arrangement, Call, Choice, Plan, Repeat, Task
 from tikgen.program.scalars import Flag
+from tikgen.program.team import CONDITION, Team
 
 # Steps for which values of scalars are computed ahead.
 _AHEAD = 1024
@@ -28,6 +31,7 @@ class NativeStepper(ByLaunchers):
 
     Args:
         plan: what a step does.
+        team: the processes that do it together; None for this one alone.
 
     Raises:
         EngineUnavailable: if a kernel cannot run without Taichi.
@@ -35,7 +39,10 @@ class NativeStepper(ByLaunchers):
 
     how = "native code"
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, team: Team | None = None) -> None:
+        self._team = team
+        if why := _problem_of(plan):
+            raise EngineUnavailable("the program", engines.DIRECT_CPU, why)
         self._launchers = Launchers(engines.DIRECT_CPU)
         self.done = 0
         self.at = plan.first
@@ -45,7 +52,7 @@ class NativeStepper(ByLaunchers):
         self._starts = self._instructions.starts
         self._arrangements = {place: at for at, place in self._starts.items()}
         self._control = np.zeros(3, np.int64)
-        self._run, self._library = _loop()
+        self._loop, self._library = _loop()
 
     @property
     def stopped(self) -> bool:
@@ -57,11 +64,16 @@ class NativeStepper(ByLaunchers):
         self._control[2] = value
 
     def value_of(self, flag: Flag) -> bool:
-        """Return whether a condition held when it was last computed."""
-        return flag.holds
+        """Return whether a condition held when it was last computed, on all processes alike."""
+        found = flag.holds
+        return found if self._team is None else self._team.agreed(CONDITION, found)
 
     def run(self, at: Arrangement, step: int, count: int) -> None:
-        """Do some steps, fewer if it is told to stop."""
+        """Do some steps, fewer if it is told to stop; an error ends all processes of a team."""
+        with contextlib.nullcontext() if self._team is None else self._team.ending_together():
+            self._run_steps(at, step, count)
+
+    def _run_steps(self, at: Arrangement, step: int, count: int) -> None:
         self.done, self.at = 0, at
         while self.done < count and not self.stopped:
             ahead = min(count - self.done, _AHEAD) if self._tables else count - self.done
@@ -70,7 +82,7 @@ class NativeStepper(ByLaunchers):
                 table[:ahead] = varying.values(call.bound, name, call.varying[name], first, ahead)
             self._control[0], self._control[1] = 0, ahead
             place = self._starts[self.at]
-            place = self._run(self._words.ctypes.data, place, self._control.ctypes.data)
+            place = self._loop(self._words.ctypes.data, place, self._control.ctypes.data)
             self.at = self._arrangements[place]
             self.done += int(self._control[0])
 
@@ -90,6 +102,16 @@ class NativeStepper(ByLaunchers):
             table = self._tables.setdefault((call, name), table)
             found.append([PUT, _address(made, slot), table.ctypes.data, table.itemsize])
         return [*found, [LAUNCH, made.function, made.context, 0]]
+
+
+def _problem_of(plan: Plan) -> str:
+    """Return why processes need Python to do steps together, or an empty string."""
+    for node in plan.every_node() if plan.team is not None else ():
+        if isinstance(node, Choice) or (isinstance(node, Repeat) and node.until is not None):
+            return "processes agree about conditions within a step, which Python does"
+        if isinstance(node, Task) and any(job.native is None for job in plan.jobs(node)):
+            return "processes exchange messages that native code cannot"
+    return ""
 
 
 def _address(launcher: Any, slot: int) -> int:

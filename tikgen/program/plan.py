@@ -7,7 +7,7 @@ made, and with them every launch, which is made once for its arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts, scalars
 from tikgen.program.slots import Slots, dtype_of, is_array
-from tikgen.program.team import Team, Work, array_in
+from tikgen.program.team import Job, Team, Work, array_in
 from tikgen.template.views import is_contiguous
 
 # For each array the number of the one that stands for it.
@@ -64,7 +64,7 @@ class Exchange:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What Python does between launches, with the number of each array."""
+    """What is done between launches, with the number of each array."""
 
     work: Work
     slots: tuple[int, ...]
@@ -123,7 +123,7 @@ class Plan:
         self._calls: dict[tuple[Launch, Arrangement], Call] = {}
         # By the arrays that are passed, which are the same in many arrangements.
         self._made: dict[tuple[Launch, Arrangement], Call] = {}
-        self._tasks: dict[tuple[Task, Arrangement], Callable[[], None]] = {}
+        self._tasks: dict[tuple[Task, Arrangement], Job] = {}
         self._ends: dict[tuple[Node, Arrangement], frozenset[Arrangement]] = {}
         self.team: Team | None = None
         self._add_arrays(listed)
@@ -160,14 +160,29 @@ class Plan:
             self._calls[launch, at] = found
         return found
 
-    def task(self, task: Task, at: Arrangement) -> Callable[[], None]:
-        """Return what does a task in an arrangement; it is made once for the arrays there."""
+    def task(self, task: Task, at: Arrangement) -> Job:
+        """Return the job of a task in an arrangement; it is made once for the arrays there."""
         standing = tuple(at[n] if n < len(at) else n for n in task.slots)
         found = self._tasks.get((task, standing))
         if found is None:
             found = task.work.made_for([self.slots.arrays[number] for number in standing])
             self._tasks[task, standing] = found
         return found
+
+    def jobs(self, task: Task) -> list[Job]:
+        """Return the jobs of a task for all arrangements."""
+        return [job for (found, _), job in self._tasks.items() if found is task]
+
+    def every_node(self) -> Iterator[Node]:
+        """Yield each node, those within others included."""
+        waiting = list(self.nodes)
+        while waiting:
+            node = waiting.pop()
+            yield node
+            if isinstance(node, Repeat):
+                waiting += node.nodes
+            elif isinstance(node, Choice):
+                waiting += (*node.nodes, *node.otherwise)
 
     def taken(self, launch: Launch) -> list[Any]:
         """Return all arrays for which a launch is made, in any arrangement."""

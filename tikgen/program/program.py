@@ -81,21 +81,17 @@ class Program:
 
     def _made_stepper(self) -> tuple[Stepper, str]:
         """Return what does the steps, and why it is Python, if it is."""
-        if self._plan.team is not None:
-            why = "several processes exchange values between launches"
-            if self._native:
-                raise ProgramError(f"native=True: {why}")
-            return TeamStepper(self._plan, self._plan.team), why
-        if self._native is False:
-            return PythonStepper(self._plan), "native=False"
-        try:
-            if runtime.current_arch() == "cuda":
-                return GraphStepper(self._plan), ""
-            return NativeStepper(self._plan), ""
-        except EngineUnavailable as error:
-            if self._native:
-                raise ProgramError(f"native=True: {error}") from None
-            return PythonStepper(self._plan), str(error)
+        team, why = self._plan.team, "native=False"
+        if self._native is not False:
+            try:
+                if runtime.current_arch() == "cuda":
+                    return GraphStepper(self._plan, team=team), ""
+                return NativeStepper(self._plan, team), ""
+            except EngineUnavailable as error:
+                if self._native:
+                    raise ProgramError(f"native=True: {error}") from None
+                why = str(error)
+        return PythonStepper(self._plan) if team is None else TeamStepper(self._plan, team), why
 
     @property
     def steps(self) -> int:

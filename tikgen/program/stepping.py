@@ -97,8 +97,8 @@ class PythonStepper:
         """Do nothing: each launch counts itself."""
 
     def do(self, task: Task, at: Arrangement) -> None:
-        """Do what Python does between launches."""
-        self._plan.task(task, at)()
+        """Do what is done between launches."""
+        self._plan.task(task, at).run()
 
     def _do(self, nodes: Sequence[Node], at: Arrangement, step: int) -> Arrangement:
         """Do what nodes say; return the arrangement after them."""

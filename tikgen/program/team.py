@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
 NDArray = npt.NDArray[Any]
+# What processes agree about before they go on.
+CONDITION = "a condition of the program"
 
 
 class Team(Protocol):
@@ -40,7 +43,7 @@ class Held(ABC):
 
     @property
     @abstractmethod
-    def array(self) -> NDArray:
+    def array(self) -> Any:
         """Return the array that kernels take."""
 
     @property
@@ -57,8 +60,24 @@ class Held(ABC):
         """Take this process's part of a whole array, which the process of rank 0 gives."""
 
 
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Work for certain arrays.
+
+    Attributes:
+        run: does it.
+        native: functions that do the same, ``void function(void *context)``, with their contexts;
+            None if Python must.
+        kept: what has to live as long as the job.
+    """
+
+    run: Callable[[], None]
+    native: tuple[tuple[int, int], ...] | None = None
+    kept: Any = None
+
+
 class Work(ABC):
-    """A part of a program that Python does between launches, on all processes of a team.
+    """A part of a program that is done between launches, on all processes of a team.
 
     Attributes:
         team: the processes.
@@ -66,11 +85,11 @@ class Work(ABC):
     """
 
     team: Team
-    arrays: tuple[NDArray, ...]
+    arrays: tuple[Any, ...]
 
     @abstractmethod
-    def made_for(self, arrays: Sequence[NDArray]) -> Callable[[], None]:
-        """Return the function that does it for arrays that stand for its own after swaps."""
+    def made_for(self, arrays: Sequence[Any]) -> Job:
+        """Return the job for arrays that stand for its own after swaps; all processes make it."""
 
     @abstractmethod
     def described(self, names: Sequence[str]) -> str:

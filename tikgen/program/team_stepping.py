@@ -5,7 +5,7 @@ from __future__ import annotations
 from tikgen.program.plan import Arrangement, Plan
 from tikgen.program.scalars import Flag
 from tikgen.program.stepping import PythonStepper
-from tikgen.program.team import Team
+from tikgen.program.team import CONDITION, Team
 
 
 class TeamStepper(PythonStepper):
@@ -29,4 +29,4 @@ class TeamStepper(PythonStepper):
 
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held, on all processes alike."""
-        return self._team.agreed("a condition of the program", flag.holds)
+        return self._team.agreed(CONDITION, flag.holds)

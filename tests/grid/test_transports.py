@@ -1,0 +1,157 @@
+"""Transports beside MPI, and fields on a device: bits are those of one process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ranks
+import tikgen
+from cases import CASES
+from tikgen.errors import GridError
+from tikgen.grid import gpus, processes
+from tikgen.grid.boxes import Message
+from tikgen.grid.memory import Host, Memory, TaichiArrays, Tensors
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow), 4])
+def test_torch_carries_the_bits_that_mpi_carries(count: int, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    found = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "by_torch.py"), str(tmp_path), str(rank), str(count)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    said = [process.communicate(timeout=300) for process in found]
+    assert not any(process.returncode for process in found), "".join(said[-1])[-3000:] + said[0][1]
+    assert sum("all is refused" in out for out, _ in said) == count
+    lines = [line for line in said[0][0].splitlines() if line.endswith("differs")]
+    assert lines
+    assert all(line.endswith(": nothing differs") for line in lines), lines
+
+
+@pytest.mark.parametrize("kind", ["taichi", "torch"])
+def test_parcels_of_a_device_hold_what_those_of_the_host_hold(
+    kind: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    memory: Memory = TaichiArrays()
+    if kind == "torch":
+        pytest.importorskip("torch")
+        if ti_arch == "vulkan":
+            pytest.skip("tensors of torch lie on the host or on cuda")
+        memory = Tensors("cuda:0" if ti_arch == "cuda" else "cpu")
+    whole = [rng.random((5, 6, 7), np.float32), rng.random((3, 4)), np.arange(9, dtype=np.int32)]
+    apart = [(1, 3), (0, 6), (2, 5)], [(0, 3), (1, 2)], [(3, 8)]
+    for chosen in ((0, 1, 2), (1,), (2,)):
+        pieces = tuple((number, apart[number]) for number in chosen)
+        held = [memory.holding(array) for array in whole]
+        others = [memory.holding(np.zeros_like(array)) for array in whole]
+        sent = memory.parcel(Message(1, 0, True, pieces), held, False)
+        received = memory.parcel(Message(0, 0, False, pieces), others, False)
+        on_host = Host().parcel(Message(1, 0, True, pieces), whole, False)
+        for parcel in (sent, on_host):
+            parcel.pack()
+        if mark := memory.mark():
+            mark.set()
+            mark.wait()
+        np.testing.assert_array_equal(sent.buffer, on_host.buffer)
+        received.buffer[...] = sent.buffer
+        received.unpack()
+        for number, (array, other) in enumerate(zip(whole, others, strict=True)):
+            wanted = np.zeros_like(array)
+            if number in chosen:
+                place = tuple(slice(*each) for each in apart[number])
+                wanted[place] = array[place]
+            everything = (slice(None),) * array.ndim
+            np.testing.assert_array_equal(memory.read(other, everything), wanted)
+
+
+@pytest.mark.usefixtures("without_fast_math")
+def test_processes_with_fields_on_the_device_compute_the_same_bits(
+    ti_arch: str, tmp_path: Path
+) -> None:
+    if ti_arch == "cpu":
+        pytest.skip("cpu has no device")
+    done = ranks.run(2, "on_device.py", str(tmp_path), ti_arch)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("nothing differs") == 2, done.stdout
+
+
+@pytest.mark.usefixtures("without_fast_math")
+def test_one_process_with_fields_on_the_device(ti_arch: str, tmp_path: Path) -> None:
+    if ti_arch == "cpu":
+        pytest.skip("cpu has no device")
+    case = CASES["mixed"]
+    grid = tikgen.Grid(case.shape, device=True)
+    values = np.random.default_rng(1).random(case.shape, np.float32)
+    field = grid.field(values)
+    assert not isinstance(field.array, np.ndarray)
+    np.testing.assert_array_equal(field.to_numpy(), values)
+    field.from_numpy(values + 1)
+    np.testing.assert_array_equal(grid.gather(field), values + 1)
+    grid.scatter(field, values)
+    np.testing.assert_array_equal(grid.gather(field), values)
+    if ti_arch == "vulkan":
+        with pytest.raises(GridError, match=r"no views; take field\.to_numpy"):
+            field.owned[...] = 3
+
+
+def test_a_process_chooses_a_gpu_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "_numbers", lambda: ["0", "1", "2"])
+    for name in gpus._NUMBERS:
+        monkeypatch.delenv(name, raising=False)
+    for local, visible, chosen in [
+        ("1", None, "1"),
+        ("4", None, "1"),
+        ("1", "7,5", "5"),
+        ("0", "GPU-8a", "GPU-8a"),
+        ("0", "", None),
+    ]:
+        monkeypatch.setenv("MPI_LOCALRANKID", local)
+        if visible is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        else:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert tikgen.choose_gpu() == chosen
+        assert (os.environ.get("CUDA_VISIBLE_DEVICES") or None) == chosen
+    monkeypatch.setattr(gpus.runtime, "current_arch", lambda: "cuda")
+    with pytest.raises(GridError, match="too late: Taichi uses a GPU already"):
+        tikgen.choose_gpu()
+
+
+def test_processes_of_nccl_that_share_a_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shared(processes.Alone):
+        name, needs_own_gpu = "NCCL", True
+        size = 3
+
+        def all(self, value: object) -> list[object]:
+            return ["one", "other", "one"]
+
+    monkeypatch.setattr(gpus, "_gpu", lambda: ("here", "one"))
+    found = processes.Processes(Shared())
+    with pytest.raises(GridError, match="NCCL needs a GPU for each process, and ranks 0 and 2"):
+        gpus.check_own_gpu(found)
+
+
+def test_processes_of_torchrun_name_their_transport(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(GridError, match=r"started 3 processes.*comm=torch.distributed"):
+        tikgen.Grid(8)
+
+
+@pytest.mark.parametrize("name", ["device", "overlap"])
+def test_options_are_true_or_false(name: str) -> None:
+    with pytest.raises(GridError, match=f"{name} takes True, False or None; got 'yes'"):
+        tikgen.Grid(8, **{name: "yes"})
