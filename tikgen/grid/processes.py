@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from tikgen.errors import GridError, ProgramError
 
 # What starts processes tells each of them how many there are.
@@ -40,6 +42,14 @@ class Processes:
     def shared(self, value: Any) -> Any:
         """Return the value that the process of rank 0 has."""
         return value if self.size == 1 else self.comm.bcast(value)
+
+    def greatest(self, values: Sequence[float]) -> list[float]:
+        """Return the greatest of each of some numbers among all processes."""
+        own = np.array(values, np.float64)
+        found = own.copy()
+        if self.size > 1:
+            wait([self.comm.Iallreduce(own, found, mpi().MAX)])
+        return [float(value) for value in found]
 
     def agreed(self, what: str, value: bool) -> bool:
         """Return a value that all processes have; raise GridError on all of them if they differ."""
