@@ -220,6 +220,10 @@ class TuningError(TikgenError):
     """No schedule of a problem could be timed."""
 
 
+class SubmissionError(TikgenError):
+    """A job for a queueing system cannot be written or submitted as asked."""
+
+
 class TraceError(TikgenError):
     """A trace cannot be shown or written."""
 
