@@ -22,7 +22,7 @@ from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
 from tikgen.program.graphs import GraphStepper
 from tikgen.program.native import NativeStepper
-from tikgen.program.parts import parts_of
+from tikgen.program.parts import Part, parts_of
 from tikgen.program.plan import Plan
 from tikgen.program.reference import Verified
 from tikgen.program.slots import Slots
@@ -96,6 +96,11 @@ class Program:
             if self._native:
                 raise ProgramError(f"native=True: {error}") from None
             return PythonStepper(self._plan), str(error)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return what a step does, in order."""
+        return self._parts
 
     @property
     def steps(self) -> int:
