@@ -77,7 +77,8 @@ def test_what_is_stopped_goes_on_bit_for_bit(
     assert done.returncode == STATUS, (done.returncode, done.stderr[-4000:])
     steps = steps_in(tmp_path / "run.npz")
     assert done.stderr.count(f"holds step {steps}; exit status 75") == 1
-    assert at < steps < last
+    # One process computes the scalars of several steps ahead, and hears it then.
+    assert (at if first > 1 else -1) < steps < last
     assert [path.name for path in tmp_path.iterdir()] == ["run.npz"]
     if not second:
         return
