@@ -2,6 +2,7 @@ from . import aot as aot
 from . import errors as errors
 from . import live as live
 from . import ring as ring
+from . import scaling as scaling
 from .dtypes import DType as DType
 from .errors import TikgenError as TikgenError
 from .expression import Assignments as Assignments
@@ -122,6 +123,7 @@ __all__ = [
     "reduce",
     "render",
     "ring",
+    "scaling",
     "swap",
     "sweep",
     "trace",

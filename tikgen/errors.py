@@ -148,6 +148,29 @@ class ProgramError(TikgenError):
     """A program cannot be made, run or restored as asked."""
 
 
+class Terminated(SystemExit):
+    """SIGTERM asked a run to end, and it did so once its checkpoint was written.
+
+    Nobody has to catch it: Python ends with the exit status 75, ``EX_TEMPFAIL`` of sysexits.h.
+
+    Attributes:
+        path: the checkpoint.
+        steps: how many steps the program has run.
+    """
+
+    STATUS = 75
+
+    def __init__(self, path: str, steps: int) -> None:
+        super().__init__(self.STATUS)
+        self.path, self.steps = path, steps
+
+    def __str__(self) -> str:
+        return (
+            f"SIGTERM: the checkpoint {self.path!r} holds step {self.steps}; "
+            f"exit status {self.STATUS}"
+        )
+
+
 class GridError(TikgenError):
     """A grid cannot be divided among processes, or used, as asked."""
 
@@ -195,6 +218,10 @@ class VerificationError(TikgenError):
 
 class TuningError(TikgenError):
     """No schedule of a problem could be timed."""
+
+
+class SubmissionError(TikgenError):
+    """A job for a queueing system cannot be written or submitted as asked."""
 
 
 class TraceError(TikgenError):

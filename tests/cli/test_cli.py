@@ -58,7 +58,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
     text = run("--help")
     commands = (
         "list describe render build verify eject tune tuned sweep demo doctor cache new "
-        "watch trace ir why export bundle"
+        "watch trace ir why export bundle submit"
     )
     for command in commands.split():
         assert f" {command} " in text

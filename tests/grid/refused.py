@@ -113,7 +113,13 @@ if rank == 0:
 refuses("no checkpoint", lambda: program.load(path.with_name("damaged.npz")), ProgramError)
 refuses("cannot be read", lambda: program.load(path.with_name("missing.npz")), ProgramError)
 refuses("cannot be written", lambda: program.save(FOLDER / "no" / "such.npz"), ProgramError)
+refuses("cannot be written", lambda: program.run(
+    1, checkpoint=FOLDER / "no" / "such.npz"
+), ProgramError)  # fmt: skip
+assert not program.load(path.with_name("missing.npz"), missing_ok=True)
 single = tikgen.Program([grid.bind(heat, u=u, u_next=un, dt=0.1)])
 refuses("has local, which the program has not", lambda: single.load(path), ProgramError)
+program.run(100, every=2, call=lambda program: rank == 1 and program.stop())
+assert program.steps == 2, program.steps  # One process ended the run of all.
 program.verify(2).raise_for_failure()
 print("all is refused", flush=True)

@@ -20,7 +20,9 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("module", ["tikgen", "tikgen.aot", "tikgen.live", "tikgen.ring"])
+@pytest.mark.parametrize(
+    "module", ["tikgen", "tikgen.aot", "tikgen.live", "tikgen.ring", "tikgen.scaling"]
+)
 def test_the_public_names_are_those_of_all(module: str) -> None:
     assert NAMES[module] == set(importlib.import_module(module).__all__)
 
@@ -29,7 +31,7 @@ def test_the_public_errors_are_those_of_tikgen() -> None:
     found = {
         name
         for name, value in vars(tikgen.errors).items()
-        if isinstance(value, type) and issubclass(value, Exception) and name[0] != "_"
+        if isinstance(value, type) and issubclass(value, BaseException) and name[0] != "_"
     }
     assert NAMES["tikgen.errors"] == found
 

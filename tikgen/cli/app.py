@@ -21,6 +21,7 @@ from tikgen.cli import tuning_commands as tuning
 from tikgen.cli.export_command import export_command
 from tikgen.cli.interrupts import heard, hush
 from tikgen.cli.output import say_error
+from tikgen.cli.submit_command import submit_command
 from tikgen.cli.sweep_command import sweep_command
 from tikgen.cli.trace_command import trace_command
 from tikgen.cli.watch_command import watch_command
@@ -45,6 +46,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "trace": trace_command,
     },
     "Tuning": {"tune": tuning.tune_command, "sweep": sweep_command},
+    "Clusters": {"submit": submit_command},
     "Ahead of time": {"export": export_command},
     "This machine": {"doctor": machine.doctor_command, "demo": machine.demo_command},
 }
@@ -126,8 +128,8 @@ def _tikgen(
 
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
-        # What follows the script of trace belongs to the script, options included.
-        _settings = {"allow_interspersed_args": False} if _name == "trace" else None
+        # What follows a script belongs to it, options included.
+        _settings = {"allow_interspersed_args": False} if _name in ("trace", "submit") else None
         app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_command)
 for _name, _panel, _help, _commands in _GROUPS:
     _group = typer.Typer(no_args_is_help=True, help=_help)

@@ -54,6 +54,11 @@ class GridStep(Composite):
         return self.kernel.signature
 
     @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Return its arguments by name, fields among them."""
+        return self._values
+
+    @property
     def held(self) -> tuple[Held, ...]:
         """Return its fields."""
         return tuple(value for value in self._values.values() if isinstance(value, Held))

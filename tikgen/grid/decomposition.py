@@ -83,7 +83,7 @@ def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> t
     """
     fitting = [
         ranks
-        for ranks in _factors(processes, len(shape))
+        for ranks in divisions(processes, len(shape))
         if all(c == 1 or n // c >= g for n, c, g in zip(shape, ranks, halo, strict=True))
     ]
     if not fitting:
@@ -100,7 +100,7 @@ def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> t
     return min(fitting, key=lambda ranks: (work(ranks), ranks[::-1]))
 
 
-def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
+def divisions(number: int, count: int) -> Iterator[tuple[int, ...]]:
     """Yield every tuple of ``count`` numbers with that product."""
     divisors = [n for n in range(1, number + 1) if number % n == 0]
     for head in itertools.product(divisors, repeat=count - 1):

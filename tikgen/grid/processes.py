@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -50,6 +50,15 @@ class Processes:
     def all_bytes(self, own: NDArray, every: NDArray) -> None:
         """Write the records that each process has one after the other into ``every``."""
         self.transport.all_bytes(own.view(np.uint8), every.view(np.uint8))
+
+    def greatest(self, values: Sequence[float]) -> list[float]:
+        """Return the greatest of each of some numbers among all processes."""
+        own = np.array(values, np.float64)
+        every = np.broadcast_to(own, (self.size, own.size))
+        if self.size > 1:
+            every = np.empty((self.size, own.size))
+            self.all_bytes(own, every)
+        return [float(value) for value in every.max(axis=0)]
 
     def agreed(self, what: str, value: bool) -> bool:
         """Return a value that all processes have; raise GridError on all of them if they differ."""

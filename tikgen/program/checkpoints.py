@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +44,36 @@ def save(state: State, path: PathLike, about: str) -> None:
     """
     path = Path(path)
     write = _write_hdf5 if _is_hdf5(path) else _write_npz
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text = json.dumps(
         {"format": _FORMAT, "tikgen": __version__, "steps": state.steps, "program": about}
     )
+    with _temporary(path) as temporary:
+        write(temporary, state, text)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+def check_writable(path: PathLike) -> None:
+    """Raise ProgramError if a checkpoint cannot be written there."""
+    path = Path(path)
+    if _is_hdf5(path):
+        _h5py()
+    with _temporary(path) as temporary:
+        temporary.touch()
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Give a file beside a checkpoint, which a run that is killed may leave half written."""
+    if not path.name:
+        raise ProgramError(f"a checkpoint needs the name of a file; got {str(path)!r}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         try:
-            write(temporary, state, text)
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            yield temporary
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:

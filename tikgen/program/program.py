@@ -22,7 +22,7 @@ from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
 from tikgen.program.graphs import GraphStepper
 from tikgen.program.native import NativeStepper
-from tikgen.program.parts import parts_of
+from tikgen.program.parts import Part, parts_of
 from tikgen.program.plan import Plan
 from tikgen.program.reference import Verified
 from tikgen.program.slots import Slots
@@ -94,6 +94,11 @@ class Program:
         return PythonStepper(self._plan) if team is None else TeamStepper(self._plan, team), why
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return what a step does, in order."""
+        return self._parts
+
+    @property
     def steps(self) -> int:
         """Return how many steps it has run, those before a restored state included."""
         return self._walk.steps
@@ -148,6 +153,8 @@ class Program:
         most: int | None = None,
         progress: bool = False,
         watch: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        minutes: float | None = None,
     ) -> running.Run:
         """Run steps; return how many were done, how long they took and why they ended.
 
@@ -164,20 +171,26 @@ class Program:
             most: how many steps at most, which ``until`` needs.
             progress: whether to show a bar with steps a second, GB/s and the time left.
             watch: a condition that must hold, such as ``"dt*umax/dx < 1"``.
+            checkpoint: the file of :meth:`save` that is written when SIGTERM asks this process, or
+                one of those that share a grid, to end; all of them end with status 75 then.
+            minutes: ``checkpoint`` is written every so many minutes as well.
 
         Raises:
             ProgramError: if an argument does not fit, an array was freed, moved or resized since
-                the program was made, or ``watch`` does not hold; the arrays then hold the values
-                after that step.
+                the program was made, ``watch`` does not hold, or ``checkpoint`` cannot be written;
+                the arrays then hold the values after that step.
+            Terminated: a SystemExit, after SIGTERM, once ``checkpoint`` is written.
         """
         before = self._walk.steps
         team = self._plan.team
         progress = progress and (team is None or team.rank == 0)
-        wanted = running.Wanted(steps, every, call, until, check_every, most, progress, watch)
+        wanted = running.Wanted(
+            steps, every, call, until, check_every, most, progress, watch, checkpoint, minutes
+        )
         with self._working():
             start = time.perf_counter()
             try:
-                return running.run(self._walk, wanted, lambda: self._called(call))
+                return running.run(self._walk, wanted, lambda: self._called(call), self.save)
             finally:
                 self._record(start, self._walk.steps - before)
 
@@ -195,7 +208,10 @@ class Program:
         events.emit("run", self._subject, start, seconds, steps=steps, how=how)
 
     def stop(self) -> None:
-        """End a run in progress after its current step; another thread or ``call`` may do so."""
+        """End a run in progress after its current step; another thread or ``call`` may do so.
+
+        Where several processes share a grid, any of them may, and all end after the same step.
+        """
         self._walk.stop()
 
     def settle(self) -> None:
@@ -244,18 +260,31 @@ class Program:
         else:
             checkpoints.save(self.state(), path, str(self))
 
-    def load(self, path: str | os.PathLike[str]) -> None:
+    def load(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:
         """Go back to the state in a file that :meth:`save` wrote, in another process as well.
+
+        Args:
+            path: the file.
+            missing_ok: whether nothing is done where there is no such file.
+
+        Returns:
+            Whether there was one.
 
         Raises:
             ProgramError: if the file cannot be read, is no checkpoint, or has arrays of other
                 names, dtypes or shapes.
         """
         with self._working():
-            if self._plan.team is not None:
-                together.load(self._walk, self._slots, self._plan.team, path)
+            team = self._plan.team
+            if missing_ok:
+                is_there = os.path.lexists(path)
+                if not (is_there if team is None else team.shared(is_there)):
+                    return False
+            if team is not None:
+                together.load(self._walk, self._slots, team, path)
             else:
                 states.restore(self._walk, self._slots, checkpoints.load(path, self._slots))
+        return True
 
     def reference(self, steps: int) -> dict[str, Any]:
         """Return the values of every name after further steps, computed by NumPy.

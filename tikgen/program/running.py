@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import numbers
+import os
 import signal
 import threading
 import time
@@ -14,11 +16,10 @@ from typing import Any
 
 from tikgen.errors import ProgramError
 from tikgen.program import costs
+from tikgen.program.checkpoints import PathLike
+from tikgen.program.ending import Ending
 from tikgen.program.walk import Walk
 from tikgen.progress import rates
-
-# After so many seconds Python looks for Ctrl-C, and shows progress.
-_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Wanted:
     most: int | None = None
     progress: bool = False
     watch: str | None = None
+    checkpoint: PathLike | None = None
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 0), ("most", 0), ("every", 1), ("check_every", 1)):
@@ -74,6 +77,14 @@ class Wanted:
             raise ProgramError("every and call belong together: every=100, call=function")
         if self.call is not None and not callable(self.call):
             raise ProgramError(f"call takes a function; got {type(self.call).__name__}")
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
+            got = type(self.checkpoint).__name__
+            raise ProgramError(f"checkpoint takes the path of a file; got {got}")
+        if self.minutes is not None:
+            if self.checkpoint is None:
+                raise ProgramError("minutes belongs to checkpoint: checkpoint='run.npz'")
+            if not _is_time(self.minutes):
+                raise ProgramError(f"minutes takes a number greater than 0; got {self.minutes!r}")
 
     @property
     def total(self) -> int:
@@ -81,7 +92,14 @@ class Wanted:
         return int(self.steps if self.steps is not None else self.most)  # type: ignore[arg-type]
 
 
-def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
+def _is_time(value: Any) -> bool:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and value > 0
+
+
+def run(
+    walk: Walk, wanted: Wanted, call: Callable[[], object], save: Callable[[PathLike], None]
+) -> Run:
     """Run steps; see :meth:`Program.run`."""
     until = walk.plan.prepared(wanted.until) if wanted.until is not None else None
     watched = walk.plan.prepared(wanted.watch) if wanted.watch is not None else None
@@ -89,37 +107,34 @@ def run(walk: Walk, wanted: Wanted, call: Callable[[], object]) -> Run:
     reached = None if until is None else False
     first, last = walk.steps, walk.steps + wanted.total
     began = time.perf_counter()
-    with _shown(walk, wanted) as show, _Interrupts(walk) as interrupts:
+    ending = Ending(walk, walk.plan.team, wanted.checkpoint, wanted.minutes, save)
+    with _shown(walk, wanted) as show, _Interrupts(walk) as interrupts, ending:
         walk.begin()
-        while walk.steps < last and not walk.is_stopped:
+        while walk.steps < last and not ending.is_over:
             most = min(last, walk.steps + walk.ahead)
             for each in (wanted.every, wanted.check_every if until or watched else None):
                 if each:
                     most = min(most, walk.steps // each * each + each)
             before, start = walk.steps, time.perf_counter()
             interrupts.advance(most - before)
-            walk.ahead = _ahead(walk.ahead, most - before, time.perf_counter() - start)
+            ending.did(most - before, time.perf_counter() - start)
             show(walk.steps - first)
-            ended = walk.steps == last or walk.is_stopped
+            ended = walk.steps == last or ending.is_over
             is_checked = walk.steps % wanted.check_every == 0 or ended
             if watched and is_checked and not walk.holds(watched):
                 raise ProgramError(f"after step {walk.steps} {walk.described(watched)}")
             if wanted.every and walk.steps % wanted.every == 0:
                 call()
-            ended = ended or walk.is_stopped
+                ending.agree()
+            ended = ended or ending.is_over
             if until and (is_checked or ended):
                 reached = walk.holds(until)
                 if reached:
                     break
+            ending.keep()
+        ending.agree()
+        ending.keep()
     return Run(walk.steps - first, time.perf_counter() - began, reached)
-
-
-def _ahead(ahead: int, steps: int, seconds: float) -> int:
-    """Return how many steps to do next, if some took so many seconds."""
-    if seconds > _SECONDS:
-        return max(1, int(steps * _SECONDS / seconds))
-    # Doubled at most, as a single step may take less time than those to come.
-    return 2 * ahead if steps == ahead and seconds < _SECONDS / 2 else ahead
 
 
 class _Interrupts:

@@ -28,6 +28,9 @@ class Team(Protocol):
     def check(self, problem: str) -> None:
         """Raise ProgramError on all processes if one of them has a problem, which is not empty."""
 
+    def greatest(self, values: Sequence[float]) -> list[float]:
+        """Return the greatest of each of some numbers among all processes."""
+
     def shared(self, value: Any) -> Any:
         """Return the value that the process of rank 0 has."""
 

@@ -1,0 +1,217 @@
+"""The model of scaling: what it counts, adds up and refuses; no time is measured."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from tikgen.errors import GridError
+from tikgen.grid.decomposition import Decomposition
+from tikgen.scaling import Machine, Network, Point, Prediction, predict
+from tikgen.scaling.machine import COPY
+from tikgen.scaling.network import Messages, fitted
+from tikgen.scaling.steps import launches_of
+
+pytestmark = pytest.mark.usefixtures("ti_arch")
+NET = Network(latency=2e-6, bandwidth=1e9, message=1e-6, run=1e-9)
+# A byte takes a nanosecond, a launch a microsecond at least.
+FLAT = ((1e3, 1e-6), (1e12, 1e3))
+
+
+def heat(
+    shape: tuple[int, ...], text: str = "u' = u + dt*lap(u)", periodic: bool = True, **options: Any
+) -> tikgen.Program:
+    grid = tikgen.Grid(shape, periodic=periodic)
+    boundary = "periodic" if periodic else "zero"
+    step = tikgen.update(text, dim=len(shape), scalars="dt", boundary=boundary, **options)
+    names = {name: np.zeros(1, np.float32) for name in ("warmest", "total") if name in text}
+    u, un = (grid.zeros(options.get("dtype", "f32")) for _ in range(2))
+    bound = grid.bind(step, u=u, u_next=un, dt=0.1, **names)
+    return tikgen.Program([bound, grid.swap((u, un))])
+
+
+def machine(ranks: int = 1, network: Network | None = None) -> Machine:
+    return Machine(ranks, {COPY: FLAT}, network)
+
+
+def test_a_step_is_its_launches_and_its_exchanges() -> None:
+    found = predict(heat((64, 32, 16)), [1, 2, 8], NET, machine())
+    one, two, eight = found.strong
+    assert (one.ranks, two.parts, eight.parts) == (1, (2, 1, 1), (8, 1, 1))
+    points = 64 * 32 * 16
+    assert one.seconds == pytest.approx(8e-9 * points)
+    assert one.exchanging == one.joining == 0
+    assert two.computing == pytest.approx(8e-9 * points / 2)
+    # Two planes of 32 x 16 f32, each in one piece.
+    assert two.exchanging == pytest.approx(3e-6 + 2 * 2048e-9 + 2e-9)
+    assert eight.exchanging == pytest.approx(two.exchanging)
+    # Beside ghost points of the other axes, two planes are 16 lines each, the third 256 points.
+    cube = predict(heat((48, 48, 48)), [27], NET, machine()).strong[-1]
+    assert cube.parts == (3, 3, 3)
+    runs = 2 * (16 + 16 + 256)
+    assert cube.exchanging == pytest.approx(2e-6 + 5e-6 + 6 * 1024e-9 + runs * 1e-9)
+
+
+def test_weak_scaling_keeps_the_points_of_a_rank() -> None:
+    found = predict(heat((12, 10, 8)), [8, 10_000], NET, machine())
+    assert [p.shape for p in found.weak] == [(12, 10, 8), (24, 20, 16), (300, 200, 160)]
+    assert [p.parts for p in found.weak] == [(1, 1, 1), (2, 2, 2), (25, 20, 20)]
+    assert len({p.computing for p in found.weak}) == 1
+    assert [p.ranks for p in found.strong] == [1, 8]  # The grid has too few points for more.
+    shares = found.efficiency("weak")
+    assert shares[1] == 1 > shares[8] >= shares[10_000] > 0
+
+
+def test_layers_are_as_wide_as_the_text_reads() -> None:
+    def sent(text: str, shape: tuple[int, ...], ranks: tuple[int, ...], **more: Any) -> Any:
+        (launch,) = launches_of(heat(shape, text, **more))
+        periodic = (more.get("periodic", True),) * len(shape)
+        owned = tuple(n // c for n, c in zip(shape, ranks, strict=True))
+        return list(launch.messages(Decomposition(shape, ranks, periodic), owned))
+
+    text = "u' = u + dt*lap(u)"
+    assert sent(text, (40, 30), (2, 1)) == [Messages(2, 2 * 30 * 4, 2)]
+    assert sent(text, (40, 30), (2, 1), order=4) == [Messages(2, 2 * 2 * 30 * 4, 2)]
+    assert sent(text, (40, 30), (2, 1), periodic=False) == [Messages(1, 30 * 4, 1)]
+    assert sent(text, (40, 30), (4, 1), periodic=False) == [Messages(2, 2 * 30 * 4, 2)]
+    assert sent(text, (40, 30), (1, 2)) == [Messages(2, 2 * 40 * 4, 2 * 40)]
+    assert sent(text, (40, 30), (1, 2), dtype="f64") == [Messages(2, 2 * 40 * 8, 2 * 40)]
+    # Edges travel by two stages.
+    assert len(sent("u' = u + dt*dxy(u)", (40, 30), (2, 2))) == 2
+    assert sent("u' = u + dt*u**2", (40, 30), (2, 1)) == [Messages(0, 0, 0)]
+
+
+def test_reductions_are_joined_by_all() -> None:
+    text = "u' = u + dt*lap(u); warmest = max(u'); total = sum(u')"
+    (_, many) = predict(heat((64, 64), text), [16], NET, machine()).strong
+    assert many.joining == pytest.approx(4 * 2e-6 + 16 * 8e-9)
+
+
+def test_a_loop_counts_as_often_as_it_runs() -> None:
+    grid = tikgen.Grid((20, 20), periodic=True)
+    step = tikgen.update("u' = u + dt*lap(u)", dim=2, scalars="dt", boundary="periodic")
+    u, un, n = grid.zeros(), grid.zeros(), np.zeros(1, np.float32)
+    inner = [grid.bind(step, u=u, u_next=un, dt=0.1), grid.swap((u, un)), "n = n + 1"]
+    looped = tikgen.Program([tikgen.loop(3, inner)], n=n)
+    once = tikgen.Program(inner, n=n)
+    times, single = (predict(p, [4], NET, machine()).strong[-1].seconds for p in (looped, once))
+    assert times == pytest.approx(3 * single)
+    for part in (
+        tikgen.when("n < 3", inner),
+        tikgen.loop(3, inner, until="n > 2"),
+    ):
+        with pytest.raises(GridError, match="without a condition; got a condition"):
+            predict(tikgen.Program([part], n=n), [4], NET, machine())
+
+
+def test_rates_lie_on_lines_between_what_was_measured() -> None:
+    found = Machine(1, {COPY: ((1e3, 1e-6), (1e5, 1e-4)), "mine": ((1e3, 5e-6),)})
+    assert found.seconds("other", 10) == 1e-6
+    assert found.seconds("other", 1e4) == pytest.approx(1e-5)
+    assert found.seconds("other", 1e6) == pytest.approx(1e-3)
+    assert found.seconds("mine", 2e3) == pytest.approx(1e-5)
+
+
+def test_the_machine_of_the_nearest_fewer_ranks_is_taken() -> None:
+    slow = Machine(4, {COPY: tuple((size, 2 * seconds) for size, seconds in FLAT)}, NET)
+    found = predict(heat((64, 64)), [1, 3, 4, 8], Network(1.0, 1e9), [slow, machine()])
+    one, three, four, eight = found.strong
+    assert three.computing < 2 * one.computing / 2
+    assert four.computing == pytest.approx(2 * one.computing / 4)
+    assert three.exchanging < four.exchanging * 2 < 1e-3  # Within the machine.
+    assert eight.exchanging > 1  # Between nodes.
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fit_finds_what_messages_cost(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = Network(*(10 ** rng.uniform((-6, 8, -7, -9), (-4, 10, -5, -8))))
+    every = [
+        Messages(count, size, runs)
+        for count in (1, 2, 4)
+        for size in (64, 10_000, 10**6)
+        for runs in (1, 50, 2000)
+    ]
+    found = fitted([(each, truth.seconds(each)) for each in every])
+    assert vars(found) == pytest.approx(vars(truth), rel=1e-3)
+    # What cannot be seen costs nothing, and nothing is negative.
+    odd = fitted([(each, 1e-5) for each in every])
+    assert odd.latency == pytest.approx(1e-5)
+    assert odd.bandwidth > 1e15 and 0 <= odd.message < 1e-12 and 0 <= odd.run < 1e-15
+
+
+def test_tables_and_pictures(tmp_path: Path) -> None:
+    found = predict(heat((64, 64, 64)), [2, 16, 10_000], NET, machine())
+    text = str(found)
+    assert text.startswith("strong scaling\n")
+    assert "\n\nweak scaling\n" in text
+    assert "10,000" in text and "100%" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "scaling.png"
+    figure = found.plot(path, {"strong": {1: 2e-3, 2: 1e-3}})
+    assert path.stat().st_size > 10_000
+    assert [axes.get_title() for axes in figure.axes] == ["strong scaling", "weak scaling"]
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert "measured" in labels
+    with pytest.raises(GridError, match="'strong' or 'weak'; got 'other'"):
+        found.plot(None, {"other": {1: 1.0}})
+
+
+def test_machines_are_kept_in_files(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    for each in (machine(), machine(4, NET)):
+        each.save(path)
+        assert Machine.load(path) == each
+    good = path.read_text()
+    for bad in (
+        "",
+        "[]",
+        "3",
+        "{}",
+        good.replace('"copy"', '"cpy"'),
+        good.replace("1e-06", "-1"),
+        good.replace("1e-06", "NaN"),
+        good.replace('"ranks": 4', '"ranks": 0'),
+        good.replace('"latency"', '"late"'),
+        good.replace("1000000000.0", '"fast"'),
+    ):
+        assert bad != good
+        path.write_text(bad)
+        with pytest.raises(GridError, match="holds no machine"):
+            Machine.load(path)
+    with pytest.raises(GridError, match="cannot be read: "):
+        Machine.load(tmp_path / "no.json")
+    with pytest.raises(GridError, match="cannot be written: "):
+        machine().save(tmp_path / "no" / "such.json")
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    program = heat((8, 8))
+    with pytest.raises(GridError, match="several ranks need a network"):
+        predict(program, [2], machine=machine())
+    for wrong in ([0], [1.5], [True, 2.0], [10**8]):
+        with pytest.raises(GridError, match="ranks takes whole numbers from 1 to"):
+            predict(program, wrong, NET, machine())  # type: ignore[arg-type]
+    x = np.zeros(9, np.float32)
+    plain = tikgen.Program([tikgen.elementwise("x = 2*x").bind(x=x)])
+    with pytest.raises(GridError, match="got BoundKernel"):
+        predict(plain, [1], NET, machine())
+    for name, value in (("latency", -1), ("bandwidth", 0), ("run", math.nan), ("message", "1")):
+        good = {"latency": 1.0, "bandwidth": 1.0}
+        with pytest.raises(GridError, match=f"{name} of a network takes a number"):
+            Network(**good | {name: value})  # type: ignore[arg-type]
+    with pytest.raises(GridError, match="rounds takes a whole number of 1 or more; got 0"):
+        tikgen.scaling.measure(program, rounds=0)
+
+
+def test_this_process_is_measured_where_no_machine_is_given() -> None:
+    (point,) = predict(heat((16, 16)), [1]).strong
+    assert isinstance(point, Point)
+    assert 0 < point.seconds < 1
+    assert Prediction((point,), (point,)).efficiency("strong") == {1: 1.0}

@@ -1,0 +1,109 @@
+"""The command submit: writes the script of a Slurm job, and submits it where that is asked for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tikgen.cli.common import Output, write_text
+from tikgen.cli.output import say
+from tikgen.errors import SubmissionError
+
+
+def submit_command(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCRIPT.py",
+            help="Script to run; or sweep, with arguments of `tikgen sweep`.",
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")
+    ] = None,
+    ranks: Annotated[int, typer.Option(metavar="N", help="Processes; for a sweep, workers.")] = 1,
+    ranks_per_node: Annotated[
+        int | None, typer.Option(metavar="N", help="Most processes on a node.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(metavar="N", help="Nodes.")] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Most time, as 90, 12:30:00 or 2-12.")
+    ] = None,
+    partition: Annotated[str | None, typer.Option(metavar="NAME", help="Partition.")] = None,
+    account: Annotated[str | None, typer.Option(metavar="NAME", help="Account.")] = None,
+    gpus_per_rank: Annotated[int, typer.Option(metavar="N", help="GPUs of each process.")] = 0,
+    cpus_per_rank: Annotated[int, typer.Option(metavar="N", help="Cores of each process.")] = 1,
+    stop_before: Annotated[
+        float,
+        typer.Option(
+            metavar="MINUTES",
+            help="How long before the time is up SIGTERM is sent; 0 for not at all.",
+        ),
+    ] = 5,
+    requeue: Annotated[
+        bool, typer.Option(help="Queue it again when it was stopped and can go on.")
+    ] = True,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job.")] = None,
+    log: Annotated[
+        str, typer.Option(metavar="FILE", help="What it prints; %x is its name, %j its number.")
+    ] = "%x-%j.log",
+    mpi: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="For srun --mpi, as pmix or pmi2.")
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Python of the ranks; by default this one.")
+    ] = None,
+    setup: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COMMAND", help="First of all, as 'module load mpich'. Repeatable."),
+    ] = None,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OPTION", help="A further one, as --exclusive. Repeatable."),
+    ] = None,
+    output: Output = None,
+    run: Annotated[bool, typer.Option("--run", help="Submit it by sbatch.")] = False,
+) -> None:
+    """Write a Slurm script that runs a script on many processes, or a sweep on many workers.
+
+    Options come before the script; what follows it goes to the script. Nothing is submitted
+    without --run.
+    """
+    from tikgen.slurm.job import SWEEP, Job
+    from tikgen.slurm.script import script_of, submit
+
+    is_sweep = what == SWEEP
+    if not is_sweep and not Path(what).is_file():
+        told = "it is a folder" if Path(what).is_dir() else "there is no such file"
+        raise SubmissionError(f"cannot run {what}: {told}")
+    job = Job(
+        words=(*([] if is_sweep else [what]), *(arguments or ())),
+        is_sweep=is_sweep,
+        ranks=ranks,
+        ranks_per_node=ranks_per_node,
+        nodes=nodes,
+        time=time,
+        partition=partition,
+        account=account,
+        gpus_per_rank=gpus_per_rank,
+        cpus_per_rank=cpus_per_rank,
+        stop_before=stop_before,
+        requeue=requeue,
+        name=name,
+        log=log,
+        mpi=mpi,
+        python=python or sys.executable or "python",
+        setup=tuple(setup or ()),
+        further=tuple(sbatch or ()),
+    )
+    text = script_of(job)
+    if output is not None:
+        write_text(output, text)
+        say(f"wrote {output}")
+    elif not run:
+        sys.stdout.write(text)
+    if run:
+        say(submit(text))

@@ -1,0 +1,116 @@
+"""Predicts the time of a step on any number of ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Sequence
+
+from tikgen.errors import GridError
+from tikgen.grid.decomposition import Decomposition, balanced, divisions
+from tikgen.program.program import Program
+from tikgen.scaling.machine import Machine
+from tikgen.scaling.measuring import measure
+from tikgen.scaling.network import Network
+from tikgen.scaling.prediction import Point, Prediction
+from tikgen.scaling.steps import Extents, Launch, grid_of, launches_of
+
+_MOST_RANKS = 10_000_000
+
+
+def predict(
+    program: Program,
+    ranks: Iterable[int],
+    network: Network | None = None,
+    machine: Machine | Sequence[Machine] = (),
+) -> Prediction:
+    """Predict how long a step takes on some numbers of ranks.
+
+    Strong scaling divides the grid of the program, among numbers of ranks for which it has enough
+    points. Weak scaling gives each rank as many points as
+    the largest part has now. A step is the launches of the rank that has the most points and
+    neighbours on all sides, the exchanges before them and the joins of reductions after them, one
+    after the other. Assignments, swaps and conditions take no time in the model.
+
+    Args:
+        program: a program over a grid.
+        ranks: the numbers of ranks.
+        network: messages between nodes, for more ranks than a machine was measured with; by default
+            those within the machine.
+        machine: what :func:`measure` found, for one number of ranks or several; by default this
+            process is measured alone.
+
+    Raises:
+        GridError: if an argument does not fit, a part of the program is no launch on a grid, or
+            several ranks have no network.
+    """
+    launches = launches_of(program)
+    shape, periodic, own = grid_of(program)
+    machines = [machine] if isinstance(machine, Machine) else list(machine)
+    counts = _counts(ranks)
+    if not machines:
+        machines = [measure(program)]
+    machines.sort(key=lambda each: each.ranks)
+    uses = [use for launch in launches for _, use in launch.read]
+    halo = tuple(
+        max((1, *(width for use in uses for width in use.reach[axis])))
+        for axis in range(len(shape))
+    )
+
+    def point(decomposition: Decomposition) -> Point:
+        count = math.prod(decomposition.ranks)
+        here = max((m for m in machines if m.ranks <= count), key=lambda m: m.ranks, default=None)
+        here = here or machines[0]
+        last = machines[-1]
+        between = network if network and count > last.ranks else here.network or last.network
+        between = between or network
+        if count > 1 and between is None:
+            raise GridError(
+                "several ranks need a network: tikgen.scaling.measure in two processes of mpiexec, "
+                "or tikgen.scaling.Network(latency=..., bandwidth=...)"
+            )
+        return _point(launches, decomposition, here, between)
+
+    strong = []
+    for count in counts:
+        with contextlib.suppress(GridError):  # Parts would be thinner than ghost layers.
+            strong.append(Decomposition(shape, balanced(shape, count, halo), periodic))
+    weak = [_grown(own, count, periodic) for count in counts]
+    return Prediction(tuple(map(point, strong)), tuple(map(point, weak)))
+
+
+def _counts(ranks: Iterable[int]) -> list[int]:
+    found = sorted({1, *ranks})
+    for count in found:
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_RANKS:
+            raise GridError(f"ranks takes whole numbers from 1 to {_MOST_RANKS}; got {count!r}")
+    return found
+
+
+def _grown(own: Extents, count: int, periodic: tuple[bool, ...]) -> Decomposition:
+    """Return the grid in which so many ranks own as many points each, evenly along all axes."""
+    ranks = min(divisions(count, len(own)), key=lambda ranks: (sum(ranks), ranks[::-1]))
+    shape = tuple(n * c for n, c in zip(own, ranks, strict=True))
+    return Decomposition(shape, ranks, periodic)
+
+
+def _point(
+    launches: Sequence[Launch],
+    decomposition: Decomposition,
+    machine: Machine,
+    network: Network | None,
+) -> Point:
+    count = math.prod(decomposition.ranks)
+    parts = zip(decomposition.shape, decomposition.ranks, strict=True)
+    owned = tuple(-(-n // c) for n, c in parts)
+    computing = exchanging = joining = 0.0
+    for launch in launches:
+        moved = launch.moved(owned)
+        computing += launch.times * machine.seconds(launch.kernel.name, moved)
+        if count == 1 or network is None:
+            continue
+        for messages in launch.messages(decomposition, owned):
+            exchanging += launch.times * network.seconds(messages)
+        if launch.joined:
+            joining += launch.times * network.joined(count, launch.joined)
+    return Point(count, decomposition.shape, decomposition.ranks, computing, exchanging, joining)
