@@ -84,7 +84,6 @@ refuses("2 points away along axis 0, and ghost layers are 1 wide, since", lambda
     wide(4), u=u, u_next=un, dt=0.1
 ))  # fmt: skip
 refuses("disagree about a condition", lambda: program.run(until="local > most", most=3))
-refuses("of one process", lambda: program.reference(1), ProgramError)
 refuses("native=True: several processes", lambda: tikgen.Program(
     [grid.bind(heat, u=u, u_next=un, dt=0.1)], native=True
 ), ProgramError)  # fmt: skip

@@ -19,6 +19,9 @@ class Team(Protocol):
     def rank(self) -> int:
         """Return the number of this process, from 0."""
 
+    def all(self, value: Any) -> list[Any]:
+        """Return the values that the processes have, in their order."""
+
     def agreed(self, what: str, value: bool) -> bool:
         """Return a value that all processes have; raise GridError on all of them if they differ."""
 
@@ -47,6 +50,10 @@ class Held(ABC):
     @abstractmethod
     def whole_shape(self) -> tuple[int, ...]:
         """Return the shape of the whole array."""
+
+    @abstractmethod
+    def whole(self, array: NDArray) -> NDArray:
+        """Return the whole array of which processes have such parts, on all of them."""
 
     @abstractmethod
     def gathered(self) -> NDArray | None:
