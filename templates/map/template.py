@@ -21,6 +21,14 @@ from tikgen import (
 from tikgen.errors import ExpressionError
 from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
 from tikgen.template.arguments import positive_values
+from tikgen.template.grid_use import (
+    WHAT_A_PART_IS,
+    ArrayUse,
+    GridUse,
+    Part,
+    check_part,
+    ghosts_of,
+)
 from tikgen.template.rules import Not
 from tikgen.template.totals import MOST_PARTS, OWN_OF_TOTALS, partials_of, results_of
 
@@ -71,6 +79,10 @@ class Map(Template):
     and so may the sign of a zero. `isnan(x)` is right always, so that `where(isnan(x), 0, x)` is;
     `min` and `max` of a NaN and a number give the number, as np.fmin and np.fmax do. On Vulkan
     `sin`, `cos` and `tan` of an f32 beyond 2**22 have no right digits.
+
+    Arrays may hold a part of a larger grid, as `part` says with four numbers for each axis: how
+    many ghost points there are below and above, the index of the first point on the whole grid, and
+    the extent of that. Ghost points are left alone, and no reduction takes them.
     """
 
     class Problem(ProblemModel):
@@ -80,6 +92,7 @@ class Map(Template):
         scalars: tuple[Identifier, ...] | None = parameter(
             "names that are scalars; without it a, b, c, alpha, beta, gamma and scale", None
         )
+        part: Part | None = parameter(WHAT_A_PART_IS, None)
 
         def check(self) -> None:
             try:
@@ -87,6 +100,7 @@ class Map(Template):
             except ExpressionError as error:
                 raise Invalid("expr", f"cannot be used: {error}") from None
             check_reductions(self)
+            check_part(self.part, self.dim)
             if KERNEL_NAME in self.expr.names:
                 raise Invalid("expr", f"uses the name {KERNEL_NAME!r}, which the kernel has")
             if len(self.expr.names) > MOST_ARGUMENTS:
@@ -110,7 +124,7 @@ class Map(Template):
             "chunks of all elements in order, each by a real function; blocks: over blocks of "
             "threads that read neighbours",
             "rows",
-            needs={"flat": {"arch": "cpu"}},
+            needs={"flat": {"arch": "cpu", "part": None}, "blocks": {"part": None}},
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
             "elements a step", 4, only={"loop": "rows"}, neutral=1
@@ -161,6 +175,7 @@ class Map(Template):
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         shape = tuple(f"n{axis}" for axis in range(p.dim))
+        every = p.part is None
         found: list[Array | Scalar] = []
         for name in p.expr.inputs:
             if name in p.expr.outputs:
@@ -171,7 +186,7 @@ class Map(Template):
                 found.append(Array(name, p.dtype, shape))
         for name in p.expr.written:
             if name not in p.expr.inputs:
-                found.append(Array(name, p.dtype, shape, role="out", inplace=True))
+                found.append(Array(name, p.dtype, shape, role="out", inplace=True, covered=every))
         return (*found, *results_of(reductions_of(p)))
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
@@ -182,11 +197,13 @@ class Map(Template):
         extents = [f"{leader(p)}.shape[{axis}]" for axis in range(p.dim)]
         zeros = "0, " * (p.dim - 1)
         totals = reductions_of(p)
+        margins = zip(extents, ghosts_of(p.part, p.dim), strict=True)
+        inner = [
+            (str(low), f"{extent} - {high}" if high else extent) for extent, (low, high) in margins
+        ]
         passed = [a for a in self.arguments(p) if a.name not in p.expr.reductions]
         return {
-            "bounds": [
-                (name, "0", extent) for name, extent in zip(index_names(p), extents, strict=True)
-            ],
+            "bounds": [(name, *both) for name, both in zip(index_names(p), inner, strict=True)],
             "count": " * ".join(extents),
             "helpers": helpers(p),
             "totals": totals,
@@ -202,6 +219,20 @@ class Map(Template):
             "at": lambda index: statements(p, [", ".join(index)]),
             "flat": lambda places: statements(p, [zeros + place for place in places]),
         }
+
+    def grid_use(self, p: Any) -> GridUse:
+        arrays = [a for a in self.arguments(p) if isinstance(a, Array)]
+        nothing, nowhere = ((0, 0),) * p.dim, (frozenset[bool](),) * p.dim
+        return GridUse(
+            p.dim,
+            {
+                a.name: ArrayUse(0, nothing, False, nowhere, a.written)
+                for a in arrays
+                if a.name not in p.expr.reductions
+            },
+            {},
+            dict(p.expr.reductions),
+        )
 
     reference = staticmethod(reference)
     tolerance = staticmethod(tolerance)
@@ -227,6 +258,10 @@ class Map(Template):
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
 
+        from tikgen.verification.equation_texts import in_proportion
+
+        ghosts = st.integers(0, 4)
+        own = st.tuples(ghosts, ghosts, st.integers(0, 9), st.integers(1, 99))
         return {
             "expr": st.sampled_from(
                 (
@@ -257,12 +292,15 @@ class Map(Template):
             # No array here is so long that more than 2 blocks take several turns.
             "blocks": st.sampled_from((0, 2, 2, 2, 1056)),
             "scalars": st.sampled_from((None, (), ("x",), ("a", "y"))),
+            "part": in_proportion((3, st.none()), (1, st.tuples(own, own, own, own))),
         }
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         program = Reducing.parse(drawn["expr"])
         if program.reductions and drawn.get("loop") in ("rows", "blocks"):
             drawn["loop"] = "points"
+        if drawn.get("part"):
+            drawn["part"] = drawn["part"][: drawn["dim"]]
         if drawn.get("scalars"):
             read = [name for name in program.inputs if name not in program.outputs]
             drawn["scalars"] = tuple(name for name in drawn["scalars"] if name in read)

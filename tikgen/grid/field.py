@@ -81,7 +81,7 @@ class Field(Held):
         """Return elements of the whole array, on all processes, which have to ask together.
 
         Args:
-            key: an index of NumPy, such as ``field[50]``, ``field[:]`` and ``field[rows, columns]``.
+            key: an index of NumPy, such as ``field[50]`` and ``field[rows, columns]``.
 
         Returns:
             A new array.

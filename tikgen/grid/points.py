@@ -66,9 +66,7 @@ class Points:
             return values
         return values.reshape([len(chosen) for chosen in self._along])
 
-    def read(
-        self, own: NDArray, parts: Sequence[Sequence[Range]], processes: Processes
-    ) -> NDArray:
+    def read(self, own: NDArray, parts: Sequence[Sequence[Range]], processes: Processes) -> NDArray:
         """Return what they hold, on all processes, which have to call it together.
 
         Args:
