@@ -1,8 +1,7 @@
 """Conjugate gradients on a Poisson equation in 3D: no matrix, and no number the host waits for.
 
-Scalar products come from the pass that computes their vectors. Step lengths are arrays of one
-element: one kernel writes them, the next one reads them. The right-hand side belongs to a known
-solution. ``--plot FILE`` draws residuals with matplotlib.
+Scalar products come from the pass that computes their vectors; step lengths are arrays of one
+element. The right-hand side belongs to a known solution. ``--plot FILE`` draws residuals.
 """
 
 import sys
@@ -20,7 +19,6 @@ go = tikgen.update(
 )
 turn = tikgen.update("p = r + b*p", scalars="b", on_device="b", **walls)
 square = tikgen.reduce("rr = sum(r*r)", "f64", dim=3)
-
 errors, squares = [], []
 for n in (31, 63):  # Points along each axis, between walls at 0.
     i = np.arange(1, n + 1) / (n + 1)
@@ -28,10 +26,10 @@ for n in (31, 63):  # Points along each axis, between walls at 0.
     solution = waves * (i - i**3)
     # Minus its Laplacian, times the square of the distance between points.
     right = waves * (5 * np.pi**2 * (i - i**3) + 6 * i) / (n + 1) ** 2
-    grid = tikgen.Grid(right.shape)
+    grid = tikgen.Grid(right.shape, halo=1)
     x, q, r, p = grid.zeros("f64"), grid.zeros("f64"), grid.field(right), grid.field(right)
     rr, rr_next, pq, a, b = np.zeros((5, 1))
-    begin = grid.bind(square, r=r, rr=rr)
+    grid.bind(square, r=r, rr=rr)()
     program = tikgen.Program(
         [
             grid.bind(laplace, p=p, q=q, pq=pq),

@@ -36,9 +36,7 @@ checked.raise_for_failure()
 expected = program.reference(100)  # The same steps in NumPy.
 program.run(100)
 error = np.abs(program["v"][:] - expected["v"]).max()
-grid.print(
-    f"after 100 steps: error {error:.1e} against NumPy; {checked.worst:.0%} of the tolerance"
-)
+grid.print(f"after 100 steps: error {error:.1e} to NumPy; {checked.worst:.0%} of the tolerance")
 assert error < 1e-4
 pictures = {}
 

@@ -33,6 +33,8 @@ def idle_until_all_are_here() -> None:
 def found_on(comm: Any, case: Case) -> dict[str, Any]:
     """Return what processes compute together; half of the steps are done after a checkpoint."""
     grid, program = shared(case, comm)
+    program.verify(1).raise_for_failure()
+    ahead = program.reference(2)
     half = case.steps // 2
     program.run(half)
     path = FOLDER / "half.npz"
@@ -44,7 +46,12 @@ def found_on(comm: Any, case: Case) -> dict[str, Any]:
     found = {}
     for name in program:
         value = program[name]
-        found[name] = value if isinstance(value, np.ndarray) else grid.gather(value)
+        if isinstance(value, np.ndarray):
+            found[name] = value
+            continue
+        found[name], everywhere = grid.gather(value), value.whole(value.array)
+        assert comm.rank or np.array_equal(found[name], everywhere)
+        found[f"reference of {name}"] = ahead[name]
     return found
 
 

@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 import tikgen
 from tikgen.errors import GridError, ProgramError
+from tikgen.program import reference
 
 FOLDER = Path(sys.argv[1])
 ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
@@ -66,8 +67,13 @@ around = tikgen.update(TEXT, dim=2, scalars="dt", boundary="periodic")
 refuses("is not periodic along axis 0", lambda: grid.bind(around, u=u, u_next=un, dt=0.1))
 line = tikgen.update(TEXT, dim=1, scalars="dt", boundary="zero")
 refuses("has 1 axes, and the grid", lambda: grid.bind(line, u=u, u_next=un, dt=0.1))
-double = tikgen.elementwise("y = 2*x", dim=2)
-refuses("knows no ghost points", lambda: grid.bind(double, x=u, y=un))
+spread = tikgen.build("stencil", dim=2)
+refuses("knows no ghost points", lambda: grid.bind(spread, x=u, y=un))
+square = tikgen.reduce("s = sum(x*x)", dim=2)
+refuses("takes no field", lambda: grid.bind(square, x=u, s=un))
+refuses("takes a field of the grid; got ndarray", lambda: grid.bind(square, x=whole, s=whole[0]))
+refuses("shape \\(30,\\) of a field of f32 take other", lambda: u.__setitem__((..., 2), [1, 2]))
+refuses("out of bounds", lambda: u[30], IndexError)
 refuses("takes a kernel", lambda: grid.bind(3))  # type: ignore[arg-type]
 refuses("swap takes fields of this grid", lambda: grid.swap((u, strange)))
 refuses("got array|got ndarray", lambda: grid.swap((whole, u)))  # type: ignore[arg-type]
@@ -112,4 +118,10 @@ refuses("cannot be written", lambda: program.save(FOLDER / "no" / "such.npz"), P
 single = tikgen.Program([grid.bind(heat, u=u, u_next=un, dt=0.1)])
 refuses("has local, which the program has not", lambda: single.load(path), ProgramError)
 program.verify(2).raise_for_failure()
+if rank == 1:  # What is wrong on one process is so on all.
+    reference._expected = lambda call, given: {"u_next": 9 + 0 * given["u_next"]}
+checked = program.verify(1)
+assert checked.message.startswith("rank 1: step 1: update"), checked.message
+assert checked.worst > 1
+assert not checked.ok
 print("all is refused", flush=True)

@@ -22,7 +22,7 @@ from tikgen.pipeline.signature import Signature
 from tikgen.pipeline.sized import SizedKernel
 from tikgen.program.parts import Changing, Composite, Part, Varying, varying
 from tikgen.program.slots import is_array
-from tikgen.program.team import Held, Work
+from tikgen.program.team import Held, Team, Work
 from tikgen.template.arguments import Array
 from tikgen.template.grid_use import ArrayUse, GridUse
 from tikgen.template.parameters import canonical
@@ -54,6 +54,12 @@ class GridStep(Composite):
     def held(self) -> tuple[Held, ...]:
         """Return its fields."""
         return tuple(value for value in self._values.values() if isinstance(value, Held))
+
+    @property
+    def team(self) -> Team | None:
+        """Return the processes, if there are several."""
+        processes = self._domain.processes
+        return processes if processes.size > 1 else None
 
     @functools.cached_property
     def bound(self) -> BoundKernel:
@@ -137,7 +143,7 @@ def bound_on(
         _check_sides(periodic, kernel, use)
         for name, axis in use.faces.items():
             values[name] = _face(domain, name, values[name], axis)
-        domain.take([max(*map(max, each)) for each in _reaches(use)], kernel.name)
+        domain.take([max(map(max, each)) for each in _reaches(use)], kernel.name)
         text = _description(kernel, values)
     except TikgenError as error:
         problem = str(error)

@@ -50,7 +50,6 @@ class Exchange(Work):
 
     def __init__(self, domain: Domain, fields: Mapping[Field, ArrayUse]) -> None:
         self._domain = domain
-        self.team = domain.processes
         self.arrays = tuple(field.array for field in fields)
         self._layers = [
             Layers(use.first_axis, use.reach, use.is_diagonal) for use in fields.values()

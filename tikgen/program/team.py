@@ -68,11 +68,9 @@ class Work(ABC):
     """A part of a program that Python does between launches, on all processes of a team.
 
     Attributes:
-        team: the processes.
         arrays: the arrays that it reads or writes.
     """
 
-    team: Team
     arrays: tuple[NDArray, ...]
 
     @abstractmethod
