@@ -19,10 +19,10 @@ CHUNKS_A_TASK = 512
 def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """Return the schedule parameters that differ from their defaults."""
     costly = bool(TRANSCENDENTAL & p.expr.functions)
-    if p.expr.reductions and (arch != "cpu" or takes_turns(p) or p.part):
+    if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
         return {"loop": "points", "unroll": 1, "block_dim": 256 if arch != "cpu" else 0}
-    if p.part:
-        return {"loop": "rows"} if arch == "cpu" else {"loop": "points", "block_dim": 256}
+    if p.part and arch != "cpu":
+        return {"loop": "points", "unroll": 1, "block_dim": 256}
     if arch != "cpu":
         # An H200 copied 128 M f32 on cuda in 265 us (torch 256) by 8448 blocks of 512 threads
         # with 16 items, in 279 with 8 items of 256, 527 with one; on Vulkan in 293 with the 8.
@@ -58,11 +58,11 @@ def schedule_space(
     p: Any, arch: str, sizes: Mapping[str, int] | None
 ) -> Mapping[str, tuple[Any, ...]]:
     """Return the values of each schedule parameter that tuning tries."""
-    if p.expr.reductions and (arch != "cpu" or takes_turns(p) or p.part):
+    if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
         return {"loop": ("points",), "block_dim": (128, 256, 512) if arch != "cpu" else (0,)}
     if arch == "cpu":
         return {
-            "loop": ("rows",) if takes_turns(p) or p.part else ("flat", "rows"),
+            "loop": ("rows",) if takes_turns(p) else ("flat", "rows"),
             "unroll": (1, 2, 4, 8, 16),
             "chunk": CHUNKS,
             "serial": (False, True),

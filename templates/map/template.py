@@ -35,6 +35,7 @@ from tikgen.template.totals import MOST_PARTS, OWN_OF_TOTALS, partials_of, resul
 from . import schedules
 from .program import is_scalar, leader, reductions_of
 from .reference import inputs, reference, tolerance
+from .rows import rows_of
 from .statements import free_name, helpers, index_names, run, statements
 
 KERNEL_NAME = "map"
@@ -43,6 +44,8 @@ MOST_ARRAYS_ON_VULKAN = 32
 # Reductions: most chunks, the length of those of one thread alone, and sums side by side, of which
 # LLVM unrolls 32 too early to vectorize them: x, r and r*r of 8 M took 1.5 times as long.
 MOST_CHUNKS, SERIAL_CHUNK, LANES = 16384, 4096, 64
+# Rows that a chunk of a part of a grid has at least.
+GRAIN_OF_ROWS = 16
 OWN_OF_CHUNKS = re.compile(r"first|start|stop|step|lane|buffer_\w+")
 
 
@@ -124,7 +127,7 @@ class Map(Template):
             "chunks of all elements in order, each by a real function; blocks: over blocks of "
             "threads that read neighbours",
             "rows",
-            needs={"flat": {"arch": "cpu", "part": None}, "blocks": {"part": None}},
+            needs={"flat": {"arch": "cpu"}, "blocks": {"part": None}},
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
             "elements a step", 4, only={"loop": "rows"}, neutral=1
@@ -213,6 +216,8 @@ class Map(Template):
             "lanes": LANES,
             "most_chunks": MOST_CHUNKS,
             "most_parts": MOST_PARTS,
+            "rows": rows_of(p, extents) if p.part else None,
+            "grain_of_rows": GRAIN_OF_ROWS,
             "serial_chunk": SERIAL_CHUNK,
             "run": lambda place, target, of: run(p, zeros + place, target, of),
             "function": free_name(p, "chunk"),
@@ -253,6 +258,11 @@ class Map(Template):
             return ()
         # Chunks for two steps of what joins them, and a rest.
         chunk = SERIAL_CHUNK if s.serial else s.chunk
+        if p.part and p.dim > 1:
+            ghosts = [low + high for low, high in ghosts_of(p.part, p.dim)]
+            inner = [18 * GRAIN_OF_ROWS + 5, *[1] * (p.dim - 2), LANES + 5]
+            pairs = zip(inner, ghosts, strict=True)
+            return ({f"n{axis}": sum(pair) for axis, pair in enumerate(pairs)},)
         return ({f"n{axis}": 18 * chunk + 5 if axis == 0 else 1 for axis in range(p.dim)},)
 
     def strategies(self) -> Mapping[str, Any]:

@@ -47,7 +47,7 @@ def test_conjugate_gradients_join_their_scalar_products(tmp_path: Path) -> None:
     text = (ROOT / "examples" / "conjugate_gradient.py").read_text(encoding="utf-8")
     assert "(31, 63)" in text
     script = tmp_path / "smaller.py"
-    script.write_text(text.replace("(31, 63)", "(9, 19)"), encoding="utf-8")
+    script.write_text(text.replace("(31, 63)", "(15, 31)"), encoding="utf-8")
     out = ran([ranks.mpiexec(), "-n", "2", sys.executable, str(script)])
     assert out.count("order of accuracy 2.0") == 1, out  # It checks itself.
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from conftest import ARCH
 from tikgen.errors import ParameterError
 
 pytestmark = pytest.mark.usefixtures("ti_arch", "without_fast_math")
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("ti_arch", "without_fast_math")
         ((9, 20), ((1, 0), (0, 4))),
         ((5, 6, 7), ((0, 2), (1, 1), (3, 0))),
         ((3, 4), ((2, 2), (1, 1))),  # Nothing but ghost points.
+        ((70, 3, 2, 80), ((1, 0), (0, 1), (1, 0), (2, 3))),  # Several chunks, and rows with a rest.
     ],
 )
 def test_ghost_points_are_left_alone(
@@ -41,9 +43,11 @@ def test_ghost_points_are_left_alone(
     assert np.isnan(w).sum() == w.size - w[inner].size
     np.testing.assert_allclose(found["s"], np.vdot(x[inner], y[inner]), rtol=1e-5)
     assert found["top"] == (2 * x[inner]).max(initial=-np.inf)
-    tikgen.elementwise("w = x*x", **plain)(x=x, w=w)  # No reduction: rows, not points.
-    np.testing.assert_array_equal(w[inner], x[inner] ** 2)
-    assert np.isnan(w).sum() == w.size - w[inner].size
+    for loop in ("rows", "points", *(["flat"] if ARCH == "cpu" else [])):
+        w[...] = np.nan
+        tikgen.elementwise("w = x*x", **plain, schedule={"loop": loop})(x=x, w=w)
+        np.testing.assert_array_equal(w[inner], x[inner] ** 2)
+        assert np.isnan(w).sum() == w.size - w[inner].size
 
 
 def test_numbers_that_do_not_fit_are_refused() -> None:
