@@ -22,8 +22,10 @@ def reference(p: Any, *arguments: Any) -> Any:
     results, inner = [], owned(p, grid_shape(p, given))
     for name in argument_names(p):
         if name in p.expr.written:
-            result = given[name].copy()
-            result[inner] = np.broadcast_to(values[name], result.shape)[inner]
+            result = values[name]
+            if p.part:
+                result = given[name].copy()
+                result[inner] = np.broadcast_to(values[name], result.shape)[inner]
             results.append(result)
     for name, operation in p.expr.reductions.items():
         terms = np.broadcast_to(values[name], grid_shape(p, given))[inner]
