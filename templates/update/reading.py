@@ -6,7 +6,6 @@ from typing import Any
 from tikgen import DType
 from tikgen.expression import Update
 from tikgen.expression.components import part_of, vector_of
-from tikgen.template import grid_use
 
 
 def update_of(p: Any, is_masked: bool = True) -> Update:
@@ -32,7 +31,7 @@ def spacing_of(p: Any) -> tuple[float, ...]:
 
 def ghosts_of(p: Any) -> list[tuple[int, int]]:
     """Return how many ghost points arrays have below and above each axis."""
-    return grid_use.ghosts_of(p.part, p.dim)
+    return [(low, high) for low, high, *_ in p.part or [(0, 0)] * p.dim]
 
 
 def origin_of(p: Any) -> tuple[int, ...]:
