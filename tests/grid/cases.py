@@ -203,8 +203,8 @@ CASES = {
             "outputs": ("ex", "ey", "ez"),
         },
         swaps=(),
-        ranks=(3,),
-        counts={3: (1, 3, 1)},
+        ranks=(2,),
+        counts={2: (1, 2, 1)},
     ),
     # The sponge of the first shot of a wave, of which some processes have nothing.
     "waves in a sponge": Case(
@@ -214,8 +214,8 @@ CASES = {
         swaps=(("p", "old"),),
         numbers={"now": 0.0},
         varying={"now": lambda step: float(step == 1)},
-        ranks=(4,),
-        counts={4: (1, 4)},
+        ranks=(3,),
+        counts={3: (1, 3)},
     ),
     "one field": Case(
         "top = max(abs(u)); least = min(u*i)",
@@ -232,8 +232,8 @@ CASES = {
         halo=2,
         swaps=(("x", "w"),),
         results=("top", "n"),
-        ranks=(1, 6),
-        counts={6: (1, 3, 2)},
+        ranks=(4,),
+        counts={4: (1, 2, 2)},
         of=tikgen.elementwise,
     ),
     "bytes": Case(
@@ -243,7 +243,7 @@ CASES = {
         halo=1,
         swaps=(),
         numbers={},
-        ranks=(3,),
+        ranks=(2,),
         of=tikgen.elementwise,
     ),
     "reduce": Case(
@@ -254,7 +254,7 @@ CASES = {
         swaps=(),
         numbers={},
         results=("s", "low"),
-        ranks=(4,),
+        ranks=(2,),
         of=tikgen.reduce,
     ),
     "integers": Case(
