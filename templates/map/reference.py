@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tikgen.expression.reductions import reduced, reduced_error
+from tikgen.template.grid_use import ghosts_of
 
 from .program import argument_names, grid_shape, is_scalar
 
@@ -18,9 +19,16 @@ def reference(p: Any, *arguments: Any) -> Any:
         for name, value in zip(argument_names(p), arguments, strict=True)
     }
     values = p.expr.folded(p.dtype).evaluate(**given)
-    results = [values[name] for name in argument_names(p) if name in p.expr.written]
+    results, inner = [], owned(p, grid_shape(p, given))
+    for name in argument_names(p):
+        if name in p.expr.written:
+            result = values[name]
+            if p.part:
+                result = given[name].copy()
+                result[inner] = np.broadcast_to(values[name], result.shape)[inner]
+            results.append(result)
     for name, operation in p.expr.reductions.items():
-        terms = np.broadcast_to(values[name], grid_shape(p, given))
+        terms = np.broadcast_to(values[name], grid_shape(p, given))[inner]
         # Integers are added up in 32 bits at least.
         is_short = not p.dtype.is_float and p.dtype.bits < 32
         results.append(reduced(operation, terms.astype(np.int32) if is_short else terms))
@@ -36,10 +44,17 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
         terms = p.expr.folded(p.dtype).evaluate(**given)
         masses = p.expr.masses(given, p.dtype)
         shape = grid_shape(p, inputs)
+        inner = owned(p, shape)
         for name, operation in p.expr.reductions.items():
-            each = (np.broadcast_to(a[name], shape) for a in (terms, allowed, masses))
+            each = (np.broadcast_to(a[name], shape)[inner] for a in (terms, allowed, masses))
             allowed[name] = reduced_error(operation, *each, p.dtype)
     return {name: allowed[name] for name in expected}
+
+
+def owned(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """Return the elements that are no ghost points."""
+    pairs = zip(shape, ghosts_of(p.part, p.dim), strict=True)
+    return tuple(slice(low, max(low, n - high)) for n, (low, high) in pairs)
 
 
 def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:

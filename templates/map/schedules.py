@@ -21,6 +21,8 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
     costly = bool(TRANSCENDENTAL & p.expr.functions)
     if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
         return {"loop": "points", "unroll": 1, "block_dim": 256 if arch != "cpu" else 0}
+    if p.part and arch != "cpu":
+        return {"loop": "points", "unroll": 1, "block_dim": 256}
     if arch != "cpu":
         # An H200 copied 128 M f32 on cuda in 265 us (torch 256) by 8448 blocks of 512 threads
         # with 16 items, in 279 with 8 items of 256, 527 with one; on Vulkan in 293 with the 8.
@@ -66,7 +68,7 @@ def schedule_space(
             "serial": (False, True),
         }
     return {
-        "loop": ("blocks", "points"),
+        "loop": ("points", "rows") if p.part else ("blocks", "points"),
         "unroll": (1,),
         "items": (1, 2, 4, 8, 16),
         "blocks": (0, 1056, 2112, 4224, 8448),

@@ -21,12 +21,21 @@ from tikgen import (
 from tikgen.errors import ExpressionError
 from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
 from tikgen.template.arguments import positive_values
+from tikgen.template.grid_use import (
+    WHAT_A_PART_IS,
+    ArrayUse,
+    GridUse,
+    Part,
+    check_part,
+    ghosts_of,
+)
 from tikgen.template.rules import Not
 from tikgen.template.totals import MOST_PARTS, OWN_OF_TOTALS, partials_of, results_of
 
 from . import schedules
 from .program import is_scalar, leader, reductions_of
 from .reference import inputs, reference, tolerance
+from .rows import rows_of
 from .statements import free_name, helpers, index_names, run, statements
 
 KERNEL_NAME = "map"
@@ -35,6 +44,8 @@ MOST_ARRAYS_ON_VULKAN = 32
 # Reductions: most chunks, the length of those of one thread alone, and sums side by side, of which
 # LLVM unrolls 32 too early to vectorize them: x, r and r*r of 8 M took 1.5 times as long.
 MOST_CHUNKS, SERIAL_CHUNK, LANES = 16384, 4096, 64
+# Rows that a chunk of a part of a grid has at least.
+GRAIN_OF_ROWS = 16
 OWN_OF_CHUNKS = re.compile(r"first|start|stop|step|lane|buffer_\w+")
 
 
@@ -71,6 +82,10 @@ class Map(Template):
     and so may the sign of a zero. `isnan(x)` is right always, so that `where(isnan(x), 0, x)` is;
     `min` and `max` of a NaN and a number give the number, as np.fmin and np.fmax do. On Vulkan
     `sin`, `cos` and `tan` of an f32 beyond 2**22 have no right digits.
+
+    Arrays may hold a part of a larger grid, as `part` says with four numbers for each axis: how
+    many ghost points there are below and above, the index of the first point on the whole grid, and
+    the extent of that. Ghost points are left alone, and no reduction takes them.
     """
 
     class Problem(ProblemModel):
@@ -80,6 +95,7 @@ class Map(Template):
         scalars: tuple[Identifier, ...] | None = parameter(
             "names that are scalars; without it a, b, c, alpha, beta, gamma and scale", None
         )
+        part: Part | None = parameter(WHAT_A_PART_IS, None)
 
         def check(self) -> None:
             try:
@@ -87,6 +103,7 @@ class Map(Template):
             except ExpressionError as error:
                 raise Invalid("expr", f"cannot be used: {error}") from None
             check_reductions(self)
+            check_part(self.part, self.dim)
             if KERNEL_NAME in self.expr.names:
                 raise Invalid("expr", f"uses the name {KERNEL_NAME!r}, which the kernel has")
             if len(self.expr.names) > MOST_ARGUMENTS:
@@ -110,7 +127,7 @@ class Map(Template):
             "chunks of all elements in order, each by a real function; blocks: over blocks of "
             "threads that read neighbours",
             "rows",
-            needs={"flat": {"arch": "cpu"}},
+            needs={"flat": {"arch": "cpu"}, "blocks": {"part": None}},
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
             "elements a step", 4, only={"loop": "rows"}, neutral=1
@@ -161,6 +178,7 @@ class Map(Template):
 
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         shape = tuple(f"n{axis}" for axis in range(p.dim))
+        every = p.part is None
         found: list[Array | Scalar] = []
         for name in p.expr.inputs:
             if name in p.expr.outputs:
@@ -171,7 +189,7 @@ class Map(Template):
                 found.append(Array(name, p.dtype, shape))
         for name in p.expr.written:
             if name not in p.expr.inputs:
-                found.append(Array(name, p.dtype, shape, role="out", inplace=True))
+                found.append(Array(name, p.dtype, shape, role="out", inplace=True, covered=every))
         return (*found, *results_of(reductions_of(p)))
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
@@ -182,11 +200,13 @@ class Map(Template):
         extents = [f"{leader(p)}.shape[{axis}]" for axis in range(p.dim)]
         zeros = "0, " * (p.dim - 1)
         totals = reductions_of(p)
+        margins = zip(extents, ghosts_of(p.part, p.dim), strict=True)
+        inner = [
+            (str(low), f"{extent} - {high}" if high else extent) for extent, (low, high) in margins
+        ]
         passed = [a for a in self.arguments(p) if a.name not in p.expr.reductions]
         return {
-            "bounds": [
-                (name, "0", extent) for name, extent in zip(index_names(p), extents, strict=True)
-            ],
+            "bounds": [(name, *both) for name, both in zip(index_names(p), inner, strict=True)],
             "count": " * ".join(extents),
             "helpers": helpers(p),
             "totals": totals,
@@ -196,12 +216,28 @@ class Map(Template):
             "lanes": LANES,
             "most_chunks": MOST_CHUNKS,
             "most_parts": MOST_PARTS,
+            "rows": rows_of(p, extents) if p.part else None,
+            "grain_of_rows": GRAIN_OF_ROWS,
             "serial_chunk": SERIAL_CHUNK,
             "run": lambda place, target, of: run(p, zeros + place, target, of),
             "function": free_name(p, "chunk"),
             "at": lambda index: statements(p, [", ".join(index)]),
             "flat": lambda places: statements(p, [zeros + place for place in places]),
         }
+
+    def grid_use(self, p: Any) -> GridUse:
+        arrays = [a for a in self.arguments(p) if isinstance(a, Array)]
+        nothing, nowhere = ((0, 0),) * p.dim, (frozenset[bool](),) * p.dim
+        return GridUse(
+            p.dim,
+            {
+                a.name: ArrayUse(0, nothing, False, nowhere, a.written)
+                for a in arrays
+                if a.name not in p.expr.reductions
+            },
+            {},
+            dict(p.expr.reductions),
+        )
 
     reference = staticmethod(reference)
     tolerance = staticmethod(tolerance)
@@ -222,11 +258,20 @@ class Map(Template):
             return ()
         # Chunks for two steps of what joins them, and a rest.
         chunk = SERIAL_CHUNK if s.serial else s.chunk
+        if p.part and p.dim > 1:
+            ghosts = [low + high for low, high in ghosts_of(p.part, p.dim)]
+            inner = [18 * GRAIN_OF_ROWS + 5, *[1] * (p.dim - 2), LANES + 5]
+            pairs = zip(inner, ghosts, strict=True)
+            return ({f"n{axis}": sum(pair) for axis, pair in enumerate(pairs)},)
         return ({f"n{axis}": 18 * chunk + 5 if axis == 0 else 1 for axis in range(p.dim)},)
 
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
 
+        from tikgen.verification.equation_texts import in_proportion
+
+        ghosts = st.integers(0, 4)
+        own = st.tuples(ghosts, ghosts, st.integers(0, 9), st.integers(1, 99))
         return {
             "expr": st.sampled_from(
                 (
@@ -257,12 +302,15 @@ class Map(Template):
             # No array here is so long that more than 2 blocks take several turns.
             "blocks": st.sampled_from((0, 2, 2, 2, 1056)),
             "scalars": st.sampled_from((None, (), ("x",), ("a", "y"))),
+            "part": in_proportion((3, st.none()), (1, st.tuples(own, own, own, own))),
         }
 
     def adjust(self, drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         program = Reducing.parse(drawn["expr"])
         if program.reductions and drawn.get("loop") in ("rows", "blocks"):
             drawn["loop"] = "points"
+        if drawn.get("part"):
+            drawn["part"] = drawn["part"][: drawn["dim"]]
         if drawn.get("scalars"):
             read = [name for name in program.inputs if name not in program.outputs]
             drawn["scalars"] = tuple(name for name in drawn["scalars"] if name in read)

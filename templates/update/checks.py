@@ -9,6 +9,7 @@ from tikgen.expression import Update
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
 from tikgen.template.boundaries import check_boundary
+from tikgen.template.grid_use import check_part
 from tikgen.template.layers import check_layers
 from tikgen.template.matched import check_matched
 from tikgen.template.totals import OWN_OF_TOTALS
@@ -21,8 +22,6 @@ from .reading import layered_of, spacing_of, type_of, update_of
 
 MOST_ARGUMENTS = 64
 MOST_OPERATIONS = 1500
-# Indices on an axis have 32 bits.
-MOST_POINTS = 2**31
 # What generated code calls its own values.
 OWN = re.compile(
     r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|at|step|strip|turn"
@@ -60,15 +59,7 @@ def _check_grid(p: Any) -> None:
     spacing = spacing_of(p)
     if len(spacing) != p.dim or not all(1e-100 <= step <= 1e100 for step in spacing):
         raise Invalid("spacing", f"takes one positive number, or {p.dim}; got {p.spacing}")
-    if p.part is not None and len(p.part) != p.dim:
-        raise Invalid("part", f"has numbers for {len(p.part)} axes, and dim is {p.dim}")
-    for low, high, first, points in p.part or ():
-        if min(low, high) < 0 or points < 1 or max(abs(first), points) >= MOST_POINTS:
-            raise Invalid(
-                "part",
-                "takes ghost points of 0 or more, an index and an extent of 1 or more; "
-                f"got {(low, high, first, points)}",
-            )
+    check_part(p.part, p.dim)
     for name in p.scalars:
         if name in (p.constants or {}):
             raise Invalid("scalars", f"names {name}, which is a constant as well")

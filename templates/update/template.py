@@ -21,7 +21,7 @@ from tikgen import (
 from tikgen.expression import PARTIAL
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import Boundary
-from tikgen.template.grid_use import GridUse
+from tikgen.template.grid_use import WHAT_A_PART_IS, GridUse, Part
 from tikgen.template.parameters import FieldName
 from tikgen.template.rules import GPUS
 from tikgen.template.vectors import Layout
@@ -160,11 +160,7 @@ class FieldUpdate(Template):
         outputs: tuple[Identifier, ...] | None = parameter(
             "names without a prime that are written; without it those that nothing reads", None
         )
-        part: tuple[tuple[int, int, int, int], ...] | None = parameter(
-            "the part of a larger grid that arrays hold: for each axis the ghost points below and "
-            "above, the index of the first point, and the extent of the whole grid",
-            None,
-        )
+        part: Part | None = parameter(WHAT_A_PART_IS, None)
 
         def check(self) -> None:
             check_problem(self)

@@ -15,12 +15,12 @@ Arrays = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """Equations on a grid.
+    """Equations on a grid, or arithmetic at each point.
 
     Attributes:
         text: the equations.
         shape: shape of the grid.
-        options: further arguments of `tikgen.update`; `periodic` and `halo` of the grid.
+        options: further arguments of `of`; `periodic` and `halo` of the grid.
         swaps: names of fields that change places.
         results: dtypes of the results of reductions.
         numbers: scalars, and arrays over faces.
@@ -28,6 +28,7 @@ class Case:
         ranks: numbers of processes with which it runs.
         counts: number of processes along each axis, by number of processes.
         steps: how many steps.
+        of: what makes the kernel: `tikgen.update`, `tikgen.elementwise` or `tikgen.reduce`.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Case:
     ranks: tuple[int, ...] = (2, 3, 4, 6)
     counts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     steps: int = 6
+    of: Callable[..., tikgen.Kernel] = tikgen.update
 
     def kernel(self) -> tikgen.Kernel:
         """Return the kernel, launched by Taichi, as its peers would compile it at leisure."""
@@ -53,7 +55,7 @@ class Case:
         options = {"scalars": scalars, "dim": len(self.shape), "engine": "taichi"}
         if self.vectors:
             options |= {"vectors": self.vectors, "layout": self.layout}
-        return tikgen.update(self.text, **options, **self.options)
+        return self.of(self.text, **options, **self.options)
 
     def fields(self, kernel: tikgen.Kernel) -> Arrays:
         """Return whole arrays of random numbers, the same on all processes."""
@@ -189,6 +191,72 @@ CASES = {
         ranks=(3,),
         counts={3: (3, 1)},
     ),
+    # Yee's grid: fields in place, on edges, whose walls lie within the last process alone.
+    "edges": Case(
+        "ex = ex + dt*(dy(hz) - dz(hy)); ey = ey + dt*(dz(hx) - dx(hz)); "
+        "ez = ez + dt*(dx(hy) - dy(hx))",
+        (7, 9, 8),
+        {
+            "at": {"hx": "face x", "hy": "face y", "hz": "face z"}
+            | {"ex": "edge x", "ey": "edge y", "ez": "edge z"},
+            "boundary": "clamp",
+            "outputs": ("ex", "ey", "ez"),
+        },
+        swaps=(),
+        ranks=(2,),
+        counts={2: (1, 2, 1)},
+    ),
+    # The sponge of the first shot of a wave, of which some processes have nothing.
+    "waves in a sponge": Case(
+        "old = 2*p - old + c**2*(lap(p) + shot*now)",
+        (19, 40),
+        {"order": 8, "boundary": {"p": "zero", "old": tikgen.absorbing(7, 0.1, order=2)}},
+        swaps=(("p", "old"),),
+        numbers={"now": 0.0},
+        varying={"now": lambda step: float(step == 1)},
+        ranks=(3,),
+        counts={3: (1, 3)},
+    ),
+    "one field": Case(
+        "top = max(abs(u)); least = min(u*i)",
+        (13,),
+        swaps=(),
+        numbers={},
+        results=("top", "least"),
+        ranks=(2,),
+    ),
+    "elementwise": Case(
+        "y = dt*x + y; w = x - y; top = max(w); n = sum(1 + 0*w)",
+        (9, 11, 10),
+        {"dtype": "f64"},
+        halo=2,
+        swaps=(("x", "w"),),
+        results=("top", "n"),
+        ranks=(4,),
+        counts={4: (1, 2, 2)},
+        of=tikgen.elementwise,
+    ),
+    "bytes": Case(
+        "y = x; x = y + 1",
+        (17, 3),
+        {"dtype": "u8"},
+        halo=1,
+        swaps=(),
+        numbers={},
+        ranks=(2,),
+        of=tikgen.elementwise,
+    ),
+    "reduce": Case(
+        "s = sum(x*x); low = min(x)",
+        (31, 4),
+        {"dtype": "i64"},
+        halo=1,
+        swaps=(),
+        numbers={},
+        results=("s", "low"),
+        ranks=(2,),
+        of=tikgen.reduce,
+    ),
     "integers": Case(
         "u' = u + u[1] - u[-1]*3; s = sum(u')",
         (29,),
@@ -247,8 +315,10 @@ def alone(case: Case) -> Arrays:
     fields = case.fields(kernel)
     results = {name: np.zeros(1, kernel.problem.dtype.numpy) for name in case.results}
     program = made(case, tikgen, kernel, fields | results | dict(case.numbers))
+    ahead = program.reference(2)
     program.run(case.steps)
-    return {name: np.array(program[name]) for name in (*fields, *results)}
+    found = {name: np.array(program[name]) for name in (*fields, *results)}
+    return found | {f"reference of {name}": ahead[name] for name in fields}
 
 
 def shared(case: Case, comm: Any, **options: Any) -> tuple[tikgen.Grid, tikgen.Program]:
@@ -282,6 +352,7 @@ def made(case: Case, of: Any, kernel: tikgen.Kernel, values: Arrays) -> tikgen.P
     bound = kernel.bind(**values) if of is tikgen else of.bind(kernel, **values)
     step = tikgen.varying(bound, **case.varying) if case.varying else bound
     pairs = [(values[one], values[other]) for one, other in case.swaps]
+    parts = [step, of.swap(*pairs)] if pairs else [step]
     names = {name: value for name, value in values.items() if not isinstance(value, float)}
     native = False if of is tikgen else None  # Launched by Taichi, as on several processes.
-    return tikgen.Program([step, of.swap(*pairs)], native=native, **names)
+    return tikgen.Program(parts, native=native, **names)

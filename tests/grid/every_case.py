@@ -47,6 +47,8 @@ def found_on(comm: Any, case: Case, is_native: bool, overlap: bool) -> dict[str,
         grid, program = shared(case, comm, overlap=overlap)
     may_be_native = is_native and ARCH == "cpu"
     assert program.is_native is may_be_native or comm.size == 1, program.why_not_native
+    program.verify(1).raise_for_failure()
+    ahead = program.reference(2)
     half = case.steps // 2
     program.run(half)
     path = FOLDER / "half.npz"
@@ -58,7 +60,12 @@ def found_on(comm: Any, case: Case, is_native: bool, overlap: bool) -> dict[str,
     found = {}
     for name in program:
         value = program[name]
-        found[name] = value if isinstance(value, np.ndarray) else grid.gather(value)
+        if isinstance(value, np.ndarray):
+            found[name] = value
+            continue
+        found[name], everywhere = grid.gather(value), value.whole(value.array)
+        assert comm.rank or np.array_equal(found[name], everywhere)
+        found[f"reference of {name}"] = ahead[name]
     return found
 
 

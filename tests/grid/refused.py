@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 import tikgen
 from tikgen.errors import GridError, ProgramError
+from tikgen.program import reference
 
 FOLDER = Path(sys.argv[1])
 ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
@@ -69,8 +70,13 @@ around = tikgen.update(TEXT, dim=2, scalars="dt", boundary="periodic")
 refuses("is not periodic along axis 0", lambda: grid.bind(around, u=u, u_next=un, dt=0.1))
 line = tikgen.update(TEXT, dim=1, scalars="dt", boundary="zero")
 refuses("has 1 axes, and the grid", lambda: grid.bind(line, u=u, u_next=un, dt=0.1))
-double = tikgen.elementwise("y = 2*x", dim=2)
-refuses("knows no ghost points", lambda: grid.bind(double, x=u, y=un))
+spread = tikgen.build("stencil", dim=2)
+refuses("knows no ghost points", lambda: grid.bind(spread, x=u, y=un))
+square = tikgen.reduce("s = sum(x*x)", dim=2)
+refuses("takes no field", lambda: grid.bind(square, x=u, s=un))
+refuses("takes a field of the grid; got ndarray", lambda: grid.bind(square, x=whole, s=whole[0]))
+refuses("shape \\(30,\\) of a field of f32 take other", lambda: u.__setitem__((..., 2), [1, 2]))
+refuses("out of bounds", lambda: u[30], IndexError)
 refuses("takes a kernel", lambda: grid.bind(3))  # type: ignore[arg-type]
 refuses("swap takes fields of this grid", lambda: grid.swap((u, strange)))
 refuses("got array|got ndarray", lambda: grid.swap((whole, u)))  # type: ignore[arg-type]
@@ -87,7 +93,6 @@ refuses("2 points away along axis 0, and ghost layers are 1 wide, since", lambda
     wide(4), u=u, u_next=un, dt=0.1
 ))  # fmt: skip
 refuses("disagree about a condition", lambda: program.run(until="local > most", most=3))
-refuses("of one process", lambda: program.reference(1), ProgramError)
 refuses("native=True: .* agree about conditions within a step", lambda: tikgen.Program(
     [tikgen.when("local > 5", [grid.bind(heat, u=u, u_next=un, dt=0.1)])], native=True, local=local
 ), ProgramError)  # fmt: skip
@@ -122,4 +127,10 @@ refuses("has local, which the program has not", lambda: single.load(path), Progr
 program.run(100, every=2, call=lambda program: rank == 1 and program.stop())
 assert program.steps == 2, program.steps  # One process ended the run of all.
 program.verify(2).raise_for_failure()
+if rank == 1:  # What is wrong on one process is so on all.
+    reference._expected = lambda call, given: {"u_next": 9 + 0 * given["u_next"]}
+checked = program.verify(1)
+assert checked.message.startswith("rank 1: step 1: update"), checked.message
+assert checked.worst > 1
+assert not checked.ok
 print("all is refused", flush=True)

@@ -52,6 +52,7 @@ def test_one_process_computes_what_plain_arrays_hold(name: str, tmp_path: Path) 
     expected = alone(case)
     for field in whole:
         np.testing.assert_array_equal(grid.gather(program[field]), expected[field])
+        np.testing.assert_array_equal(program[field][:], expected[field])
     for result in results:
         np.testing.assert_array_equal(program[result], expected[result])
 
@@ -98,6 +99,34 @@ def test_fields_take_arrays_and_functions_and_whole_arrays(heat: tikgen.Kernel) 
         with pytest.raises(GridError, match=told):
             act()
     assert isinstance(grid.swap((u, grid.zeros("f64"))), Swap)
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_elements_are_written_before_and_after_a_field_has_an_array(heat: tikgen.Kernel) -> None:
+    grid = tikgen.Grid((6, 7))
+    u, values = grid.full(2), np.ones(6)
+    u[1:3, 2] = 5
+    u[:, -1] = values
+    values[:] = 9
+    grid.bind(heat, u=u, u_next=grid.zeros(), dt=0.1, m=np.zeros(1, np.float32))  # Not too late.
+    expected = np.full((6, 7), 2.0)
+    expected[1:3, 2], expected[:, -1] = 5, 1
+    np.testing.assert_array_equal(u[...], expected)
+    u[[0, 5], [0, 6]] = [7, 8]
+    assert (u[0, 0], u[5, 6], u[0, 6]) == (7, 8, 1)
+    copied = u[0]
+    copied[:] = 0
+    assert u[0, 0] == 7
+    with pytest.raises(GridError, match=r"shape \(2, 7\) of a field of f32 take other values"):
+        u[:2] = np.ones(3)
+    with pytest.raises(IndexError):
+        u[7]
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_one_process_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    tikgen.Grid(3).print("a", 1)
+    assert capsys.readouterr().out == "a 1\n"
 
 
 @pytest.mark.usefixtures("without_mpi")

@@ -24,7 +24,7 @@ from tikgen.pipeline.signature import Signature
 from tikgen.pipeline.sized import SizedKernel
 from tikgen.program.parts import Changing, Composite, Part, Varying, varying
 from tikgen.program.slots import is_array
-from tikgen.program.team import Held, Job, Work
+from tikgen.program.team import Held, Job, Team, Work
 from tikgen.template.arguments import Array
 from tikgen.template.grid_use import ArrayUse, GridUse
 from tikgen.template.parameters import canonical
@@ -62,6 +62,12 @@ class GridStep(Composite):
     def held(self) -> tuple[Held, ...]:
         """Return its fields."""
         return tuple(value for value in self._values.values() if isinstance(value, Held))
+
+    @property
+    def team(self) -> Team | None:
+        """Return the processes, if there are several."""
+        processes = self._domain.processes
+        return processes if processes.size > 1 else None
 
     @functools.cached_property
     def bound(self) -> BoundKernel:
@@ -177,7 +183,7 @@ def bound_on(
         _check_sides(periodic, kernel, use)
         for name, axis in use.faces.items():
             values[name] = _face(domain, name, values[name], axis)
-        domain.take([max(*map(max, each)) for each in _reaches(use)], kernel.name)
+        domain.take([max(map(max, each)) for each in _reaches(use)], kernel.name)
         text = _description(domain, kernel, values)
     except TikgenError as error:
         problem = str(error)

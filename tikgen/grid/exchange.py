@@ -27,7 +27,6 @@ class Exchange(Work):
 
     def __init__(self, domain: Domain, fields: Mapping[Field, ArrayUse]) -> None:
         self._domain = domain
-        self.team = domain.processes
         self.arrays = tuple(field.array for field in fields)
         self._layers = [
             Layers(use.first_axis, use.reach, use.is_diagonal) for use in fields.values()
@@ -108,7 +107,7 @@ class _Half(Work):
 
     def __init__(self, whole: Exchange, is_end: bool) -> None:
         self._whole, self._is_end = whole, is_end
-        self.team, self.arrays = whole.team, whole.arrays
+        self.arrays = whole.arrays
 
     def made_for(self, arrays: Sequence[Any]) -> Job:
         """Return the half for some arrays."""

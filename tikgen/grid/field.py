@@ -9,7 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.dtypes import DType
+from tikgen.errors import GridError
+from tikgen.grid.decomposition import Range
 from tikgen.grid.domain import Domain
+from tikgen.grid.points import Points
 from tikgen.program.team import Held
 
 NDArray = npt.NDArray[Any]
@@ -34,7 +37,8 @@ class Field(Held):
         self.first_axis = int(components > 0 and layout == "first")
         self.number = domain.fields
         domain.fields += 1
-        self._fill: Callable[[NDArray], None] | None = fill
+        # What fills the array, which is made when ghost layers are as wide as they have to be.
+        self._fills = [fill]
         self._array: Any = None
 
     @property
@@ -50,9 +54,9 @@ class Field(Held):
         """
         if self._array is None:
             values: NDArray = np.zeros(self.with_components(self.domain.extents), self.dtype.numpy)
-            assert self._fill is not None
-            self._fill(values[self._inner])
-            self._fill = None
+            for fill in self._fills:
+                fill(values[self._inner])
+            self._fills.clear()
             self._array = self.domain.memory.holding(values)
         return self._array
 
@@ -95,6 +99,70 @@ class Field(Held):
 
     def _places(self, places: tuple[slice, ...]) -> tuple[slice, ...]:
         return (slice(None),) * self.first_axis + places
+
+    def __getitem__(self, key: Any) -> NDArray:
+        """Return elements of the whole array, on all processes, which have to ask together.
+
+        Args:
+            key: an index of NumPy, such as ``field[50]`` and ``field[rows, columns]``.
+
+        Returns:
+            A new array.
+
+        Raises:
+            IndexError: if the index does not fit.
+        """
+        return self._read(self._on_host(), key)
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """Write elements of the whole array; each process takes those of points that it owns.
+
+        Args:
+            key: an index of NumPy.
+            values: a number, or an array for all elements, the same on all processes.
+
+        Raises:
+            IndexError: if the index does not fit.
+            GridError: if the values do not.
+        """
+        points = Points(self.whole_shape, key)
+        try:
+            wanted = np.array(np.broadcast_to(values, points.shape), self.dtype.numpy)
+        except (ValueError, TypeError) as error:
+            raise GridError(
+                f"elements of shape {points.shape} of a field of {self.dtype} take other values: "
+                f"{error}"
+            ) from None
+        part = self._part(self.domain.processes.rank)
+        self._fills.append(lambda owned: points.write(owned, part, wanted))
+        if self._array is not None:
+            owned = self._on_host()
+            self._fills.pop()(owned)
+            if not self.domain.memory.is_host:
+                self.from_numpy(owned)
+
+    def _on_host(self) -> NDArray:
+        """Return the points that this process owns: a view on the host, a copy on a device."""
+        found: NDArray = self.owned if self.domain.memory.is_host else self.to_numpy()
+        return found
+
+    def whole(self, array: NDArray) -> NDArray:
+        """Return the whole array, on all processes, of one that has the shape of theirs."""
+        return self._read(array[self._places(self.domain.inner)], ...)
+
+    def _read(self, owned: NDArray, key: Any) -> NDArray:
+        processes = self.domain.processes
+        if processes.size == 1:
+            return np.array(owned[key])
+        parts = [self._part(rank) for rank in range(processes.size)]
+        return Points(self.whole_shape, key).read(owned, parts, processes)
+
+    def _part(self, rank: int) -> list[Range]:
+        """Return what a process owns of each axis of the whole array, components included."""
+        part = [(0, extent) for extent in self.whole_shape]
+        owned = self.domain.decomposition.owned(rank)
+        part[self.first_axis : self.first_axis + len(owned)] = owned
+        return part
 
     def gathered(self) -> NDArray | None:
         """Return the whole array in the process of rank 0, None in others."""
@@ -169,6 +237,10 @@ class Face(Held):
         if self._array is None:
             self._array = self.domain.memory.holding(self._own_part())
         return self._array
+
+    def whole(self, array: NDArray) -> NDArray:
+        """Return all values; no program changes them."""
+        return self._whole
 
     def gathered(self) -> NDArray | None:
         """Return all values."""

@@ -277,6 +277,11 @@ class Grid:
         self._domain.processes.refuse(problem and f"scatter takes an array of {problem}")
         field.scatter(array)
 
+    def print(self, *values: Any) -> None:
+        """Print values as the function of that name does, in the process of rank 0 alone."""
+        if self.rank == 0:
+            print(*values, flush=True)
+
     def _check(self, field: Any, what: str) -> None:
         if not isinstance(field, Field) and not (what == "gather" and isinstance(field, Face)):
             raise GridError(f"{what} takes fields of the grid; got {type(field).__name__}")

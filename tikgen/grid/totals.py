@@ -33,7 +33,6 @@ class Totals(Work):
     def __init__(
         self, domain: Domain, results: Mapping[str, Any], operations: Mapping[str, str]
     ) -> None:
-        self.team = domain.processes
         self._processes = domain.processes
         self.arrays = tuple(results.values())
         self._operations = [operations[name] for name in results]

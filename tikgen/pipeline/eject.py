@@ -27,7 +27,7 @@ from tikgen.expression import (
 )
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
-from tikgen.template import boundaries, layers, modules
+from tikgen.template import boundaries, grid_use, layers, modules
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
 
@@ -139,7 +139,7 @@ def _is_imported(value: Any) -> bool:
 
 def _is_copied(function: types.FunctionType, user: Callable[..., Any]) -> bool:
     """Return whether the ejected file holds a copy of a function that another one uses."""
-    copied = (boundaries, layers, components, reductions)
+    copied = (boundaries, grid_use, layers, components, reductions)
     is_own = modules.is_same_template(function.__module__, user.__module__)
     return is_own or function.__module__ in [module.__name__ for module in copied]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tikgen.errors import ProgramError
 from tikgen.pipeline.bound import BoundKernel
-from tikgen.program.team import Held, Work
+from tikgen.program.team import Held, Team, Work
 from tikgen.template.arguments import Scalar
 
 # A function of the number of the step, or a value for each step.
@@ -65,6 +65,11 @@ class Composite(ABC):
     @abstractmethod
     def held(self) -> tuple[Held, ...]:
         """Return what holds arrays of its parts."""
+
+    @property
+    @abstractmethod
+    def team(self) -> Team | None:
+        """Return the processes that do it together; None for this one alone."""
 
     @property
     @abstractmethod

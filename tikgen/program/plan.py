@@ -232,6 +232,7 @@ class Plan:
         found: list[Node] = []
         for part in listed:
             if isinstance(part, parts.Composite):
+                self._share(part.team)
                 found += self._resolved(part.parts)
             else:
                 found.append(self._node(part))
@@ -263,12 +264,15 @@ class Plan:
         assert isinstance(part, BoundKernel)
         return self._launch(part)
 
-    def _task(self, work: Work) -> Task:
-        if self.team not in (None, work.team):
+    def _share(self, team: Team | None) -> None:
+        """Have the steps done by a team, or raise ProgramError if another one does them."""
+        if team is not None and self.team not in (None, team):
             raise ProgramError(
                 "its grids are shared by different processes; give them one communicator"
             )
-        self.team = work.team
+        self.team = team or self.team
+
+    def _task(self, work: Work) -> Task:
         return Task(work, tuple(self.slots.add(array, "") for array in work.arrays))
 
     def _exchange(self, part: parts.Swap) -> Exchange:

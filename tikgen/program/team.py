@@ -22,6 +22,9 @@ class Team(Protocol):
     def rank(self) -> int:
         """Return the number of this process, from 0."""
 
+    def all(self, value: Any) -> list[Any]:
+        """Return the values that the processes have, in their order."""
+
     def agreed(self, what: str, value: bool) -> bool:
         """Return a value that all processes have; raise GridError on all of them if they differ."""
 
@@ -55,6 +58,10 @@ class Held(ABC):
         """Return the shape of the whole array."""
 
     @abstractmethod
+    def whole(self, array: NDArray) -> NDArray:
+        """Return the whole array of which processes have such parts, on all of them."""
+
+    @abstractmethod
     def gathered(self) -> NDArray | None:
         """Return the whole array in the process of rank 0, None in others."""
 
@@ -83,11 +90,9 @@ class Work(ABC):
     """A part of a program that is done between launches, on all processes of a team.
 
     Attributes:
-        team: the processes.
         arrays: the arrays that it reads or writes.
     """
 
-    team: Team
     arrays: tuple[Any, ...]
 
     @abstractmethod

@@ -5,6 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tikgen.template.parameters import Invalid
+
+# The part of a larger grid that arrays hold: for each axis the ghost points below and above, the
+# index of the first point, and the extent of the whole grid.
+Part = tuple[tuple[int, int, int, int], ...]
+WHAT_A_PART_IS = (
+    "the part of a larger grid that arrays hold: for each axis the ghost points below and "
+    "above, the index of the first point, and the extent of the whole grid"
+)
+# Indices on an axis have 32 bits.
+_MOST_POINTS = 2**31
+
+
+def check_part(part: Part | None, dim: int) -> None:
+    """Raise :class:`Invalid` unless it is the part of a grid of some axes, or none."""
+    if part is not None and len(part) != dim:
+        raise Invalid("part", f"has numbers for {len(part)} axes, and dim is {dim}")
+    for low, high, first, points in part or ():
+        if min(low, high) < 0 or points < 1 or max(abs(first), points) >= _MOST_POINTS:
+            raise Invalid(
+                "part",
+                "takes ghost points of 0 or more, an index and an extent of 1 or more; "
+                f"got {(low, high, first, points)}",
+            )
+
+
+def ghosts_of(part: Part | None, dim: int) -> list[tuple[int, int]]:
+    """Return how many ghost points arrays have below and above each axis."""
+    return [(low, high) for low, high, *_ in part or [(0, 0)] * dim]
+
 
 @dataclass(frozen=True)
 class ArrayUse:
@@ -42,9 +72,7 @@ class ArrayUse:
 class GridUse:
     """What a kernel does with the points of a grid.
 
-    Such a kernel has a problem parameter ``part``, the part of a larger grid that arrays hold: for
-    each axis ghost points below, ghost points above, the index of the first point, and the extent
-    of the whole grid.
+    Such a kernel has a problem parameter ``part``, the part of a larger grid that arrays hold.
 
     Attributes:
         dim: number of axes of the grid.

@@ -200,7 +200,8 @@ def faded_code(
         factors.append(f"({dtype.literal(1)} - faded({depth}, {rate}))")
     product = " * ".join(factors)
     if layers[0][-1] == 2:
-        return f"{before} + ({value} - {before}) * {product}"
+        # Nothing is taken from a value outside of layers, so that it keeps its bits.
+        return f"{value} - ({value} - {before}) * ({dtype.literal(1)} - {product})"
     return f"{value} * {product}"
 
 
@@ -294,7 +295,8 @@ def layer_errors(
         rounding = (len(own) + 3) * eps + np.finfo(before.dtype).eps
         with np.errstate(all="ignore"):
             error = bounds[name] * greatest + gained * (greatest - exact)
-            error = error + rounding * (gained * greatest + kept)
+            most = gained if own[0][-1] == 2 else gained * greatest
+            error = error + rounding * (most + kept)
         is_damped = np.isfinite(gained) & (after[name] != new[name])
         found[name] = np.where(is_damped, error, bounds[name])
     return found

@@ -1,5 +1,5 @@
 # map: Arithmetic at every element, such as `z = a*x + y`.
-# problem: expr='z = a * x + y; w = where(z > 0, sqrt(z), 0)', dim=2, dtype=f32, scalars=None
+# problem: expr='z = a * x + y; w = where(z > 0, sqrt(z), 0)', dim=2, dtype=f32, scalars=None, part=None
 # schedule: loop='rows', unroll=2, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti

@@ -1,5 +1,5 @@
 # map: Arithmetic at every element, such as `z = a*x + y`.
-# problem: expr='z = a * x + y', dim=1, dtype=f32, scalars=None
+# problem: expr='z = a * x + y', dim=1, dtype=f32, scalars=None, part=None
 # schedule: loop='flat', serial=True
 # shape: n0=1000
 # Rendered by tikgen 0.2.0.

@@ -1,5 +1,5 @@
 # map: Arithmetic at every element, such as `z = a*x + y`.
-# problem: expr='z = a * x + y', dim=1, dtype=f32, scalars=None
+# problem: expr='z = a * x + y', dim=1, dtype=f32, scalars=None, part=None
 # schedule: loop='blocks', items=4, blocks=0, block_dim=512
 # Rendered by tikgen 0.2.0.
 import taichi as ti

@@ -1,5 +1,5 @@
 # map: Arithmetic at every element, such as `z = a*x + y`.
-# problem: expr='x = x + a * p; rr = sum(x * x); low = min(x)', dim=1, dtype=f32, scalars=None
+# problem: expr='x = x + a * p; rr = sum(x * x); low = min(x)', dim=1, dtype=f32, scalars=None, part=None
 # schedule: loop='flat', chunk=2048, serial=False
 # Rendered by tikgen 0.2.0.
 import taichi as ti
