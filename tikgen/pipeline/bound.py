@@ -181,8 +181,8 @@ class _Binding:
         loaded = self.loaded = loaded or kernel.loaded
         # What was passed, and below what the code takes.
         self.given = list(values)
-        self._strides = [v.stride() if hasattr(v, "data_ptr") else None for v in values]
         self.sizes = loaded.check(values)
+        self._strides = [v.stride() if hasattr(v, "data_ptr") else None for v in values]
         # What will choose another engine, if that is open.
         self.choice: Automatic | None = None
         self._direct = None
