@@ -9,7 +9,7 @@ import pytest
 
 import tikgen
 from test_template_update import launched
-from tikgen.errors import ParameterError
+from tikgen.errors import ParameterError, TemplateError
 
 Arrays = dict[str, Any]
 AT = {"p": "centre", "ux": "face x", "uy": "face y"}
@@ -393,3 +393,9 @@ def test_numbers_of_layers_are_those_of_their_source() -> None:
     for slot in (1, 6):
         np.testing.assert_allclose(found["cpml_x"][2, :, slot], wanted, rtol=1e-12)
     assert not found["cpml_dx_u"].any()
+
+
+def test_an_ejected_file_has_no_layers() -> None:
+    kernel = tikgen.update("u' = u + lap(u)", dim=2, boundary=tikgen.absorbing(4, kind="cpml"))
+    with pytest.raises(TemplateError, match="layers of kind 'cpml'; take 'sponge'"):
+        kernel.eject()

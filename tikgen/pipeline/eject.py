@@ -7,6 +7,7 @@ import builtins
 import inspect
 import pprint
 import re
+import sys
 import textwrap
 import types
 from collections.abc import Callable
@@ -24,10 +25,11 @@ from tikgen.expression import (
     Update,
     components,
     reductions,
+    stretching,
 )
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
-from tikgen.template import boundaries, grid_use, layers, modules
+from tikgen.template import boundaries, grid_use, layers, matched, modules
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
 
@@ -103,7 +105,7 @@ class _Collected:
             )
         elif isinstance(value, types.FunctionType) and _is_copied(value, user):
             self.add(value)
-        elif _is_imported(value):
+        elif _is_imported(name, value):
             self.imports[name] = f"from {value.__module__} import {name}"
         elif _is_literal(value):
             self.constants[name] = f"{name} = {pprint.pformat(value, width=90)}"
@@ -123,7 +125,9 @@ def _with_known_annotations(text: str, definition: ast.FunctionDef, known: dict[
     found = [node for node in annotations if node is not None]
     for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        if not all(hasattr(builtins, name) or _is_imported(known.get(name)) for name in names):
+        if not all(
+            hasattr(builtins, name) or _is_imported(name, known.get(name)) for name in names
+        ):
             last = node.end_lineno or node.lineno
             start, rest = lines[node.lineno - 1], lines[last - 1]
             between = start[: node.col_offset] + b"object" + rest[node.end_col_offset :]
@@ -131,15 +135,17 @@ def _with_known_annotations(text: str, definition: ast.FunctionDef, known: dict[
     return b"".join(lines).decode()
 
 
-def _is_imported(value: Any) -> bool:
-    """Return whether an import in the ejected file can provide ``value``."""
-    names = ("typing", "collections.abc")
-    return isinstance(value, types.ModuleType) or getattr(value, "__module__", "") in names
+def _is_imported(name: str, value: Any) -> bool:
+    """Return whether an import in the ejected file can provide ``value`` under its name."""
+    if isinstance(value, types.ModuleType):
+        return True
+    module = getattr(value, "__module__", "")
+    return module in ("typing", "collections.abc") and hasattr(sys.modules[module], name)
 
 
 def _is_copied(function: types.FunctionType, user: Callable[..., Any]) -> bool:
     """Return whether the ejected file holds a copy of a function that another one uses."""
-    copied = (boundaries, grid_use, layers, components, reductions)
+    copied = (boundaries, grid_use, layers, matched, components, reductions, stretching)
     is_own = modules.is_same_template(function.__module__, user.__module__)
     return is_own or function.__module__ in [module.__name__ for module in copied]
 
@@ -151,6 +157,10 @@ def _updates(variant: Variant) -> list[Update]:
     grid = {n: settings[n] for n in inspect.signature(Equations.on).parameters if n in settings}
     if not isinstance(grid.get("spacing", ()), tuple):
         grid["spacing"] = (grid["spacing"],) * grid["dim"]
+    if found and matched.matched_axes(settings.get("boundary"), settings["dim"]):
+        raise TemplateError(
+            variant.template.name, "cannot be ejected with layers of kind 'cpml'; take 'sponge'"
+        )
     return [equations.on(**grid) for equations in found]
 
 
@@ -225,9 +235,7 @@ def _namespace(variant: Variant, functions: str) -> str:
 
 def _value_code(name: str, value: Any, functions: str) -> str:
     if isinstance(value, DType):
-        used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)]
-        fields = ", ".join(f"{a}={_plain_code(getattr(value, a))}" for a in used or ["value"])
-        return f"SimpleNamespace({fields})"
+        return _dtype_code(value, functions)
     if isinstance(value, dict) and any(isinstance(item, DType) for item in value.values()):
         items = ", ".join(f"{str(k)!r}: {_value_code(k, v, functions)}" for k, v in value.items())
         return f"{{{items}}}"
@@ -320,11 +328,23 @@ def _update_code(update: Update) -> str:
         f"    indices={dict(update.indices)!r},\n"
         f"    fields={dict(update.fields)!r},\n"
         f"    reductions={dict(update.reductions)!r},\n"
+        "    profiles={},\n"
+        "    memories={},\n"
         f"    accesses={accesses},\n"
         "    offsets=lambda array: [o for name, o in on_grid.accesses.values() if name == array],\n"
         f"    assignments={_program_code(update.assignments, 'on_grid.assignments')},\n"
         ")"
     )
+
+
+def _dtype_code(dtype: DType, functions: str) -> str:
+    """Return code for what ``functions`` ask of a dtype, and of the one in which it computes."""
+    used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)] or ["value"]
+    fields = [f"{a}={_plain_code(getattr(dtype, a))}" for a in used]
+    if re.search(r"\.computed\b", functions):
+        own = ", ".join(f"{a}={_plain_code(getattr(dtype.computed, a))}" for a in used)
+        fields.append(f"computed=SimpleNamespace({own})")
+    return f"SimpleNamespace({', '.join(fields)})"
 
 
 def _plain_code(value: Any) -> str:
