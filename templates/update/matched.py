@@ -86,7 +86,7 @@ def codes(p: Any, index: list[str]) -> dict[str, str]:
     return found
 
 
-def values(
+def values_in_layers(
     p: Any, given: Mapping[str, Any], shape: tuple[int, ...], widened: Callable[[Any], Any]
 ) -> dict[str, Any]:
     """Return what layers keep, and their numbers, over the grid; 0 outside of layers.
@@ -110,7 +110,7 @@ def values(
     return found
 
 
-def kept(
+def kept_in_layers(
     p: Any, before: Mapping[str, Any], new: Mapping[str, Any], computed: tuple[slice, ...]
 ) -> dict[str, Any]:
     """Return the arrays with what layers keep, with new values at the points that are computed.

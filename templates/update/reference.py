@@ -11,10 +11,9 @@ from tikgen.expression.reductions import reduced, reduced_error
 from tikgen.template.boundaries import padded
 from tikgen.template.layers import layer_errors, layers_in, with_layers
 
-from . import matched
 from .arguments import argument_names, written_arrays
 from .boundaries import boundary_of, faces_of, place_of, reach, rules_of
-from .matched import in_whole, kept_arrays
+from .matched import in_whole, kept_arrays, kept_in_layers, shape_kept, values_in_layers
 from .reading import layered_of, origin_of, shape_of, spacing_of, update_of
 
 
@@ -24,7 +23,7 @@ def reference(p: Any, *arguments: Any) -> Any:
     names = argument_names(p)
     given = dict(zip(names, arguments, strict=True))
     values, _ = known_values(p, given)
-    values |= matched.values(p, given, shape_of(p, update, given), wide_numbers(p))
+    values |= values_in_layers(p, given, shape_of(p, update, given), wide_numbers(p))
     found = layered_of(p).assignments.folded(p.dtype).evaluate(**values)
     found |= damped(p, found, given)
     results = []
@@ -37,7 +36,7 @@ def reference(p: Any, *arguments: Any) -> Any:
         results.append(result[name])
     shape = shape_of(p, update, given)
     kept = {name: np.array(given[name], wide_of(p.dtype)) for name in kept_arrays(p)}
-    results += matched.kept(p, kept, found, computed(p, shape)).values()
+    results += kept_in_layers(p, kept, found, computed(p, shape)).values()
     for name, operation in update.reductions.items():
         terms = np.broadcast_to(found[name], shape)[computed(p, shape)]
         results.append(reduced(operation, terms))
@@ -52,7 +51,7 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
     bounds = update.assignments.error_bound(values, p.dtype, errors)
     if kept_arrays(p):
         shape = shape_of(p, update, inputs)
-        values |= matched.values(p, inputs, shape, np.asarray)
+        values |= values_in_layers(p, inputs, shape, np.asarray)
         within = layered_of(p).assignments.error_bound(values, p.dtype, errors)
         # Outside of the layers either text may compute a point.
         both = bounds.keys() & within
@@ -77,7 +76,7 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
             part[inner] = np.broadcast_to(bounds[each], part.shape)[inner]
     if kept_arrays(p):
         inner = computed(p, shape_of(p, update, inputs))
-        allowed |= matched.kept(p, matched.shape_kept(p, inputs), bounds, inner)
+        allowed |= kept_in_layers(p, shape_kept(p, inputs), bounds, inner)
     if update.reductions:
         masses = layered_of(p).assignments.masses(values, p.dtype)
         shape = shape_of(p, update, inputs)

@@ -130,7 +130,7 @@ program.verify(2).raise_for_failure()
 if rank == 1:  # What is wrong on one process is so on all.
     reference._expected = lambda call, given: {"u_next": 9 + 0 * given["u_next"]}
 checked = program.verify(1)
-assert checked.message.startswith("rank 1: step 1: update"), checked.message
+assert checked.message.startswith("rank 1: step 2: update"), checked.message
 assert checked.worst > 1
 assert not checked.ok
 print("all is refused", flush=True)

@@ -213,7 +213,7 @@ OTHERS = (
     ),
     no_remainder("map", **MAP),
     Mutant(
-        "map", "first element missed", CODE, '(name, "0", extent)', '(name, "1", extent)',
+        "map", "first element missed", CODE, "(str(low), f", "(str(low + 1), f",
         params=MAP,
     ),
     Mutant(
