@@ -38,7 +38,7 @@ for number, name in enumerate(["mixed", "vectors behind", "staggered"]):
     found = {n: v if isinstance(v := program[n], np.ndarray) else grid.gather(v) for n in program}
     if RANK == 0:
         expected = alone(case)
-        said = [n for n in expected if not np.array_equal(expected[n], found[n], equal_nan=True)]
+        said = [n for n in found if not np.array_equal(expected[n], found[n], equal_nan=True)]
         print(f"{name}: {' and '.join(said) or 'nothing'} differs", flush=True)
 
 # What does not go together is refused on all processes.

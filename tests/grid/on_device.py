@@ -24,5 +24,5 @@ for name, overlap in (("far", True), ("vectors behind", False)):
     found = {n: v if isinstance(v := program[n], np.ndarray) else grid.gather(v) for n in program}
     if grid.rank == 0:
         expected = alone(case)
-        said = [n for n in expected if not np.array_equal(expected[n], found[n], equal_nan=True)]
+        said = [n for n in found if not np.array_equal(expected[n], found[n], equal_nan=True)]
         print(f"{name}: {' and '.join(said) or 'nothing'} differs", flush=True)
