@@ -81,12 +81,12 @@ def test_a_parcel_brings_its_boxes_to_other_arrays(data: st.DataObject) -> None:
         np.testing.assert_array_equal(array.ravel(), np.arange(array.size).astype(array.dtype))
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "u32", "u64"])
 @pytest.mark.parametrize("operation", ["sum", "max", "min"])
 def test_native_code_joins_as_numpy_does(
     operation: str, dtype: str, rng: np.random.Generator
 ) -> None:
-    kind = {"f": np.float64, "i": np.int64}[dtype[0]]
+    kind = np.float64 if dtype[0] == "f" else np.int64  # Unsigned ones wrap around.
     numbers = (rng.normal(size=7) * 1e8).astype(kind).astype(DType.parse(dtype).numpy)
     for nan_at in (None, 0, 3):
         values = numbers.copy()

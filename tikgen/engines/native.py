@@ -114,8 +114,15 @@ class Library:
         self._engine.finalize_object()
 
     def address(self, name: str) -> int:
-        """Return the address of a function."""
-        return int(self._engine.get_function_address(name))
+        """Return the address of a function.
+
+        Raises:
+            LookupError: if the library has none of that name.
+        """
+        found = int(self._engine.get_function_address(name))
+        if not found:
+            raise LookupError(f"no function {name}")
+        return found
 
 
 @functools.cache

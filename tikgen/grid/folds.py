@@ -31,7 +31,12 @@ done:
   ret void
 }}
 """
-_KINDS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
+# Every dtype that a reduction of a kernel may have: narrower ones are widened.
+_KINDS = {
+    "f32": "float",
+    "f64": "double",
+    **{f"{sign}{bits}": f"i{bits}" for sign in "iu" for bits in (32, 64)},
+}
 
 
 def _text(operation: str, dtype: str) -> str:
@@ -59,7 +64,8 @@ def _text(operation: str, dtype: str) -> str:
                 "  %is_taken = or i1 %is_beyond, %is_nan\n"
             )
         else:
-            join = f"  %is_taken = icmp s{which} {kind} %value, %known\n"
+            sign = "s" if dtype.startswith("i") else "u"
+            join = f"  %is_taken = icmp {sign}{which} {kind} %value, %known\n"
         join += f"  %joined = select i1 %is_taken, {kind} %value, {kind} %known"
     return _LOOP.format(
         name=f"{operation}_{dtype}", kind=kind, wide=kind, start=start, join=join, end=end
