@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +30,13 @@ def refuses(told: str, act: Callable[[], object], kind: type[Exception] = GridEr
     """Check the error of this process."""
     with pytest.raises(kind, match=told):
         act()
+
+
+def stops(program: tikgen.Program, before: int) -> None:
+    """Stop a run once it has done some steps."""
+    while program.steps == before:
+        time.sleep(0.001)
+    program.stop()
 
 
 def wide(order: int) -> tikgen.Kernel:
@@ -133,4 +142,14 @@ checked = program.verify(1)
 assert checked.message.startswith("rank 1: step 2: update"), checked.message
 assert checked.worst > 1
 assert not checked.ok
+step = [grid.bind(heat, u=u, u_next=un, dt=0.1), grid.swap((u, un))]
+from_python = tikgen.Program(step, native=False)
+for stopped in (program, from_python):  # Another thread stops it within steps.
+    before = stopped.steps
+    if rank == 1:
+        threading.Thread(target=stops, args=(stopped, before)).start()
+    stopped.run(10**12)
+    assert len(set(MPI.COMM_WORLD.allgather(stopped.steps))) == 1
+    assert stopped.steps > before
+assert program.is_native and not from_python.is_native
 print("all is refused", flush=True)

@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from tikgen.engines import code_store, native
@@ -102,19 +103,25 @@ def _sets_without_one() -> bytes:
 @functools.cache
 def _library() -> native.Library:
     text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8")
-    for name, value in {**system(), "SPIN": str(_SPIN)}.items():
+    return library_of(text, {"SPIN": str(_SPIN)}, "thread pool")
+
+
+def library_of(text: str, values: Mapping[str, str], what: str) -> native.Library:
+    """Return the library of LLVM text, which the store keeps for other processes.
+
+    Args:
+        text: the text, with names such as RELAX for what this processor and system need.
+        values: what stands for further names.
+        what: what it is, for people.
+    """
+    for name, value in {**_SYSTEMS[os.uname().machine], **values}.items():
         text = text.replace(name, value)
     key = code_store.key_of({"text": text, "machine": native.identity()})
     stored = code_store.read(key)
     if stored is None:
         stored = code_store.Stored(native.object_code(text))
-        code_store.keep(key, "thread pool", stored)
+        code_store.keep(key, what, stored)
     return native.Library(stored.content)
-
-
-def system() -> dict[str, str]:
-    """Return what stands on this processor for names in LLVM text, such as RELAX."""
-    return _SYSTEMS[os.uname().machine]
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.engines import code_store, native, thread_pool
+from tikgen.engines import native, thread_pool
 from tikgen.grid.boxes import Box, Message, in_bytes, size_of
 from tikgen.grid.folds import FOLDS
 from tikgen.grid.processes import Processes
@@ -205,11 +205,4 @@ def _address(array: Any) -> int:
 def _library() -> native.Library:
     text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8") + FOLDS
     values = {"SPINS": str(_SPINS), "YIELDS": str(_SPINS + _YIELDS)}
-    for name, value in {**thread_pool.system(), **values}.items():
-        text = text.replace(name, value)
-    key = code_store.key_of({"text": text, "machine": native.identity()})
-    stored = code_store.read(key)
-    if stored is None:
-        stored = code_store.Stored(native.object_code(text))
-        code_store.keep(key, "mailboxes", stored)
-    return native.Library(stored.content)
+    return thread_pool.library_of(text, values, "mailboxes")

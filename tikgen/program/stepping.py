@@ -62,8 +62,6 @@ class PythonStepper:
     """
 
     how = "launches from Python"
-    # Whether steps that were asked for may be fewer.
-    _stops_early = True
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -90,7 +88,7 @@ class PythonStepper:
     def run(self, at: Arrangement, step: int, count: int) -> None:
         """Do some steps, fewer if it is told to stop."""
         self.done, self.at = 0, at
-        while self.done < count and not (self.stopped and self._stops_early):
+        while self.done < count and not self.stopped:
             self.at = self._do(self._plan.nodes, self.at, step + self.done)
             self.done += 1
         runtime.sync()  # So that Ctrl-C and progress know what is done.

@@ -17,7 +17,6 @@ class TeamStepper(PythonStepper):
     """
 
     how = "launches from Python, on several processes"
-    _stops_early = False  # The others would wait for this process.
 
     def __init__(self, plan: Plan, team: Team) -> None:
         super().__init__(plan)

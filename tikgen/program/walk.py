@@ -21,6 +21,7 @@ class Walk:
         steps: how many steps were done.
         at: the arrangement after them.
         ahead: how many steps to do at a time, so that Python looks for Ctrl-C often enough.
+        is_stopped: whether the steps are to end.
     """
 
     def __init__(self, plan: Plan, stepper: Stepper) -> None:
@@ -29,19 +30,17 @@ class Walk:
         self.steps = 0
         self.at = plan.first
         self.ahead = 1
+        self.is_stopped = False
 
     def begin(self) -> None:
         """Forget an earlier order to stop."""
-        self.stepper.stopped = False
+        self.is_stopped = self.stepper.stopped = False
 
     def stop(self) -> None:
-        """Have the steps in progress end after the current one."""
-        self.stepper.stopped = True
-
-    @property
-    def is_stopped(self) -> bool:
-        """Return whether the steps in progress are to end."""
-        return self.stepper.stopped
+        """Have the steps in progress end: after the current one, or when all of a team agreed."""
+        self.is_stopped = True
+        if self.plan.team is None:  # Others would wait for the messages of this process.
+            self.stepper.stopped = True
 
     def advance(self, count: int) -> None:
         """Do steps, fewer if they are stopped."""
