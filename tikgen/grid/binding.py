@@ -107,18 +107,14 @@ class GridStep(Composite):
                 field = self._values[name]
                 read[field] = use.joined(read[field]) if field in read else use
         found: list[Part] = []
-        exchange = Exchange(self._domain, read) if read else None
-        regions = self._regions(read.values()) if exchange is not None else []
-        if exchange is not None and regions:
-            begin, end = exchange.halves()
-            launches = [self._launch(self._bound_to(region)) for region in regions]
-            found = [begin, launches[0], end, *launches[1:]]
+        if regions := self._regions(read.values()) if read else []:
+            begin, end = Exchange(self._domain, read).halves()
+            inside, *sides = (self._launch(self._bound_to(region)) for region in regions)
+            found = [begin, inside, end, *sides]
         else:
-            found = (
-                [self._launch(self.bound)]
-                if exchange is None
-                else [exchange, self._launch(self.bound)]
-            )
+            if read:
+                found.append(Exchange(self._domain, read))
+            found.append(self._launch(self.bound))
         if self._use.totals:
             results = {name: self._values[name] for name in self._use.totals}
             found.append(Totals(self._domain, results, self._use.totals))

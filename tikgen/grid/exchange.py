@@ -9,7 +9,9 @@ from tikgen.grid import mailboxes
 from tikgen.grid.boxes import Box, Layers, Message, layer_at
 from tikgen.grid.domain import Domain
 from tikgen.grid.field import Field
+from tikgen.grid.memory import Memory
 from tikgen.grid.messages import by_messages, in_turn
+from tikgen.grid.processes import Processes
 from tikgen.program.team import Job, Work
 from tikgen.template.grid_use import ArrayUse
 
@@ -41,12 +43,9 @@ class Exchange(Work):
         """Return the begin of the exchange for some arrays, and its end; all processes make it."""
         key = tuple(map(id, arrays))
         if key not in self._made:
-            stages, processes = self._stages(arrays), self._domain.processes
-            memory = self._domain.memory
-            if memory.is_host and not mailboxes.problem(processes):
-                self._made[key] = mailboxes.Mailboxes(processes, stages, arrays).halves
-            else:
-                self._made[key] = by_messages(processes.transport, memory, stages, arrays)
+            domain = self._domain
+            stages = self._stages(arrays)
+            self._made[key] = halves_of(domain.processes, domain.memory, stages, arrays)
         return self._made[key]
 
     def halves(self) -> tuple[Work, Work]:
@@ -95,6 +94,25 @@ class Exchange(Work):
     def described(self, names: Sequence[str]) -> str:
         """Return it in words."""
         return f"exchange ghost layers of {', '.join(names)}"
+
+
+def halves_of(
+    processes: Processes,
+    memory: Memory,
+    stages: Sequence[Sequence[Message]],
+    arrays: Sequence[Any],
+) -> tuple[Job, Job]:
+    """Return the begin of an exchange and its end, by mailboxes where processes have them.
+
+    Args:
+        processes: the processes, all of which make it.
+        memory: where the arrays lie.
+        stages: the messages of this process, those of one stage after the other.
+        arrays: the arrays whose boxes they hold.
+    """
+    if memory.is_host and not mailboxes.problem(processes):
+        return mailboxes.Mailboxes(processes, stages, arrays).halves
+    return by_messages(processes.transport, memory, stages, arrays)
 
 
 class _Half(Work):

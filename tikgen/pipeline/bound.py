@@ -87,12 +87,9 @@ class BoundKernel:
             return binding.run_plainly()
         if context is None or context.version != binding.version:
             context = binding.refresh(context)
-        for slot, tensor in context.tensors:  # A tensor may have moved since the last call.
-            context.launcher.set_array(slot, tensor)
-        for tensor, address, strides in context.views:
-            if tensor.data_ptr() != address or tensor.stride() != strides:
-                self.rebind()
-                return self()
+        if context.has_tensors and not context.follow():
+            self.rebind()
+            return self()
         binding.loaded.launch_bound(context.launcher.launch)
         if context.launcher.is_spent:
             context.version = -1
@@ -252,6 +249,7 @@ class _Binding:
             context.views = [
                 (self.given[i], self.values[i].data_ptr(), self._strides[i]) for i in views
             ]
+            context.has_tensors = bool(tensors)
             context.version = self.version
         return context
 
@@ -278,6 +276,16 @@ class _Context:
         self.tensors: list[tuple[int, Any]] = []
         # Tensors that may be views, with the address and the strides that they had.
         self.views: list[tuple[Any, int, Any]] = []
+        self.has_tensors = False
+
+    def follow(self) -> bool:
+        """Take tensors that moved since the last call; return False if one that is a view did."""
+        for slot, tensor in self.tensors:
+            self.launcher.set_array(slot, tensor)
+        return all(
+            tensor.data_ptr() == address and tensor.stride() == strides
+            for tensor, address, strides in self.views
+        )
 
     def set_all(
         self, values: list[Any], slots: dict[int, int], scalars: dict[str, tuple[int, Scalar]]

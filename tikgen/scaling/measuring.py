@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tikgen.errors import EngineUnavailable, GridError
-from tikgen.grid import mailboxes
 from tikgen.grid.boxes import Box, Message
+from tikgen.grid.exchange import halves_of
 from tikgen.grid.memory import memory_for
-from tikgen.grid.messages import by_messages, in_turn
+from tikgen.grid.messages import in_turn
 from tikgen.grid.processes import Processes, processes_of
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
@@ -115,7 +115,7 @@ def _in_turn(
     """Return the seconds of each work where it takes longest, in the shortest of some rounds."""
 
     def timed(work: Callable[[], object], count: int) -> float:
-        _meet(processes)
+        processes.all(None)  # So that all begin together.
         start = time.perf_counter()
         for _ in range(count):
             work()
@@ -137,10 +137,6 @@ def _in_turn(
         )
     ]
     return processes.greatest(best)
-
-
-def _meet(processes: Processes) -> None:
-    processes.all(None)
 
 
 def _network(processes: Processes, program: Program, rounds: int) -> Network:
@@ -175,7 +171,5 @@ def _exchange(
         for is_sent, columns in ((True, (0, length)), (False, (length, 2 * length))):
             box: Box = [(0, runs), columns]
             messages.append(Message(other, tag, is_sent, ((tag, box),)))
-    if not mailboxes.problem(processes):  # All processes make them, alone or not.
-        return in_turn(*mailboxes.Mailboxes(processes, [messages], arrays).halves).run
-    memory = memory_for(on_device=False)
-    return in_turn(*by_messages(processes.transport, memory, [messages], arrays)).run
+    # All processes make it, with a partner or not.
+    return in_turn(*halves_of(processes, memory_for(on_device=False), [messages], arrays)).run
