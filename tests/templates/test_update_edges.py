@@ -205,6 +205,26 @@ def test_a_grid_of_one_point_whose_size_is_known(ti_arch: str) -> None:
         assert (w, q) == (9, 0)
 
 
+@pytest.mark.parametrize("rule", ["reflect", "wall", ("flux", 0.5)])
+def test_one_column_whose_size_is_known(rule: Any, ti_arch: str, rng: np.random.Generator) -> None:
+    # The loop over columns has one turn: Taichi computes all that depends on the column alone.
+    text = "u' = u[0, -1] + 2*u[0, 1] + 3*u[0, -2] + 5*u[0, 2] - 7*u[-1, 0]"
+    options: dict[str, Any] = {"dim": 2, "boundary": rule, "loop": "points"}
+    u = rng.integers(-9, 9, (6, 8)).astype(np.float32)
+    (whole,) = launched(tikgen.update(text, **options), u=u)
+    for at, held in ((0, slice(0, 3)), (7, slice(5, 8)), (3, slice(1, 6))):
+        low, high = at - held.start, held.stop - 1 - at
+        kernel = tikgen.update(
+            text,
+            shape=(6, high + low + 1),
+            part=((0, 0, 0, 6), (low, high, held.start, 8)),
+            **options,
+        )
+        found = np.full((6, high + low + 1), 77, np.float32)
+        kernel(u=np.ascontiguousarray(u[:, held]), u_next=found)
+        np.testing.assert_array_equal(found[:, low], whole[:, at])
+
+
 def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
     sides = {"x-": tikgen.dirichlet("inflow"), "x+": tikgen.neumann("pull"), "y": "periodic"}
     kernel = tikgen.update(

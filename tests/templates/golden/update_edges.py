@@ -8,7 +8,7 @@ import taichi as ti
 @ti.func
 def mirrored_at_wall(place, extent):
     """Return the index inside that lies as far from the wall as ``place`` does."""
-    rest = place % (2 * extent)
+    rest = ti.max(place, -1 - place) % (2 * extent)
     return ti.min(rest, 2 * extent - 1 - rest)
 
 

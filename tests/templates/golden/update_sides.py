@@ -9,7 +9,7 @@ import taichi as ti
 def mirrored(place, extent):
     """Return the index inside that lies as far from the edge point as ``place`` does."""
     turn = ti.max(2 * extent - 2, 1)
-    rest = place % turn
+    rest = ti.abs(place) % turn
     return ti.min(rest, turn - rest, extent - 1)
 
 
