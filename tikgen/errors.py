@@ -304,6 +304,10 @@ class ExportError(TikgenError):
         super().__init__(f"Cannot export {what}: {problem}.")
 
 
+class RecordingError(ExportError):
+    """A file is no recording, or a damaged one."""
+
+
 class LibraryError(TikgenError):
     """Taichi's C library is missing, or reported an error.
 

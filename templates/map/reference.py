@@ -66,7 +66,7 @@ def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[s
         arrays = [n for n in p.expr.inputs if not is_scalar(p, n)]
         shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
         return {n: rng.integers(-30, 30, shape).astype(p.dtype.numpy) for n in arrays} | {
-            n: np.full(1, rng.integers(-30, 30), p.dtype.numpy)
+            n: np.array(rng.integers(-30, 30), p.dtype.numpy)
             for n in p.expr.inputs
             if is_scalar(p, n)
         }

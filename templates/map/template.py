@@ -53,8 +53,9 @@ class Map(Template):
     """Arithmetic at every element, such as `z = a*x + y`.
 
     `expr` holds one expression, whose value goes to `out`, or assignments, each to an array, with
-    a semicolon or a line break between them. Within parentheses lines may break anywhere. Without
-    `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all others arrays.
+    a semicolon or a line break between them. Lines may break within parentheses and behind an
+    operator. Without `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all
+    others arrays.
 
     The kernel takes the names that are read, in order of first use, and then the arrays that are
     only written: `z = a*x + y` takes a, x, y, z, and `z = y + a*x` takes y, a, x, z. Pass them by

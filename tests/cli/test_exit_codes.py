@@ -95,6 +95,7 @@ def test_tuning_a_kernel_that_does_not_compile_fails(monkeypatch: pytest.MonkeyP
         (errors.RenderError("scan", "cannot be rendered"), FAILED),
         (errors.VerificationError("scan", "mismatch"), FAILED),
         (errors.ExportError("scan", "it is refuted"), FAILED),
+        (errors.RecordingError("calls.yml", "it is damaged"), MISUSED),
         (errors.LibraryError("loading", "it is damaged", 3), FAILED),
         (errors.TuningError("scan: no schedule could be timed"), FAILED),
         (errors.UnknownTemplate("scam", ["scan"]), MISUSED),

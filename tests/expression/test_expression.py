@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tikgen
 from tikgen import Assignments, DType, Expression
 from tikgen.errors import ExpressionError, ParameterError
 from tikgen.expression import lacks_on_vulkan
@@ -67,7 +68,7 @@ REFUSED = {
     "a statement": ("del x", "no statement"),
     "two expressions": ("x; y", "no statement"),
     "an assignment": ("y = x", "no statement"),
-    "a line break": ("x\n+ y", "a line break ends a statement unless it is within paren"),
+    "a line break": ("x\n+ y", "a line break ends a statement unless an operator or"),
     "a carriage return": ("x\r", "the character '\\r'"),
     "a null": ("x\0", "the character '\\x00'"),
     "a form feed": ("x\f+y", "the character '\\x0c'"),
@@ -93,6 +94,20 @@ REFUSED = {
     "a number": (3, "takes a text; got int"),
     "a list object": (["x"], "takes a text; got list"),
 }
+
+
+@pytest.mark.parametrize(
+    "text", ["x +\ny*2", "x + y *\n\n  \n 2", "x\\\n + y*2", "(x +\n y *\n2)", "x +\r\n  y*2"]
+)
+def test_a_line_goes_on_behind_an_operator(text: str) -> None:
+    assert Expression.parse(text) == Expression.parse("x + y*2")
+
+
+def test_statements_go_on_behind_an_operator() -> None:
+    text = "z = x  # less -\nw = z -  # more\n# and more +\n\n  y\nv =\n  w > 0 and\n not z"
+    wanted = "z = x; w = z - y; v = w > 0 and not z"
+    found = tikgen.update(text, dim=1)
+    assert found.params["equations"] == tikgen.update(wanted, dim=1).params["equations"]
 
 
 @pytest.mark.parametrize("text, problem", REFUSED.values(), ids=REFUSED)

@@ -10,6 +10,8 @@ import pytest
 import tikgen
 from conftest import ARCH
 from tikgen.errors import ParameterError
+from tikgen.template.catalogue import find_template
+from tikgen.verification.check import Trial
 
 pytestmark = pytest.mark.usefixtures("ti_arch", "without_fast_math")
 
@@ -70,3 +72,19 @@ def test_what_is_read_of_a_grid_is_known() -> None:
     assert {name: each.written for name, each in use.arrays.items()} == {"x": False, "y": True}
     assert all(each.reach == ((0, 0), (0, 0)) for each in use.arrays.values())
     assert use.totals == {"s": "sum"}
+
+
+@pytest.mark.parametrize(
+    "schedule", [{"loop": "rows", "unroll": 2}, {"loop": "points"}, {"loop": "flat"}], ids=str
+)
+@pytest.mark.parametrize("baked", [False, True])
+def test_nothing_is_written_where_there_are_ghost_points_alone(
+    schedule: dict[str, Any], baked: bool, ti_arch: str
+) -> None:
+    map_ = find_template("map")
+    for part in (((2, 0, 2, 9), (0, 2, 0, 9)), ((0, 2, 0, 9), (0, 3, 0, 9))):
+        text = "z = x + y" if schedule["loop"] == "rows" else "z = x + y; t = sum(x)"
+        params = {"expr": text, "dim": 2, "part": part, **schedule}
+        for sizes in ({"n0": 1, "n1": 1}, {"n0": 3, "n1": 1}, {"n0": 3, "n1": 2}):
+            outcome = Trial(map_, params, sizes=sizes, baked=baked).run()
+            assert outcome.ok, outcome.message

@@ -9,6 +9,7 @@ from tikgen.errors import (
     ExportError,
     KernelCompileError,
     LibraryError,
+    RecordingError,
     RenderError,
     TuningError,
     VerificationError,
@@ -56,7 +57,8 @@ def of_error(error: BaseException) -> int:
     """Return the exit code of a command that ends with ``error``."""
     if isinstance(error, OSError):
         return MISUSED if error.errno in _BAD_PATHS else FAILED
-    return FAILED if isinstance(error, _FAILURES) or _is_of_disk(error) else MISUSED
+    has_failed = isinstance(error, _FAILURES) and not isinstance(error, RecordingError)
+    return FAILED if has_failed or _is_of_disk(error) else MISUSED
 
 
 def _is_of_disk(error: BaseException | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import re
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -45,7 +46,9 @@ _INSTEAD: dict[type, tuple[str, str]] = {
     ast.BitXor: ("^", "'**' for a power, '!=' between comparisons"),
     ast.Invert: ("~", "'not'"),
 }
-_LINES = "; a line break ends a statement unless it is within parentheses"
+_LINES = "; a line break ends a statement unless an operator or a parenthesis is open"
+# An operator that ends a line, and all up to the next line that is neither empty nor a comment.
+_UNFINISHED = re.compile(r"([-+*/%<>=]|\b(?:and|or|not)\b)((?:[ \t]*(?:#[^\n]*)?\n)+)(?=[^\n]*\S)")
 
 
 def parse_expression(text: object) -> Node:
@@ -97,7 +100,7 @@ def statements_of(
     if "#" in text and "#" not in also:
         raise ExpressionError(shown, "has a comment, which is not allowed")
     try:
-        statements = ast.parse(text).body
+        statements = ast.parse(_joined(text)).body
     except SyntaxError as error:
         hint = _symbol_hint(text)
         problem = error.msg.partition(". Maybe you meant")[0]  # Python's hint is for programs.
@@ -109,6 +112,11 @@ def statements_of(
     if not statements:
         raise ExpressionError(shown, "is empty")
     return text, statements
+
+
+def _joined(text: str) -> str:
+    """Return the text for Python, where a line that ends with an operator goes on in the next."""
+    return _UNFINISHED.sub(lambda found: found[1] + "\\\n" * found[2].count("\n"), text)
 
 
 def _symbol_hint(text: str) -> str:

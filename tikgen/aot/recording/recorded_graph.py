@@ -67,8 +67,9 @@ def export_recording(
         capabilities: what every Vulkan device that runs the bundle has, beyond what kernels need.
 
     Raises:
-        ExportError: if the file is no recording or damaged, a template has changed, a name is
-            unknown, or a launched kernel cannot be exported.
+        RecordingError: if the file is no recording, or a damaged one.
+        ExportError: if a template has changed, a name is unknown, or a launched kernel cannot be
+            exported.
         BundleError: if the bundle cannot be written.
         ParameterError: if an arch is unknown, or a setting is invalid.
     """

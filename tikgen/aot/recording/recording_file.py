@@ -13,7 +13,7 @@ import yaml
 from tikgen import untrusted
 from tikgen.aot import manifest
 from tikgen.disk import why
-from tikgen.errors import ExportError
+from tikgen.errors import ExportError, RecordingError
 
 FORMAT = 1
 _HEADER = "# What tikgen.aot.record saw; tikgen.aot.export_recording makes a bundle of it."
@@ -112,9 +112,9 @@ def read(path: Path) -> File:
     try:
         content = untrusted.from_yaml(untrusted.read_text(path))
         if not isinstance(content, dict) or "format" not in content:
-            raise ExportError(str(path), "it is no recording of tikgen.aot.record")
+            raise RecordingError(str(path), "it is no recording of tikgen.aot.record")
         if content["format"] != FORMAT:
-            raise ExportError(
+            raise RecordingError(
                 str(path),
                 f"it has format {content['format']!r}, written by tikgen {content.get('tikgen')}; "
                 f"this tikgen reads format {FORMAT}: upgrade tikgen, or record it again",
@@ -122,9 +122,9 @@ def read(path: Path) -> File:
         recorded = untrusted.as_type(content, File)
         _check(recorded)
     except OSError as error:
-        raise ExportError(str(path), f"it cannot be read: {why(error)}") from None
+        raise RecordingError(str(path), f"it cannot be read: {why(error)}") from None
     except ValueError as error:
-        raise ExportError(str(path), f"it is damaged ({error}); record it again") from None
+        raise RecordingError(str(path), f"it is damaged ({error}); record it again") from None
     return recorded
 
 
