@@ -1,7 +1,8 @@
 """Runs each case on some of these processes, and says what differs from one process alone.
 
-``python every_case.py FOLDER SEED DRAWN``; the process of rank 0 compares, and writes a line for
-each case into a file. ``DRAWN`` of them are drawn at random; none but these with 8 processes.
+``python every_case.py FOLDER SEED DRAWN HOW``; the process of rank 0 compares, and writes a line
+for each case into a file. ``DRAWN`` of them are drawn at random; none but these with 8 processes.
+A case runs on each of its numbers of processes where ``HOW`` is ``all``, else on one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mpi4py import MPI
 from cases import CASES, Case, alone, drawn, shared
 from tikgen.grid import mailboxes
 
-FOLDER, SEED, DRAWN = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+FOLDER, SEED, DRAWN, HOW = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 
 WORLD = MPI.COMM_WORLD
 OVERLAPS = ("far", "vectors", "one side")
@@ -90,12 +91,14 @@ ti.init(arch=getattr(ti, ARCH), fast_math=False, cpu_max_num_threads=1, log_leve
 seeds = range(SEED, SEED + DRAWN)
 every = CASES if WORLD.size < 8 else {}
 every = every | {f"drawn {seed}": drawn(seed, WORLD.size) for seed in seeds}
+rng = np.random.default_rng(SEED)
+ranks = {n: case.ranks if HOW == "all" else (rng.choice(case.ranks),) for n, case in every.items()}
 for count in range(WORLD.size, 0, -1):
     # Native code and messages take turns; overlaps have several kernels to compile.
     mine = [
         (name, (count + number) % 2 == 0, name in OVERLAPS)
-        for number, (name, case) in enumerate(every.items())
-        if count in case.ranks
+        for number, name in enumerate(every)
+        if count in ranks[name]
     ]
     comm = WORLD.Split(0 if WORLD.rank < count else MPI.UNDEFINED)
     for name, *how in mine if comm != MPI.COMM_NULL else ():
