@@ -81,6 +81,8 @@ def test_what_is_read_of_a_grid_is_known() -> None:
 def test_nothing_is_written_where_there_are_ghost_points_alone(
     schedule: dict[str, Any], baked: bool, ti_arch: str
 ) -> None:
+    if schedule["loop"] == "flat" and ti_arch != "cpu":
+        pytest.skip("flat loops belong to cpu")
     map_ = find_template("map")
     for part in (((2, 0, 2, 9), (0, 2, 0, 9)), ((0, 2, 0, 9), (0, 3, 0, 9))):
         text = "z = x + y" if schedule["loop"] == "rows" else "z = x + y; t = sum(x)"
