@@ -305,7 +305,7 @@ class ExportError(TikgenError):
 
 
 class RecordingError(ExportError):
-    """A file is no recording, or a damaged one."""
+    """A file cannot be read as a recording of :func:`tikgen.aot.record`."""
 
 
 class LibraryError(TikgenError):

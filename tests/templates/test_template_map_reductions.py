@@ -79,6 +79,14 @@ def test_halves_are_added_up_in_f32(ti_arch: str) -> None:
     assert s == 5000 * 900  # Far beyond what f16 holds.
 
 
+def test_data_of_halves_has_the_shape_of_its_argument() -> None:
+    total = tikgen.reduce("s = sum(x*y)", "f16", scalars="x")
+    rngs = map(np.random.default_rng, range(30))
+    drawn = [total.template.inputs(total.problem, {"n0": 5}, rng) for rng in rngs]
+    shapes = {(name, np.shape(value)) for values in drawn for name, value in values.items()}
+    assert shapes == {("x", ()), ("y", (5,))}
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -14,6 +14,8 @@ from tikgen.dtypes import ALL_DTYPES
 from tikgen.errors import ParameterError
 
 PERMUTATIONS = [perm for dim in (1, 2, 3, 4) for perm in itertools.permutations(range(dim))]
+# Of four axes, those permutations that leave none in its place.
+SPREAD = [p for p in PERMUTATIONS if len(p) < 4 or all(i != axis for i, axis in enumerate(p))]
 SHAPES = {
     1: [(1,), (37,)],
     2: [(1, 1), (1, 19), (17, 33), (40, 65)],
@@ -150,14 +152,9 @@ def test_any_two_axes_make_strips_and_tiles(
             check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
 
 
-# Each permutation of three axes, and of four those that leave none in its place.
 @pytest.mark.parametrize(
     "perm",
-    [
-        pytest.param(perm, marks=pytest.mark.slow if stays else [])
-        for perm in PERMUTATIONS
-        for stays in [len(perm) == 4 and any(i == axis for i, axis in enumerate(perm))]
-    ],
+    [pytest.param(perm, marks=[] if perm in SPREAD else pytest.mark.slow) for perm in PERMUTATIONS],
     ids=str,
 )
 def test_extents_of_one_do_not_count(

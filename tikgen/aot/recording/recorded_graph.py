@@ -67,7 +67,7 @@ def export_recording(
         capabilities: what every Vulkan device that runs the bundle has, beyond what kernels need.
 
     Raises:
-        RecordingError: if the file is no recording, or a damaged one.
+        RecordingError: if the file cannot be read, is damaged, or is no recording.
         ExportError: if a template has changed, a name is unknown, or a launched kernel cannot be
             exported.
         BundleError: if the bundle cannot be written.
