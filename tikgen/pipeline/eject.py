@@ -27,6 +27,7 @@ from tikgen.expression import (
     reductions,
     stretching,
 )
+from tikgen.pipeline.budget import has_long_function
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.rendering import Source, Variant
 from tikgen.template import boundaries, grid_use, layers, matched, modules
@@ -68,7 +69,7 @@ def eject_text(source: Source, arch: str) -> str:
         f"p = {_namespace(variant, functions)}",
         *collected.constants.values(),
         functions.rstrip(),
-        _self_check(variant, arch).rstrip(),
+        _self_check(source, arch).rstrip(),
         'if __name__ == "__main__":\n    self_check()',
     ]
     return "\n\n\n".join(parts) + "\n"
@@ -355,13 +356,17 @@ def _plain_code(value: Any) -> str:
     return repr(value)
 
 
-def _self_check(variant: Variant, arch: str) -> str:
+def _self_check(source: Source, arch: str) -> str:
+    variant = source.variant
     template, problem = variant.template, variant.problem
+    # Without passes of Taichi that would take long.
+    is_long = arch == "cpu" and has_long_function(source.text)
+    options = f"arch=ti.{arch}" + ", opt_level=0" * is_long
     sizes = {**template.middle_sizes(problem), **dict(variant.sizes)}
     lines = [
         "def self_check():",
         '    """Run the kernel on random numbers and compare it with the reference."""',
-        f"    ti.init(arch=ti.{arch})",
+        f"    ti.init({options})",
         "    rng = np.random.default_rng()",
         f"    sizes = {sizes!r}",
         "    values = {",

@@ -9,6 +9,7 @@ file name has no angle brackets.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.abc
 import importlib.machinery
 import linecache
@@ -20,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tikgen.errors import KernelCompileError, RenderError
+from tikgen.pipeline.budget import has_long_function
 from tikgen.pipeline.rendering import Source, code_of
 from tikgen.taichi import functions, runtime
 from tikgen.taichi.kernels import is_kernel
@@ -45,8 +47,14 @@ class Life:
         self.explain = explain
         self.label = label
         self.number = int(digest[:_DIGITS], 16)
+        self._filename = filename
         self.end = weakref.finalize(self, _discard, filename)
         self.end.atexit = False
+
+    @functools.cached_property
+    def is_long(self) -> bool:
+        """Return whether Taichi takes long to compile its real functions with all passes."""
+        return has_long_function("".join(linecache.getlines(self._filename)))
 
 
 # By file name: modules of the same text may share a token.

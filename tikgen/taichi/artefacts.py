@@ -16,6 +16,8 @@ from taichi.aot.utils import produce_injected_args
 from taichi.lang import impl
 from taichi.lang.matrix import MatrixField
 
+from tikgen.taichi import passes
+
 
 class ArtefactBuilder:
     """Collects compiled kernels and graphs, and writes them as one AOT module.
@@ -35,7 +37,7 @@ class ArtefactBuilder:
 
     def add_kernel(self, kernel: Any, name: str) -> None:
         """Compile a ``ti.kernel`` whose arrays all declare dtype and dimension."""
-        self._builder.add(name, _compiled(kernel))
+        _add(self._builder, name, kernel)
         self._content.append(f"kernel:{name}")
 
     def add_field(self, name: str, field: Any) -> None:
@@ -62,9 +64,11 @@ class ArtefactBuilder:
         (folder / "__version__").write_text(".".join(map(str, ti.__version__)))
 
 
-def _compiled(kernel: Any) -> Any:
+def _add(builder: Any, name: str, kernel: Any) -> None:
     primal = kernel._primal
-    return primal.compiled_kernels[primal.ensure_compiled(*produce_injected_args(primal))]
+    key = primal.ensure_compiled(*produce_injected_args(primal))
+    with passes.suited_to(primal):
+        builder.add(name, primal.compiled_kernels[key])
 
 
 def llvm_text(kernel: Any) -> str:
@@ -73,7 +77,7 @@ def llvm_text(kernel: Any) -> str:
     Unlike :class:`ArtefactBuilder` this leaves the declaration of fields open.
     """
     builder = impl.pytaichi.prog.make_aot_module_builder(impl.current_cfg().arch, [])
-    builder.add("kernel", _compiled(kernel))
+    _add(builder, "kernel", kernel)
     with tempfile.TemporaryDirectory(prefix="tikgen-") as folder:
         builder.dump(folder, "")
         return "".join(path.read_text() for path in sorted(Path(folder).glob("*.ll")))

@@ -17,7 +17,7 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 
-from tikgen.taichi import error_stream, kernels, runtime
+from tikgen.taichi import error_stream, kernels, passes, runtime
 
 # Takes a stage, the kernel's Python function, the start, the seconds that it took, and details.
 Report = Callable[[str, Any, float, float, dict[str, Any]], None]
@@ -135,7 +135,7 @@ class StageHooks:
         details: dict[str, Any] = {"signature": signature, **runtime.init_options()}
 
         def compiled() -> Any:
-            with _cache_status(details, profiled_name(kernel)):
+            with passes.suited_to(kernel), _cache_status(details, profiled_name(kernel)):
                 return self._compile_kernel(program, config, caps, made)
 
         return self._timed("compile", kernel.func, details, compiled)
