@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ NAMES = "abcfghmnpq"
 
 def built(equations: int) -> Any:
     """Return a kernel of some coupled equations on a grid of two axes."""
-    pairs = zip(NAMES[:equations], NAMES[1:], strict=False)
+    pairs = itertools.pairwise(NAMES[: equations + 1])
     lines = [f"{c}' = {c} + dt*(lap({c}) - {c}*{d}**2 + dx({c}, along={d}))" for c, d in pairs]
     return tikgen.update(
         "\n".join(lines), dim=2, boundary="periodic", scalars="dt", engine="taichi"
