@@ -225,6 +225,38 @@ def test_one_column_whose_size_is_known(rule: Any, ti_arch: str, rng: np.random.
         np.testing.assert_array_equal(found[:, low], whole[:, at])
 
 
+@pytest.mark.parametrize("totals", ["", "; t = sum(abs(u' - v))"])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("shape", [(8,), (5, 8), (8, 5), (3, 4, 8)])
+def test_a_grid_of_ghost_points_alone_is_left_alone(
+    shape: tuple[int, ...], known: bool, totals: str, ti_arch: str
+) -> None:
+    axis = "xyz"[len(shape) - 1]
+    kernel = tikgen.update(
+        f"v = v + 1; u' = v - d{axis}{axis}(u){totals}",
+        dim=len(shape),
+        order=10,
+        boundary="interior",
+        **({"shape": shape} if known else {}),
+        **({"loop": "function", "row_buffer": 8} if ti_arch == "cpu" else {}),
+    )
+    # In the middle of larger arrays, so that what is written before and behind them shows.
+    size, around = int(np.prod(shape)), 64
+    held = {name: np.full(size + 2 * around, 77, np.float32) for name in ("u", "v", "u_next")}
+    if totals:
+        held["t"] = np.full(1 + 2 * around, 77, np.float32)
+    views = {
+        name: array[around:-around].reshape(shape if name != "t" else 1)
+        for name, array in held.items()
+    }
+    kernel(**views)
+    for name, array in held.items():
+        expected = np.full(array.size, 77, np.float32)
+        if name == "t":
+            expected[around] = 0
+        np.testing.assert_array_equal(array, expected, err_msg=name)
+
+
 def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
     sides = {"x-": tikgen.dirichlet("inflow"), "x+": tikgen.neumann("pull"), "y": "periodic"}
     kernel = tikgen.update(
