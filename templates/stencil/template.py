@@ -287,11 +287,14 @@ class Stencil(Template):
         return {f"n{axis}": tried[p.dim] for axis in range(p.dim)}
 
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
-        if s.loop != "sweep" or p.boundary == "interior":
+        if s.loop == "function":
+            room = s.row_buffer + 6  # A full buffer, and some points after it.
+        elif s.loop == "sweep" and p.boundary != "interior":
+            room = 64  # So long that some threads walk far from the faces.
+        else:
             return ()
-        # So long that some threads walk far from the faces.
         extents = [low + high + 3 for low, high in radii(p)]
-        extents[-1] += 64
+        extents[-1] += room
         return ({f"n{axis}": extent for axis, extent in enumerate(extents)},)
 
     def strategies(self) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from tikgen.template.shapes import are_small
 from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
-from .boundaries import boundary_of
+from .boundaries import boundary_of, reach
 from .reading import layered_of, update_of
 
 # Of equations that stand in four loops, as in the real function.
@@ -105,8 +105,20 @@ def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
 def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     """Return sizes that fill all parts of a schedule, or leave points between absorbing layers."""
     # A part of a grid is no larger than that.
-    shapes = filter(None, () if p.part else (_of_all_parts(p, s), _between_layers(p, s)))
+    found = () if p.part else (_of_all_parts(p, s), _between_layers(p, s), _of_a_buffer(p, s))
+    shapes = filter(None, found)
     return tuple({f"n{axis}": extent for axis, extent in enumerate(shape)} for shape in shapes)
+
+
+def _of_a_buffer(p: Any, s: Any) -> tuple[int, ...]:
+    """Return the extents of a grid whose rows fill a buffer far from the faces, and go on."""
+    if s.loop != "function":
+        return ()
+    update = update_of(p)
+    inner, outer = (reach(p, update, inside) for inside in (True, False))
+    extents = [sum(one) + sum(other) + 3 for one, other in zip(inner, outer, strict=True)]
+    extents[-1] += s.row_buffer + 6
+    return tuple(extents)
 
 
 def _of_all_parts(p: Any, s: Any) -> tuple[int, ...]:

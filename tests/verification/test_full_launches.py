@@ -91,3 +91,28 @@ def test_totals_of_small_integers_leave_f32(process: ArchProcess) -> None:
         wrong = [process.run(replace(case, text=changed)).kind for case in found]
         assert "mismatch" in wrong, (params, wrong)
         assert all(process.run(case).kind == "passed" for case in found)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"name": "stencil", "order": 4},
+        {"name": "stencil", "order": 4, "boundary": "interior"},
+        {"name": "update", "equations": "u' = u[-2, 0, 1] + lap(u)", "boundary": "periodic"},
+        {"name": "update", "equations": "u' = u[-2, 0, 1] + lap(u)", "boundary": "interior"},
+    ],
+)
+def test_a_row_fills_the_longest_buffer_far_from_the_faces(params: dict[str, Any]) -> None:
+    template = find_template(params["name"])
+    variant = resolve(
+        template,
+        arch="cpu",
+        dim=3,
+        **{name: value for name, value in params.items() if name != "name"},
+        loop="function",
+        row_buffer=64,
+    )
+    (launch,) = full_launches(template, variant, "cpu")
+    extents = launch["sizes"].values()
+    # The stencils above reach over up to three points along the last axis, two along others.
+    assert min(extents) > 4 and list(extents)[-1] > 64 + 6
