@@ -54,7 +54,8 @@ def opening(p: Any, axis: int, index: list[str], extents: list[str]) -> tuple[st
         extents: code for the extent of each axis of the whole grid.
     """
     rest = matched_widths(p.boundary, p.dim)[axis], index[axis], extents[axis]
-    return f"if {within_code(*rest)}:", f"{slot_name(axis)} = {slot_code(*rest)}"
+    is_within = within_code(*rest, is_part=p.part is not None)
+    return f"if {is_within}:", f"{slot_name(axis)} = {slot_code(*rest)}"
 
 
 def edge_code(p: Any, index: list[str], extents: list[str]) -> str:

@@ -10,6 +10,9 @@ import pytest
 import tikgen
 from test_template_update import launched
 from tikgen.errors import ParameterError, TemplateError
+from tikgen.pipeline.choice import choose
+from tikgen.template.catalogue import find_template
+from tikgen.verification.strategies import drawn, launches
 
 Arrays = dict[str, Any]
 AT = {"p": "centre", "ux": "face x", "uy": "face y"}
@@ -294,6 +297,33 @@ def test_a_part_is_computed_as_the_whole(part: str, ti_arch: str, rng: np.random
         (i, _, *_), (j, end, *_) = own
         assert is_new.any() == ((j < 5 or end > 65) if name[6] == "y" else i < 11)
         np.testing.assert_array_equal(found[name][is_new], cut(name, after[name])[is_new])
+
+
+BEYOND: Any = {
+    "equations": "u' = lap(u*u)",
+    "dim": 2,
+    "boundary": tikgen.absorbing(2, kind="cpml"),
+    "part": ((0, 1, 6, 86), (3, 0, 3, 43)),
+}
+
+
+def test_points_beyond_the_grid_keep_nothing(ti_arch: str, rng: np.random.Generator) -> None:
+    kernel = tikgen.build("update", schedule={"loop": "points"}, **BEYOND)
+    given = arrays_of(kernel, (38, 51), rng)
+    around = {name: np.zeros(value.size + 64, value.dtype) for name, value in given.items()}
+    for name, value in given.items():
+        around[name][: value.size] = value.ravel()
+    kernel(**{n: around[n][: value.size].reshape(value.shape) for n, value in given.items()})
+    for name, value in given.items():
+        np.testing.assert_array_equal(around[name][value.size :], 0, err_msg=name)
+
+
+def test_verification_launches_parts_within_their_grid() -> None:
+    template = find_template("update")
+    variant = choose(template, None, None, "cpu", {**BEYOND, "dtype": "f32"})[0]
+    sizes = [one["sizes"] for one in drawn(launches(template, variant, "cpu"), 60, seed=1)]
+    assert max(each["n0"] for each in sizes) <= 80
+    assert max(each["n1"] for each in sizes) <= 40
 
 
 def test_the_interior_pays_nothing() -> None:

@@ -87,11 +87,21 @@ def check_matched(boundary: Any, dim: int, dtype: DType, stretched: Iterable[int
             )
 
 
-def within_code(width: tuple[int, int], index: str, extent: str) -> str:
-    """Return code that says whether a point lies in a layer of an axis."""
+def within_code(width: tuple[int, int], index: str, extent: str, is_part: bool = False) -> str:
+    """Return code that says whether a point lies in a layer of an axis.
+
+    Args:
+        width: number of points of the lower and of the upper layer.
+        index: code for the index of the point.
+        extent: code for the extent of the grid.
+        is_part: whether arrays hold a part of the grid, so that their points may lie outside of it.
+    """
     low, high = width
-    parts = [f"{index} < {low}"] if low else []
-    return " or ".join([*parts, *([f"{index} >= {extent} - {high}"] if high else [])])
+    lower = f"0 <= {index} < {low}" if is_part else f"{index} < {low}"
+    upper = (
+        f"{extent} - {high} <= {index} < {extent}" if is_part else f"{index} >= {extent} - {high}"
+    )
+    return " or ".join([*([lower] if low else []), *([upper] if high else [])])
 
 
 def slot_code(width: tuple[int, int], index: str, extent: str) -> str:
