@@ -100,6 +100,17 @@ def sizes(p: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def largest_sizes(p: Any) -> dict[str, int]:
+    """Return the extents of parts of a grid that end with it, along axes with matched layers.
+
+    Behind the grid these have no slots.
+    """
+    if not p.part:
+        return {}
+    wholes = {axis: p.part[axis] for axis in matched_widths(p.boundary, p.dim)}
+    return {f"n{axis}": max(points - first, 1) for axis, (*_, first, points) in wholes.items()}
+
+
 def reach(
     p: Any, update: Update, inside: bool, rules: Mapping[str, Any] | None = None
 ) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tikgen.expression.stretching import PLACES, ROWS, profile_of
+from tikgen.pipeline.jinja_text import folded
 from tikgen.template.boundaries import AXES
 from tikgen.template.matched import (
     along,
@@ -55,7 +56,7 @@ def opening(p: Any, axis: int, index: list[str], extents: list[str]) -> tuple[st
     """
     rest = matched_widths(p.boundary, p.dim)[axis], index[axis], extents[axis]
     is_within = within_code(*rest, is_part=p.part is not None)
-    return f"if {is_within}:", f"{slot_name(axis)} = {slot_code(*rest)}"
+    return f"if {is_within}:", f"{slot_name(axis)} = {folded(slot_code(*rest))}"
 
 
 def edge_code(p: Any, index: list[str], extents: list[str]) -> str:

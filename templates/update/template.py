@@ -218,6 +218,9 @@ class FieldUpdate(Template):
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         return boundaries.sizes(p)
 
+    def largest_sizes(self, p: Any) -> Mapping[str, int]:
+        return boundaries.largest_sizes(p)
+
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
         return schedules.full_sizes(p, s)
 

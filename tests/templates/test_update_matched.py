@@ -318,12 +318,36 @@ def test_points_beyond_the_grid_keep_nothing(ti_arch: str, rng: np.random.Genera
         np.testing.assert_array_equal(around[name][value.size :], 0, err_msg=name)
 
 
-def test_verification_launches_parts_within_their_grid() -> None:
-    template = find_template("update")
-    variant = choose(template, None, None, "cpu", {**BEYOND, "dtype": "f32"})[0]
+def test_indices_of_a_part_are_added_up() -> None:
+    for loop in ("points", "function"):
+        code = str(tikgen.build("update", schedule={"loop": loop}, **BEYOND).source)
+        assert "ti.select(i + 6 < 2, i + 6, i - 76)" in code
+        assert "ti.select(j + 3 < 2, j + 3, j - 36)" in code
+    sponge = {**BEYOND, "boundary": tikgen.absorbing(2)}
+    assert "or j + 35 > 43 - 2:" in str(tikgen.build("update", **sponge).source)
+
+
+def largest_drawn(name: str, **problem: Any) -> list[int]:
+    """Return the largest extent of each axis among launches that verification draws."""
+    template = find_template(name)
+    variant = choose(template, None, None, "cpu", problem)[0]
     sizes = [one["sizes"] for one in drawn(launches(template, variant, "cpu"), 60, seed=1)]
-    assert max(each["n0"] for each in sizes) <= 80
-    assert max(each["n1"] for each in sizes) <= 40
+    return [max(each[f"n{axis}"] for each in sizes) for axis in range(2)]
+
+
+def test_verification_launches_parts_within_their_grid() -> None:
+    n0, n1 = largest_drawn("update", **BEYOND)
+    assert n0 <= 80
+    assert n1 <= 40
+
+
+@pytest.mark.parametrize("name", ["update", "map"])
+def test_verification_stretches_parts_without_layers(name: str) -> None:
+    text = "equations" if name == "update" else "expr"
+    rest = {"boundary": "clamp"} if name == "update" else {}
+    n0, n1 = largest_drawn(name, **{text: "v = u + 1"}, dim=2, part=BEYOND["part"], **rest)
+    assert n0 > 80
+    assert n1 > 40
 
 
 def test_the_interior_pays_nothing() -> None:

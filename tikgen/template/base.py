@@ -260,6 +260,13 @@ class Template:
         axes = max((len(symbols((a,))) for a in arrays), default=1)
         return dict.fromkeys(self.size_symbols(p), SIZES[min(max(axes, 1), len(SIZES)) - 1])
 
+    def largest_sizes(self, p: Any) -> Mapping[str, int]:
+        """Return the largest size for each size symbol whose arrays cannot be of any size.
+
+        Verification stretches some axes beyond ``sizes``, and no further than this.
+        """
+        return {}
+
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
         """Return sizes that fill all parts of a schedule, where ``sizes`` holds none so large.
 

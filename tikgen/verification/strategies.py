@@ -235,9 +235,8 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
     tried = {name: [n for n in given.get(name, plain) if n <= limit] for name in needed}
     arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
     beyond = _beyond_tiles(variant)
-    # Arrays that hold a part of a grid end no later than the grid does.
-    part = getattr(variant.problem, "part", None) or ()
-    within = {f"n{axis}": points - first for axis, (*_, first, points) in enumerate(part)}
+    with blamed(template, "largest_sizes()"):
+        largest = dict(template.largest_sizes(variant.problem))
     # Where all are powers of two, as for a ring of slots, others may make no sense.
     free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
 
@@ -253,7 +252,7 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
             # Any rest may follow the last full tile, and many of them have code of their own.
             rest = draw(st.just(0) | st.integers(1, MOST_REST))
             stretched = draw(st.sampled_from(beyond)) + rest
-            sizes[long] = min(stretched, max(within.get(long, stretched), tried[long][-1]))
+            sizes[long] = min(stretched, largest.get(long, stretched))
             # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
             others = [name for name in needed if name != long]
             for other in others:
