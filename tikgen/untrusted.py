@@ -106,6 +106,11 @@ def from_yaml(text: str) -> Any:
             if isinstance(event, yaml.AliasEvent):
                 raise Unusable(f"refers to a part of itself (*{event.anchor})")
         return checked(yaml.load(text, loader))
+    except yaml.MarkedYAMLError as error:
+        # Newer versions of libyaml have a limit of their own, met while they read ahead.
+        if "nesting depth" in str(error.problem):
+            _too_deep()
+        raise Unusable(", ".join(filter(None, (error.context, error.problem)))) from None
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
         raise Unusable(str(error).partition("\n")[0]) from None
 

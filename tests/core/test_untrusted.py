@@ -95,6 +95,8 @@ def test_no_text_is_read_as_another_literal_than_python_does(text: str) -> None:
         (from_toml, f"a{'.a' * 5_000} = 1", "nested"),
         (from_yaml, DEEP, "nested"),
         (from_yaml, "- " * 50_000, "nested"),
+        (from_yaml, "{a: " * 50_000, "nested"),
+        (from_yaml, "a: [1, 2", "while parsing a flow sequence.*expected"),
         (from_yaml, f"a: {LONG}", "digits"),
         (from_yaml, "a: 1" + ":1" * 5_000, "digits"),
         (from_yaml, "a: &x [1, 1]\nb: &y [*x, *x]\nc: [*y, *y]", "part of itself"),
