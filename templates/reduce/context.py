@@ -41,6 +41,10 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
         "left_by_part": {v: f"{PARTIAL[v]}[part, {kept}]" for v in known},
         "held_by_other": lambda state: {v: f"shared_{v}[other]" for v in state},
         "element_form": element_form(p),
+        "variable": next(iter(known)),
+        "known_form": known_form(p),
+        "kept_form": kept_form(p),
+        "final_form": result_form(p).replace("{}", ""),
         "result_form": result_form(p),
     }
 
@@ -53,6 +57,20 @@ def element_form(p: Any) -> str:
     if family(p) != "total":
         return "rank({x})" if is_float else "{x}"
     return {"dot": "{x} * {y}", "norm2": "{x} * {x}"}.get(p.op, "{x}")
+
+
+def known_form(p: Any) -> str:
+    """Return generated code for what is known, read from an element {} of `out`."""
+    if family(p) != "extreme":
+        return "{}"
+    work = work_dtype(p)
+    held = "{}" if p.dtype is work else f"ti.cast({{}}, {work.taichi})"
+    return f"rank({held})" if work.is_float else held
+
+
+def kept_form(p: Any) -> str:
+    """Return generated code for what an element of `out` holds between two rows."""
+    return "total" if family(p) == "total" else result_form(p).replace("{}", "")
 
 
 def result_form(p: Any) -> str:

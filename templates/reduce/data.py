@@ -86,6 +86,10 @@ def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     """Return sizes that fill all parts of a schedule."""
     if s.team > 1:
         return ()
+    if s.strip:
+        # Two strips and a part of one, of rows that fill two steps and leave one.
+        found = {f"n{axis}": 2 for axis in range(p.dim)}
+        return (found | {f"n{p.axis}": 2 * s.unroll + 2, f"n{p.dim - 1}": 2 * s.strip + 1},)
     axis = p.dim - 1 if is_whole(p) else p.axis
     parts = s.chunks if is_whole(p) else 1
     # As many parts as there may be, and longer ones.

@@ -36,6 +36,7 @@ ACCUMULATORS = ("i32", "i64", "u32", "u64", "f32", "f64")
 # Problems that give one number, and those that give one for each line along an axis.
 WHOLE = ({"axis": None}, {"dim": 1})
 LINES = {"axis": Not(None), "dim": (2, 3)}
+NOT_LAST = ({"axis": 0, "dim": (2, 3)}, {"axis": 1, "dim": 3})
 
 
 class Reduce(Template):
@@ -122,8 +123,13 @@ class Reduce(Template):
         columns: Literal[0, 4, 8, 16, 32, 64] = parameter(
             "columns that a thread, or a team, reduces side by side, 0 for one each",
             0,
-            only=({"axis": 0, "dim": (2, 3)}, {"axis": 1, "dim": 3}),
+            only=NOT_LAST,
             needs={(4, 8): {"arch": GPUS}},
+        )
+        strip: Literal[0, 256, 1024, 4096] = parameter(
+            "columns of a row that a real function joins with those of the row before, 0 for none",
+            0,
+            only=[{**each, "columns": 0, "arch": "cpu"} for each in NOT_LAST],
         )
         parts: Literal[1, 2, 8, 64, 512] = parameter(
             "parts of a line along the axis, each for a team of its own",

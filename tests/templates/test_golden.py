@@ -36,6 +36,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "map": ("map", {"expr": "z = a*x + y; w = where(z > 0, sqrt(z), 0)", "dim": 2, "unroll": 2}),
     "reduce_sum": ("reduce", {"op": "sum", "dim": 1}),
     "reduce_argmin_axis": ("reduce", {"op": "argmin", "dim": 3, "axis": 1}),
+    "reduce_max_axis": ("reduce", {"op": "max", "dim": 3, "axis": 1}),
     "reduce_kahan": ("reduce", {"op": "sum", "dim": 1, "accuracy": "kahan"}),
     "scan": ("scan", {"op": "sum"}),
     "transpose": ("transpose", {"perm": (1, 0)}),
