@@ -86,10 +86,6 @@ def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     """Return sizes that fill all parts of a schedule."""
     if s.team > 1:
         return ()
-    if s.strip:
-        # Two strips and a part of one, of rows that fill two steps and leave one.
-        found = {f"n{axis}": 2 for axis in range(p.dim)}
-        return (found | {f"n{p.axis}": 2 * s.unroll + 2, f"n{p.dim - 1}": 2 * s.strip + 1},)
     axis = p.dim - 1 if is_whole(p) else p.axis
     parts = s.chunks if is_whole(p) else 1
     # As many parts as there may be, and longer ones.
@@ -98,7 +94,12 @@ def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
         counts.append(min(parts * LONG, MOST))
     if accuracy(p) == "kahan" and p.dtype.bits == 32 and not p.dtype.is_float:
         counts.append(LOSES_IN_F64)
-    return tuple({f"n{k}": count if k == axis else 1 for k in range(p.dim)} for count in counts)
+    found = [{f"n{k}": count if k == axis else 1 for k in range(p.dim)} for count in counts]
+    if not is_whole(p) and s.strip:
+        # Two strips and a part of one, of rows that fill two steps and leave one.
+        wide = {f"n{axis}": 2 * s.unroll + 2, f"n{p.dim - 1}": 2 * s.strip + 1}
+        found.append({f"n{k}": 2 for k in range(p.dim)} | wide)
+    return tuple(found)
 
 
 def factors(p: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

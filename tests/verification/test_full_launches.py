@@ -84,13 +84,31 @@ def test_sizes_are_larger_on_cpu() -> None:
 
 
 def test_totals_of_small_integers_leave_f32(process: ArchProcess) -> None:
-    for params in ({"dim": 1, "chunks": 7}, {"dim": 2, "axis": 0}, {"dim": 1, "chunks": 1}):
+    lines = {"dim": 2, "axis": 0, "strip": 0}
+    for params in ({"dim": 1, "chunks": 7}, lines, {"dim": 1, "chunks": 1}):
         found, text = cases("reduce", op="mean", dtype="i8", **params)
         changed = text.replace("total = ti.f64(0.0)", "total = ti.f32(0.0)", 1)
         assert changed != text
         wrong = [process.run(replace(case, text=changed)).kind for case in found]
         assert "mismatch" in wrong, (params, wrong)
         assert all(process.run(case).kind == "passed" for case in found)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("first = line * 256", "first = line * 257"),
+        ("ti.min(first + 256, x.shape[1])", "ti.min(first + 255, x.shape[1])"),
+        ("for i in range(x.shape[0] -", "for i in range(x.shape[0] + 1 -"),
+        ("x[i + 3, j]", "x[i + 2, j]"),
+    ],
+)
+def test_strips_are_filled(process: ArchProcess, right: str, wrong: str) -> None:
+    found, text = cases("reduce", op="sum", dtype="f32", dim=2, axis=0, strip=256, unroll=4)
+    assert right in text
+    kinds = {process.run(replace(case, text=text.replace(right, wrong))).kind for case in found}
+    assert kinds & {"mismatch", "error"}
+    assert all(process.run(case).kind == "passed" for case in found)
 
 
 @pytest.mark.parametrize(
