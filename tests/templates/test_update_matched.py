@@ -9,7 +9,7 @@ import pytest
 
 import tikgen
 from test_template_update import launched
-from tikgen.errors import ParameterError, TemplateError
+from tikgen.errors import ArgumentError, ParameterError, TemplateError
 from tikgen.pipeline.choice import choose
 from tikgen.template.catalogue import find_template
 from tikgen.verification.strategies import drawn, launches
@@ -307,20 +307,20 @@ BEYOND: Any = {
 }
 
 
-def test_points_beyond_the_grid_keep_nothing(ti_arch: str, rng: np.random.Generator) -> None:
+def test_a_part_beyond_its_grid_is_refused(ti_arch: str, rng: np.random.Generator) -> None:
     kernel = tikgen.build("update", schedule={"loop": "points"}, **BEYOND)
-    given = arrays_of(kernel, (38, 51), rng)
-    around = {name: np.zeros(value.size + 64, value.dtype) for name, value in given.items()}
-    for name, value in given.items():
-        around[name][: value.size] = value.ravel()
-    kernel(**{n: around[n][: value.size].reshape(value.shape) for n, value in given.items()})
-    for name, value in given.items():
-        np.testing.assert_array_equal(around[name][value.size :], 0, err_msg=name)
+    kernel(**arrays_of(kernel, (80, 40), rng))
+    for shape, message in (((81, 40), "n0 = 80 at most; got 81"), ((38, 51), "n1 = 40 at most")):
+        given = arrays_of(kernel, shape, rng)
+        for launch in (kernel, kernel.bind, kernel.reference, kernel.compile):
+            with pytest.raises(ArgumentError, match=message):
+                launch(**given)
 
 
 def test_indices_of_a_part_are_added_up() -> None:
     for loop in ("points", "function"):
         code = str(tikgen.build("update", schedule={"loop": loop}, **BEYOND).source)
+        assert "if 0 <= i + 6 < 2 or 86 - 2 <= i + 6 < 86:" in code
         assert "ti.select(i + 6 < 2, i + 6, i - 76)" in code
         assert "ti.select(j + 3 < 2, j + 3, j - 36)" in code
     sponge = {**BEYOND, "boundary": tikgen.absorbing(2)}

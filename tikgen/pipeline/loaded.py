@@ -68,7 +68,10 @@ class Loaded:
         arguments = (
             arguments_of(self.function, source.text) if arguments_of else source.variant.arguments
         )
-        self.signature = Signature(self.name, arguments)
+        variant = source.variant
+        self.signature = Signature(
+            self.name, arguments, variant.template.largest_sizes(variant.problem)
+        )
         self.subject = events.subject_of(self.function.__wrapped__)
         # Its events, kept with or without a trace.
         self.life: deque[events.Event] = deque(maxlen=_MOST_EVENTS)
@@ -108,6 +111,7 @@ class Loaded:
                 dataclasses.replace(a, storage="ndarray") if isinstance(a, Array) else a
                 for a in self.signature.arguments
             ),
+            self.signature.largest,
         )
 
     @functools.cached_property
@@ -115,7 +119,8 @@ class Loaded:
         """Return the signature that takes views as well, where there are kernels for them."""
         variant = self.source.variant
         names = variant.template.takes_views(variant.problem)
-        return Signature(self.name, strided(self.signature.arguments, names))
+        own = self.signature
+        return Signature(self.name, strided(own.arguments, names), own.largest)
 
     def profiled_name(self) -> str:
         """Return the name of the kernel in Taichi's profiler."""

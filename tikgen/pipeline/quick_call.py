@@ -42,7 +42,9 @@ def quick_call(
         on_device: addresses that the first device can use, for tensors; None for NumPy arrays.
     """
     checks = [check for check in signature.checks if check is not None]
-    if signature.is_opaque or any(c.takes_field or c.dtype.value == "f16" for c in checks):
+    if signature.is_opaque or signature.largest:
+        return None
+    if any(check.takes_field or check.dtype.value == "f16" for check in checks):
         return None
     given = {f"a{n}": check for n, check in enumerate(checks)}
     names: dict[str, Any] = {"pack_into": pack_into, "on_device": on_device}

@@ -159,11 +159,15 @@ class Rules:
     device_kind: ClassVar[type]
     apart_kinds: ClassVar[type | tuple[type, ...]]
 
-    def __init__(self, kernel: str, arguments: tuple[Argument, ...]) -> None:
+    def __init__(
+        self, kernel: str, arguments: tuple[Argument, ...], largest: Mapping[str, int] | None = None
+    ) -> None:
         self.kernel = kernel
         self.arguments = arguments
         self.names = tuple(a.name for a in arguments)
         self.symbols = symbols(arguments)
+        # The largest size for each size symbol that has one.
+        self.largest = dict(largest or {})
         self.checks = tuple(
             None if isinstance(a, Opaque) else self._made_check(a) for a in arguments
         )
@@ -261,6 +265,10 @@ class Rules:
                 raise self._error(check.wrong_count(tuple(shape)))
             if check.strided and views.span_of(value) > MOST_ELEMENTS:
                 raise self._error(check.wrong_span(value))
+        for name, most in self.largest.items():
+            found = sizes[self.symbols.index(name)]
+            if found > most:
+                raise self._error(f"takes arrays with {name} = {most} at most; got {found}")
         for i, j in self.apart:
             if self._may_share(values[i], values[j]):
                 self._check_alias(i, j, values)

@@ -263,7 +263,8 @@ class Template:
     def largest_sizes(self, p: Any) -> Mapping[str, int]:
         """Return the largest size for each size symbol whose arrays cannot be of any size.
 
-        Verification stretches some axes beyond ``sizes``, and no further than this.
+        A launch of larger ones is refused. Verification stretches some axes beyond ``sizes``, and
+        no further than this.
         """
         return {}
 
