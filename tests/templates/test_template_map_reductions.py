@@ -25,7 +25,7 @@ SHAPES = ((1,), (31,), (1031,), (70001,), (3, 700), (3, 5, 9), (2, 3, 5, 7))
 DTYPES = ("i8", "u8", "i16", "i32", "u32", "i64", "u64", "f16", "f32", "f32", "f64")
 
 
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_reductions_agree_with_numpy(ti_arch: str, data: st.DataObject) -> None:
     dtype = DType(data.draw(st.sampled_from(DTYPES)))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from spread import spread
 from tikgen.errors import ParameterError
 
 SHAPES = {
@@ -57,21 +58,29 @@ FACES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("boundary", ["interior", "zero", "clamp", "periodic"])
-@pytest.mark.parametrize("points", FACES)
+@spread(
+    "points, boundary, ahead_blocks_and_block_y",
+    [*FACES],
+    ["interior", "zero", "clamp", "periodic"],
+    [(0, 0, 2), (2, 2, 1), (1, 0, 0), (0, 2, 0)],
+)
 def test_a_sweep_near_faces_and_far_from_them(
-    points: str, boundary: str, ti_arch: str, rng: np.random.Generator
+    points: str,
+    boundary: str,
+    ahead_blocks_and_block_y: tuple[int, int, int],
+    ti_arch: str,
+    rng: np.random.Generator,
 ) -> None:
-    for ahead, blocks, block_y in ((0, 0, 2), (2, 2, 1), (1, 0, 0), (0, 2, 0)):
-        schedule = {"loop": "sweep", "unroll": 1, "block_x": 32, "block_y": block_y, "sweep": 4}
-        schedule |= {"ahead": ahead, "blocks": blocks}
-        problem = {"boundary": boundary, **FACES[points]}
-        kernel = tikgen.build("stencil", dtype="f64", schedule=schedule, **problem)
-        for shape in ((2, 3, 1), (9, 7, 102)):
-            x = rng.standard_normal(shape)
-            y = np.full(shape, np.nan)
-            kernel(x, y)
-            np.testing.assert_allclose(y, kernel.reference(x, y), rtol=1e-12, atol=1e-12)
+    ahead, blocks, block_y = ahead_blocks_and_block_y
+    schedule = {"loop": "sweep", "unroll": 1, "block_x": 32, "block_y": block_y, "sweep": 4}
+    schedule |= {"ahead": ahead, "blocks": blocks}
+    problem = {"boundary": boundary, **FACES[points]}
+    kernel = tikgen.build("stencil", dtype="f64", schedule=schedule, **problem)
+    for shape in ((2, 3, 1), (9, 7, 102)):
+        x = rng.standard_normal(shape)
+        y = np.full(shape, np.nan)
+        kernel(x, y)
+        np.testing.assert_allclose(y, kernel.reference(x, y), rtol=1e-12, atol=1e-12)
 
 
 def test_what_lies_outside_is_0_beside_an_infinity(ti_arch: str) -> None:

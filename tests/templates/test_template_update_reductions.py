@@ -81,7 +81,7 @@ def cases(draw: st.DrawFn, arch: str) -> tuple[tikgen.Kernel, tuple[int, ...]]:
     return kernel, draw(st.sampled_from(SHAPES[dim]))
 
 
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_reductions_agree_with_numpy(ti_arch: str, data: st.DataObject) -> None:
     kernel, shape = data.draw(cases(ti_arch))

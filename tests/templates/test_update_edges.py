@@ -139,7 +139,7 @@ def around(u: np.ndarray, offset: tuple[int, ...], *rules: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("draw", range(4))
+@pytest.mark.parametrize("draw", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 def test_every_value_outside_is_that_of_its_rule(
     dim: int, draw: int, ti_arch: str, rng: np.random.Generator
 ) -> None:

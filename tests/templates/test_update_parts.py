@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from spread import spread
 from tikgen.errors import ParameterError
 
 pytestmark = pytest.mark.usefixtures("ti_arch", "without_fast_math")
@@ -38,8 +39,7 @@ def ended(part: tuple[tuple[int, int, int, int], ...]) -> tuple[slice, ...]:
     return tuple(slice(start - low, stop + high) for start, stop, low, high in part)
 
 
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("text", TEXTS)
+@spread("text, part", [*TEXTS], [*PARTS])
 def test_a_part_is_computed_as_the_whole(text: str, part: str, rng: np.random.Generator) -> None:
     equations, options = TEXTS[text]
     whole = tikgen.update(equations, dim=2, scalars="dt", **options)
