@@ -25,6 +25,7 @@ class Domain:
         on_device: whether fields lie on the device; None for where Taichi runs on cuda.
         overlaps: whether messages travel while points are computed that need none; None for where
             many points lie on the device.
+        sums: ``"exact"`` for sums of floats with the same bits on any processes, or ``"fast"``.
 
     Attributes:
         owned: the points that this process owns along each axis.
@@ -38,7 +39,9 @@ class Domain:
         halo: tuple[int, ...] | None,
         on_device: bool | None = None,
         overlaps: bool | None = None,
+        sums: str = "fast",
     ) -> None:
+        self.sums = sums
         self._on_device, self._overlaps = on_device, overlaps
         self.decomposition, self.processes = decomposition, processes
         self.owned = decomposition.owned(processes.rank)
