@@ -130,10 +130,12 @@ class Domain:
         divided = [axis for axis, count in enumerate(ranks) if count > 1]
         for axis in divided:
             if (fewest := self.decomposition.fewest(axis)) < reach[axis]:
+                fit = max(1, self.shape[axis] // reach[axis])
                 raise GridError(
                     f"{kernel} reads {reach[axis]} points away along axis {axis}, where a process "
                     f"owns {fewest} of {self.shape[axis]} points; take fewer processes along it, "
-                    f"more points, or Grid(..., halo={reach[axis]}), which divides other axes"
+                    f"of which {fit} fit, more points, or Grid(..., halo={reach[axis]}), which "
+                    "divides other axes"
                 )
         wanted = tuple(max(pair) for pair in zip(self._halo, reach, strict=True))
         if not self._given and not self._is_fixed:

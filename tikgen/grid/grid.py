@@ -381,6 +381,6 @@ def _counts(
         if count > 1 and points // count < least[axis]:
             raise GridError(
                 f"{by(shape)} points cannot be divided among {count} processes along axis {axis}, "
-                f"each as wide as its ghost layers, {least[axis]}"
+                f"each as wide as its ghost layers, {least[axis]}; {points // least[axis] or 1} fit"
             )
     return counts
