@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +17,8 @@ from hypothesis.extra import numpy as drawn
 
 import ranks
 import tikgen
-from tikgen.errors import GridError
+from tikgen.errors import ExpressionError, GridError
+from tikgen.expression import Equations, Reducing
 from tikgen.grid import exact_sums
 from tikgen.grid.exact_sums import COUNT, add, add_by_numpy, rounded
 
@@ -103,3 +105,27 @@ def test_sums_have_the_same_bits_on_any_processes(count: int, how: str) -> None:
 def test_other_sums_are_refused() -> None:
     with pytest.raises(GridError, match="sums takes 'fast' or 'exact'; got 'slow'"):
         tikgen.Grid(8, sums="slow")  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("ti_arch")
+def test_terms_are_stored_where_a_sum_takes_them(rng: np.random.Generator) -> None:
+    u = rng.random((7, 9), np.float32)
+    solid = (rng.random((7, 9)) < 0.5).astype(np.uint8)
+    step = tikgen.update("u' = 2*u; t = terms(u' + i); top = max(u')", dim=2, mask="solid")
+    after, terms, top = np.zeros_like(u), np.zeros_like(u), np.zeros(1, np.float32)
+    step(u=u, solid=solid, u_next=after, t=terms, top=top)
+    np.testing.assert_array_equal(after, np.where(solid, u, 2 * u))
+    np.testing.assert_array_equal(terms, after + np.arange(7, dtype=np.float32)[:, None])
+    x, cubes = rng.random(100).astype(np.float16), np.zeros(100, np.float32)
+    tikgen.elementwise("t = terms(x*x*x)", "f16")(x=x, t=cubes)
+    np.testing.assert_allclose(cubes, x.astype(float) ** 3, rtol=1e-6)  # Not rounded to f16.
+
+
+def test_a_text_stores_terms_instead_of_sums() -> None:
+    text = "y = a*x; s = sum(y*y); t = max(y)"
+    for kind in (Reducing, Equations):
+        changed = kind.parse(text).with_terms()
+        assert changed.text == "y = a * x; s = terms(y * y); t = max(y)"
+        assert pickle.loads(pickle.dumps(changed)) == changed == kind.parse(changed.text)
+    with pytest.raises(ExpressionError, match="'s' is a reduction"):
+        Equations.parse("s = terms(x); y = s + x").on(1)
