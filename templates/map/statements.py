@@ -45,11 +45,14 @@ def assignments(p: Any, place: str, target: Callable[[str], str], of: str = "") 
     totals = {total.name: total for total in reductions_of(p)}
     lines = []
     for name, expression in p.expr.folded(p.dtype).assignments:
-        if name in totals:
+        if name in totals or name in p.expr.terms:
             term = expression.term(values, p.dtype)
-            is_short = p.dtype.computed is not totals[name].dtype
-            term = f"ti.cast({term}, {totals[name].dtype.taichi})" if is_short else term
-            lines.append(totals[name].take(term, of))
+            if p.dtype.computed is not p.dtype.working:
+                term = f"ti.cast({term}, {p.dtype.working.taichi})"
+            if name in p.expr.terms:
+                lines.append(f"{target(name)} = {term}")
+            else:
+                lines.append(totals[name].take(term, of))
             continue
         lines.append(f"{target(name)} = {expression.taichi(values, p.dtype)}")
         values[name] = target(name)
@@ -59,7 +62,7 @@ def assignments(p: Any, place: str, target: Callable[[str], str], of: str = "") 
 def helpers(p: Any) -> str:
     """Return the functions that generated code calls."""
     found = p.expr.helpers(p.dtype)
-    if p.expr.reductions and p.dtype is DType.f16 and "def widened(" not in found:
+    if (p.expr.reductions or p.expr.terms) and p.dtype is DType.f16 and "def widened(" not in found:
         found = "\n\n\n".join(filter(None, (definition("widened", DType.f32), found)))
     return str(found)
 

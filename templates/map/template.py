@@ -189,7 +189,9 @@ class Map(Template):
             else:
                 found.append(Array(name, p.dtype, shape))
         for name in p.expr.written:
-            if name not in p.expr.inputs:
+            if name in p.expr.terms:
+                found.append(Array(name, p.dtype.working, shape, role="out", covered=every))
+            elif name not in p.expr.inputs:
                 found.append(Array(name, p.dtype, shape, role="out", inplace=True, covered=every))
         return (*found, *results_of(reductions_of(p)))
 
@@ -238,6 +240,7 @@ class Map(Template):
             },
             {},
             dict(p.expr.reductions),
+            {"expr": p.expr.with_terms()},
         )
 
     reference = staticmethod(reference)

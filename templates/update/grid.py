@@ -31,6 +31,7 @@ def grid_use(p: Any) -> GridUse:
         {argument: _use(p, update, own) for argument, own in held.items()},
         {name: axes[0] for name, axes in faces_of(p).items()},
         dict(update.reductions),
+        {"equations": p.equations.with_terms()},
     )
 
 

@@ -288,14 +288,15 @@ def drawn(seed: int, most: int) -> Case:
     counts = [1] * dim
     for prime in PRIMES[ranks]:
         counts[rng.integers(dim)] *= prime
-    reach = max(order // 2, 2)
+    far = int(rng.integers(1, 3))
+    reach = max(order // 2, far)  # Processes may own so few points; one plane where it is 1.
     shape = tuple(int(count * reach + rng.integers(0, 8)) for count in counts)
     periodic = tuple(bool(each) for each in rng.random(dim) < 0.4)
     boundary = {}
     for letter, is_periodic in zip("xyz", periodic, strict=False):
         for sign in "-+":
             boundary[letter + sign] = "periodic" if is_periodic else str(rng.choice(RULES))
-    step = ", ".join(map(str, rng.integers(-2, 3, dim)))
+    step = ", ".join(map(str, rng.integers(-far, far + 1, dim)))
     text = f"u' = u + dt*(lap(u) + u[{step}]); m = max(u'*{'ijk'[dim - 1]})"
     options = {"boundary": boundary, "order": order, "dtype": str(rng.choice(["f32", "f64"]))}
     if rng.random() < 0.5:

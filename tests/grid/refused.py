@@ -45,7 +45,12 @@ def wide(order: int) -> tikgen.Kernel:
 
 
 refuses("7 x 2 points cannot be divided", lambda: tikgen.Grid((7, 2), halo=3))
-refuses("2 points cannot be divided among 3", lambda: tikgen.Grid(2))
+refuses(
+    "2 points cannot be divided among 3 .* more points, or fewer processes: 2 can share it",
+    lambda: tikgen.Grid(2),
+)
+refuses("5 points cannot be .*: 1 can share it", lambda: tikgen.Grid(5, halo=3))
+refuses("axis 0, .* layers, 1; 2 fit", lambda: tikgen.Grid((2, 9), ranks=(3, 1)))
 refuses("along axis 0, each as wide", lambda: tikgen.Grid((8, 8), halo=3, ranks=(3, 1)))
 refuses("number of processes, 3", lambda: tikgen.Grid((8, 8), ranks=(2, 1)))
 refuses(f"make different grids: .*rank {1}", lambda: tikgen.Grid((8 + rank, 8)))
@@ -112,7 +117,7 @@ mixed = [
 ]
 refuses("different processes", lambda: tikgen.Program(mixed), ProgramError)
 thin = tikgen.Grid((30, 9), ranks=(1, 3))
-refuses("owns 3 of 9 points", lambda: thin.bind(
+refuses("owns 3 of 9 points; .* of which 2 fit", lambda: thin.bind(
     wide(8), u=thin.zeros(), u_next=thin.zeros(), dt=0.1
 ))  # fmt: skip
 told = tikgen.Grid((30, 9), ranks=(3, 1), halo=1)

@@ -76,5 +76,22 @@ def test_processes_are_balanced(
 
 
 def test_too_few_points_are_refused() -> None:
-    with pytest.raises(GridError, match="7 x 5 points cannot be divided among 9 processes"):
+    with pytest.raises(GridError, match=r"7 x 5 points cannot .* 9 processes .*: 5 can share it"):
         balanced((7, 5), 9, (4, 1))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 13), st.integers(1, 4)), min_size=1, max_size=3),
+    st.integers(1, 30),
+)
+def test_a_refusal_says_how_many_processes_fit(axes: list[tuple[int, int]], count: int) -> None:
+    shape, halo = tuple(n for n, _ in axes), tuple(width for _, width in axes)
+    try:
+        balanced(shape, count, halo)
+    except GridError as error:
+        most = int(str(error).split()[-4])
+        assert most < count
+        balanced(shape, most, halo)
+        for more in range(most + 1, count):
+            with pytest.raises(GridError):
+                balanced(shape, more, halo)

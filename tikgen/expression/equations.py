@@ -15,8 +15,10 @@ from tikgen.expression.assignments import Assignments, Expression, Text
 from tikgen.expression.components import by_component
 from tikgen.expression.equation_reader import INDICES, EquationReader
 from tikgen.expression.grid import Grid
+from tikgen.expression.literals import copied
 from tikgen.expression.operators import AXES
 from tikgen.expression.reader import TOO_DEEP, clipped, statements_of
+from tikgen.expression.reductions import TERMS, reduction_of
 from tikgen.expression.regions import conditions
 from tikgen.expression.sharing import shared
 from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name, unparsed
@@ -250,12 +252,23 @@ class Equations(Text):
             inputs=tuple(reader.used),
             indices=reader.indices,
             fields=fields,
-            reductions=reader.reductions,
+            reductions={n: op for n, op in reader.reductions.items() if op != TERMS},
             memories=reader.stretching.memories,
             profiles=reader.stretching.profiles,
             within=reader.stretching.axes_within(name for name, _ in found),
         )
-        return update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
+        update = update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
+        terms = (name for name, operation in reader.reductions.items() if operation == TERMS)
+        return replace(update, arrays={**update.arrays, **dict.fromkeys(terms, "out")})
+
+    def with_terms(self) -> Equations:
+        """Return equations that store the terms of each sum over points, and add nothing up."""
+        statements = [copied(statement) for statement in self._statements]
+        for statement in statements:
+            if isinstance(statement, ast.Assign) and reduction_of(statement.value) == "sum":
+                assert isinstance(statement.value, ast.Call)
+                statement.value.func = ast.Name(TERMS, ast.Load())
+        return Equations(_text_of(statements))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (shown(self._lines),)

@@ -11,7 +11,7 @@ from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.reader import Reader, clipped, free_output, quoted, statements_of
-from tikgen.expression.reductions import misused, reduction_of, unusable
+from tikgen.expression.reductions import TERMS, misused, reduction_of, unusable
 from tikgen.expression.tree import Node
 
 
@@ -24,11 +24,13 @@ class Reducing(Assignments):
     Attributes:
         reductions: operation of each reduction by the name of its result, to which the
             assignments assign the value at an element.
+        terms: arrays that hold the terms of a sum, which adds nothing up.
     """
 
-    __slots__ = ("reductions",)
+    __slots__ = ("reductions", "terms")
 
     reductions: Mapping[str, str]
+    terms: tuple[str, ...]
 
     def __init__(
         self,
@@ -42,7 +44,10 @@ class Reducing(Assignments):
             is_reduction = name in found
             value = f"{found[name]}({expression})" if is_reduction else str(expression)
             lines.append(f"{name} = {value}")
+        terms = tuple(name for name, operation in found.items() if operation == TERMS)
+        found = {name: operation for name, operation in found.items() if operation != TERMS}
         object.__setattr__(self, "reductions", found)
+        object.__setattr__(self, "terms", terms)
         object.__setattr__(self, "text", "; ".join(lines))
 
     @classmethod
@@ -71,10 +76,19 @@ class Reducing(Assignments):
         Raises:
             ExpressionError: if the program cannot be computed in ``dtype``.
         """
-        return Reducing(super().folded(dtype).assignments, self.reductions)
+        return Reducing(super().folded(dtype).assignments, self._operations)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.assignments, self.reductions)
+        return type(self), (self.assignments, self._operations)
+
+    @property
+    def _operations(self) -> dict[str, str]:
+        return {**self.reductions, **dict.fromkeys(self.terms, TERMS)}
+
+    def with_terms(self) -> Reducing:
+        """Return a program that stores the terms of each sum, and adds nothing up."""
+        changed = {n: TERMS if op == "sum" else op for n, op in self._operations.items()}
+        return Reducing(self.assignments, changed)
 
 
 class _Reader(Reader):

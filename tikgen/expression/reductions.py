@@ -14,14 +14,19 @@ from tikgen.dtypes import DType
 NDArray = npt.NDArray[Any]
 
 OPERATIONS = ("sum", "max", "min")
+# What stores the terms of a sum, an element for each point, and adds nothing up.
+TERMS = "terms"
 
 
 def reduction_of(value: ast.expr) -> str:
-    """Return the operation if the right-hand side is a reduction, or an empty string."""
+    """Return the operation if the right-hand side is a reduction, or an empty string.
+
+    Terms are read as a reduction is: they know no mask, and nothing in the text reads them.
+    """
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
         return ""
     name = value.func.id
-    is_reduction = name == "sum" or (name in OPERATIONS and len(value.args) == 1)
+    is_reduction = name in ("sum", TERMS) or (name in OPERATIONS and len(value.args) == 1)
     return name if is_reduction else ""
 
 

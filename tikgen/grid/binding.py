@@ -12,9 +12,11 @@ import numpy as np
 from tikgen.errors import GridError, TikgenError
 from tikgen.grid.decomposition import by
 from tikgen.grid.domain import Domain
+from tikgen.grid.exact_totals import ExactTotals
 from tikgen.grid.exchange import Exchange, needs
 from tikgen.grid.field import Face, Field
 from tikgen.grid.gpus import check_own_gpu
+from tikgen.grid.memory import zeros
 from tikgen.grid.regions import Region, inside_and_sides
 from tikgen.grid.totals import Totals
 from tikgen.pipeline.bound import BoundKernel
@@ -67,7 +69,28 @@ class GridStep(Composite):
     def team(self) -> Team | None:
         """Return the processes, if there are several."""
         processes = self._domain.processes
-        return processes if processes.size > 1 else None
+        return processes if processes.size > 1 or self._exact else None
+
+    @property
+    def _exact(self) -> tuple[str, ...]:
+        """Return the sums that are exact; those of integers are so anyway."""
+        if self._domain.sums == "fast":
+            return ()
+        kinds = {a.name: a.dtype for a in self.signature.arguments if isinstance(a, Array)}
+        sums = (name for name, operation in self._use.totals.items() if operation == "sum")
+        return tuple(name for name in sums if kinds[name].is_float)
+
+    @functools.cached_property
+    def _terms(self) -> dict[str, Any]:
+        """Return an array for the terms of each exact sum; 0 where nothing is computed."""
+        kinds = {a.name: a.dtype for a in self.signature.arguments if isinstance(a, Array)}
+        shape, memory = self._domain.extents, self._domain.memory
+        return {name: zeros(memory, shape, kinds[name]) for name in self._exact}
+
+    @property
+    def scratch(self) -> tuple[Any, ...]:
+        """Return the arrays of terms."""
+        return tuple(self._terms.values())
 
     @functools.cached_property
     def bound(self) -> BoundKernel:
@@ -80,7 +103,9 @@ class GridStep(Composite):
             name: value.array if isinstance(value, Held) else value
             for name, value in self._values.items()
         }
-        return own_kernel(self._domain, self.kernel, part).bind(**given)
+        changes = self._use.storing if self._exact else {}
+        kernel = own_kernel(self._domain, self.kernel, part, changes)
+        return kernel.bind(**(given | self._terms))
 
     def _launch(self, bound: BoundKernel) -> BoundKernel | Varying:
         if not self._varying:
@@ -91,7 +116,7 @@ class GridStep(Composite):
 
     def _regions(self, uses: Iterable[ArrayUse]) -> list[Region]:
         """Return what is computed while messages travel, and the regions that wait for them."""
-        if not self._domain.overlaps or self._use.totals:
+        if not self._domain.overlaps or len(self._use.totals) > len(self._exact):
             return []  # A reduction over several launches would round otherwise.
         joined = functools.reduce(ArrayUse.joined, uses)
         return inside_and_sides(self._domain, joined.reach)
@@ -99,8 +124,9 @@ class GridStep(Composite):
     @functools.cached_property
     def parts(self) -> tuple[Part, ...]:
         """Return the exchange before the launch, the launch, and the join of reductions."""
+        exact = self._exact_parts()
         if self._domain.processes.size == 1:
-            return (self._launch(self.bound),)
+            return (self._launch(self.bound), *exact)
         read: dict[Field, ArrayUse] = {}
         for name, use in self._use.arrays.items():
             if needs(self._domain, use):
@@ -115,10 +141,14 @@ class GridStep(Composite):
             if read:
                 found.append(Exchange(self._domain, read))
             found.append(self._launch(self.bound))
-        if self._use.totals:
-            results = {name: self._values[name] for name in self._use.totals}
+        results = {n: self._values[n] for n in self._use.totals if n not in self._exact}
+        if results:
             found.append(Totals(self._domain, results, self._use.totals))
-        return tuple(found)
+        return (*found, *exact)
+
+    def _exact_parts(self) -> tuple[Part, ...]:
+        results = [self._values[name] for name in self._exact]
+        return (ExactTotals(self._domain, self.scratch, results),) if results else ()
 
     def varying(self, scalars: Mapping[str, Changing]) -> GridStep:
         """Return it with scalars that change with the step."""
@@ -149,12 +179,24 @@ class GridStep(Composite):
         return f"<GridStep {self.kernel.name} over {self._domain}>"
 
 
-def own_kernel(domain: Domain, kernel: Kernel, part: Region) -> Kernel:
-    """Return the kernel that computes a part of the grid that this process owns."""
-    if domain.processes.size == 1:
+def own_kernel(
+    domain: Domain, kernel: Kernel, part: Region, changes: Mapping[str, Any] | None = None
+) -> Kernel:
+    """Return the kernel that computes a part of the grid that this process owns.
+
+    Args:
+        domain: the grid.
+        kernel: the kernel of the whole grid.
+        part: the part.
+        changes: further problem parameters.
+    """
+    changes = dict(changes or {})
+    if domain.processes.size > 1:
+        changes["part"] = part
+    if not changes:
         return kernel
     schedule = None if isinstance(kernel, SizedKernel) else dict(kernel.schedule)
-    problem = dict(kernel.problem) | {"part": part}
+    problem = dict(kernel.problem) | changes
     return build(kernel.template, schedule=schedule, engine=kernel._engine, **problem)
 
 

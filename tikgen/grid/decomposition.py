@@ -81,23 +81,29 @@ def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> t
     Raises:
         GridError: if there are too few points.
     """
-    fitting = [
-        ranks
-        for ranks in divisions(processes, len(shape))
-        if all(c == 1 or n // c >= g for n, c, g in zip(shape, ranks, halo, strict=True))
-    ]
-    if not fitting:
+
+    def fitting(count: int) -> list[tuple[int, ...]]:
+        return [
+            ranks
+            for ranks in divisions(count, len(shape))
+            if all(c == 1 or n // c >= g for n, c, g in zip(shape, ranks, halo, strict=True))
+        ]
+
+    found = fitting(processes)
+    if not found:
+        # One process always fits.
+        most = next(count for count in range(processes - 1, 0, -1) if fitting(count))
         raise GridError(
             f"a grid of {by(shape)} points cannot be divided among {processes} processes that own "
             f"{by(halo)} points each at least, as wide as their ghost layers; "
-            "take fewer processes or more points"
+            f"take more points, or fewer processes: {most} can share it"
         )
 
     def work(ranks: tuple[int, ...]) -> int:
         parts = zip(shape, ranks, halo, strict=True)
         return math.prod(-(-n // c) + 2 * g * (c > 1) for n, c, g in parts)
 
-    return min(fitting, key=lambda ranks: (work(ranks), ranks[::-1]))
+    return min(found, key=lambda ranks: (work(ranks), ranks[::-1]))
 
 
 def divisions(number: int, count: int) -> Iterator[tuple[int, ...]]:

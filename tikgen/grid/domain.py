@@ -25,6 +25,7 @@ class Domain:
         on_device: whether fields lie on the device; None for where Taichi runs on cuda.
         overlaps: whether messages travel while points are computed that need none; None for where
             many points lie on the device.
+        sums: ``"exact"`` for sums of floats with the same bits on any processes, or ``"fast"``.
 
     Attributes:
         owned: the points that this process owns along each axis.
@@ -38,7 +39,9 @@ class Domain:
         halo: tuple[int, ...] | None,
         on_device: bool | None = None,
         overlaps: bool | None = None,
+        sums: str = "fast",
     ) -> None:
+        self.sums = sums
         self._on_device, self._overlaps = on_device, overlaps
         self.decomposition, self.processes = decomposition, processes
         self.owned = decomposition.owned(processes.rank)
@@ -127,10 +130,12 @@ class Domain:
         divided = [axis for axis, count in enumerate(ranks) if count > 1]
         for axis in divided:
             if (fewest := self.decomposition.fewest(axis)) < reach[axis]:
+                fit = max(1, self.shape[axis] // reach[axis])
                 raise GridError(
                     f"{kernel} reads {reach[axis]} points away along axis {axis}, where a process "
                     f"owns {fewest} of {self.shape[axis]} points; take fewer processes along it, "
-                    f"more points, or Grid(..., halo={reach[axis]}), which divides other axes"
+                    f"of which {fit} fit, more points, or Grid(..., halo={reach[axis]}), which "
+                    "divides other axes"
                 )
         wanted = tuple(max(pair) for pair in zip(self._halo, reach, strict=True))
         if not self._given and not self._is_fixed:

@@ -17,6 +17,7 @@ from tikgen.grid.decomposition import Decomposition, balanced, by
 from tikgen.grid.domain import Domain
 from tikgen.grid.field import Face, Field
 from tikgen.grid.processes import processes_of
+from tikgen.grid.redistribution import redistributed
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
 
@@ -48,6 +49,9 @@ class Grid:
             arrays of Taichi; by default where Taichi runs on cuda.
         overlap: whether messages travel while points are computed that need none; by default where
             a process has 16 million points or more on the device.
+        sums: how kernels add floats up: ``"fast"``, where the last digits depend on the number of
+            processes; or ``"exact"``, where a sum is that of its terms, rounded once, with the same
+            bits on any processes, at the cost of an array of terms and of Python in each step.
 
     Raises:
         GridError: if the arguments do not fit, differ between processes, or MPI cannot be used.
@@ -62,6 +66,7 @@ class Grid:
         ranks: int | Sequence[int] | None = None,
         device: bool | None = None,
         overlap: bool | None = None,
+        sums: Literal["fast", "exact"] = "fast",
     ) -> None:
         processes = processes_of(comm)
         problem, decomposition, widths = "", None, None
@@ -80,18 +85,20 @@ class Grid:
             for name, value in (("device", device), ("overlap", overlap)):
                 if value is not None and not isinstance(value, bool | np.bool_):
                     raise GridError(f"{name} takes True, False or None; got {value!r}")
+            if sums not in ("fast", "exact"):
+                raise GridError(f"sums takes 'fast' or 'exact'; got {sums!r}")
         except GridError as error:
             problem = str(error)
         processes.refuse(problem)
         assert decomposition is not None
-        every = processes.all((decomposition, widths, device, overlap))
+        every = processes.all((decomposition, widths, device, overlap, sums))
         for rank, other in enumerate(every):
             if other != every[0]:
                 raise GridError(
                     f"the processes make different grids: rank 0 has {every[0]}, rank {rank} has "
                     f"{other}"
                 )
-        self._domain = Domain(decomposition, processes, widths, device, overlap)
+        self._domain = Domain(decomposition, processes, widths, device, overlap, sums)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -277,6 +284,50 @@ class Grid:
         self._domain.processes.refuse(problem and f"scatter takes an array of {problem}")
         field.scatter(array)
 
+    def redistribute(self, field: Field, other: Grid) -> Field:
+        """Return a field of another grid that holds the values of a field of this one.
+
+        Processes send each other what changes hands; none gathers the whole. All processes must
+        call it.
+
+        Args:
+            field: a field of this grid.
+            other: a grid of the same shape and processes, divided in another way.
+
+        Raises:
+            GridError: if it is no field of this grid, the other grid has another shape or other
+                processes, or processes ask for different things; on all processes.
+        """
+        problem, what = "", None
+        try:
+            self._check(field, "redistribute")
+            if not isinstance(other, Grid):
+                raise GridError(f"redistribute takes a grid; got {type(other).__name__}")
+            if other.shape != self.shape:
+                raise GridError(
+                    f"redistribute takes a grid of {by(self.shape)} points; got one of "
+                    f"{by(other.shape)}"
+                )
+            if (other.size, other.rank) != (self.size, self.rank):
+                raise GridError(
+                    f"redistribute takes a grid of the same {self.size} processes in the same "
+                    f"order; got one in which rank {self.rank} of them is rank {other.rank} of "
+                    f"{other.size}"
+                )
+            what = f"field {field.number} to {other.ranks} processes"
+        except GridError as error:
+            problem = str(error)
+        processes = self._domain.processes
+        processes.refuse(problem)
+        every = processes.all(what)
+        for rank, told in enumerate(every):
+            if told != every[0]:
+                raise GridError(
+                    f"the processes redistribute different things: rank 0 {every[0]}, rank {rank} "
+                    f"{told}"
+                )
+        return redistributed(field, other._domain)
+
     def print(self, *values: Any) -> None:
         """Print values as the function of that name does, in the process of rank 0 alone."""
         if self.rank == 0:
@@ -330,6 +381,6 @@ def _counts(
         if count > 1 and points // count < least[axis]:
             raise GridError(
                 f"{by(shape)} points cannot be divided among {count} processes along axis {axis}, "
-                f"each as wide as its ghost layers, {least[axis]}"
+                f"each as wide as its ghost layers, {least[axis]}; {points // least[axis] or 1} fit"
             )
     return counts

@@ -294,6 +294,7 @@ def _program_code(program: Assignments, itself: str) -> str:
         more = (
             f"        written={program.written!r},\n"
             f"        reductions={program.reductions!r},\n"
+            f"        terms={program.terms!r},\n"
             f"        functions={{*{sorted(program.functions)!r}}},\n"
         )
     return (

@@ -109,8 +109,9 @@ def _problem_of(plan: Plan) -> str:
     for node in plan.every_node() if plan.team is not None else ():
         if isinstance(node, Choice) or (isinstance(node, Repeat) and node.until is not None):
             return "processes agree about conditions within a step, which Python does"
-        if isinstance(node, Task) and any(job.native is None for job in plan.jobs(node)):
-            return "processes exchange messages that native code cannot"
+        for job in plan.jobs(node) if isinstance(node, Task) else ():
+            if job.native is None:
+                return job.why
     return ""
 
 

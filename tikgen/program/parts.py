@@ -67,6 +67,11 @@ class Composite(ABC):
         """Return what holds arrays of its parts."""
 
     @property
+    def scratch(self) -> tuple[Any, ...]:
+        """Return arrays of its parts that have no name, and are no part of the state."""
+        return ()
+
+    @property
     @abstractmethod
     def team(self) -> Team | None:
         """Return the processes that do it together; None for this one alone."""

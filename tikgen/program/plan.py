@@ -215,6 +215,8 @@ class Plan:
                     if is_array(value):
                         self.slots.add(value, name)
             elif isinstance(part, parts.Composite):
+                for array in part.scratch:
+                    self.slots.add(array, "")
                 self._add_arrays(part.parts)
                 for held in part.held:
                     self.slots.add(held, "")

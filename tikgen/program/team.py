@@ -79,11 +79,13 @@ class Job:
         native: functions that do the same, ``void function(void *context)``, with their contexts;
             None if Python must.
         kept: what has to live as long as the job.
+        why: why Python must, if it must.
     """
 
     run: Callable[[], None]
     native: tuple[tuple[int, int], ...] | None = None
     kept: Any = None
+    why: str = "processes exchange messages that native code cannot"
 
 
 class Work(ABC):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tikgen.template.parameters import Invalid
 
@@ -79,9 +80,11 @@ class GridUse:
         arrays: each array over the grid, by argument.
         faces: axis of the faces over which an array has values, by argument.
         totals: ``"sum"``, ``"max"`` or ``"min"`` of a reduction over the grid, by argument.
+        storing: problem parameters with which sums become arrays of their terms.
     """
 
     dim: int
     arrays: Mapping[str, ArrayUse]
     faces: Mapping[str, int]
     totals: Mapping[str, str]
+    storing: Mapping[str, Any] = field(default_factory=dict)
