@@ -49,6 +49,13 @@ def test_sums_are_rounded_once(values: NDArray, parts: int) -> None:
             np.testing.assert_array_equal(found, [np.sum(values)])
             return
         exact = sum(map(Fraction, values.tolist()), Fraction(0))
+        if abs(exact) < float(np.finfo(values.dtype).tiny):
+            # Subnormal, which a processor that was told to do so takes for 0.
+            bits = 149 if values.dtype == np.float32 else 1074
+            kept = found.view(f"u{found.itemsize}")[0] & (np.iinfo(f"i{found.itemsize}").max)
+            assert kept == round(abs(exact) * 2**bits)
+            assert not kept or np.signbit(found[0]) == (exact < 0)
+            return
         assert found[0] == nearest(exact, values.dtype)
 
 
@@ -57,16 +64,13 @@ def nearest(exact: Fraction, dtype: Any) -> Any:
     try:
         near = np.float64(float(exact)).astype(dtype)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
     if not np.isfinite(near):
         return near
     around = [np.nextafter(near, dtype.type(-np.inf)), near, np.nextafter(near, dtype.type(np.inf))]
     finite = [each for each in around if np.isfinite(each)]
     kind = f"i{dtype.itemsize}"
-    best = min(finite, key=lambda e: (abs(Fraction(float(e)) - exact), int(e.view(kind)) & 1))
-    if abs(best) == np.finfo(dtype).max and not np.isfinite(np.float64(float(exact)).astype(dtype)):
-        return near
-    return best
+    return min(finite, key=lambda e: (abs(Fraction(float(e)) - exact), int(e.view(kind)) & 1))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

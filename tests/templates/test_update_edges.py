@@ -449,3 +449,23 @@ def test_rows_beside_fields_with_rules_of_their_own(
             expected += (n + 1) * around[cut]
         (found,) = launched(kernel, **given)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("step", [-1, -3])
+def test_a_periodic_field_beside_one_with_ghost_points(
+    step: int, ti_arch: str, rng: np.random.Generator
+) -> None:
+    beside = {"x": "clamp", "y-": "clamp", "y+": "interior"}
+    for shape in ((17, 2), (2, 2), (5, 9)):  # Of two columns one is computed, in one turn.
+        kernel = tikgen.update(
+            f"q = u[0, {step}] + 0*w[0, 1]",
+            2,
+            boundary={"u": "periodic", "w": beside},
+            shape=shape,
+            schedule={"loop": "points"},
+        )
+        u, w = rng.uniform(1, 2, (2, *shape)).astype(np.float32)
+        q = np.full(shape, 7, np.float32)
+        kernel(u=u, w=w, q=q)
+        np.testing.assert_array_equal(q[:, :-1], np.roll(u, -step, axis=1)[:, :-1])
+        np.testing.assert_array_equal(q[:, -1], 7)

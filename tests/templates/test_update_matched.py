@@ -315,6 +315,8 @@ def test_a_part_beyond_its_grid_is_refused(ti_arch: str, rng: np.random.Generato
         for launch in (kernel, kernel.bind, kernel.reference, kernel.compile):
             with pytest.raises(ArgumentError, match=message):
                 launch(**given)
+    baked = tikgen.build("update", schedule={"loop": "points"}, shape=(38, 40), **BEYOND)
+    baked(**arrays_of(baked, (38, 40), rng))
 
 
 def test_indices_of_a_part_are_added_up() -> None:

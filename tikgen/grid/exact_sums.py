@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -162,16 +161,24 @@ def rounded(every: NDArray, dtype: npt.DTypeLike) -> NDArray:
     total = 0
     for rank, limb in np.argwhere(every[:, :_LIMBS]).tolist():
         total += int(every[rank, limb]) << (32 * limb)
-    magnitude, most = abs(total), 40 if kind.itemsize == 4 else 62
-    less = max(0, magnitude.bit_length() - most)
-    # What is cut off leaves a last bit, so that a tie is none where more follows.
-    kept = (magnitude >> less) | bool(magnitude & ((1 << less) - 1))
-    try:
-        value = math.ldexp(kept, less - 1074)
-    except OverflowError:
-        value = math.inf
-    with np.errstate(all="ignore"):
-        return np.full(1, -value if total < 0 else value, np.float64).astype(kind)
+    return nearest(total, kind)
+
+
+def nearest(total: int, kind: np.dtype[Any]) -> NDArray:
+    """Return the float nearest to a whole number of the smallest f64, ties to even.
+
+    The bits are made of whole numbers, as a processor may take subnormal floats for 0.
+    """
+    mantissa, unit = (23, 1074 - 149) if kind.itemsize == 4 else (52, 0)
+    magnitude = abs(total)
+    less = max(unit, magnitude.bit_length() - mantissa - 1)
+    kept, rest = magnitude >> less, magnitude & ((1 << less) - 1)
+    half = (1 << less) >> 1
+    kept += less > 0 and (rest > half or (rest == half and kept & 1 == 1))
+    infinity = ((1 << (8 * kind.itemsize - 1 - mantissa)) - 1) << mantissa
+    bits = min(((less - unit) << mantissa) + kept, infinity)
+    sign = int(total < 0) << (8 * kind.itemsize - 1)
+    return np.array([sign | bits], f"u{kind.itemsize}").view(kind)
 
 
 @functools.cache

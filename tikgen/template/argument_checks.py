@@ -166,8 +166,8 @@ class Rules:
         self.arguments = arguments
         self.names = tuple(a.name for a in arguments)
         self.symbols = symbols(arguments)
-        # The largest size for each size symbol that has one.
-        self.largest = dict(largest or {})
+        # The largest size for each size symbol that has one; baked sizes are no symbols.
+        self.largest = {n: most for n, most in (largest or {}).items() if n in self.symbols}
         self.checks = tuple(
             None if isinstance(a, Opaque) else self._made_check(a) for a in arguments
         )

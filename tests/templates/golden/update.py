@@ -17,7 +17,7 @@ def points(
 ):
     for i in range(first, last):
         start = i * row
-        start_n1 = (i - 1) % u.shape[0] * row
+        start_n1 = ti.select(i < 1, u.shape[0] - 1, i - 1) * row
         start_1 = (i + 1) % u.shape[0] * row
         left = ti.min(1, row)
         right = ti.max(row - 1, left)
@@ -30,7 +30,7 @@ def points(
                 * (
                     u[0, start_n1 + j]
                     + u[0, start_1 + j]
-                    + u[0, start + (j - 1) % row]
+                    + u[0, start + ti.select(j < 1, row - 1, j - 1)]
                     + u[0, start + (j + 1) % row]
                     - ti.f32(4.0) * u[0, start + j]
                     - r

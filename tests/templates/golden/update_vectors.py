@@ -17,7 +17,7 @@ def points(
     block = f.shape[1] * row
     for i in range(first, last):
         start = i * row
-        start_n1 = (i - 1) % f.shape[1] * row
+        start_n1 = ti.select(i < 1, f.shape[1] - 1, i - 1) * row
         start_1 = (i + 1) % f.shape[1] * row
         buffer_f_next_x = ti.Vector.zero(ti.f32, 32)
         buffer_f_next_y = ti.Vector.zero(ti.f32, 32)
