@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import ranks
 import tikgen
 from cases import CASES
 from tikgen.errors import GridError
-from tikgen.grid import gpus, processes
+from tikgen.grid import gpus, mpi, processes
 from tikgen.grid.boxes import Message
 from tikgen.grid.memory import Host, Memory, TaichiArrays, Tensors
 
@@ -155,3 +156,37 @@ def test_processes_of_torchrun_name_their_transport(monkeypatch: pytest.MonkeyPa
 def test_options_are_true_or_false(name: str) -> None:
     with pytest.raises(GridError, match=f"{name} takes True, False or None; got 'yes'"):
         tikgen.Grid(8, **{name: "yes"})
+
+
+class Recorded:
+    """A communicator that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def Dup(self) -> Recorded:  # noqa: N802
+        return self
+
+    def Get_rank(self) -> int:  # noqa: N802
+        return 0
+
+    def Get_size(self) -> int:  # noqa: N802
+        return 2
+
+    def Send(self, buffer: Any, _: int) -> None:  # noqa: N802
+        self.sent.append(buffer)
+
+    Recv = Send
+
+
+def test_messages_are_bytes_as_not_every_mpi_knows_halves() -> None:
+    MPI = pytest.importorskip("mpi4py.MPI")  # noqa: N806
+    comm = Recorded()
+    transport = mpi.MPITransport(comm)
+    array = np.arange(6, dtype=np.float16).reshape(2, 3)
+    transport.send(array, 1)
+    transport.receive(array, 1)
+    for buffer, datatype in comm.sent:
+        assert datatype == MPI.BYTE
+        assert np.shares_memory(buffer, array)
+        assert buffer.nbytes == array.nbytes

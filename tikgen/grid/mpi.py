@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tikgen.errors import GridError
@@ -67,11 +68,11 @@ class MPITransport(Transport):
 
     def send(self, array: NDArray, other: int) -> None:
         """Send a contiguous array of the host to another process."""
-        self._comm.Send(array, other)
+        self._comm.Send(_bytes(array), other)
 
     def receive(self, array: NDArray, other: int) -> None:
         """Receive a contiguous array of the host from another process."""
-        self._comm.Recv(array, other)
+        self._comm.Recv(_bytes(array), other)
 
     def requests(self, messages: Sequence[tuple[Message, Any]]) -> Requests:
         """Return messages that can be repeated."""
@@ -86,6 +87,11 @@ class MPITransport(Transport):
     def end(self) -> None:
         """End all processes, with exit status 1."""
         self._comm.Abort(1)
+
+
+def _bytes(array: NDArray) -> list[Any]:
+    """Return the memory of a contiguous array, as not every MPI has a datatype for f16."""
+    return [array.reshape(-1).view(np.uint8), mpi().BYTE]
 
 
 class _Persistent:
