@@ -145,7 +145,7 @@ def schedule_space(
         columns = () if last or p.accuracy != "fast" else (16, 32, 64)
         return {
             "columns": (0, *columns),
-            "strip": () if last or not fits_in_out(p) else (0, 256, 1024, 4096),
+            "strip": (0,) if last or not fits_in_out(p) else (0, 256, 1024, 4096),
             "spread": (1, 8, 64, 512),
             "serial": (False, True),
             "unroll": (1, 2, 4, 8, 16),

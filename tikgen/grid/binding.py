@@ -325,12 +325,13 @@ def _description(domain: Domain, kernel: Kernel, values: Mapping[str, Any]) -> s
 def _check_agreement(domain: Domain, kernel: str, text: str) -> None:
     """Raise GridError on all processes unless they bind the same."""
     processes = domain.processes
-    if len(set(processes.all(hashlib.sha256(text.encode()).hexdigest()))) == 1:
+    if processes.difference(hashlib.sha256(text.encode()).hexdigest()) is None:
         return
-    texts = processes.all(text)
-    rank = next(rank for rank, other in enumerate(texts) if other != texts[0])
-    pairs = zip(texts[0].split("\n"), texts[rank].split("\n"), strict=False)
-    one, other = next(((a, b) for a, b in pairs if a != b), (texts[0], texts[rank]))
+    found = processes.difference(text)
+    assert found is not None
+    rank, *texts = found
+    pairs = zip(*(each.split("\n") for each in texts), strict=False)
+    one, other = next(((a, b) for a, b in pairs if a != b), texts)
     raise GridError(
         f"the processes bind {kernel} differently: rank 0 has {one}, rank {rank} has {other}"
     )

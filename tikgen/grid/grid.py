@@ -91,13 +91,11 @@ class Grid:
             problem = str(error)
         processes.refuse(problem)
         assert decomposition is not None
-        every = processes.all((decomposition, widths, device, overlap, sums))
-        for rank, other in enumerate(every):
-            if other != every[0]:
-                raise GridError(
-                    f"the processes make different grids: rank 0 has {every[0]}, rank {rank} has "
-                    f"{other}"
-                )
+        if found := processes.difference((decomposition, widths, device, overlap, sums)):
+            rank, first, other = found
+            raise GridError(
+                f"the processes make different grids: rank 0 has {first}, rank {rank} has {other}"
+            )
         self._domain = Domain(decomposition, processes, widths, device, overlap, sums)
 
     @property
@@ -319,13 +317,11 @@ class Grid:
             problem = str(error)
         processes = self._domain.processes
         processes.refuse(problem)
-        every = processes.all(what)
-        for rank, told in enumerate(every):
-            if told != every[0]:
-                raise GridError(
-                    f"the processes redistribute different things: rank 0 {every[0]}, rank {rank} "
-                    f"{told}"
-                )
+        if found := processes.difference(what):
+            rank, first, told = found
+            raise GridError(
+                f"the processes redistribute different things: rank 0 {first}, rank {rank} {told}"
+            )
         return redistributed(field, other._domain)
 
     def print(self, *values: Any) -> None:

@@ -43,6 +43,12 @@ class Processes:
         """Return the values that the processes have, in their order."""
         return [value] if self.size == 1 else self.transport.all(value)
 
+    def difference(self, value: Any) -> tuple[int, Any, Any] | None:
+        """Return the first rank whose value is not that of rank 0, with both values, or None."""
+        every = self.all(value)
+        found = ((rank, every[0], its) for rank, its in enumerate(every) if its != every[0])
+        return next(found, None)
+
     def shared(self, value: Any) -> Any:
         """Return the value that the process of rank 0 has."""
         return value if self.size == 1 else self.transport.shared(value)

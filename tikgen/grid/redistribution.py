@@ -29,8 +29,8 @@ def redistributed(field: Field, domain: Domain) -> Field:
     own = field.to_numpy()
     extents = tuple(stop - start for start, stop in domain.owned)
     found = np.empty(field.with_components(extents), own.dtype)
-    put = _places(field, _common(before.owned(rank), after.owned(rank)), after.owned(rank))
-    take = _places(field, _common(before.owned(rank), after.owned(rank)), before.owned(rank))
+    kept = _common(before.owned(rank), after.owned(rank))
+    put, take = (_places(field, kept, each.owned(rank)) for each in (after, before))
     found[put] = own[take]
     for other in range(processes.size):
         if other == rank:
