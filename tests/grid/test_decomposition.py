@@ -63,6 +63,8 @@ def test_neighbours_know_each_other_and_touch(grid: Decomposition) -> None:
         ((64, 64, 64), 7, (1, 1, 1), (7, 1, 1)),
         ((10, 1000), 4, (1, 1), (1, 4)),
         ((100, 100), 2, (1, 1), (2, 1)),  # Rows lie together in memory.
+        ((585, 567, 544), 2, (1, 1, 1), (2, 1, 1)),  # So do planes: worth more than a fair share.
+        ((1024, 1024, 1024), 512, (1, 1, 1), (16, 8, 4)),
         ((7,), 7, (1,), (7,)),
         ((8, 8), 4, (4, 4), (2, 2)),
         ((8, 30), 6, (4, 5), (1, 6)),
