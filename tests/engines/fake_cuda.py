@@ -40,6 +40,9 @@ class FakeDriver:
         self.CUstreamCaptureMode = types.SimpleNamespace(
             CU_STREAM_CAPTURE_MODE_RELAXED=2, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1
         )
+        self.CUgraphInstantiate_flags = types.SimpleNamespace(
+            CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY=8
+        )
         self.CUstream_flags = types.SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
         self.CUevent_flags = types.SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
         self.CUdevice_attribute = types.SimpleNamespace(

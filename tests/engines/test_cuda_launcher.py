@@ -207,6 +207,18 @@ def test_a_graph_records_launches(fake: FakeDriver) -> None:
     assert not fake.capturing and cuda_streams.local.recorded is None
 
 
+def test_a_graph_keeps_what_others_launch_until_it_is_closed(fake: FakeDriver) -> None:
+    message = object()
+    graph = direct_cuda.Graph([lambda: cuda_streams.keep(message)])
+    cuda_streams.keep(object())  # Nothing is being recorded.
+    assert graph.kept == [(message,)] and graph in cuda_streams.graphs
+    graph.close("it is over")
+    graph.close("for good")
+    assert not graph.kept
+    with pytest.raises(DeviceError, match="it is over"):
+        graph()
+
+
 @pytest.mark.parametrize(
     ("owner", "problem"),
     [

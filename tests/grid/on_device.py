@@ -9,9 +9,11 @@ import numpy as np
 import taichi as ti
 from mpi4py import MPI
 
+import tikgen
 from cases import CASES, alone, shared
 
 FOLDER, ARCH = Path(sys.argv[1]), sys.argv[2]
+tikgen.choose_gpu()
 ti.init(arch=getattr(ti, ARCH), fast_math=False, log_level=ti.ERROR)
 for name, overlap in (("far", True), ("vectors behind", False)):
     case = CASES[name]

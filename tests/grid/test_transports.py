@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 import ranks
 import tikgen
 from cases import CASES
+from tikgen.engines import cuda_streams
 from tikgen.errors import GridError
-from tikgen.grid import gpus, mpi, processes
+from tikgen.grid import gpus, mpi, processes, torch_distributed
 from tikgen.grid.boxes import Message
 from tikgen.grid.memory import Host, Memory, TaichiArrays, Tensors
 
@@ -39,6 +41,29 @@ def test_torch_carries_the_bits_that_mpi_carries(count: int, tmp_path: Path) -> 
     assert sum("all is refused" in out for out, _ in said) == count
     lines = [line for line in said[0][0].splitlines() if line.endswith("differs")]
     assert lines
+    assert all(line.endswith(": nothing differs") for line in lines), lines
+
+
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def test_gpus_of_one_host_compute_the_same_bits(backend: str, ti_arch: str) -> None:
+    if ti_arch != "cuda":
+        pytest.skip("GPUs are for cuda")
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("there is one GPU")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--standalone",
+    ]
+    script = [str(HERE / "on_gpus.py"), backend]
+    done = subprocess.run(command + script, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    lines = [line for line in done.stdout.splitlines() if line.endswith("differs")]
+    assert len(lines) == 10, done.stdout
     assert all(line.endswith(": nothing differs") for line in lines), lines
 
 
@@ -190,3 +215,27 @@ def test_messages_are_bytes_as_not_every_mpi_knows_halves() -> None:
         assert datatype == MPI.BYTE
         assert np.shares_memory(buffer, array)
         assert buffer.nbytes == array.nbytes
+
+
+def test_graphs_that_hold_messages_end_before_their_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Graph:
+        closed = ""
+
+        def __init__(self, *kept: object) -> None:
+            self.kept = [kept]
+
+        def close(self, why: str) -> None:
+            assert not ended
+            self.closed = why
+
+    ended: list[object] = []
+    distributed = types.ModuleType("distributed")
+    distributed.destroy_process_group = ended.append  # type: ignore[attr-defined]
+    messages = torch_distributed._StreamBatch(None, [])
+    with_some, without = Graph("code", messages), Graph("code")
+    monkeypatch.setattr(cuda_streams, "graphs", {with_some, without})
+    torch_distributed._close_graphs_first(distributed)
+    distributed.destroy_process_group("group")
+    assert ended == ["group"]
+    assert "was destroyed" in with_some.closed
+    assert not without.closed

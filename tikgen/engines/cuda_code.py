@@ -317,7 +317,7 @@ class DirectLauncher:
             return
         self._run(stream)
         if cuda_streams.local.recorded is not None:
-            cuda_streams.local.recorded.append((self._code, *self._arrays.values()))
+            cuda_streams.keep(self._code, *self._arrays.values())
 
     def _change_stream(self, stream: int) -> None:
         """Let this stream wait for the last one, if launches in both work in the same scratch."""

@@ -302,10 +302,18 @@ class CapturedGraph:
         d = driver()
         (graph,) = check(d.cuStreamEndCapture(self.stream), "cuStreamEndCapture")
         try:
-            (self._graph,) = check(d.cuGraphInstantiate(graph, 0), "cuGraphInstantiate")
+            # What was launched in a stream of high priority, as messages are, keeps it.
+            flag = d.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
+            (made,) = check(d.cuGraphInstantiate(graph, int(flag)), "cuGraphInstantiate")
         finally:
             d.cuGraphDestroy(graph)
-        weakref.finalize(self, d.cuGraphExecDestroy, self._graph).atexit = False
+        self._graph = made
+        self._destroy = weakref.finalize(self, d.cuGraphExecDestroy, made)
+        self._destroy.atexit = False
+
+    def close(self) -> None:
+        """Destroy the graph."""
+        self._destroy()
 
     def launch(self, stream: int) -> None:
         """Launch the graph in a stream."""

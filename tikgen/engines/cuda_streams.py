@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ class _Local(threading.local):
 
 
 local = _Local()
+# Those that exist.
+graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
 _torch: Callable[[int], int] | None = None
 
 
@@ -39,6 +42,12 @@ def current_stream() -> int:
 def taichi_stream() -> int:
     """Return the stream of :func:`on_stream`, else the default stream, in which Taichi launches."""
     return local.stream or 0
+
+
+def keep(*held: Any) -> None:
+    """Have the graph that is being recorded, if one is, keep what its launches use."""
+    if local.recorded is not None:
+        local.recorded.append(held)
 
 
 def _look_for_torch() -> int:
@@ -96,9 +105,13 @@ class Graph:
     """Launches that a GPU repeats with a single call.
 
     Args:
-        launches: kernels bound with the engine direct-cuda, or functions that launch such kernels
-            and do nothing else on the device. Each is called once, and not run but recorded, with
-            the arguments that it has now. The graph keeps their arrays.
+        launches: kernels bound with the engine direct-cuda, or functions that launch such kernels,
+            or :func:`keep` what else they launch in the current stream, and do nothing else on the
+            device. Each is called once, and not run but recorded, with the arguments that it has
+            now. The graph keeps their arrays.
+
+    Attributes:
+        kept: what its launches use.
 
     Raises:
         ArgumentError: if one of them launches nothing by direct-cuda, or takes NumPy arrays.
@@ -109,15 +122,16 @@ class Graph:
         if not launches:
             raise ArgumentError("Graph", "takes at least one launch")
         self._graph = cuda_driver.CapturedGraph()
-        self._kept: list[Any] = []
+        self.kept: list[Any] = []
+        self._closed = ""
         before, local.stream = local.stream, self._graph.stream
-        local.recorded, above = self._kept, local.recorded
+        local.recorded, above = self.kept, local.recorded
         self._graph.begin()
         try:
             for number, launch in enumerate(launches):
-                so_far = len(self._kept)
+                so_far = len(self.kept)
                 launch()
-                if len(self._kept) == so_far:
+                if len(self.kept) == so_far:
                     problem = f"launch {number} launches nothing by the engine 'direct-cuda'"
                     raise ArgumentError("Graph", problem)
         except BaseException:
@@ -126,9 +140,19 @@ class Graph:
         finally:
             local.stream, local.recorded = before, above
         self._graph.end()
+        graphs.add(self)
+
+    def close(self, why: str) -> None:
+        """Free it; ``why`` is what a later launch says."""
+        if not self._closed:
+            self._closed = why
+            self._graph.close()
+            self.kept.clear()
 
     def __call__(self) -> None:
         """Launch all of it once, in the current stream."""
+        if self._closed:
+            raise DeviceError("a graph", self._closed)
         stream = current_stream()
         try:
             self._graph.launch(stream)

@@ -23,6 +23,8 @@ def by_messages(
         arrays: the arrays whose boxes they hold.
     """
     made = [_Stage(transport, memory, stage, arrays) for stage in stages]
+    # Nothing of the host waits for what a transport does within streams.
+    is_recordable = transport.follows_streams
 
     def end() -> None:
         for number, stage in enumerate(made):
@@ -30,7 +32,10 @@ def by_messages(
                 stage.begin()
             stage.end()
 
-    return Job(made[0].begin), Job(end)
+    if is_recordable:  # What a library does at first only, no graph may record.
+        made[0].begin()
+        end()
+    return Job(made[0].begin, is_recordable=is_recordable), Job(end, is_recordable=is_recordable)
 
 
 class _Stage:
@@ -83,4 +88,4 @@ def in_turn(*jobs: Job) -> Job:
         for job in jobs:
             job.run()
 
-    return Job(run, native, jobs)
+    return Job(run, native, jobs, all(job.is_recordable for job in jobs))

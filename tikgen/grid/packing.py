@@ -6,11 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tikgen import engines
 from tikgen.grid.boxes import Box
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.one_off import from_string
+from tikgen.taichi import runtime
 
-# `o0` is the first index of the box along an axis, `n0` the number of points.
+# `o0` is the first index of the box along an axis, `n0` the number of points. They say how many
+# there are, so that zeros, with which a kernel is compiled, reach no element.
 _TEXT = """
 import taichi as ti
 
@@ -24,7 +27,7 @@ def {{ called }}(
     n{{ axis }}: ti.i32,
     {% endfor %}
 ):
-    for at in range(run.shape[0]):
+    for at in range({% for axis in range(dim) %}{{ " * " if axis }}n{{ axis }}{% endfor %}):
         left = at
         {% for axis in range(dim - 1, -1, -1) %}
         i{{ axis }} = o{{ axis }} + left % n{{ axis }}
@@ -41,7 +44,11 @@ def {{ called }}(
 @functools.cache
 def _kernel(dtype: str, dim: int, packs: bool) -> Kernel:
     called = "pack" if packs else "unpack"
-    return from_string(_TEXT, called=called, dtype=dtype, dim=dim, packs=packs)
+    made = from_string(_TEXT, called=called, dtype=dtype, dim=dim, packs=packs)
+    # What launches the kernels between the messages launches these: a CUDA graph may hold them.
+    direct = engines.DIRECT_CUDA
+    is_direct = runtime.current_arch() == "cuda" and not engines.problem(direct)
+    return made.with_engine(direct) if is_direct else made
 
 
 def moves(held: Any, run: Any, dtype: str, box: Box) -> tuple[Callable[[], Any], Callable[[], Any]]:

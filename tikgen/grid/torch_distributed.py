@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tikgen.engines import cuda_streams
 from tikgen.errors import GridError
 from tikgen.grid.boxes import Message
 from tikgen.grid.transports import Requests, Transport
@@ -57,8 +60,9 @@ class TorchTransport(Transport):
         self.size = torch.distributed.get_world_size(group)
         self._ranks = torch.distributed.get_process_group_ranks(group)
         self._host = group
-        if "gloo" not in backend:
-            self._host = torch.distributed.new_group(self._ranks, backend="gloo")
+        if self.takes_device:
+            self._host, self._group = _own_groups(group)
+            _close_graphs_first(torch.distributed)
 
     def all(self, value: Any) -> list[Any]:
         """Return the values that the processes have, in their order."""
@@ -98,7 +102,7 @@ class TorchTransport(Transport):
             operations.append(
                 self._distributed.P2POp(act, tensor, other, group=group, tag=message.tag)
             )
-        return _Batch(self._distributed, operations)
+        return (_StreamBatch if self.follows_streams else _Batch)(self._torch, operations)
 
     def _tensor(self, array: NDArray) -> Any:
         """Return a tensor of the bytes of a contiguous array."""
@@ -113,21 +117,76 @@ class _Batch:
     """Messages that torch.distributed starts together.
 
     Args:
-        distributed: the module.
+        torch: the module.
         operations: what to send and to receive.
     """
 
-    def __init__(self, distributed: Any, operations: list[Any]) -> None:
-        self._distributed, self._operations = distributed, operations
+    def __init__(self, torch: Any, operations: list[Any]) -> None:
+        self._torch, self._operations = torch, operations
         self._works: list[Any] = []
 
     def start(self) -> None:
-        """Begin to send and to receive; NCCL does so behind what the current stream has to do."""
+        """Begin to send and to receive."""
         if self._operations:
-            self._works = self._distributed.batch_isend_irecv(self._operations)
+            self._works = self._torch.distributed.batch_isend_irecv(self._operations)
 
     def wait(self) -> None:
-        """Wait until all is sent and received; with NCCL, have the current stream wait."""
+        """Wait until all is sent and received."""
         for work in self._works:
             work.wait()
         self._works = []
+
+
+class _StreamBatch(_Batch):
+    """Messages of NCCL, which are part of the stream in which kernels are launched."""
+
+    def start(self) -> None:
+        """Have the stream send and receive beside what it does next."""
+        with self._in_stream():
+            super().start()
+
+    def wait(self) -> None:
+        """Have the stream wait until all is sent and received."""
+        with self._in_stream():
+            super().wait()
+
+    @contextlib.contextmanager
+    def _in_stream(self) -> Iterator[None]:
+        """Have torch use the stream of launches, which is that of a graph being recorded."""
+        cuda = self._torch.cuda
+        cuda_streams.keep(self)
+        if (stream := cuda_streams.local.stream) is None:
+            yield
+            return
+        with cuda.stream(cuda.ExternalStream(stream)):
+            yield
+
+
+@functools.cache
+def _own_groups(group: Any) -> tuple[Any, Any]:
+    """Return a group of gloo and one of NCCL with the processes of a group; all of them ask."""
+    distributed = sys.modules["torch"].distributed
+    ranks = distributed.get_process_group_ranks(group)
+    here = {"ranks": ranks, "use_local_synchronization": True}
+    host = distributed.new_group(backend="gloo", **here)
+    if len(ranks) < distributed.get_world_size():
+        return host, group  # NCCL may split that of all processes, which takes all of them.
+    # Messages that travel beside a kernel would wait until it leaves multiprocessors idle.
+    first = distributed.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+    device = distributed.new_group(backend="nccl", pg_options=first, **here)
+    return host, device
+
+
+@functools.cache
+def _close_graphs_first(distributed: Any) -> None:
+    """Have torch end NCCL after the graphs that hold messages; it would wait for them forever."""
+    destroy = distributed.destroy_process_group
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> None:
+        for graph in list(cuda_streams.graphs):
+            if any(isinstance(each, _StreamBatch) for held in graph.kept for each in held):
+                graph.close("its messages are those of a process group that was destroyed")
+        destroy(*args, **kwargs)
+
+    distributed.destroy_process_group = destroy_process_group

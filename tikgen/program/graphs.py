@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from tikgen import engines
 from tikgen.pipeline import events
 from tikgen.program.launchers import ByLaunchers, Launchers
-from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat
+from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat, Task
 from tikgen.program.scalars import Flag
 from tikgen.program.stepping import PythonStepper
-from tikgen.program.team import CONDITION, Team
+from tikgen.program.team import CONDITION, Job, Team
 from tikgen.taichi import arrays
 
 # Launches that a graph has where steps are short, and at most.
@@ -42,7 +42,7 @@ class _Recorded:
 
 
 class GraphStepper(ByLaunchers, PythonStepper):
-    """Does steps as graphs; in between are conditions, messages, and scalars that change.
+    """Does steps as graphs; in between is what no graph holds, as conditions are.
 
     Args:
         plan: what a step does.
@@ -118,6 +118,8 @@ class GraphStepper(ByLaunchers, PythonStepper):
         if isinstance(node, Repeat):
             is_fixed = node.until is None and all(map(self._is_fixed, node.nodes))
             return is_fixed and max(node.times, _launches([node])) <= _MOST_LAUNCHES
+        if isinstance(node, Task):
+            return all(job.is_recordable for job in self._plan.jobs(node))
         return isinstance(node, Exchange)
 
     def _do(self, nodes: Sequence[Node], at: Arrangement, step: int) -> Arrangement:
@@ -133,11 +135,15 @@ class GraphStepper(ByLaunchers, PythonStepper):
         """Do fixed nodes some times; return the arrangement after them."""
         recorded = self._recorded.get((nodes, times, at))
         if recorded is None:
-            calls, end = [], at
+            made, end = [], at
             for _ in range(times):
-                calls += list(self._calls(nodes, end))
+                made += list(self._made(nodes, end))
                 end = _after(nodes, end)
-            launches = [self._launchers.of(call).launch for call in calls]
+            calls = [each for each in made if isinstance(each, Call)]
+            launches = [
+                self._launchers.of(each).launch if isinstance(each, Call) else each.run
+                for each in made
+            ]
             run = self._record(launches) if len(launches) > 1 else _one(launches)
             recorded = _Recorded(run, Counter(calls), end)
             self._recorded[nodes, times, at] = recorded
@@ -145,15 +151,17 @@ class GraphStepper(ByLaunchers, PythonStepper):
         recorded.times += 1
         return recorded.end
 
-    def _calls(self, nodes: Sequence[Node], at: Arrangement) -> Iterator[Call]:
-        """Yield the calls of fixed nodes."""
+    def _made(self, nodes: Sequence[Node], at: Arrangement) -> Iterator[Call | Job]:
+        """Yield the calls and jobs of fixed nodes."""
         for node in nodes:
             if isinstance(node, Launch):
                 yield self._plan.call(node, at)
+            elif isinstance(node, Task):
+                yield self._plan.task(node, at)
             elif isinstance(node, Repeat):
                 inner = at
                 for _ in range(node.times):
-                    yield from self._calls(node.nodes, inner)
+                    yield from self._made(node.nodes, inner)
                     inner = _after(node.nodes, inner)
             at = _after([node], at)
 
@@ -178,7 +186,9 @@ def _one(launches: Sequence[Action]) -> Action:
 def _launches(nodes: Sequence[Node]) -> int:
     """Return how many launches nodes do, conditions aside."""
     return sum(
-        node.times * _launches(node.nodes) if isinstance(node, Repeat) else isinstance(node, Launch)
+        node.times * _launches(node.nodes)
+        if isinstance(node, Repeat)
+        else isinstance(node, Launch | Task)
         for node in nodes
     )
 

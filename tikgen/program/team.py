@@ -79,12 +79,15 @@ class Job:
         native: functions that do the same, ``void function(void *context)``, with their contexts;
             None if Python must.
         kept: what has to live as long as the job.
+        is_recordable: whether all it does is to launch something in the current stream of a GPU,
+            so that a CUDA graph can hold it.
         why: why Python must, if it must.
     """
 
     run: Callable[[], None]
     native: tuple[tuple[int, int], ...] | None = None
     kept: Any = None
+    is_recordable: bool = False
     why: str = "processes exchange messages that native code cannot"
 
 

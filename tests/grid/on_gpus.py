@@ -1,0 +1,49 @@
+"""Runs cases on GPUs, one a process, and says what differs from one process.
+
+``torchrun --nproc-per-node 2 on_gpus.py BACKEND``, where the backend is nccl or gloo. The process
+of rank 0 writes a line for each case.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import taichi as ti
+import torch
+import torch.distributed as dist
+
+import tikgen
+from cases import CASES, alone, shared
+
+BACKEND = sys.argv[1]
+# Corners, layers that lie apart, several fields, vectors both ways, faces, scalars that change.
+CHOSEN = [
+    *("far", "mixed", "vectors", "layers", "edges", "faces and masks", "vectors behind"),
+    *("periodic", "staggered", "integers"),
+]
+tikgen.choose_gpu()
+ti.init(arch=ti.cuda, fast_math=False, log_level=ti.ERROR)
+torch.cuda.set_device(0)
+device = torch.device("cuda:0") if BACKEND == "nccl" else None
+dist.init_process_group(BACKEND, device_id=device)
+for number, name in enumerate(CHOSEN):
+    case = CASES[name]
+    grid, program = shared(case, dist, overlap=number % 2 == 0)
+    assert program.is_native, program.why_not_native
+    program.run(case.steps - 1)
+    state = program.state()
+    program.run(2)
+    program.restore(state)
+    program.run(1)
+    found = {n: v if isinstance(v := program[n], np.ndarray) else grid.gather(v) for n in program}
+    if grid.rank == 0:
+        expected = alone(case)
+        said = [
+            n
+            for n in found.keys() - case.numbers
+            if not np.array_equal(expected[n], found[n], equal_nan=True)
+        ]
+        print(f"{name}: {' and '.join(said) or 'nothing'} differs", flush=True)
+dist.barrier()
+dist.destroy_process_group()
