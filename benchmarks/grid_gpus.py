@@ -173,6 +173,8 @@ def main() -> None:
     rng = random.Random(told[0])
     own = [dist.new_group([each], backend="gloo") for each in range(count)][rank]
     works = [work for work in WORKS if options.only in work]
+    if rank == 0:
+        print(f"seed {told[0]}", flush=True)
     compare(rng, own, works)
     rows = []
     for work, kind, whole, part in cases(rng, count):
@@ -190,7 +192,7 @@ def main() -> None:
     if rank == 0 and not options.only and options.backend == "nccl":
         write_works(
             PAGE,
-            "gpus",
+            "cuda",
             f"Sizes of seed {told[0]} beside those of 256 and 512; {count} GPUs of a host, medians "
             f"of {ROUNDS} rounds in turn",
             ("work", "points", "one alone", "messages behind", "messages beside", "of alone"),

@@ -11,8 +11,9 @@ from tikgen.grid.decomposition import Decomposition, by
 from tikgen.grid.memory import Memory, memory_for
 from tikgen.grid.processes import Processes
 
-# Points of a part on a device from which on the further launches of an overlap pay.
-_MANY = 1 << 24
+# Points of a part on a device from which on the further launches of an overlap pay: where messages
+# are part of streams, and where they go through the host.
+_MANY_IN_STREAMS, _MANY = 1 << 20, 1 << 24
 
 
 class Domain:
@@ -75,7 +76,8 @@ class Domain:
         """Return whether messages travel while points are computed that need none."""
         if self._overlaps is not None:
             return self._overlaps
-        return not self.memory.is_host and math.prod(b - a for a, b in self.owned) >= _MANY
+        many = _MANY_IN_STREAMS if self.processes.transport.follows_streams else _MANY
+        return not self.memory.is_host and math.prod(b - a for a, b in self.owned) >= many
 
     @property
     def halo(self) -> tuple[int, ...]:
