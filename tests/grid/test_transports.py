@@ -217,6 +217,19 @@ def test_messages_are_bytes_as_not_every_mpi_knows_halves() -> None:
         assert buffer.nbytes == array.nbytes
 
 
+@pytest.mark.parametrize(("in_streams", "points"), [(True, 1 << 20), (False, 1 << 24)])
+def test_messages_overlap_from_some_points_on_a_device(
+    in_streams: bool, points: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count, overlaps in ((points - 1, False), (points, True)):
+        domain = tikgen.Grid(count)._domain
+        assert not domain.overlaps  # On the host.
+        domain.__dict__["memory"] = TaichiArrays()
+        transport = types.SimpleNamespace(follows_streams=in_streams)
+        monkeypatch.setattr(domain, "processes", types.SimpleNamespace(transport=transport))
+        assert domain.overlaps is overlaps
+
+
 def test_graphs_that_hold_messages_end_before_their_group(monkeypatch: pytest.MonkeyPatch) -> None:
     class Graph:
         closed = ""
