@@ -40,8 +40,8 @@ quick: $(VENV)/libraries ## Run the tests that launch no kernel and start no pro
 	$(PYTEST) $(POOL) --quick
 
 test: $(VENV)/libraries ## Run the tests on cpu, then those that launch kernels on Vulkan too
-	TIKGEN_TEST_ARCH=cpu $(PYTEST) $(POOL) -m "not slow"
-	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(POOL) -m "arch and not slow and not once"
+	TIKGEN_TEST_ARCH=cpu $(PYTEST) $(POOL) --some -m "not slow"
+	TIKGEN_TEST_ARCH=vulkan $(PYTEST) $(POOL) --some -m "arch and not slow and not once"
 
 verify: $(VENV)/libraries ## Run all tests and measure coverage, then verify every template (EXAMPLES=200 each)
 	rm -rf .coverage

@@ -18,12 +18,14 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from tikgen.verification.process import ArchProcess
 
-pytest_plugins = ["quick"]
+pytest_plugins = ["quick", "some_cases"]
 # How long an example takes says how busy the machine is. The rest stays as hypothesis chose it,
 # which has settings of its own for CI.
 settings.register_profile("tikgen", settings(), deadline=None)
 settings.load_profile("tikgen")
 
+# What Taichi compiled for the tests; later runs take it from there.
+COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 # What is piped has whole lines without it. Some shells export it; readline, which pytest imports,
 # sets it for child processes where os.environ does not show it.
@@ -79,7 +81,7 @@ def init_taichi(**options: Any) -> None:
         arch=getattr(ti, ARCH),
         log_level=ti.ERROR,
         enable_fallback=False,
-        offline_cache_file_path=os.environ["TIKGEN_CACHE_DIR"],
+        offline_cache_file_path=str(COMPILED),
         **options,
     )
 

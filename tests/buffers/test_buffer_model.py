@@ -236,5 +236,5 @@ class Buffers(RuleBasedStateMachine):
 def test_buffers_agree_with_their_model(ti_arch: str) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Buffers,
-        settings=settings(max_examples=25, stateful_step_count=30, deadline=None, database=None),
+        settings=settings(max_examples=15, stateful_step_count=30, deadline=None, database=None),
     )

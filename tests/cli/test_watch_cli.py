@@ -101,6 +101,7 @@ def test_each_save_is_verified(mine: Path, running: Running, ti_arch: str) -> No
     assert "Traceback" not in running.errors.read_text()
 
 
+@pytest.mark.slow
 def test_saves_during_a_verification_lead_to_one_more(mine: Path, running: Running) -> None:
     running.after(1)
     text, code = mine / "kernel.py.j2", mine / "template.py"

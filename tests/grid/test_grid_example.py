@@ -43,6 +43,7 @@ def test_the_example_prints_what_the_page_shows(command: str) -> None:
     assert out.count(found[1]) == 1, out
 
 
+@pytest.mark.slow
 def test_conjugate_gradients_join_their_scalar_products(tmp_path: Path) -> None:
     text = (ROOT / "examples" / "conjugate_gradient.py").read_text(encoding="utf-8")
     assert "(31, 63)" in text

@@ -18,7 +18,7 @@ def said(count: int, drawn: int, folder: Path, how: str = "all") -> set[str]:
         count: the most processes.
         drawn: how many cases are drawn.
         folder: an empty folder.
-        how: ``all`` for all numbers of processes that a case names, ``one`` for one of them.
+        how: ``all`` for every case on all its numbers of processes, ``some`` for a few on one.
     """
     seed = int.from_bytes(os.urandom(3), "little")
     done = ranks.run(count, "every_case.py", str(folder), str(seed), str(drawn), how)
@@ -32,8 +32,8 @@ def said(count: int, drawn: int, folder: Path, how: str = "all") -> set[str]:
 
 
 def test_a_number_of_processes_computes_the_same_bits(tmp_path: Path) -> None:
-    found = {name.rpartition(" on ")[0] for name in said(6, 2, tmp_path, "one")}
-    assert found >= set(CASES)
+    found = {name.rpartition(" on ")[0] for name in said(6, 2, tmp_path, "some")}
+    assert found & set(CASES)
 
 
 @pytest.mark.slow

