@@ -12,7 +12,12 @@ import pytest
 from tikgen.dtypes import DType
 from tikgen.errors import ParameterError
 from tikgen.template.catalogue import find_template
-from tikgen.verification.equation_texts import fields_in, fitted_types
+from tikgen.verification.equation_texts import (
+    fields_in,
+    fitted_boundary,
+    fitted_layers,
+    fitted_types,
+)
 from tikgen.verification.strategies import drawn, trials
 
 DRAWS = 150
@@ -92,6 +97,11 @@ def test_types_are_those_that_arrays_may_have(
 ) -> None:
     text = "r = u; u' = w + u; t0 = max(u')"
     assert fitted_types(types, text, {"over_x"}, mask, DType(dtype)) == found
+
+
+def test_a_text_that_reads_no_field_has_no_rules_of_fields() -> None:
+    boundary = fitted_boundary({"u": "clamp", "v": "periodic"}, {}, 2, True, {})
+    assert fitted_layers(boundary, 2, (0, 1)) == {}
 
 
 def test_fields_are_those_that_are_read() -> None:

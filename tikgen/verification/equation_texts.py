@@ -338,6 +338,8 @@ def fitted_layers(boundary: Any, dim: int, axes: Collection[int]) -> Any:
         dim: number of axes.
         axes: the axes along which equations take derivatives that layers can change.
     """
+    if boundary == {}:  # The rules of each field, of a text that reads none.
+        return boundary
     given = boundary if is_by_field(boundary) else {"": boundary}
     widths: dict[int, tuple[int, ...]] = {}
     found = {}
