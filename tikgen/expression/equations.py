@@ -42,7 +42,7 @@ def sympy_text(value: object) -> SympyText | None:
     return sympy_reader.read(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Update:
     """What equations become on a grid.
 
