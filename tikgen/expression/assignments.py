@@ -8,8 +8,8 @@ user's text ever reaches a kernel.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ from tikgen.expression.tree import (
 
 NDArray = npt.NDArray[Any]
 
+_MARK = "\x02"  # No name has it.
+
 # Functions that have no value below 0, or for some numbers there.
 PARTIAL = frozenset({"log", "pow", "sqrt"})
 # A power with a literal whole exponent is multiplied out, and is not "pow".
@@ -40,16 +42,47 @@ _NO_F64_ON_VULKAN = frozenset(
 )
 
 
+Method = TypeVar("Method", bound=Callable[[Any, DType], Any])
+
+
+def once_for_dtype(method: Method) -> Method:
+    """Return a method that computes its value once for each dtype."""
+
+    @functools.wraps(method)
+    def found(self: Any, dtype: DType) -> Any:
+        key = method, dtype
+        if key not in self._known:
+            self._known[key] = method(self, dtype)
+        return self._known[key]
+
+    return cast("Method", found)
+
+
 class Text:
     """A frozen value that equals others of the same text."""
 
-    __slots__ = ("__weakref__", "text")
+    __slots__ = ("__weakref__", "_known", "text")
 
+    # What was computed of it before, by method and dtype.
+    _known: dict[Any, Any]
     text: str
 
     def __init__(self, **values: object) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "_known", {})
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the text of one that was made without, once it is asked for."""
+        if name != "text":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        text = self._printed()
+        object.__setattr__(self, name, text)
+        return text
+
+    def _printed(self) -> str:
+        """Return the text of one that was made without."""
+        raise NotImplementedError
 
     @classmethod
     def parse(cls, value: Any) -> Any:
@@ -110,7 +143,10 @@ class Expression(Text):
     names: tuple[str, ...]
 
     def __init__(self, node: Node) -> None:
-        super().__init__(node=node, text=Code().number(node), names=node.names)
+        super().__init__(node=node, names=node.names)
+
+    def _printed(self) -> str:
+        return Code().number(self.node)
 
     @classmethod
     def parse(cls, value: str | Expression) -> Expression:
@@ -130,7 +166,7 @@ class Expression(Text):
                 problem = f"the name {name!r} is unknown.{near(name, names)} {takes}"
                 raise ExpressionError(self.text, problem)
 
-    @functools.lru_cache(maxsize=256)  # noqa: B019 -- few are kept
+    @once_for_dtype
     def folded(self, dtype: DType) -> Expression:
         """Return the expression with operations on literals computed in ``dtype``.
 
@@ -138,9 +174,9 @@ class Expression(Text):
             ExpressionError: if the expression cannot be computed in ``dtype``.
         """
         _refuse(self, suitability_problem(self.node, dtype))
-        folded = Expression(fold(self.node, dtype.computed.numpy))
-        _refuse(self, folded_problem(folded.node, dtype))
-        return folded
+        folded = fold(self.node, dtype.computed.numpy)
+        _refuse(self, folded_problem(folded, dtype))
+        return _as_folded(folded, dtype)
 
     def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
         """Return generated code for the value, a number of ``dtype``.
@@ -153,12 +189,23 @@ class Expression(Text):
         Raises:
             ExpressionError: if the expression cannot be computed in ``dtype``.
         """
-        node = self.folded(dtype).node
+        folded = self.folded(dtype)
+        node = folded.node
         if dtype.computed is dtype or node.op == "name":
-            return TaichiCode(values, dtype).number(node)
+            return "".join(
+                values[part] if is_name else part
+                for is_name, part in folded._parts(dtype)
+            )
         if node.op in LITERALS:
             return dtype.literal(float(dtype.numpy.type(literal_value(node))))
         return f"ti.cast({self.term(values, dtype)}, {dtype.taichi})"
+
+    @once_for_dtype
+    def _parts(self, dtype: DType) -> list[tuple[bool, str]]:
+        """Return generated code in parts, and whether each is a name that other code replaces."""
+        marked = {name: f"{_MARK}{name}{_MARK}" for name in self.names}
+        parts = TaichiCode(marked, dtype).number(self.node).split(_MARK)
+        return [(bool(n % 2), part) for n, part in enumerate(parts)]
 
     def term(self, values: Mapping[str, str], dtype: DType) -> str:
         """Return generated code for the value as :meth:`taichi` does, an f16 not yet rounded."""
@@ -242,8 +289,10 @@ class Assignments(Text):
             assignments=assignments,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
-            text="; ".join(f"{name} = {expression}" for name, expression in assignments),
         )
+
+    def _printed(self) -> str:
+        return "; ".join(f"{name} = {expression}" for name, expression in self.assignments)
 
     @classmethod
     def parse(cls, value: str | Assignments | Expression) -> Assignments:
@@ -273,7 +322,7 @@ class Assignments(Text):
         """Return the operations in the program, functions by their names."""
         return frozenset().union(*(e.node.kinds for _, e in self.assignments))
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
+    @once_for_dtype
     def folded(self, dtype: DType) -> Assignments:
         """Return the program with operations on literals computed in ``dtype``.
 
@@ -288,9 +337,9 @@ class Assignments(Text):
         folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
         for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
             _refuse(expression, folded_problem(node, dtype))
-        return Assignments(tuple((name, Expression(node)) for name, node in folded))
+        return Assignments(tuple((name, _as_folded(node, dtype)) for name, node in folded))
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
+    @once_for_dtype
     def helpers(self, dtype: DType) -> str:
         """Return the definitions of each ``ti.func`` that the generated code calls."""
         nodes = [expression.node for _, expression in self.folded(dtype).assignments]
@@ -351,6 +400,13 @@ def lacks_on_vulkan(functions: Iterable[str], dtype: DType) -> str | None:
     if dtype is not DType.f64 or not missing:
         return None
     return f"{missing[0]} of an f64 does not work there; use dtype='f32', or cpu or cuda"
+
+
+def _as_folded(node: Node, dtype: DType) -> Expression:
+    """Return a tree as an expression that is folded already."""
+    found = Expression(node)
+    found._known[Expression.folded.__wrapped__, dtype] = found  # type: ignore[attr-defined]
+    return found
 
 
 def _refuse(expression: Expression, problem: str | None) -> None:

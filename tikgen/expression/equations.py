@@ -222,8 +222,14 @@ class Equations(Text):
             )
         )
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _on(self, grid: Grid) -> Update:
+        update, terms = self._read(replace(grid, mask=None) if grid.mask else grid)
+        update = update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
+        return replace(update, arrays={**update.arrays, **dict.fromkeys(terms, "out")})
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
+    def _read(self, grid: Grid) -> tuple[Update, tuple[str, ...]]:
+        """Return what the equations become where there is no mask, and what stores terms of sums."""
         numbers = (*grid.scalars, *grid.constants, *INDICES[: grid.dim], *AXES[: grid.dim])
         expansion = Expansion(
             *(self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers),
@@ -257,9 +263,8 @@ class Equations(Text):
             profiles=reader.stretching.profiles,
             within=reader.stretching.axes_within(name for name, _ in found),
         )
-        update = update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
         terms = (name for name, operation in reader.reductions.items() if operation == TERMS)
-        return replace(update, arrays={**update.arrays, **dict.fromkeys(terms, "out")})
+        return update, tuple(terms)
 
     def with_terms(self) -> Equations:
         """Return equations that store the terms of each sum over points, and add nothing up."""
