@@ -87,8 +87,9 @@ def _vectors(text: str) -> list[tuple[str, int]]:
 def _by_length(body: str) -> list[tuple[str, int]]:
     """Return pieces of a function, and the length of the longest vector that each uses whole."""
     first = _VECTOR.search(body)
-    # What a static loop repeats stays together.
-    start = body.rfind("\n", 0, first.start()) if first and "ti.static" not in body else 0
+    start = body.rfind("\n", 0, first.start()) if first else 0
+    if "ti.static" in body[:start]:  # What a loop repeats stays together.
+        start = 0
     rest = body[start:]
     vectors = _vectors(rest)
     # They take no more than scalars where only their elements are used.
