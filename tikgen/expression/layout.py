@@ -7,12 +7,9 @@ import re
 
 WIDTH = 96
 _EQUALS = re.compile(r"( \+?= )")
-# Brackets, and separators: the operators from those that bind least on, and commas.
-_TOKEN = re.compile(
-    r"[()\[\]]|(?P<comma>, )"
-    r"| (?=(?:(?P<comparison>[<>]=?|[=!]=|and|or)|(?P<sum>[+-])|(?P<product>[*/])) )"
-)
-_OPERATORS = ("comparison", "sum", "product")
+# Brackets, and separators: operators, those that bind least first, and commas.
+_TOKEN = re.compile(r"[()\[\]]| (?=(?:([<>]=?|[=!]=|and|or)|([+-])|([*/])) )|(, )")
+_BRACKETS, *_OPERATORS, _COMMA = range(5)
 
 # From where to where something is in the code.
 Span = tuple[int, int]
@@ -33,25 +30,29 @@ _OUTSIDE = -1  # In place of an opening bracket.
 class _Expression:
     """The code of an expression, and what stands in it directly within each bracket.
 
-    That is by the place where the bracket opens, and for each kind of separator, or for
-    "brackets", in order.
+    That is by the place where the bracket opens: a list for brackets, with where each closes, and
+    one for each kind of separator.
     """
 
     def __init__(self, code: str, width: int) -> None:
         self._code, self._width = code, width
-        self._inside: dict[int, dict[str, list[Span]]] = {_OUTSIDE: {}}
+        self._closing: dict[int, int] = {}
+        found: list[list[int]] = [[], [], [], [], []]
+        self._inside = {_OUTSIDE: found}
         around, within = [], _OUTSIDE
         for match in _TOKEN.finditer(code):
-            start, stop = match.span()
-            if kind := match.lastgroup:
-                self._inside[within].setdefault(kind, []).append((start, stop))
+            start = match.start()
+            if kind := match.lastindex:
+                found[kind].append(start)
             elif code[start] in "([":
+                found[_BRACKETS].append(start)
                 around.append(within)
                 within = start
-                self._inside[start] = {}
+                found = self._inside[start] = [[], [], [], [], []]
             else:
-                opened, within = within, around.pop()
-                self._inside[within].setdefault("brackets", []).append((opened, start))
+                self._closing[within] = start
+                within = around.pop()
+                found = self._inside[within]
 
     def lines(self, piece: Span, within: int, indent: int, end: str = "") -> str:
         """Return a piece of the code and an end over several lines, each indented.
@@ -67,32 +68,34 @@ class _Expression:
         if stop - start + len(end) + indent <= self._width:
             return pad + code[start:stop] + end
         for kind in _OPERATORS:
-            parts = self._split(piece, within, kind)
-            if len(parts) > 1:
+            if len(parts := self._split(piece, within, kind)) > 1:
                 found = [self.lines(part, within, indent) for part in parts[:-1]]
                 return "\n".join([*found, self.lines(parts[-1], within, indent, end)])
-        round_ones = [one for one in self._of("brackets", piece, within) if code[one[0]] == "("]
-        if not round_ones:
+        opening = [at for at in self._of(piece, within, _BRACKETS) if code[at] == "("]
+        if not opening:
             return pad + code[start:stop] + end
-        opened, closed = max(round_ones, key=lambda one: one[1] - one[0])
-        inside = self._split((opened + 1, closed), opened, "comma")
+        opened = max(opening, key=lambda at: self._closing[at] - at)
+        closed = self._closing[opened]
+        inside = self._split((opened + 1, closed), opened, _COMMA)
         found = [self.lines(part, opened, indent + 4, ",") for part in inside[:-1]]
         found.append(self.lines(inside[-1], opened, indent + 4))
         lines = "\n".join(found)
         return f"{pad}{code[start : opened + 1]}\n{lines}\n{pad}{code[closed:stop]}{end}"
 
-    def _of(self, kind: str, piece: Span, within: int) -> list[Span]:
-        """Return what of a kind stands in a piece, and in no bracket of it."""
-        every = self._inside[within].get(kind, [])
-        low, high = (bisect.bisect_left(every, (place, 0)) for place in piece)
-        return every[low:high]
+    def _of(self, piece: Span, within: int, kind: int) -> list[int]:
+        """Return where what is of a kind stands in a piece, and in no bracket of it."""
+        every = self._inside[within][kind]
+        if not every:
+            return every
+        start, stop = piece
+        return every[bisect.bisect_left(every, start) : bisect.bisect_left(every, stop)]
 
-    def _split(self, piece: Span, within: int, kind: str) -> list[Span]:
+    def _split(self, piece: Span, within: int, kind: int) -> list[Span]:
         """Return the pieces of a piece between the separators of a kind."""
         start, stop = piece
         parts = []
-        for first, last in self._of(kind, piece, within):
+        for first in self._of(piece, within, kind):
             if first > start:
                 parts.append((start, first))
-                start = last
+                start = first + (2 if kind == _COMMA else 1)
         return [*parts, (start, stop)]
