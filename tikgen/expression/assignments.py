@@ -8,12 +8,11 @@ user's text ever reaches a kernel.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic_core import CoreSchema, core_schema
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, near
@@ -22,6 +21,7 @@ from tikgen.expression.constants import fold, fold_assignments
 from tikgen.expression.helpers import helper_functions
 from tikgen.expression.reader import free_output, parse_assignments, parse_expression
 from tikgen.expression.rounding import Bounded, bound, exact, gap, stored
+from tikgen.expression.text import Text, once_for_dtype
 from tikgen.expression.tree import (
     LITERALS,
     Node,
@@ -40,87 +40,6 @@ PARTIAL = frozenset({"log", "pow", "sqrt"})
 _NO_F64_ON_VULKAN = frozenset(
     {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
 )
-
-
-Method = TypeVar("Method", bound=Callable[[Any, DType], Any])
-
-
-def once_for_dtype(method: Method) -> Method:
-    """Return a method that computes its value once for each dtype."""
-
-    @functools.wraps(method)
-    def found(self: Any, dtype: DType) -> Any:
-        key = method, dtype
-        if key not in self._known:
-            self._known[key] = method(self, dtype)
-        return self._known[key]
-
-    return cast("Method", found)
-
-
-class Text:
-    """A frozen value that equals others of the same text."""
-
-    __slots__ = ("__weakref__", "_known", "text")
-
-    # What was computed of it before, by method and dtype.
-    _known: dict[Any, Any]
-    text: str
-
-    def __init__(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_known", {})
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the text of one that was made without, once it is asked for."""
-        if name != "text":
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        text = self._printed()
-        object.__setattr__(self, name, text)
-        return text
-
-    def _printed(self) -> str:
-        """Return the text of one that was made without."""
-        raise NotImplementedError
-
-    @classmethod
-    def parse(cls, value: Any) -> Any:
-        """Return ``value`` as an instance; raise ExpressionError."""
-        raise NotImplementedError
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        def validate(value: object) -> object:
-            try:
-                return cls.parse(value)
-            except ExpressionError as error:  # Pydantic catches only ValueError.
-                raise ValueError(str(error)) from None
-
-        return core_schema.no_info_plain_validator_function(validate)
-
-    def folded(self, dtype: DType) -> Any:
-        """Return what is computed in ``dtype``; raise ExpressionError."""
-        raise NotImplementedError
-
-    def check(self, dtype: DType) -> None:
-        """Raise :class:`ExpressionError` if it cannot be computed in ``dtype``."""
-        self.folded(dtype)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.text!r})"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is frozen")
 
 
 class Expression(Text):
@@ -193,8 +112,7 @@ class Expression(Text):
         node = folded.node
         if dtype.computed is dtype or node.op == "name":
             return "".join(
-                values[part] if is_name else part
-                for is_name, part in folded._parts(dtype)
+                values[part] if is_name else part for is_name, part in folded._parts(dtype)
             )
         if node.op in LITERALS:
             return dtype.literal(float(dtype.numpy.type(literal_value(node))))

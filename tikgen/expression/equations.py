@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ExpressionError
-from tikgen.expression.assignments import Assignments, Expression, Text
+from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.components import by_component
 from tikgen.expression.equation_reader import INDICES, EquationReader
 from tikgen.expression.grid import Grid
@@ -24,6 +24,7 @@ from tikgen.expression.sharing import shared
 from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name, unparsed
 from tikgen.expression.staggering import CENTRE, place_on
 from tikgen.expression.stretching import Memory, Profile
+from tikgen.expression.text import Text
 from tikgen.expression.tree import Node
 from tikgen.expression.vectors import Expansion
 
@@ -229,7 +230,7 @@ class Equations(Text):
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _read(self, grid: Grid) -> tuple[Update, tuple[str, ...]]:
-        """Return what the equations become where there is no mask, and what stores terms of sums."""
+        """Return what the equations become without a mask, and what stores terms of sums."""
         numbers = (*grid.scalars, *grid.constants, *INDICES[: grid.dim], *AXES[: grid.dim])
         expansion = Expansion(
             *(self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers),

@@ -8,9 +8,10 @@ from typing import Any
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError
-from tikgen.expression.assignments import Assignments, Expression, once_for_dtype
+from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.reader import Reader, clipped, free_output, quoted, statements_of
 from tikgen.expression.reductions import TERMS, misused, reduction_of, unusable
+from tikgen.expression.text import once_for_dtype
 from tikgen.expression.tree import Node
 
 

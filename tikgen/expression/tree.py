@@ -67,9 +67,7 @@ class Node:
     args: tuple[Node, ...] = ()
     value: int | float | str = 0
 
-    def __init__(
-        self, op: str, args: tuple[Node, ...] = (), value: int | float | str = 0
-    ) -> None:
+    def __init__(self, op: str, args: tuple[Node, ...] = (), value: int | float | str = 0) -> None:
         # Twice as fast as what a frozen dataclass does, and trees have thousands.
         known = self.__dict__
         known["op"], known["args"], known["value"] = op, args, value
