@@ -65,11 +65,11 @@ bench: $(VENV)/benchmarks ## Measure on cpu and Vulkan against named peers, writ
 	$(IN_VENV) benchmarks/report.py cpu $(SAVED)/cpu.json
 	$(IN_VENV) benchmarks/report.py vulkan-lavapipe $(SAVED)/vulkan.json
 	$(IN_VENV) benchmarks/core.py
-	$(IN_VENV) benchmarks/build_texts.py
 	$(IN_VENV) benchmarks/live.py
 	$(IN_VENV) benchmarks/aot.py
 	$(IN_VENV) benchmarks/aot_native.py
 	$(IN_VENV) benchmarks/ring.py
+	$(IN_VENV) benchmarks/build_texts.py
 
 bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	@mkdir -p $(SAVED)
