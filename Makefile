@@ -69,6 +69,7 @@ bench: $(VENV)/benchmarks ## Measure on cpu and Vulkan against named peers, writ
 	$(IN_VENV) benchmarks/aot.py
 	$(IN_VENV) benchmarks/aot_native.py
 	$(IN_VENV) benchmarks/ring.py
+	$(IN_VENV) benchmarks/build_texts.py
 
 bench-gpu: $(VENV)/benchmarks ## The same on an NVIDIA GPU, cuda and Vulkan
 	@mkdir -p $(SAVED)

@@ -156,7 +156,7 @@ def checked(value: _T) -> _T:
         if isinstance(each, dict | list | tuple | set):
             if depth == MOST_DEPTH:
                 _too_deep()
-            waiting += [(inner, depth + 1) for inner in each]
+            waiting += [(inner, depth + 1) for inner in each if type(inner) is not str]
             if isinstance(each, dict):
                 waiting += [(inner, depth + 1) for inner in each.values()]
     return value

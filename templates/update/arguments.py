@@ -6,6 +6,7 @@ from tikgen import Array, Scalar
 from tikgen.expression import Update, lacks_on_vulkan
 from tikgen.expression.components import argument_of
 from tikgen.template.arguments import Role
+from tikgen.template.once import once
 from tikgen.template.totals import MOST_PARTS, partials_of, results_of, totals_of
 from tikgen.template.vectors import held_arrays, names_in_code
 
@@ -18,6 +19,7 @@ MOST_ARRAYS_ON_VULKAN = 32
 MOST_STRIPS = 16384
 
 
+@once
 def arguments(p: Any) -> tuple[Array | Scalar, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
@@ -87,6 +89,7 @@ def takes_views(p: Any) -> tuple[str, ...]:
     return tuple(name for name in argument_names(p) if name in held)
 
 
+@once
 def argument_names(p: Any) -> tuple[str, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
@@ -96,6 +99,7 @@ def argument_names(p: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*found, *of_layers, *update.reductions)))
 
 
+@once
 def written_arrays(p: Any) -> dict[str, list[str]]:
     """Return what is written of each argument: its components, or itself."""
     found: dict[str, list[str]] = {}
@@ -104,6 +108,7 @@ def written_arrays(p: Any) -> dict[str, list[str]]:
     return {name: found[name] for name in argument_names(p) if name in found}
 
 
+@once
 def identifiers(p: Any, update: Update) -> dict[str, str]:
     """Return what generated code calls each output and each temporary."""
     arguments = argument_names(p) if p.layout != "separate" else ()

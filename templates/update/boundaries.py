@@ -8,22 +8,26 @@ from tikgen.expression.components import by_component
 from tikgen.template.base import SIZES
 from tikgen.template.boundaries import faces_in, rules_in, sides_of, with_constants
 from tikgen.template.matched import matched_widths
+from tikgen.template.once import once
 
 from .reading import ghosts_of, rules_by_component, update_of
 
 
+@once
 def boundary_of(p: Any) -> Any:
     """Return the boundary, with numbers for constants, and rules for each component of a vector."""
     numbers = {n: v for n, v in (p.constants or {}).items() if not isinstance(v, tuple)}
     return with_constants(rules_by_component(p), numbers)
 
 
+@once
 def boundary_names(p: Any) -> tuple[str, ...]:
     """Return the scalars and the arrays over faces that boundary rules take."""
     names = [number for _, number in rules_in(boundary_of(p)) if isinstance(number, str)]
     return tuple(dict.fromkeys(names))
 
 
+@once
 def faces_of(p: Any) -> dict[str, tuple[int, ...]]:
     """Return the axes of the faces over which arrays have values, by the name of the array."""
     return faces_in(boundary_of(p), p.dim, p.scalars)
@@ -39,6 +43,7 @@ def fields_of(update: Update) -> list[str]:
     return [name for name in update.arrays if any(map(any, update.offsets(name)))]
 
 
+@once
 def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     """Return the rules of each array of which a neighbour is read, a pair for each axis.
 
@@ -57,6 +62,7 @@ def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     return found
 
 
+@once
 def rules_in_use(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     """Return the rules of each array, with "interior" where no point needs what lies outside.
 

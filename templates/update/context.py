@@ -6,14 +6,16 @@ from typing import Any
 
 from tikgen.expression import Update
 from tikgen.expression.layout import broken
-from tikgen.template.boundaries import MIRRORS, mirrors_in, rule_in_code
+from tikgen.template.boundaries import mirrors_in, rule_in_code
 from tikgen.template.layers import layers_beyond, layers_in, near_code
+from tikgen.template.outside import moved, stand_in
 from tikgen.template.totals import MOST_PARTS, totals_of
 from tikgen.template.vectors import held_arrays
 from tikgen.template.views import Views
 
 from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, workspace
 from .boundaries import boundary_of, faces_of, margins_of, reach, rules_in_use
+from .elements import Elements
 from .matched import edge_code
 from .memory import Memory
 from .reading import layered_of, spacing_of, type_of, update_of
@@ -58,6 +60,9 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     element = "[0]" if s.loop == "function" else ""
     on_grid = on_whole(p, list(names)), extents_of_whole(p, extents)
     passed = [a for a in every if a.name not in update.reductions]
+    codes = {name: rules_in_code(p, rules.get(name)) for name in update.arrays}
+    casts = {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays}
+    known = identifiers(p, update)
     return {
         "bounds": bounds,
         "extents": tuple(extents),
@@ -73,15 +78,15 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "partial_zeros": "0, " if p.dim == 3 else "",
         "most_strips": MOST_STRIPS,
         "most_parts": MOST_PARTS,
-        "casts": {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays},
-        "identifiers": identifiers(p, update),
+        "identifiers": known,
+        "elements": Elements(p.dtype, memory, names, codes, casts, known, runs),
+        "moved": moved,
+        "stand_in": stand_in,
         "memory": memory,
         "groups": memory.groups([*update.outputs, *update.arrays]),
         "helpers": "\n\n\n".join(filter(None, helpers)),
         "function": "points",
         "margins": margins,
-        "rules": {name: rules_in_code(p, rules.get(name)) for name in update.arrays},
-        "mirrors": MIRRORS,
         "mirrors_used": mirrors_in(rules),
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),

@@ -9,6 +9,7 @@ from tikgen.expression.stretching import PLACES, ROWS, profile_of
 from tikgen.pipeline.jinja_text import folded
 from tikgen.template.boundaries import AXES
 from tikgen.template.matched import (
+    Widths,
     along,
     gather,
     matched_widths,
@@ -16,19 +17,28 @@ from tikgen.template.matched import (
     spread,
     within_code,
 )
+from tikgen.template.once import once
 
 from .reading import layered_of
 
 
+@once
+def widths_of(p: Any) -> Widths:
+    """Return the widths of the matched layers of a problem, by axis."""
+    return matched_widths(p.boundary, p.dim)
+
+
+@once
 def profile_arrays(p: Any) -> dict[str, tuple[int | str, ...]]:
     """Return the shape of each array with numbers of layers."""
-    widths = matched_widths(p.boundary, p.dim)
+    widths = widths_of(p)
     return {profile_of(axis): (PLACES, len(ROWS), sum(pair)) for axis, pair in widths.items()}
 
 
+@once
 def kept_arrays(p: Any) -> dict[str, tuple[int | str, ...]]:
     """Return the shape of each array with what layers keep."""
-    widths = matched_widths(p.boundary, p.dim)
+    widths = widths_of(p)
     if not widths:
         return {}
     found: dict[str, tuple[int | str, ...]] = {}
@@ -54,14 +64,14 @@ def opening(p: Any, axis: int, index: list[str], extents: list[str]) -> tuple[st
         index: code for the index on each axis of the whole grid.
         extents: code for the extent of each axis of the whole grid.
     """
-    rest = matched_widths(p.boundary, p.dim)[axis], index[axis], extents[axis]
+    rest = widths_of(p)[axis], index[axis], extents[axis]
     is_within = within_code(*rest, is_part=p.part is not None)
     return f"if {is_within}:", f"{slot_name(axis)} = {folded(slot_code(*rest))}"
 
 
 def edge_code(p: Any, index: list[str], extents: list[str]) -> str:
     """Return code that says whether a row lies in layers of an axis before the last."""
-    widths = matched_widths(p.boundary, p.dim)
+    widths = widths_of(p)
     return " or ".join(
         within_code(pair, index[axis], extents[axis])
         for axis, pair in widths.items()
@@ -99,7 +109,7 @@ def values_in_layers(
         shape: shape of the grid.
         widened: converts numbers to the dtype of a reference.
     """
-    update, widths, part = layered_of(p), matched_widths(p.boundary, p.dim), in_whole(p)
+    update, widths, part = layered_of(p), widths_of(p), in_whole(p)
     found: dict[str, Any] = {}
     for name, own in update.profiles.items():
         row = widened(given[own.argument])[own.place, own.row]
@@ -123,7 +133,7 @@ def kept_in_layers(
         new: new values over the grid, by their names in the assignments.
         computed: the points that are computed.
     """
-    widths, found = matched_widths(p.boundary, p.dim), {}
+    widths, found = widths_of(p), {}
     for name, memory in layered_of(p).memories.items():
         found[memory.argument] = whole = before[memory.argument]
         rest = widths[memory.axis], computed, in_whole(p)

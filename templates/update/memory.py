@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tikgen.expression.components import argument_of
-from tikgen.pipeline.jinja_text import without_marks
 from tikgen.template.vectors import element_code, held_arrays
 from tikgen.template.views import Views, size_name, stride_name
 
@@ -76,7 +75,7 @@ class Memory:
             code = places if isinstance(places, str) else ", ".join(places)
             return element_code(self._p.layout, name, code, is_linear)
         if not isinstance(places, str):
-            places = self._linear(name, [without_marks(place) for place in places])
+            places = self._linear(name, places)
         argument, place = argument_of(name, self._p.layout)
         if place and not is_linear:
             times = f"{place} * " if place > 1 else ""

@@ -8,8 +8,10 @@ from tikgen.expression import Update
 from tikgen.expression.components import by_component, part_of, vector_of
 from tikgen.template.boundaries import is_by_field
 from tikgen.template.matched import matched_axes
+from tikgen.template.once import once
 
 
+@once
 def update_of(p: Any, is_masked: bool = True, is_layered: bool = False) -> Update:
     """Return what the equations become on the grid of a problem.
 
@@ -38,11 +40,13 @@ def layered_of(p: Any) -> Update:
     return update_of(p, is_layered=True)
 
 
+@once
 def rules_by_component(p: Any) -> Any:
     """Return the boundary with rules for each component of a vector."""
     return by_component(p.boundary, p.vectors or {}) if is_by_field(p.boundary) else p.boundary
 
 
+@once
 def spacing_of(p: Any) -> tuple[float, ...]:
     """Return the distance between points on each axis."""
     return p.spacing if isinstance(p.spacing, tuple) else (p.spacing,) * p.dim

@@ -7,7 +7,6 @@ from tikgen import DType
 from tikgen.expression import Update
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
-from tikgen.pipeline.jinja_text import without_marks
 from tikgen.template.layers import Layer, faded_code, layers_in, near_code
 from tikgen.template.totals import totals_of
 
@@ -55,7 +54,7 @@ def statements(
         is_long, place = p.dtype is DType.i64, on_whole(p, index)[axis]
         values[letter] = f"widened({place})" if is_long else f"ti.cast({place}, {p.dtype.taichi})"
     for name, (array, offset) in update.accesses.items():
-        values[name] = without_marks(read(array, offset))
+        values[name] = read(array, offset)
     values |= matched.codes(p, index) if is_layered else {}
     lines = []
     within = None
@@ -94,7 +93,7 @@ def statements(
                 code = local
             if dtype is not p.dtype:
                 code = f"ti.cast({code}, {dtype.taichi})"
-            lines.append(broken(f"{without_marks(target(name))} = {code}"))
+            lines.append(broken(f"{target(name)} = {code}"))
         elif is_read:
             lines.append(broken(f"{known[name]} = {code}"))
             values[name] = known[name]
@@ -126,12 +125,12 @@ def damped_code(
     update, centre = update_of(p), (0,) * p.dim
     field, stored = update.fields[name], type_of(p, name)
     layers = layers or layers_in(boundary_of(p), update.fields, p.dim)[name]
-    new = cast_of(stored, p.dtype) % without_marks(value) if is_stored else value
-    before = without_marks(read(name, centre)) if layers[0][-1] == 2 else ""
+    new = cast_of(stored, p.dtype) % value if is_stored else value
+    before = read(name, centre) if layers[0][-1] == 2 else ""
     place = on_whole(p, index), extents_of_whole(p, extents), place_of(p, field)
     code = faded_code(layers, new, before, *place, p.dtype)
     if p.mask:
-        is_set = f"{without_marks(read(p.mask, centre))} != {p.dtype.literal(0)}"
+        is_set = f"{read(p.mask, centre)} != {p.dtype.literal(0)}"
         code = f"ti.select({is_set}, {new}, {code})"
     return f"ti.cast({code}, {stored.taichi})" if is_stored and stored is not p.dtype else code
 

@@ -102,6 +102,15 @@ def test_the_quick_bound_counts_turns_of_loops_and_calls(whole: str) -> None:
     assert most_operations(text.replace("1 * 2)", "helper(2))")) == float("inf"), "a circle"
 
 
+def test_the_quick_bound_counts_vectors_from_where_they_are_made() -> None:
+    many = "    s += s * s\n" * 400
+    text = (
+        f"@ti.kernel\ndef f():\n    s = 1.0\n{many}    s = ti.Vector.zero(ti.f32, 64)\n    s += s\n"
+    )
+    assert operations(text) <= most_operations(text) < 3000
+    assert most_operations(text.replace("s = 1.0", "s = ti.Vector.zero(ti.f32, 64)")) > 64 * 400
+
+
 @pytest.mark.parametrize("name", tikgen.list_templates())
 def test_every_default_is_far_below_the_budget(name) -> None:
     required: dict[str, dict[str, Any]] = {

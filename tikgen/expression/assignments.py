@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic_core import CoreSchema, core_schema
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, near
@@ -22,6 +21,7 @@ from tikgen.expression.constants import fold, fold_assignments
 from tikgen.expression.helpers import helper_functions
 from tikgen.expression.reader import free_output, parse_assignments, parse_expression
 from tikgen.expression.rounding import Bounded, bound, exact, gap, stored
+from tikgen.expression.text import Text, once_for_dtype
 from tikgen.expression.tree import (
     LITERALS,
     Node,
@@ -32,62 +32,14 @@ from tikgen.expression.tree import (
 
 NDArray = npt.NDArray[Any]
 
+_MARK = "\x02"  # No name has it.
+
 # Functions that have no value below 0, or for some numbers there.
 PARTIAL = frozenset({"log", "pow", "sqrt"})
 # A power with a literal whole exponent is multiplied out, and is not "pow".
 _NO_F64_ON_VULKAN = frozenset(
     {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
 )
-
-
-class Text:
-    """A frozen value that equals others of the same text."""
-
-    __slots__ = ("__weakref__", "text")
-
-    text: str
-
-    def __init__(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    @classmethod
-    def parse(cls, value: Any) -> Any:
-        """Return ``value`` as an instance; raise ExpressionError."""
-        raise NotImplementedError
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        def validate(value: object) -> object:
-            try:
-                return cls.parse(value)
-            except ExpressionError as error:  # Pydantic catches only ValueError.
-                raise ValueError(str(error)) from None
-
-        return core_schema.no_info_plain_validator_function(validate)
-
-    def folded(self, dtype: DType) -> Any:
-        """Return what is computed in ``dtype``; raise ExpressionError."""
-        raise NotImplementedError
-
-    def check(self, dtype: DType) -> None:
-        """Raise :class:`ExpressionError` if it cannot be computed in ``dtype``."""
-        self.folded(dtype)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.text!r})"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is frozen")
 
 
 class Expression(Text):
@@ -110,7 +62,10 @@ class Expression(Text):
     names: tuple[str, ...]
 
     def __init__(self, node: Node) -> None:
-        super().__init__(node=node, text=Code().number(node), names=node.names)
+        super().__init__(node=node, names=node.names)
+
+    def _printed(self) -> str:
+        return Code().number(self.node)
 
     @classmethod
     def parse(cls, value: str | Expression) -> Expression:
@@ -130,7 +85,7 @@ class Expression(Text):
                 problem = f"the name {name!r} is unknown.{near(name, names)} {takes}"
                 raise ExpressionError(self.text, problem)
 
-    @functools.lru_cache(maxsize=256)  # noqa: B019 -- few are kept
+    @once_for_dtype
     def folded(self, dtype: DType) -> Expression:
         """Return the expression with operations on literals computed in ``dtype``.
 
@@ -138,9 +93,9 @@ class Expression(Text):
             ExpressionError: if the expression cannot be computed in ``dtype``.
         """
         _refuse(self, suitability_problem(self.node, dtype))
-        folded = Expression(fold(self.node, dtype.computed.numpy))
-        _refuse(self, folded_problem(folded.node, dtype))
-        return folded
+        folded = fold(self.node, dtype.computed.numpy)
+        _refuse(self, folded_problem(folded, dtype))
+        return _as_folded(folded, dtype)
 
     def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
         """Return generated code for the value, a number of ``dtype``.
@@ -153,12 +108,22 @@ class Expression(Text):
         Raises:
             ExpressionError: if the expression cannot be computed in ``dtype``.
         """
-        node = self.folded(dtype).node
+        folded = self.folded(dtype)
+        node = folded.node
         if dtype.computed is dtype or node.op == "name":
-            return TaichiCode(values, dtype).number(node)
+            return "".join(
+                values[part] if is_name else part for is_name, part in folded._parts(dtype)
+            )
         if node.op in LITERALS:
             return dtype.literal(float(dtype.numpy.type(literal_value(node))))
         return f"ti.cast({self.term(values, dtype)}, {dtype.taichi})"
+
+    @once_for_dtype
+    def _parts(self, dtype: DType) -> list[tuple[bool, str]]:
+        """Return generated code in parts, and whether each is a name that other code replaces."""
+        marked = {name: f"{_MARK}{name}{_MARK}" for name in self.names}
+        parts = TaichiCode(marked, dtype).number(self.node).split(_MARK)
+        return [(bool(n % 2), part) for n, part in enumerate(parts)]
 
     def term(self, values: Mapping[str, str], dtype: DType) -> str:
         """Return generated code for the value as :meth:`taichi` does, an f16 not yet rounded."""
@@ -242,8 +207,10 @@ class Assignments(Text):
             assignments=assignments,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
-            text="; ".join(f"{name} = {expression}" for name, expression in assignments),
         )
+
+    def _printed(self) -> str:
+        return "; ".join(f"{name} = {expression}" for name, expression in self.assignments)
 
     @classmethod
     def parse(cls, value: str | Assignments | Expression) -> Assignments:
@@ -273,7 +240,7 @@ class Assignments(Text):
         """Return the operations in the program, functions by their names."""
         return frozenset().union(*(e.node.kinds for _, e in self.assignments))
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
+    @once_for_dtype
     def folded(self, dtype: DType) -> Assignments:
         """Return the program with operations on literals computed in ``dtype``.
 
@@ -288,9 +255,9 @@ class Assignments(Text):
         folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
         for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
             _refuse(expression, folded_problem(node, dtype))
-        return Assignments(tuple((name, Expression(node)) for name, node in folded))
+        return Assignments(tuple((name, _as_folded(node, dtype)) for name, node in folded))
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
+    @once_for_dtype
     def helpers(self, dtype: DType) -> str:
         """Return the definitions of each ``ti.func`` that the generated code calls."""
         nodes = [expression.node for _, expression in self.folded(dtype).assignments]
@@ -351,6 +318,13 @@ def lacks_on_vulkan(functions: Iterable[str], dtype: DType) -> str | None:
     if dtype is not DType.f64 or not missing:
         return None
     return f"{missing[0]} of an f64 does not work there; use dtype='f32', or cpu or cuda"
+
+
+def _as_folded(node: Node, dtype: DType) -> Expression:
+    """Return a tree as an expression that is folded already."""
+    found = Expression(node)
+    found._known[Expression.folded.__wrapped__, dtype] = found  # type: ignore[attr-defined]
+    return found
 
 
 def _refuse(expression: Expression, problem: str | None) -> None:

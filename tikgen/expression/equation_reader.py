@@ -52,6 +52,7 @@ class EquationReader(Reader):
         self.used: dict[str, None] = {}
         self.assigned: list[tuple[str, Node]] = []
         self.stretching = Stretching(grid.layers)
+        self._values: dict[tuple[str, Offset], Node] = {}
         # Trees of temporaries over what is read, and where what was assigned lies.
         self._definitions: dict[str, Node] = {}
         self._places: dict[str, Place] = {}
@@ -229,6 +230,8 @@ class EquationReader(Reader):
 
     def _access(self, array: str, offset: Offset) -> Node:
         """Return the name of an array's value at an offset."""
+        if known := self._values.get((array, offset)):
+            return known
         if any(abs(step) > FURTHEST for step in offset):
             self._refuse(f"reaches further than {FURTHEST} points")
         if any(offset) and self.kinds.get(array) == "inplace":
@@ -239,7 +242,8 @@ class EquationReader(Reader):
         steps = (f"{'n' if step < 0 else ''}{abs(step)}" for step in offset)
         name = "\u00b7".join((array, *steps)) if any(offset) else array
         self.accesses[name] = (array, offset)
-        return Node("name", value=name)
+        node = self._values[array, offset] = Node("name", value=name)
+        return node
 
     def _neighbour(self, tree: ast.Subscript) -> Node:
         if not isinstance(tree.value, ast.Name):

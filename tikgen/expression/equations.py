@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ExpressionError
-from tikgen.expression.assignments import Assignments, Expression, Text
+from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.components import by_component
 from tikgen.expression.equation_reader import INDICES, EquationReader
 from tikgen.expression.grid import Grid
@@ -24,6 +24,7 @@ from tikgen.expression.sharing import shared
 from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name, unparsed
 from tikgen.expression.staggering import CENTRE, place_on
 from tikgen.expression.stretching import Memory, Profile
+from tikgen.expression.text import Text
 from tikgen.expression.tree import Node
 from tikgen.expression.vectors import Expansion
 
@@ -42,7 +43,7 @@ def sympy_text(value: object) -> SympyText | None:
     return sympy_reader.read(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Update:
     """What equations become on a grid.
 
@@ -222,8 +223,14 @@ class Equations(Text):
             )
         )
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _on(self, grid: Grid) -> Update:
+        update, terms = self._read(replace(grid, mask=None) if grid.mask else grid)
+        update = update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
+        return replace(update, arrays={**update.arrays, **dict.fromkeys(terms, "out")})
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
+    def _read(self, grid: Grid) -> tuple[Update, tuple[str, ...]]:
+        """Return what the equations become without a mask, and what stores terms of sums."""
         numbers = (*grid.scalars, *grid.constants, *INDICES[: grid.dim], *AXES[: grid.dim])
         expansion = Expansion(
             *(self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers),
@@ -257,9 +264,8 @@ class Equations(Text):
             profiles=reader.stretching.profiles,
             within=reader.stretching.axes_within(name for name, _ in found),
         )
-        update = update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
         terms = (name for name, operation in reader.reductions.items() if operation == TERMS)
-        return replace(update, arrays={**update.arrays, **dict.fromkeys(terms, "out")})
+        return update, tuple(terms)
 
     def with_terms(self) -> Equations:
         """Return equations that store the terms of each sum over points, and add nothing up."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.reader import Reader, clipped, free_output, quoted, statements_of
 from tikgen.expression.reductions import TERMS, misused, reduction_of, unusable
+from tikgen.expression.text import once_for_dtype
 from tikgen.expression.tree import Node
 
 
@@ -69,7 +69,7 @@ class Reducing(Assignments):
         """Return the arrays that are written at every element, in order."""
         return tuple(name for name in self.outputs if name not in self.reductions)
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
+    @once_for_dtype
     def folded(self, dtype: DType) -> Reducing:
         """Return the program with operations on literals computed in ``dtype``.
 

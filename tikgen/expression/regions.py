@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,11 +60,18 @@ class Regions:
     ) -> None:
         self._refuse = refuse
         self._outputs = set(outputs)
-        self._loads = list(_loads(statements))
-        names = {node.id for s in statements for node in ast.walk(s) if isinstance(node, ast.Name)}
-        self._taken = {stored_name(name) for name in names}
+        self._statements = statements
         self._assigned: set[str] = set()
         self.origins: dict[str, str] = {}
+
+    @functools.cached_property
+    def _loads(self) -> list[tuple[tuple[int, int], str]]:
+        return list(_loads(self._statements))
+
+    @functools.cached_property
+    def _taken(self) -> set[str]:
+        every = (node for statement in self._statements for node in ast.walk(statement))
+        return {stored_name(node.id) for node in every if isinstance(node, ast.Name)}
 
     def note(self, statement: ast.stmt) -> None:
         """Take note of what is assigned before the next block."""
@@ -105,6 +113,8 @@ class Regions:
     def finished(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Return statements in which no name is assigned again by a block, or is new and unread."""
         statements = self._with_versions(statements)
+        if not self.origins:
+            return statements
         kept: list[ast.stmt] = []
         read: set[str] = set()
         for statement in reversed(statements):
@@ -240,12 +250,12 @@ class Regions:
         for number, statement in enumerate(statements):
             if (target := _target(statement)) is not None:
                 places.setdefault(target, []).append(number)
+        places = {name: own for name, own in places.items() if len(own) > 1}
         inplace = {name for name, own in places.items() if _is_inplace(statements[own[0]], name)}
         changing = {
             name: own[-1]
             for name, own in places.items()
-            if len(own) > 1
-            and (name in inplace or all(hasattr(statements[n], "is_choice") for n in own[1:]))
+            if name in inplace or all(hasattr(statements[n], "is_choice") for n in own[1:])
         }
         current: dict[str, str] = {}
         found: list[ast.stmt] = []

@@ -67,6 +67,11 @@ class Node:
     args: tuple[Node, ...] = ()
     value: int | float | str = 0
 
+    def __init__(self, op: str, args: tuple[Node, ...] = (), value: int | float | str = 0) -> None:
+        # Twice as fast as what a frozen dataclass does, and trees have thousands.
+        known = self.__dict__
+        known["op"], known["args"], known["value"] = op, args, value
+
     @property
     def is_bool(self) -> bool:
         """Return whether the value is a truth value rather than a number."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Iterable
 
 from tikgen.errors import CompileBudgetExceeded
 
@@ -20,9 +21,11 @@ LONG_FUNCTION = 2_000
 
 # Each operation is written with one of these at least.
 _OPERATORS = (*"-+*/%<>=~^|&@([,", "in", "is", "and", "or", "not")
-_TRIPS = re.compile(r"^ *for \w+ in ti\.static\((?:range\((\d+)\)|\(([\d, ]+)\))\):$", re.MULTILINE)
-_VECTOR = re.compile(r"(\w+) = ti\.Vector\.\w+\([\w.]+, (\d+)\)")
-_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
+# Each begins with letters that are found quickly.
+_TRIPS = re.compile(r"for \w+ in ti\.static\((?:range\((\d+)\)|\(([\d, ]+)\))\):$", re.MULTILINE)
+_VECTOR = re.compile(r" = ti\.Vector\.\w+\([\w.]+, (\d+)\)")  # Behind its name.
+_FUNCTION = re.compile(r"\ndef (\w+)\(")
+_LAST_WORD = re.compile(r"\w+$")
 
 _COUNTED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Subscript, ast.Call, ast.Assign)
 
@@ -42,13 +45,10 @@ def has_long_function(text: str) -> bool:
 
 def most_operations(text: str) -> float:
     """Return quickly what ``operations(text)`` cannot exceed; infinite if that takes a tree."""
-    vectors = _VECTOR.findall(text)
     known_static = len(_TRIPS.findall(text)) + text.count(" if ti.static(")
-    if text.count("ti.static") > known_static or text.count("ti.Vector") > len(vectors):
+    if text.count("ti.static") > known_static or text.count("ti.Vector") > len(_vectors(text)):
         return math.inf
-    # Vectors take no more than scalars where only their elements are used.
-    is_whole = _uses_whole(text, [name for name, _ in vectors])
-    length = max(int(size) for _, size in vectors) if is_whole else 1
+    text = "\n" + text
     starts = list(_FUNCTION.finditer(text))
     ends = [*(match.start() for match in starts[1:]), len(text)]
     bodies = {m[1]: text[m.end() : end] for m, end in zip(starts, ends, strict=True)}
@@ -57,17 +57,44 @@ def most_operations(text: str) -> float:
     def most_of(name: str) -> float:
         if name not in known:
             known[name] = math.inf  # Until it is known that it does not call itself.
-            most = 0.0
-            for turns, part in _by_turns(bodies[name]):
-                own = sum(map(part.count, _OPERATORS)) * length
-                own += sum(int(size) for _, size in _VECTOR.findall(part))
-                counts = {other: part.count(f"{other}(") for other in bodies}
-                called = sum(count * most_of(other) for other, count in counts.items() if count)
-                most += turns * (own + length * called)
-            known[name] = most
+            known[name] = sum(
+                most_of_part(turns, part, length)
+                for piece, length in _by_length(bodies[name])
+                for turns, part in _by_turns(piece)
+            )
         return known[name]
 
+    def most_of_part(turns: int, part: str, length: int) -> float:
+        own = sum(map(part.count, _OPERATORS)) * length
+        own += sum(size for _, size in _vectors(part))
+        counts = {other: part.count(f"{other}(") for other in bodies}
+        called = sum(count * most_of(other) for other, count in counts.items() if count)
+        return turns * (own + length * called)
+
     return sum(map(most_of, bodies))
+
+
+def _vectors(text: str) -> list[tuple[str, int]]:
+    """Return name and length of each vector that ``text`` makes."""
+    found = []
+    for made in _VECTOR.finditer(text):
+        line = text.rfind("\n", 0, made.start()) + 1
+        if name := _LAST_WORD.search(text, line, made.start()):
+            found.append((name[0], int(made[1])))
+    return found
+
+
+def _by_length(body: str) -> list[tuple[str, int]]:
+    """Return pieces of a function, and the length of the longest vector that each uses whole."""
+    first = _VECTOR.search(body)
+    start = body.rfind("\n", 0, first.start()) if first else 0
+    if "ti.static" in body[:start]:  # What a loop repeats stays together.
+        start = 0
+    rest = body[start:]
+    vectors = _vectors(rest)
+    # They take no more than scalars where only their elements are used.
+    is_whole = _uses_whole(rest, [name for name, _ in vectors])
+    return [(body[:start], 1), (rest, max(size for _, size in vectors) if is_whole else 1)]
 
 
 def _by_turns(body: str) -> list[tuple[int, str]]:
@@ -83,8 +110,9 @@ def _by_turns(body: str) -> list[tuple[int, str]]:
         while line.strip() and depth <= 0 and indent <= loops[-1][0]:
             loops.pop()
         found.setdefault(loops[-1][1], []).append(line)
-        depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
-        if loop := _TRIPS.match(line):
+        if len(loops) > 1:
+            depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+        if loop := _TRIPS.search(line):
             loops.append((indent, loops[-1][1] * int(loop[1] or loop[2].count(",") + 1)))
     return [(turns, "\n".join(lines)) for turns, lines in found.items()]
 
@@ -94,7 +122,13 @@ def _uses_whole(text: str, made: list[str]) -> bool:
     names = set(made)
     if sum(text.count(name) - text.count(f"{name}[") for name in names) == len(made):
         return False
-    return len(re.findall(rf"\b(?:{'|'.join(names)})\b(?!\[)", text)) > len(made)
+    uses = (
+        found.start()
+        for name in names
+        for found in re.finditer(rf"{name}\b(?!\[)", text)
+        if not _LAST_WORD.search(text, found.start() - 1, found.start())
+    )
+    return sum(1 for _ in uses) > len(made)
 
 
 def operations(text: str) -> int:
@@ -129,7 +163,7 @@ class _Counter:
             return 2 + self._of(node.iter, vectors) + body * _static_trips(node.iter)
         if isinstance(node, ast.Assign | ast.AugAssign):
             return self._of_assignment(node, vectors)
-        count = sum(self._of(child, vectors) for child in ast.iter_child_nodes(node))
+        count = sum(self._of(child, vectors) for child in _operands(node))
         if isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else ""
             return count + (
@@ -144,7 +178,7 @@ class _Counter:
         length = max(_vector_length(node.value), _used_length(node.value, vectors))
         if isinstance(target, ast.Name) and length > 1:
             vectors[target.id] = length
-        children = sum(self._of(child, vectors) for child in ast.iter_child_nodes(node))
+        children = sum(self._of(child, vectors) for child in _operands(node))
         if _vector_length(node.value) > 1:
             return children + length
         return (children + 1) * max(1, length)
@@ -180,6 +214,29 @@ def _vector_length(value: ast.AST) -> int:
 
 def _used_length(value: ast.AST, vectors: dict[str, int]) -> int:
     """Return the length of the longest vector that ``value`` uses as a whole, else 1."""
-    subscripted = {id(n.value) for n in ast.walk(value) if isinstance(n, ast.Subscript)}
-    names = (n for n in ast.walk(value) if isinstance(n, ast.Name) and id(n) not in subscripted)
-    return max((vectors.get(n.id, 1) for n in names), default=1)
+    longest, ahead = 1, [value] if vectors else []
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, ast.Name):
+            longest = max(longest, vectors.get(node.id, 1))
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            ahead.append(node.slice)
+        else:
+            ahead.extend(_operands(node))
+    return longest
+
+
+def _operands(node: ast.AST) -> Iterable[ast.AST]:
+    """Return the nodes right below one that may hold operations."""
+    match node:
+        case ast.Name() | ast.Constant():
+            return ()
+        case ast.BinOp():
+            return node.left, node.right
+        case ast.Subscript():
+            return node.value, node.slice
+        case ast.Call():
+            return node.func, *node.args, *node.keywords
+        case ast.Attribute():
+            return (node.value,)
+    return ast.iter_child_nodes(node)

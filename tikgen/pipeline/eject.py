@@ -88,14 +88,16 @@ class _Collected:
         name = function.__name__
         if name in self.functions:
             return
+        function = inspect.unwrap(function)  # A copy has no decorators.
         text = textwrap.dedent(_source_of(function))
         tree = ast.parse(text)
         definition = tree.body[0]
         assert isinstance(definition, ast.FunctionDef)
         text = _with_known_annotations(text, definition, function.__globals__)
-        self.functions[name] = "\n".join(text.splitlines()[definition.lineno - 1 :]) + "\n"
+        text = "\n".join(text.splitlines()[definition.lineno - 1 :]) + "\n"
+        self.functions[name] = text
         names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        for used in sorted(names - {"staticmethod", name}):
+        for used in sorted(names - {name}):
             if used in function.__globals__:
                 self._add_global(used, function.__globals__[used], function)
 

@@ -175,11 +175,6 @@ def _lines_at(value: object, indent: int, place: str) -> str:
     )
 
 
-def without_marks(text: str) -> str:
-    """Return a piece of code that a macro wrote, without marks and surrounding blanks."""
-    return _MARK.sub("", str(text)).strip()
-
-
 def split_marks(rendered: str) -> tuple[str, tuple[str, ...]]:
     """Return the text without marks, and the template line of each of its lines.
 

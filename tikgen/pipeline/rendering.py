@@ -9,6 +9,7 @@ import io
 import re
 import tokenize
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,13 +55,23 @@ class Variant:
     @property
     def params(self) -> dict[str, Any]:
         """Return every parameter, problem parameters first."""
+        return dict(self._params)
+
+    @functools.cached_property
+    def _params(self) -> dict[str, Any]:
         return {**dict(self.problem), **dict(self.schedule)}
+
+    @functools.cached_property
+    def texts(self) -> Mapping[str, str]:
+        """Return each parameter as text, one for equal values."""
+        return {name: canonical(value) for name, value in self._params.items()}
 
     @functools.cached_property
     def key(self) -> str:
         """Return one text for equal variants of equal templates."""
         views = f" {self.views}" if self.views else ""
-        return f"{self.template.key}({canonical(self.params)}){self.sizes or ''}{views}"
+        params = ", ".join(f"{name!r}: {text}" for name, text in sorted(self.texts.items()))
+        return f"{self.template.key}({{{params}}}){self.sizes or ''}{views}"
 
     @functools.cached_property
     def label(self) -> str:
@@ -273,8 +284,9 @@ def _without_inline_comments(text: str) -> str:
 def _header(variant: Variant) -> str:
     lines = [f"# {variant.template.name}: {variant.template.summary or 'one-off kernel'}"]
     for kind, model in (("problem", variant.problem), ("schedule", variant.schedule)):
-        unused = idle(type(model), {**variant.params, **dict(model)})
-        values = ", ".join(f"{k}={canonical(v)}" for k, v in model if k not in unused)
+        unused = idle(type(model), variant.params)
+        known = (name for name in type(model).model_fields if name not in unused)
+        values = ", ".join(f"{name}={variant.texts[name]}" for name in known)
         if values:
             lines.append(f"# {kind}: {values}")
     if variant.sizes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 from tikgen.pipeline.rendering import Variant
-from tikgen.template.base import TEXT_NAME
-from tikgen.template.parameters import canonical
+from tikgen.template.base import TEXT_NAME, Template
 from tikgen.version import __version__
 
 FINGERPRINT = "fingerprint of the template"
@@ -18,14 +18,22 @@ def key_fields(variant: Variant) -> dict[str, str]:
     template = variant.template
     return {
         "template": template.name,
-        f"{FILE}{TEXT_NAME}": _digest(template.text.encode()),
-        **{f"{FILE}{macro.name}": _digest(macro.data) for macro in template.macros},
+        **_files_of(template),
         FINGERPRINT: template.fingerprint[:16],
-        **{f"{PROBLEM}{name}": canonical(value) for name, value in variant.problem},
-        **{f"{SCHEDULE}{name}": canonical(value) for name, value in variant.schedule},
+        **{f"{PROBLEM}{name}": variant.texts[name] for name, _ in variant.problem},
+        **{f"{SCHEDULE}{name}": variant.texts[name] for name, _ in variant.schedule},
         **{f"{SIZE}{symbol}": str(extent) for symbol, extent in variant.sizes},
         **({"views": str(variant.views)} if variant.views else {}),
         "tikgen": __version__,
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def _files_of(template: Template) -> dict[str, str]:
+    """Return the digest of each file with text of a template."""
+    return {
+        f"{FILE}{TEXT_NAME}": _digest(template.text.encode()),
+        **{f"{FILE}{macro.name}": _digest(macro.data) for macro in template.macros},
     }
 
 

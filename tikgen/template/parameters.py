@@ -7,6 +7,7 @@ loaded, so that no value can carry code into a kernel.
 
 from __future__ import annotations
 
+import functools
 import keyword
 import types
 import typing
@@ -122,19 +123,15 @@ class ParameterModel(BaseModel):
     def _normalise(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        fields = cls.model_fields
-        return {
-            k: _listed(v) if k in fields and _takes_names(fields[k].annotation) else plain(v)
-            for k, v in data.items()
-        }
+        names = _names_of_names(cls)
+        return {k: _listed(v) if k in names else plain(v) for k, v in data.items()}
 
     @model_validator(mode="after")
     def _checked(self) -> ParameterModel:
-        for name, field in type(self).model_fields.items():
-            choices = _choices(field)
+        for name, choices in _choices_of(type(self)).items():
             value = getattr(self, name)
             for item in value if isinstance(value, tuple) else (value,):
-                if choices and item is not None and str(item) not in choices:
+                if item is not None and str(item) not in choices:
                     raise Invalid(name, f"takes {_listing(choices)}; got {_shown(value)}")
         self._follow_rules()
         self.check()
@@ -249,6 +246,8 @@ def make_model(
 
 def canonical(value: Any) -> str:
     """Return one text for equal parameter values, whatever order a dict was written in."""
+    if value is None or isinstance(value, str | int | float):
+        return _shown(value)
     if isinstance(value, Mapping):
         items = sorted((canonical(k), canonical(v)) for k, v in value.items())
         return "{" + ", ".join(f"{k}: {v}" for k, v in items) + "}"
@@ -298,6 +297,20 @@ def _takes_names(annotation: Any) -> bool:
     if get_origin(annotation) in (Union, types.UnionType):
         return any(map(_takes_names, get_args(annotation)))
     return get_origin(annotation) is tuple and get_args(annotation)[:1] == (Identifier,)
+
+
+@functools.lru_cache(maxsize=256)
+def _names_of_names(model: type[ParameterModel]) -> frozenset[str]:
+    """Return the parameters of a model that take a tuple of identifiers."""
+    fields = model.model_fields.items()
+    return frozenset(name for name, field in fields if _takes_names(field.annotation))
+
+
+@functools.lru_cache(maxsize=256)
+def _choices_of(model: type[ParameterModel]) -> dict[str, list[str]]:
+    """Return the choices of each parameter of a model that has some."""
+    found = {name: _choices(field) for name, field in model.model_fields.items()}
+    return {name: choices for name, choices in found.items() if choices}
 
 
 def _listed(value: Any) -> Any:

@@ -1,0 +1,121 @@
+"""The elements of arrays as generated code, in each of the loops of a kernel.
+
+What begins with ``by`` reads an array at an offset from the point, as a number of the dtype in
+which is computed. What begins with ``at`` is where the value of an array at the point is stored.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tikgen import DType
+from tikgen.template.outside import moved, stand_in, value
+
+from .memory import Memory
+
+Offset = tuple[int, ...]
+
+
+class Elements:
+    """Returns the code of elements.
+
+    Args:
+        work: the dtype in which is computed.
+        memory: where elements lie.
+        index: code for the index of the point on each axis.
+        rules: the rules of each array.
+        casts: a pattern for the code of an element of each array.
+        identifiers: what the code calls each array.
+        runs: the run of elements for each array and offset of its row.
+    """
+
+    def __init__(
+        self,
+        work: DType,
+        memory: Memory,
+        index: Sequence[str],
+        rules: Mapping[str, Any],
+        casts: Mapping[str, str],
+        identifiers: Mapping[str, str],
+        runs: Mapping[Any, Any],
+    ) -> None:
+        self._work, self._memory, self._index = work, memory, tuple(index)
+        self._extents = tuple(memory.extents)
+        self._rules, self._casts = rules, casts
+        self._identifiers, self._runs = identifiers, runs
+        self._centre = (0,) * (len(index) - 1)
+
+    def _element(self, array: str, places: str | Sequence[str]) -> str:
+        return self._casts[array] % self._memory.element(array, places)
+
+    def _linear(self, array: str, name: str, offset: Sequence[int] = ()) -> str:
+        """Return the linear index at an offset from another one."""
+        memory = self._memory
+        parts = [memory.zeros, name, memory.suffix(array)]
+        for step, size in zip(offset, memory.steps(array), strict=False):
+            if step:
+                count = abs(step)
+                times = f"{count} * {size}" if count > 1 and size else size or str(count)
+                parts.append(f" {'+' if step > 0 else '-'} {times}")
+        return "".join(parts)
+
+    # One point, by its index: its neighbours may lie outside.
+
+    def by_index(self, array: str, offset: Offset) -> str:
+        at = self._index, self._extents, offset, self._rules[array]
+        return value(self._element, array, self._work, *at)
+
+    def at_index(self, array: str) -> str:
+        return self._memory.element(array, self._index)
+
+    # One point far from the edges, by its linear index.
+
+    def by_linear(self, array: str, offset: Offset) -> str:
+        return self._element(array, self._linear(array, "here", offset))
+
+    def at_linear(self, array: str) -> str:
+        return self._memory.element(array, self._linear(array, "here"))
+
+    # One point of a row, whose rows of neighbours begin at known places.
+
+    def by_row(self, array: str, offset: Offset) -> str:
+        place = moved(self._index[-1], offset[-1])
+        return self._element(array, self._in_row(self._runs[array, offset[:-1]], place))
+
+    def at_row(self, array: str) -> str:
+        run = self._runs[array, self._centre]
+        return self._memory.element(array, self._in_row(run, self._index[-1]))
+
+    def _in_row(self, run: Any, place: str) -> str:
+        return self._memory.zeros + (f"{run.start} + " if self._centre else "") + place
+
+    # The same near an end of the row.
+
+    def by_end(self, array: str, offset: Offset) -> str:
+        run = self._runs[array, offset[:-1]]
+        length = "row" if self._centre else self._extents[-1]
+        each = zip(self._index, run.leading, self._extents, run.kinds, strict=False)
+        return value(
+            lambda array, places: self._element(array, self._in_row(run, places[0])),
+            *(array, self._work, self._index[-1:], (length,), offset[-1:], self._rules[array][-1:]),
+            leading=[stand_in(*at) for at in each],
+        )
+
+    # Point `lane` of a thread that computes several, by its linear index.
+
+    def by_lane(self, array: str, offset: Offset) -> str:
+        return self._element(array, self._linear(array, "at", offset))
+
+    # Element `lane` of runs, which count from the first component of a vector on.
+
+    def by_run(self, array: str, offset: Offset) -> str:
+        return self._casts[array] % self._in_run(array, self._runs[array, offset[:-1]], offset[-1])
+
+    def at_stored(self, array: str) -> str:
+        return self._in_run(array, self._runs[array, self._centre], 0)
+
+    def _in_run(self, array: str, run: Any, step: int) -> str:
+        place = self._memory.zeros + moved(f"{run.name} + lane", step - run.first)
+        return self._memory.element(array, place, is_linear=True)
+
+    def at_buffer(self, array: str) -> str:
+        return f"buffer_{self._identifiers[array]}[lane]"
