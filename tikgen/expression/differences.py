@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from fractions import Fraction
 
 HALF = Fraction(1, 2)
@@ -37,8 +36,7 @@ def weights(derivative: int, positions: tuple[Fraction, ...]) -> tuple[Fraction,
     return tuple(row[derivative] for row in found)
 
 
-@functools.lru_cache(maxsize=64)
-def central(derivative: int, order: int) -> Mapping[int, Fraction]:
+def central(derivative: int, order: int) -> dict[int, Fraction]:
     """Return the weight at each offset for a derivative where the function itself is known.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import threading
 import time
@@ -98,7 +97,7 @@ def build(
         pass
     except TypeError:  # A dict among the parameters is not hashable.
         key = None
-    with _lock, _collecting_later():
+    with _lock:
         journal = events.Journal()
         try:
             variant, record = journal.timed(
@@ -142,22 +141,6 @@ def resolve(
 ) -> Variant:
     """Return the variant of a template; takes the arguments of :func:`build`."""
     return choose(name, schedule, shape, arch, params)[0]
-
-
-@contextlib.contextmanager
-def _collecting_later() -> Iterator[None]:
-    """Have Python's collector wait meanwhile.
-
-    It would search all objects of the process several times while the many of a build are made,
-    which takes a fifth of its time.
-    """
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_enabled:
-            gc.enable()
 
 
 def _sized_of(base: Kernel, variant: Variant, schedule: object, arch: str | None) -> Kernel:
