@@ -219,6 +219,7 @@ def remainder(x, y):
         rest += y
     return rest
 ''',
+    # The archs round halves differently, but the quotient lies next to a whole number.
     "floor_divide": '''
 @ti.func
 def floor_divide(x, y):
@@ -227,9 +228,7 @@ def floor_divide(x, y):
     quotient = (x - rest) / y
     if (rest != ZERO) & ((ti.bit_cast(rest, SIGNED) ^ ti.bit_cast(y, SIGNED)) < NO_BITS):
         quotient -= ONE
-    low = ti.floor(quotient)
-    low += ti.select(quotient - low > HALF, ONE, ZERO)
-    return ti.select(y == ZERO, x / y, low)
+    return ti.select(y == ZERO, x / y, ti.round(quotient))
 ''',
     # LLVM would compare halves, which kills the process on processors with AVX-512 and without
     # arithmetic of halves.

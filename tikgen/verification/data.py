@@ -35,8 +35,10 @@ def random_values(
         rng: source of random numbers.
         steps: extents and counts of the parts in which a kernel works; records mark such parts.
     """
-    if dtype.is_float and data != "whole":
-        values: NDArray = rng.uniform(-1, 1, shape)
+    if data == "few":
+        values: NDArray = rng.choice(_some_halves(dtype, rng), shape)
+    elif dtype.is_float and data != "whole":
+        values = rng.uniform(-1, 1, shape)
     else:
         most = _LARGE if data == "large" and dtype.bits == 64 else _SMALL[data]
         values = rng.integers(-most if dtype.is_signed else 0, most, shape, endpoint=True)
@@ -49,6 +51,18 @@ def random_values(
     if data == "records":
         _set_records(values, dtype, rng, steps)
     return values.astype(dtype.numpy)
+
+
+def _some_halves(dtype: DType, rng: np.random.Generator) -> NDArray:
+    """Return up to three numbers, halves of floats, with a sign where the dtype has one.
+
+    Where all elements are equal, any of them is the extreme. Products of halves are exact, and
+    show which way a tie is rounded.
+    """
+    sizes = rng.integers(0, 6, rng.integers(1, 4), endpoint=True)
+    signs = rng.choice([-1, 1] if dtype.is_signed else [1], sizes.size)
+    halves: NDArray = (sizes / 2 if dtype.is_float else sizes // 2) * signs
+    return halves
 
 
 def _set_records(

@@ -24,8 +24,8 @@ def map(
             z[i + 512] = new_z_1
             z[i + 1024] = new_z_2
             z[i + 1536] = new_z_3
-        elif i < z.shape[0]:
-            for i_item in range(4):
+        else:
+            # As many as the elements from here on allow; none where they have ended.
+            for i_item in range((z.shape[0] - i + 511) // 512):
                 i_rest = i + i_item * 512
-                if i_rest < z.shape[0]:
-                    z[i_rest] = a * x[i_rest] + y[i_rest]
+                z[i_rest] = a * x[i_rest] + y[i_rest]
