@@ -136,10 +136,11 @@ def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     elif p.expr.reductions and p.part and p.dim > 1:
         inner = [[rows * GRAIN_OF_ROWS, *first[1:], LANES + 5] for rows in (18, 16)]
         inner[0][0] += 5
+        inner += [[MOST_CHUNKS * GRAIN_OF_ROWS + 5, *first]]
     elif p.expr.reductions:
-        # Chunks for two steps of what joins them, with a rest and without.
+        # Chunks for two steps of what joins them, with a rest and without, and longer ones.
         chunk = SERIAL_CHUNK if s.serial else s.chunk
-        inner = [[18 * chunk + 5, *first], [16 * chunk, *first]]
+        inner = [[18 * chunk + 5, *first], [16 * chunk, *first], [MOST_CHUNKS * chunk + 5, *first]]
     ghosts = list(map(sum, ghosts_of(p.part, p.dim)))
     return tuple(
         {f"n{axis}": size + ghosts[axis] for axis, size in enumerate(extents)} for extents in inner

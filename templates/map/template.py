@@ -284,7 +284,7 @@ class Map(Template):
                     "tanh(a*x) + atan2(y, x) + asin(x) - acos(y)",
                     "log(x*x + 0.5) + tan(x)",
                     "floor(4*x) + ceil(4*y) + round(2.5*x)",
-                    "(x + 0.5)**y + (abs(y) + 3)**-2 + pi*e",
+                    "(x + 0.5)**y + (abs(y) + 3)**-2 + pi*e - 8.5",
                     "j = i - k; i1 = i*k",
                     "y = a*x + y; s = sum(y*y)",
                     "s = sum(x*y); h = max(x - y); n = min(abs(x) + y)",

@@ -221,8 +221,8 @@ OTHERS = (
         params=MAP | {"loop": "flat", "unroll": 1, "serial": False},
     ),
     Mutant(
-        "map", "last block missed", BLOCKS, "block_dim - 1 }}) //", "block_dim - 2 }}) //",
-        params=MAP | {"loop": "blocks", "unroll": 1, "items": 2},
+        "map", "last block missed", BLOCKS, "_rest < {{ count }}", "_rest < 0",
+        params=MAP | {"loop": "blocks", "unroll": 1, "items": 4},
     ),
     no_remainder("histogram", **I32_BINS),
     Mutant(

@@ -12,8 +12,9 @@ from tikgen.template.base import NDArray
 from tikgen.verification.case import Data
 
 _SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "records": 3, "large": 20}
-# What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do.
-_LARGE = 2**40
+# What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do. Large
+# quotients take small divisors.
+_LARGE = (2**40, 2**40, 2**40, 3)
 # How many parts records mark, and how many records there are at most.
 _PARTS = (1, 2, 3, 7, 16, 63, 64, 256, 1024)
 _MOST_RECORDS = 50
@@ -40,7 +41,8 @@ def random_values(
     elif dtype.is_float and data != "whole":
         values = rng.uniform(-1, 1, shape)
     else:
-        most = _LARGE if data == "large" and dtype.bits == 64 else _SMALL[data]
+        is_large = data == "large" and dtype.bits == 64
+        most = int(rng.choice(_LARGE)) if is_large else _SMALL[data]
         values = rng.integers(-most if dtype.is_signed else 0, most, shape, endpoint=True)
     zeros = {"uniform": 1 / 16, "sparse": 0.9}.get(data, 0.0)
     # Of floats both zeros.

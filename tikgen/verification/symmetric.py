@@ -50,7 +50,8 @@ def _is_plain(function: ast.FunctionDef, plain: _Functions) -> bool:
         return False
     given = [_annotation(argument) for argument in function.args.args]
     decorators = [ast.unparse(each) for each in function.decorator_list]
-    *named, last = function.body
+    has_docstring = ast.get_docstring(function) is not None
+    *named, last = function.body[has_docstring:] or function.body
     return (
         decorators == ["ti.func"]
         # What stands for a template may be assigned.

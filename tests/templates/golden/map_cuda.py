@@ -25,7 +25,8 @@ def map(
             z[i + 1024] = new_z_2
             z[i + 1536] = new_z_3
         else:
-            # As many as the elements from here on allow; none where they have ended.
-            for i_item in range((z.shape[0] - i + 511) // 512):
+            # The last item lies behind the elements.
+            for i_item in range(3):
                 i_rest = i + i_item * 512
-                z[i_rest] = a * x[i_rest] + y[i_rest]
+                if i_rest < z.shape[0]:
+                    z[i_rest] = a * x[i_rest] + y[i_rest]
