@@ -129,8 +129,10 @@ def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     """Return the sizes that fill every part of a schedule: threads that take turns, chunks."""
     first = [1] * (p.dim - 1)
     inner: list[list[int]] = []
-    if s.loop == "blocks" and s.blocks:
-        inner = [[(s.blocks + 2) * s.block_dim * s.items + 5, *first]]
+    if s.loop == "blocks":
+        # Some threads of the last block lack one item, or have one alone.
+        whole = (s.blocks + 2) * s.block_dim * s.items
+        inner = [[whole - 5, *first], [whole + 5, *first]]
     elif p.expr.reductions and s.loop == "points":  # As many parts as there may be, and longer.
         inner = [[[140_009], [370, 379], [53, 52, 51], [20, 19, 19, 20]][p.dim - 1]]
     elif p.expr.reductions and p.part and p.dim > 1:
