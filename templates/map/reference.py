@@ -60,22 +60,28 @@ def owned(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
 def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
     """Return numbers among which some are not finite, where these are ranked.
 
-    Of sums in f16, whole numbers whose sums f16 rounds, and f32 does not.
+    Of sums in f16, whole numbers whose sums f16 rounds, and f32 does not. Where floats are divided
+    and rounded down, some numbers of which the last digit is less than the least normal number.
     """
+    shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
+    shapes = {name: () if is_scalar(p, name) else shape for name in p.expr.inputs}
     if p.dtype.value == "f16" and p.expr.reductions and rng.random() < 0.3:
-        arrays = [n for n in p.expr.inputs if not is_scalar(p, n)]
-        shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
-        return {n: rng.integers(-30, 30, shape).astype(p.dtype.numpy) for n in arrays} | {
-            n: np.array(rng.integers(-30, 30), p.dtype.numpy)
-            for n in p.expr.inputs
-            if is_scalar(p, n)
-        }
+        whole = {name: rng.integers(-30, 30, shape) for name, shape in shapes.items()}
+        return {name: np.asarray(x, p.dtype.numpy) for name, x in whole.items()}
+    found: dict[str, Any] = {}
+    is_divided = p.dtype.value in ("f32", "f64") and {"//", "%"} & p.expr.functions
+    if is_divided and rng.random() < 0.5:
+        least = np.finfo(p.dtype.numpy).minexp
+        for name, shape in shapes.items():
+            x = np.ldexp(rng.uniform(-1, 1, shape), least + int(rng.integers(9, 99)))
+            found[name] = x.astype(p.dtype.numpy)
+        return found
     # Fast math may take NaN and infinity for anything, but maxima and minima rank them.
-    is_ranked = p.dtype.is_float and p.expr.reductions and p.expr.functions <= {"abs", "neg"}
+    is_ranked = (
+        p.dtype.is_float and p.expr.reductions and p.expr.functions <= {"abs", "neg", "name"}
+    )
     if not is_ranked or "sum" in p.expr.reductions.values() or rng.random() < 0.5:
         return {}
-    shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
-    found = {}
     for name in (name for name in p.expr.inputs if not is_scalar(p, name)):
         special = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
         chosen = rng.random(shape) < rng.choice([0.01, 0.5, 1.0])

@@ -6,6 +6,7 @@ from typing import Any
 
 from tikgen import Invalid
 from tikgen.pipeline.loop_steps import box, looped, parallel, steps_of_points
+from tikgen.template.grid_use import ghosts_of
 from tikgen.template.totals import MOST_PARTS
 
 from .program import takes_turns
@@ -14,6 +15,11 @@ from .program import takes_turns
 TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CHUNKS_A_TASK = 512
+# Reductions: most chunks, the length of those of one thread alone, and sums side by side, of which
+# LLVM unrolls 32 too early to vectorize them: x, r and r*r of 8 M took 1.5 times as long.
+MOST_CHUNKS, SERIAL_CHUNK, LANES = 16384, 4096, 64
+# Rows that a chunk of a part of a grid has at least.
+GRAIN_OF_ROWS = 16
 
 
 def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
@@ -106,3 +112,38 @@ def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
     if s.blocks:
         return looped((pieces - 1) // s.blocks + 1, rest)
     return parallel(pieces * s.block_dim, rest)
+
+
+def sizes(p: Any) -> Mapping[str, tuple[int, ...]]:
+    """Return the extents to verify: those of parts leave some points between their ghost points."""
+    if not p.part:
+        return {}
+    usual = ((1, 2, 7, 33, 131), (1, 2, 5, 17, 37), (1, 2, 3, 5, 9), (1, 2, 3, 5))[p.dim - 1]
+    return {
+        f"n{axis}": (max(ghosts, 1), *(ghosts + size for size in usual))
+        for axis, ghosts in enumerate(map(sum, ghosts_of(p.part, p.dim)))
+    }
+
+
+def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+    """Return the sizes that fill every part of a schedule: threads that take turns, chunks."""
+    first = [1] * (p.dim - 1)
+    inner: list[list[int]] = []
+    if s.loop == "blocks":
+        # Some threads of the last block lack one item, or have one alone.
+        whole = (s.blocks + 2) * s.block_dim * s.items
+        inner = [[whole - 5, *first], [whole + 5, *first]]
+    elif p.expr.reductions and s.loop == "points":  # As many parts as there may be, and longer.
+        inner = [[[140_009], [370, 379], [53, 52, 51], [20, 19, 19, 20]][p.dim - 1]]
+    elif p.expr.reductions and p.part and p.dim > 1:
+        inner = [[rows * GRAIN_OF_ROWS, *first[1:], LANES + 5] for rows in (18, 16)]
+        inner[0][0] += 5
+        inner += [[MOST_CHUNKS * GRAIN_OF_ROWS + 5, *first]]
+    elif p.expr.reductions:
+        # Chunks for two steps of what joins them, with a rest and without, and longer ones.
+        chunk = SERIAL_CHUNK if s.serial else s.chunk
+        inner = [[18 * chunk + 5, *first], [16 * chunk, *first], [MOST_CHUNKS * chunk + 5, *first]]
+    ghosts = list(map(sum, ghosts_of(p.part, p.dim)))
+    return tuple(
+        {f"n{axis}": size + ghosts[axis] for axis, size in enumerate(extents)} for extents in inner
+    )

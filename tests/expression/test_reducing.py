@@ -70,4 +70,34 @@ def test_products_of_whole_numbers_have_no_error_while_the_dtype_holds_them() ->
     x, y = np.arange(-20.0, 20), np.arange(40.0)
     assert not text.error_bound({"x": x, "y": y}, DType.f32)["s"].any()
     assert text.error_bound({"x": x + 0.1, "y": y}, DType.f32)["s"].all()
-    assert text.error_bound({"x": x * 2.0**13, "y": y * 2.0**13}, DType.f32)["s"].any()
+    assert text.error_bound({"x": x * 8191, "y": y * 8191}, DType.f32)["s"].any()
+
+
+def test_what_is_exact_is_so_in_every_order() -> None:
+    """Sums and products of halves and the like, of few digits and of many, tiny and huge."""
+    text = Assignments.parse("s = x*y + 2.5*x - y + z")
+    rng = np.random.default_rng(5)
+    digits = rng.integers(-(2 ** rng.integers(0, 14, 4000)), 2 ** rng.integers(1, 14, 4000))
+    x, y, z = (
+        np.ldexp(rng.permutation(digits), rng.integers(-8, 8, 4000)).astype(np.float32)
+        for _ in "xyz"
+    )
+    exact = text.error_bound({"x": x, "y": y, "z": z}, DType.f32)["s"] == 0
+    assert 400 < exact.sum() < 3600
+    wide = [each.astype(np.float64) for each in (x, y, z)]
+    right = (wide[0] * wide[1] + 2.5 * wide[0] - wide[1] + wide[2])[exact]
+    half = np.float32(2.5)
+    for found in (
+        x * y + half * x - y + z,
+        x * (y + half) + (z - y),
+        (x - np.float32(1)) * y + (half * x + z),
+    ):
+        assert np.array_equal(found[exact], right)
+    tiny = {"x": x * np.float32(2**-70), "y": y * np.float32(2**-70), "z": z}
+    assert text.error_bound(tiny, DType.f32)["s"][x * y != 0].all()
+    one = np.float32(0.1)
+    assert Assignments.parse("s = 2.5*x").error_bound({"x": one}, DType.f32)["s"] > 0
+    # A sum that is divided: terms of it may be divided first.
+    divided = Assignments.parse("s = (x - y) / 3 + z")
+    given = {"x": one, "y": one, "z": np.float32(0.7)}
+    assert divided.error_bound(given, DType.f32)["s"] > 0

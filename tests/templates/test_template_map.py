@@ -342,3 +342,18 @@ def test_names_may_be_listed_in_one_text() -> None:
     assert one.digest == other.digest
     with pytest.raises(ParameterError, match=r"'b-c' is not a plain identifier"):
         tikgen.render("map", expr="z = x", scalars="b-c", arch="cpu")
+
+
+@pytest.mark.parametrize("dtype", [DType.f32, DType.f64])
+def test_remainders_of_small_numbers_do_not_vanish(ti_arch: str, dtype: DType) -> None:
+    """The last digits of such numbers are worth less than the least normal number."""
+    rng = np.random.default_rng(1)
+    least = int(np.finfo(dtype.numpy).minexp)
+    divide = elementwise("q = x // y; r = x % y", dtype=dtype)
+    for powers in ((9, 9), (30, 30), (60, 60), (98, 90)):
+        x, y = (np.ldexp(rng.uniform(0.5, 1, 900), least + n).astype(dtype.numpy) for n in powers)
+        x *= rng.choice([-1, 1], x.size).astype(dtype.numpy)
+        quotient, rest = np.zeros_like(x), np.zeros_like(x)
+        divide(x, y, quotient, rest)
+        assert np.array_equal(quotient, np.floor_divide(x, y))
+        np.testing.assert_allclose(rest, np.remainder(x, y), rtol=0, atol=dtype.tiny)

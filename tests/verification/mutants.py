@@ -222,7 +222,7 @@ OTHERS = (
     ),
     Mutant(
         "map", "last block missed", BLOCKS, "_rest < {{ count }}", "_rest < 0",
-        params=MAP | {"loop": "blocks", "unroll": 1, "items": 2},
+        params=MAP | {"loop": "blocks", "unroll": 1, "items": 4},
     ),
     no_remainder("histogram", **I32_BINS),
     Mutant(

@@ -130,7 +130,51 @@ def test_a_row_fills_the_longest_buffer_far_from_the_faces(params: dict[str, Any
         loop="function",
         row_buffer=64,
     )
-    (launch,) = full_launches(template, variant, "cpu")
+    launch = full_launches(template, variant, "cpu")[0]
     extents = launch["sizes"].values()
     # The stencils above reach over up to three points along the last axis, two along others.
     assert min(extents) > 4 and list(extents)[-1] > 64 + 6
+
+
+BLOCKS = {"expr": "y = a*x + y", "loop": "blocks", "unroll": 1, "items": 4, "block_dim": 32}
+FLAT_MAX = {"expr": "h = max(x)", "loop": "flat", "unroll": 1, "dtype": "i32", "chunk": 256}
+
+
+@pytest.mark.parametrize(
+    ("params", "old", "new"),
+    [
+        (BLOCKS, "if i + 96 <", "if i + 96 <="),
+        (BLOCKS, "if i + 96 <", "if i + 97 <"),
+        (BLOCKS, "range(3)", "range(2)"),
+        # A block too many repeats what another one did, which shows in place.
+        (BLOCKS | {"blocks": 1056}, "ti.ndrange(1056, 32)", "ti.ndrange(1057, 32)"),
+        (BLOCKS | {"blocks": 1056}, "i_turn * 1056", "i_turn * 1057"),
+        # Only the last of 16 parts is left out.
+        (FLAT_MAX, "step * 8 + lane", "step * 7 + lane"),
+        (FLAT_MAX, "// 16384 + 1, 256)", "// 16384 - 1, 256)"),
+        (FLAT_MAX | {"loop": "points"}, "ti.max((count", "ti.min((count"),
+    ],
+)
+def test_parts_of_a_map_are_filled(
+    process: ArchProcess, params: dict[str, Any], old: str, new: str
+) -> None:
+    if params.get("loop") == "points":
+        params = {name: value for name, value in params.items() if name != "chunk"}
+    found, text = cases("map", **params)
+    assert old in text
+    assert all(process.run(case).kind == "passed" for case in found)
+    changed = text.replace(old, new)
+    assert {process.run(replace(case, text=changed)).kind for case in found} - {"passed"}
+
+
+def test_parts_of_a_grid_have_points_between_their_ghost_points() -> None:
+    template = find_template("map")
+    part = ((1, 4, 5, 97), (4, 1, 8, 96), (2, 4, 7, 83), (2, 1, 3, 47))
+    variant = resolve(template, arch="cpu", expr="z = x + y", dim=4, part=part)
+    found = drawn(launches(template, variant, "cpu"), 60, 1)
+    ghosts = [low + high for low, high, *_ in part]
+    inner = [
+        min(n - edge for n, edge in zip(one["sizes"].values(), ghosts, strict=True))
+        for one in found
+    ]
+    assert sum(n > 0 for n in inner) > 15 and min(inner) <= 0

@@ -189,7 +189,7 @@ def brief(template, **settings):
     ("mutants", "kinds"), [(8, 4), pytest.param(20, 6, marks=pytest.mark.slow)]
 )
 def test_a_new_template_kills_all(tmp_path: Path, mutants: int, kinds: int) -> None:
-    template = tikgen.load_template(scaffold("fresh", tmp_path))
+    template = tikgen.load_template(scaffold(f"fresh{mutants}", tmp_path))
     report = brief(template, archs=("cpu",), mutants=mutants, scripts=tmp_path)
     (found,) = report.archs
     assert report.ok, str(report)

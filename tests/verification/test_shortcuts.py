@@ -86,6 +86,32 @@ def test_some_turn_must_do_the_work(old: str, new: str) -> None:
     assert "if 0 == 1" in never[0]  # Which no launch passes.
 
 
+ITEMS = """\
+def k(x):
+    for i in range(x.shape[0]):
+        if i + 3840 < x.shape[0] * x.shape[1]:
+            x[i] = 1
+        elif i < x.shape[0] * x.shape[1]:
+            x[i] = 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "always"),
+    [
+        ("i + 3840", "i + 3841", "if 0 == 1"),
+        ("i + 3840", "i + 3839", "if 0 == 0"),
+        ("elif i <", "elif i <=", "elif 0 == 0"),
+        ("i + 3840 <", "i + 3840 >", None),
+        ("elif i < x.shape[0] *", "elif i < x.shape[0] +", None),
+    ],
+)
+def test_sides_of_a_comparison_that_seldom_meet(old: str, new: str, always: str | None) -> None:
+    assert old in ITEMS
+    found = other_ways(ITEMS, ITEMS.replace(old, new))
+    assert found is None if always is None else found is not None and always in found[0]
+
+
 LIMITS = """\
 def k(x, y, first, last):
     left = ti.min(ti.max(first, 2), last)

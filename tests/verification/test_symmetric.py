@@ -40,7 +40,8 @@ GIVEN = "a: ti.f32, b: ti.f32"
         ("a: ti.template(), b: ti.template()", "return a * b", False),
         # Another function may do anything.
         (GIVEN, "return g(a) * g(b)", False),
-        (GIVEN, "c = a * b; f.total = c; return c", False),
+        (GIVEN, "c = a * b; f.total = c; return c", True),
+        (GIVEN, "f.total = a; return a * b", False),
     ],
 )
 def test_swapped_arguments_are_the_same_where_the_function_is(
@@ -72,3 +73,19 @@ def test_a_product_of_a_scan_is_symmetric() -> None:
     for mutant in mutants_of(text):
         if mutant.kind in ("sign", "dropped statement", "comparison", "operator"):
             assert not is_same_code(mutant.text, text), mutant.diff(text)
+
+
+def test_arrays_of_a_product_may_change_places_in_a_function_of_many_elements() -> None:
+    params = {"expr": "z = a*x*y - b", "scalars": (), "loop": "flat", "unroll": 1, "serial": True}
+    text = tikgen.render("map", arch="cpu", **params).text
+    call = "chunk(a, x, y, b, z, 0, z.shape[0])"
+    assert call in text
+    for order, same in (
+        ("x, a, y, b, z, 0", True),
+        ("a, x, b, y, z, 0", False),
+        ("a, x, y, z, b, 0", False),
+        ("a, x, y, b, 0, z", False),
+    ):
+        changed = text.replace("chunk(a, x, y, b, z, 0", f"chunk({order}")
+        assert changed != text
+        assert is_same_code(changed, text) is same, order

@@ -132,8 +132,14 @@ def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
         is_record = beyond > np.median(beyond) + 6
         assert 1 <= is_record.sum() < 50
         assert (np.diff(beyond[is_record]) > 0).all()
-    most = np.abs(random_values(dtype, (500,), "large", rng).astype(float)).max()
-    assert (most > 2**32) == (dtype in (DType.i64, DType.u64))
+    # Products and quotients of 64 bits take one large number, or two.
+    most = [np.abs(random_values(dtype, (99,), "large", rng).astype(float)).max() for _ in "x" * 60]
+    assert min(most) <= 20
+    assert (max(most) > 2**32) == (dtype in (DType.i64, DType.u64))
+    few = [random_values(dtype, (99,), "few", rng).astype(float) for _ in "x" * 60]
+    assert {len(np.unique(values)) for values in few} == {1, 2, 3}
+    assert (np.concatenate(few) * (1 + dtype.is_float) % 1 == 0).all()
+    assert np.abs(few).max() == 3
 
 
 @pytest.mark.parametrize("dtype", list(DType), ids=str)

@@ -94,10 +94,9 @@ def _float_words(dtype: DType) -> dict[str, str]:
         "FRACTION": signed.literal((1 << stored) - 1),
         "STORED": signed.literal(stored),
         "ROOM": signed.literal(bits - stored - 1),
-        "LEAST_EXPONENT": signed.literal(stored + 1),
-        "LIFT": signed.literal(bias - 1),
-        "TINY": dtype.literal(2.0 ** (1 - bias)),
+        "LIFT": signed.literal(bias + stored),
         "NO_BITS": signed.literal(0),
+        "NO_UNITS": DType(f"u{bits}").literal(0),
         "ONE_BIT": signed.literal(1),
         "PI": dtype.literal(math.pi),
         "HALF": dtype.literal(0.5),
@@ -118,7 +117,7 @@ def floor_divide(a, b):
     safe = ti.select((d == ZERO) | (d == MINUS), ONE, d)
     quotient = ti.raw_div(n, safe)
     rest = n - quotient * safe
-    quotient -= ti.select((rest != ZERO) & ((rest ^ safe) < ZERO), ONE, ZERO)
+    quotient -= ti.cast((rest != ZERO) & ((rest ^ safe) < ZERO), WORKING)
     quotient = ti.select(d == MINUS, -n, quotient)
     return ti.cast(ti.select(d == ZERO, ZERO, quotient), DTYPE)
 ''',
@@ -202,12 +201,15 @@ def truncated_remainder(x, y):
             units = units << ti.cast(step, UNSIGNED)
             units = units - ti.raw_div(units, divisor) * divisor
             distance -= step
-        # Units of y to a number, by way of a power of two that is no subnormal.
-        is_normal = low >= LEAST_EXPONENT
-        power = ti.select(is_normal, low - STORED, low + LIFT - STORED) << STORED
-        size = ti.cast(units, DTYPE) * ti.bit_cast(power, DTYPE)
-        size *= ti.select(is_normal, ONE, TINY)
-        rest = ti.select(x < ZERO, -size, size)
+        # To a number by its digits, as a product may become one with a power that counts as 0.
+        size = ti.bit_cast(ti.cast(units, DTYPE), SIGNED)
+        if units == NO_UNITS:
+            size = NO_BITS
+        elif (size >> STORED) + low > LIFT:
+            size += (low - LIFT) << STORED
+        else:
+            size = ti.cast(units, SIGNED) << (low - ONE_BIT)
+        rest = ti.bit_cast(size | (ti.bit_cast(x, SIGNED) ^ a), DTYPE)
     return rest
 ''',
     "remainder": '''
@@ -215,21 +217,22 @@ def truncated_remainder(x, y):
 def remainder(x, y):
     """Return what is left after dividing and rounding down, exactly, as NumPy does."""
     rest = truncated_remainder(x, y)
-    if (rest != ZERO) & ((ti.bit_cast(rest, SIGNED) ^ ti.bit_cast(y, SIGNED)) < NO_BITS):
+    bits = ti.bit_cast(rest, SIGNED)
+    if ((bits & MAGNITUDE) != NO_BITS) & ((bits ^ ti.bit_cast(y, SIGNED)) < NO_BITS):
         rest += y
     return rest
 ''',
+    # The archs round halves differently, but the quotient lies next to a whole number.
     "floor_divide": '''
 @ti.func
 def floor_divide(x, y):
     """Divide exactly and round down, as NumPy does."""
     rest = truncated_remainder(x, y)
+    bits = ti.bit_cast(rest, SIGNED)
     quotient = (x - rest) / y
-    if (rest != ZERO) & ((ti.bit_cast(rest, SIGNED) ^ ti.bit_cast(y, SIGNED)) < NO_BITS):
+    if ((bits & MAGNITUDE) != NO_BITS) & ((bits ^ ti.bit_cast(y, SIGNED)) < NO_BITS):
         quotient -= ONE
-    low = ti.floor(quotient)
-    low += ti.select(quotient - low > HALF, ONE, ZERO)
-    return ti.select(y == ZERO, x / y, low)
+    return ti.select(y == ZERO, x / y, ti.round(quotient))
 ''',
     # LLVM would compare halves, which kills the process on processors with AVX-512 and without
     # arithmetic of halves.

@@ -56,12 +56,22 @@ class Bounded(NamedTuple):
 
     A sum also has its number of terms and the sum of their magnitudes. So does a multiple of one:
     fast math may take a common factor out of several sums, and then add all terms in any order.
+    The unit of a value is a power of two, or several, of which all its terms are whole multiples.
     """
 
     value: NDArray
     error: NDArray
     terms: int = 1
     magnitudes: NDArray | None = None
+    units: NDArray | None = None
+
+    @property
+    def unit(self) -> NDArray:
+        """Return a number of which its terms are multiples, infinite for 0, else 0 if unknown."""
+        if self.units is not None:
+            return self.units
+        # Terms of a sum that was divided are multiples of nothing.
+        return _last_bit(self.value) if self.magnitudes is None else np.zeros_like(self.value)
 
     @property
     def mass(self) -> NDArray:
@@ -174,20 +184,21 @@ class _Analysis:
         reordered = 0 if terms == 2 else self._dtype.eps * terms / 2 * mass
         total = self._round("+", value, a.error + b.error + reordered)
         total = total._replace(terms=terms, magnitudes=mass)
-        return self._exact_if_whole(total, mass, a, b)
+        return self._exact_if_held(total, mass, np.minimum(a.unit, b.unit), a, b)
 
     def _product(self, a: Bounded, b: Bounded) -> Bounded:
         passed_on = _scaled(a.error, np.abs(b.value) + b.error) + _scaled(b.error, np.abs(a.value))
         product = self._round("*", a.value * b.value, passed_on)
         product = _of_terms(product, max(a.terms, b.terms), lambda: a.mass * b.mass)
-        return self._exact_if_whole(product, a.mass * b.mass, a, b)
+        return self._exact_if_held(product, a.mass * b.mass, a.unit * b.unit, a, b)
 
-    def _exact_if_whole(self, result: Bounded, mass: Any, *args: Bounded) -> Bounded:
+    def _exact_if_held(self, result: Bounded, mass: Any, unit: Any, *args: Bounded) -> Bounded:
         """Return a sum or product without error where the dtype holds it, in whatever order."""
-        is_exact = mass <= 2 / self._dtype.eps
-        for value, error in (arg[:2] for arg in args):
-            is_exact = is_exact & (error == 0) & (value == np.rint(value))
-        return result._replace(error=np.where(is_exact, 0, result.error))
+        is_exact = (mass <= 2 / self._dtype.eps * unit) & (mass <= self._highest)
+        is_exact &= unit >= self._dtype.tiny
+        for arg in args:
+            is_exact = is_exact & (arg.error == 0)
+        return result._replace(error=np.where(is_exact, 0, result.error), units=unit)
 
     def _quotient(self, a: Bounded, b: Bounded) -> Bounded:
         value = a.value / b.value
@@ -287,6 +298,16 @@ class _Analysis:
             return Bounded(~either.value, either.error)
         both = (a.error & (b.value | b.error)) | (b.error & (a.value | a.error))
         return Bounded(a.value & b.value, both)
+
+
+def _last_bit(value: NDArray) -> NDArray:
+    """Return the last binary digit of each number that is not 0, or 0 beyond 53 digits."""
+    fraction, exponent = np.frexp(value)
+    digits = np.ldexp(fraction, 53)
+    is_whole = np.isfinite(digits) & (digits == np.rint(digits))
+    whole = np.where(is_whole, digits, 0).astype(np.int64)
+    unit = np.ldexp((whole & -whole).astype(value.dtype), exponent - 53)
+    return np.where(value == 0, np.inf, unit)
 
 
 def _negated(a: Bounded) -> Bounded:

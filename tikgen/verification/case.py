@@ -11,7 +11,7 @@ import numpy as np
 from tikgen import engines
 from tikgen.children.job import KernelJob, KernelOutcome
 
-Data = Literal["whole", "uniform", "sparse", "sorted", "records", "large"]
+Data = Literal["whole", "uniform", "sparse", "sorted", "records", "few", "large"]
 Container = Literal["numpy", "ndarray"]
 Kind = Literal[
     "passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared", "invalid"
@@ -26,7 +26,8 @@ class Case(KernelJob):
         data: ``"whole"`` for small whole numbers, ``"uniform"`` for numbers from -1 to 1 (small
             ones for integers) with some zeros, ``"sparse"`` mostly zeros, ``"sorted"`` ascending
             or descending numbers, ``"records"`` numbers of which a few exceed all before,
-            ``"large"`` integers of 64 bits that do not fit 32.
+            ``"few"`` up to three halves, or whole numbers, over and over, ``"large"`` integers of
+            64 bits that do not fit 32.
         container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
         inplace: whether outputs share the array of an input, where the kernel allows it.
         engine: what launches the kernel.

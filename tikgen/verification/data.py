@@ -12,8 +12,9 @@ from tikgen.template.base import NDArray
 from tikgen.verification.case import Data
 
 _SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "records": 3, "large": 20}
-# What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do.
-_LARGE = 2**40
+# What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do. Large
+# quotients take small divisors.
+_LARGE = (2**40, 2**40, 2**40, 3)
 # How many parts records mark, and how many records there are at most.
 _PARTS = (1, 2, 3, 7, 16, 63, 64, 256, 1024)
 _MOST_RECORDS = 50
@@ -35,10 +36,13 @@ def random_values(
         rng: source of random numbers.
         steps: extents and counts of the parts in which a kernel works; records mark such parts.
     """
-    if dtype.is_float and data != "whole":
-        values: NDArray = rng.uniform(-1, 1, shape)
+    if data == "few":
+        values: NDArray = rng.choice(_some_halves(dtype, rng), shape)
+    elif dtype.is_float and data != "whole":
+        values = rng.uniform(-1, 1, shape)
     else:
-        most = _LARGE if data == "large" and dtype.bits == 64 else _SMALL[data]
+        is_large = data == "large" and dtype.bits == 64
+        most = int(rng.choice(_LARGE)) if is_large else _SMALL[data]
         values = rng.integers(-most if dtype.is_signed else 0, most, shape, endpoint=True)
     zeros = {"uniform": 1 / 16, "sparse": 0.9}.get(data, 0.0)
     # Of floats both zeros.
@@ -49,6 +53,18 @@ def random_values(
     if data == "records":
         _set_records(values, dtype, rng, steps)
     return values.astype(dtype.numpy)
+
+
+def _some_halves(dtype: DType, rng: np.random.Generator) -> NDArray:
+    """Return up to three numbers, halves of floats, with a sign where the dtype has one.
+
+    Where all elements are equal, any of them is the extreme. Products of halves are exact, and
+    show which way a tie is rounded.
+    """
+    sizes = rng.integers(0, 6, rng.integers(1, 4), endpoint=True)
+    signs = rng.choice([-1, 1] if dtype.is_signed else [1], sizes.size)
+    halves: NDArray = (sizes / 2 if dtype.is_float else sizes // 2) * signs
+    return halves
 
 
 def _set_records(

@@ -6,6 +6,7 @@ Where they send more to the way that is right for everything, nothing is wrong.
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import re
 
@@ -129,15 +130,35 @@ def _direction(old: ast.expr, new: ast.expr) -> bool | None:
     """Return whether ``new`` holds more often than ``old``; None if it is neither more nor less."""
     numbers = random.Random(ast.dump(old))
     found = {True, False}
-    for _ in range(_TRIALS):
+    for trial in range(_TRIALS):
         names: dict[str, int] = {}
         try:
-            before, after = (
-                bool(value_of(test, names, lambda: numbers.randint(_LEAST, _MOST)))
-                for test in (old, new)
-            )
+            if trial % 2:
+                _move_to_edge(old, names, numbers)
+            before, after = (bool(_drawn_value(test, names, numbers)) for test in (old, new))
         except (ArithmeticError, ValueError):
             return None
         if before != after:
             found.discard(before)
     return found.pop() if len(found) == 1 else None
+
+
+def _drawn_value(node: ast.expr, names: dict[str, int], numbers: random.Random) -> int:
+    return value_of(node, names, lambda: numbers.randint(_LEAST, _MOST))
+
+
+def _move_to_edge(test: ast.expr, names: dict[str, int], numbers: random.Random) -> None:
+    """Draw numbers for which the sides of a comparison differ by little, however large they are."""
+    tests = [node for node in ast.walk(test) if isinstance(node, ast.Compare)]
+    pairs = [pair for each in tests for pair in itertools.pairwise([each.left, *each.comparators])]
+    if not pairs:
+        return
+    left, right = numbers.choice(pairs)
+    distance = _drawn_value(right, names, numbers) - _drawn_value(left, names, numbers)
+    distance += numbers.randint(-2, 2)
+    for side, step in ((left, distance), (right, -distance)):
+        variables = (ast.dump(node) for node in ast.walk(side) if isinstance(node, ast.Name))
+        for name in variables:
+            if name in names:
+                names[name] += step
+                return

@@ -35,12 +35,15 @@ MOST_STRETCHED = 20_000
 MOST_REST = 64
 # Of all arguments together where they fill every part of a schedule; some more bytes may remain.
 MOST_FULL_BYTES = 2**26 + 2**10
+# Where they take few bytes, there is time for more. Sorted numbers rise or fall by chance.
+_FEW_FULL_BYTES = 2**22
+_FULL_DATA: tuple[Data, ...] = ("uniform", "records", *("sorted",) * 6)
 MOST_TRIALS = 3
 # Sizes for which default schedules are chosen.
 NEAR_SIZES = (1, 5, 17, 64, 300, 1031, 5000, 70_000, 10**6, 10**7)
 # One example in so many fills every part of its schedule.
 _FULL = 16
-_DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "records", "large")
+_DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "records", "few", "large")
 
 # After ten values hypothesis mostly alters those that it has drawn.
 _RUN = 9
@@ -154,13 +157,17 @@ def full_launches(template: Template, variant: Variant, arch: str) -> list[dict[
     with blamed(template, "full_sizes()"):
         given = [dict(sizes) for sizes in template.full_sizes(variant.problem, variant.schedule)]
     arrays = [a for a in variant.arguments if isinstance(a, Array)]
-    common = {"container": "numpy", "inplace": False, "baked": False}
-    return [
-        {"sizes": sizes, "data": "uniform", "seed": seed, **common}
-        for seed, sizes in enumerate(given)
-        if sum(math.prod(concrete_shape(a, sizes)) * a.dtype.bits // 8 for a in arrays)
-        <= MOST_FULL_BYTES
-    ]
+    may_share = any(a.inplace for a in arrays)
+    found: list[dict[str, Any]] = []
+    for number, data in enumerate(_FULL_DATA):
+        most = _FEW_FULL_BYTES if number else MOST_FULL_BYTES
+        for sizes in given:
+            # What is computed twice shows only where it reads what it wrote.
+            launch = {"sizes": sizes, "data": data, "inplace": may_share and number % 2 == 1}
+            size = sum(math.prod(concrete_shape(a, sizes)) * a.dtype.bits // 8 for a in arrays)
+            if size <= most:
+                found.append(launch | {"seed": len(found), "container": "numpy", "baked": False})
+    return found
 
 
 def drawn(strategy: SearchStrategy[T], count: int, seed: int) -> list[T]:

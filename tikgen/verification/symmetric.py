@@ -1,8 +1,10 @@
-"""Functions of a module whose two arguments may change places, such as a product of its own."""
+"""Functions of a module two of whose arguments may change places, such as those of a product."""
 
 from __future__ import annotations
 
 import ast
+import copy
+import itertools
 import re
 from collections.abc import Mapping
 
@@ -16,16 +18,16 @@ _Functions = Mapping[str, ast.FunctionDef]
 
 
 def order_arguments(tree: ast.AST) -> None:
-    """Let calls of symmetric functions have their arguments in one order."""
+    """Let calls have those arguments in one order that their function takes in any order."""
     plain = _plain_functions(tree)
-    symmetric = {name for name, function in plain.items() if _is_symmetric(function, plain)}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    # Where the arguments are that may change places with the next one.
+    places = {function.name: _swappable(function, plain) for function in functions}
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and ast.unparse(node.func) in symmetric
-            and all(_is_pure(argument, plain) for argument in node.args)
-        ):
-            node.args.sort(key=ast.dump)
+        if isinstance(node, ast.Call) and all(_is_pure(each, plain) for each in node.args):
+            found = places.get(ast.unparse(node.func), [])
+            for place in found * len(found):  # Until a run of them is in order.
+                node.args[place : place + 2] = sorted(node.args[place : place + 2], key=ast.dump)
 
 
 def _plain_functions(tree: ast.AST) -> dict[str, ast.FunctionDef]:
@@ -46,9 +48,10 @@ def _is_plain(function: ast.FunctionDef, plain: _Functions) -> bool:
     """
     if not function.body:  # Nothing is left of a mutant without its only statement.
         return False
-    given = [ast.unparse(a.annotation) if a.annotation else "" for a in function.args.args]
+    given = [_annotation(argument) for argument in function.args.args]
     decorators = [ast.unparse(each) for each in function.decorator_list]
-    *named, last = function.body
+    has_docstring = ast.get_docstring(function) is not None
+    *named, last = function.body[has_docstring:] or function.body
     return (
         decorators == ["ti.func"]
         # What stands for a template may be assigned.
@@ -64,21 +67,27 @@ def _is_pure(node: ast.AST, plain: _Functions) -> bool:
     return all(_PURE.fullmatch(name) or name in plain for name in calls)
 
 
-def _is_symmetric(function: ast.FunctionDef, plain: _Functions) -> bool:
-    """Tell whether a plain function is the same with its two arguments swapped."""
-    arguments = function.args.args
-    if len(arguments) != 2:
-        return False
-    one, two = arguments
-    if not (one.annotation and two.annotation):
-        return False
-    if ast.unparse(one.annotation) != ast.unparse(two.annotation):
-        return False
-    bodies = []
-    for names in ({}, {one.arg: two.arg, two.arg: one.arg}):
-        body = ast.parse("\n".join(map(ast.unparse, function.body)))
-        bodies.append(ast.dump(_Ordered(names, plain).visit(body)))
-    return bodies[0] == bodies[1]
+def _swappable(function: ast.FunctionDef, plain: _Functions) -> list[int]:
+    """Return the places of arguments that a function may take in place of the next one."""
+    return [
+        place
+        for place, (one, other) in enumerate(itertools.pairwise(function.args.args))
+        if _annotation(one) == _annotation(other)
+        # What stands for a template may be of any type.
+        and _annotation(one)
+        and "template" not in _annotation(one)
+        and _ordered(function, {}, plain)
+        == _ordered(function, {one.arg: other.arg, other.arg: one.arg}, plain)
+    ]
+
+
+def _annotation(argument: ast.arg) -> str:
+    return ast.unparse(argument.annotation) if argument.annotation else ""
+
+
+def _ordered(function: ast.FunctionDef, names: Mapping[str, str], plain: _Functions) -> str:
+    body = ast.Module(copy.deepcopy(function.body), [])
+    return ast.dump(_Ordered(names, plain).visit(body))
 
 
 class _Ordered(ast.NodeTransformer):
@@ -96,7 +105,7 @@ class _Ordered(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.op, _SYMMETRIC):
+        if isinstance(node.op, _SYMMETRIC) and _is_pure(node, self._plain):
             node.left, node.right = sorted((node.left, node.right), key=ast.dump)
         return node
 

@@ -24,8 +24,9 @@ def map(
             z[i + 512] = new_z_1
             z[i + 1024] = new_z_2
             z[i + 1536] = new_z_3
-        elif i < z.shape[0]:
-            for i_item in range(4):
+        else:
+            # The last item lies behind the elements.
+            for i_item in range(3):
                 i_rest = i + i_item * 512
                 if i_rest < z.shape[0]:
                     z[i_rest] = a * x[i_rest] + y[i_rest]
