@@ -29,6 +29,7 @@ from .statements import (
     statements,
     widened_helper,
 )
+
 # Operations at all points of both ends of a row, which LLVM unrolls. A loop that it makes vectors
 # of took longer: heat with 90 x 91 x 92 points 1.1 of the time, with order 8 1.8.
 MOST_AT_ENDS = 256

@@ -27,8 +27,7 @@ def runs_of(p: Any, update: Update, rules: Mapping[str, Any], memory: Memory) ->
     for name, (*steps, last) in [*own, *update.accesses.values()]:
         leading = tuple(steps)
         kinds = tuple(
-            rules[name][axis][int(step > 0)][0] if step else ""
-            for axis, step in enumerate(leading)
+            rules[name][axis][int(step > 0)][0] if step else "" for axis, step in enumerate(leading)
         )
         group = memory.group(name or first)
         if (leading, kinds, group) not in starts:
