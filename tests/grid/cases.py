@@ -98,6 +98,14 @@ CASES = {
         ranks=(2, 4, 6),
         counts={2: (1, 2), 6: (3, 2)},
     ),
+    # There are more processes than points that they can own: some are idle.
+    "too few points": Case(
+        "u' = u + dt*(lap(u) + dxy(u)) + 0.01*x; m = max(u'); low = min(u'); n = sum(1 + 0*u)",
+        (2, 2),
+        {"boundary": wall},
+        results=("m", "low", "n"),
+        ranks=(3, 6),
+    ),
     # Each process owns one plane of a prime number of them.
     "planes": Case(
         "u' = u + dt*lap(u)*k; top = max(u')",
@@ -277,6 +285,8 @@ PRIMES = {2: [2], 3: [3], 4: [2, 2], 5: [5], 6: [2, 3], 7: [7], 8: [2, 2, 2]}
 def drawn(seed: int, most: int) -> Case:
     """Return a case at random: dimensions, sizes, reach, rules, dtype, numbers of processes.
 
+    Some processes may own a plane, or nothing.
+
     Args:
         seed: says which.
         most: the most processes.
@@ -291,6 +301,9 @@ def drawn(seed: int, most: int) -> Case:
     far = int(rng.integers(1, 3))
     reach = max(order // 2, far)  # Processes may own so few points; one plane where it is 1.
     shape = tuple(int(count * reach + rng.integers(0, 8)) for count in counts)
+    is_small = rng.random() < 0.3  # Too small for all processes, as a rule: some are idle.
+    if is_small:
+        shape = tuple(int(n) for n in rng.integers(reach, 2 * reach + 1, dim))
     periodic = tuple(bool(each) for each in rng.random(dim) < 0.4)
     boundary = {}
     for letter, is_periodic in zip("xyz", periodic, strict=False):
@@ -303,9 +316,10 @@ def drawn(seed: int, most: int) -> Case:
         options["loop"] = "points"
     return Case(
         *(text, shape, options, periodic),
+        halo=reach if is_small else None,
         results=("m",),
         ranks=(ranks,),
-        counts={ranks: tuple(counts)},
+        counts={} if is_small else {ranks: tuple(counts)},
         steps=3,
     )
 

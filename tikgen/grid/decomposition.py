@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tikgen.errors import GridError
-
 # The first point, and the one behind the last.
 Range = tuple[int, int]
 # What both ghost layers of an axis count for, the first, between, and the last. An exchange of
@@ -22,7 +20,8 @@ class Decomposition:
     """A grid of points, divided into boxes, one for each process.
 
     Processes are numbered along the last axis first. On each axis the first parts have a point
-    more where the extent is no multiple of the number of parts.
+    more where the extent is no multiple of the number of parts. Further processes are idle: they
+    own no points, and are nobody's neighbours.
 
     Attributes:
         shape: number of points along each axis.
@@ -34,8 +33,13 @@ class Decomposition:
     ranks: tuple[int, ...]
     periodic: tuple[bool, ...]
 
+    @property
+    def count(self) -> int:
+        """Return how many processes own points: those of the first ranks."""
+        return math.prod(self.ranks)
+
     def place(self, rank: int) -> tuple[int, ...]:
-        """Return where a process stands along each axis."""
+        """Return where a process that owns points stands along each axis."""
         found = []
         for count in reversed(self.ranks):
             rank, place = divmod(rank, count)
@@ -43,12 +47,16 @@ class Decomposition:
         return tuple(reversed(found))
 
     def owned(self, rank: int) -> tuple[Range, ...]:
-        """Return the points that a process owns along each axis."""
+        """Return the points that a process owns along each axis: none if it is idle."""
+        if rank >= self.count:
+            return ((0, 0),) * len(self.shape)
         parts = zip(self.shape, self.ranks, self.place(rank), strict=True)
         return tuple(part_of(*part) for part in parts)
 
     def neighbour(self, rank: int, axis: int, is_upper: bool) -> int | None:
         """Return the process beyond a side, None for the outside and for the process itself."""
+        if rank >= self.count:
+            return None
         count, place = self.ranks[axis], list(self.place(rank))
         place[axis] += 1 if is_upper else -1
         if count == 1 or not (self.periodic[axis] or 0 <= place[axis] < count):
@@ -60,7 +68,7 @@ class Decomposition:
         return found
 
     def fewest(self, axis: int) -> int:
-        """Return how many points along an axis a process owns at least."""
+        """Return how many points along an axis a process owns at least, unless it is idle."""
         return self.shape[axis] // self.ranks[axis]
 
 
@@ -76,15 +84,12 @@ def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> t
 
     Work is the points of the part with its ghost points, which have to be sent: those of the first
     axis, which lie together in memory, count once, others more often. Of equal ones, the first axes
-    are divided.
+    are divided. Where there are too few points, as many processes own some as can.
 
     Args:
         shape: number of points along each axis.
         processes: number of processes.
         halo: width of the ghost layers of each axis, at least 1; each part is as wide at least.
-
-    Raises:
-        GridError: if there are too few points.
     """
 
     def fitting(count: int) -> list[tuple[int, ...]]:
@@ -94,16 +99,9 @@ def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> t
             if all(c == 1 or n // c >= g for n, c, g in zip(shape, ranks, halo, strict=True))
         ]
 
-    found = fitting(processes)
-    if not found:
-        # One process always fits.
-        most = next(count for count in range(processes - 1, 0, -1) if fitting(count))
-        raise GridError(
-            f"a grid of {by(shape)} points cannot be divided among {processes} processes that own "
-            f"{by(halo)} points each at least, as wide as their ghost layers; "
-            f"take more points, or fewer processes: {most} can share it"
-        )
-
+    # One process always fits.
+    most = math.prod(max(1, n // g) for n, g in zip(shape, halo, strict=True))
+    found = next(filter(None, map(fitting, range(min(processes, most), 0, -1))))
     both = (*_BOTH[: len(shape) - 1], _BOTH[-1]) if len(shape) > 1 else _BOTH[:1]
 
     def work(ranks: tuple[int, ...]) -> int:
