@@ -23,6 +23,7 @@ for dim in (1, 2, 3):
         tikgen.Grid(shape, ranks=ranks, periodic=bool(n % 2), halo=n % 2)
         for n, ranks in enumerate(every)
     ]
+    grids.append(tikgen.Grid(shape, weights=[1 + 2 * n for n in range(SIZE)]))
     for one, other in itertools.product(grids, repeat=2):
         components = int(rng.integers(0, 3))
         layout = str(rng.choice(["first", "last"]))

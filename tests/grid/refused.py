@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +48,15 @@ def wide(order: int) -> tikgen.Kernel:
 
 refuses("axis 0, .* layers, 1; 2 fit", lambda: tikgen.Grid((2, 9), ranks=(3, 1)))
 refuses("along axis 0, each as wide", lambda: tikgen.Grid((8, 8), halo=3, ranks=(3, 1)))
+strange: Any
+for strange in ((1, 2), (1, 2, 3, 4), [[1, 2, 3]], 1.0):
+    refuses("a number for each of 3", functools.partial(tikgen.Grid, 9, weights=strange))
+for wrong in (0, -3, np.nan, np.inf, "a", None):
+    strange = (1, wrong, 2)
+    refuses("numbers greater than 0", functools.partial(tikgen.Grid, 9, weights=strange))
+refuses("make different grids: .*rank 2", lambda: tikgen.Grid(9, weights=(1, 1, 1 + rank // 2)))
+refuses("(rank 1: )?weights takes", lambda: tikgen.Grid(9, weights=(1, 1, 1)[rank == 1 :]))
+assert tikgen.Grid(10, weights=(2, 5, 3)).owned[0].start == (0, 2, 7)[rank]
 refuses("number of processes, 3", lambda: tikgen.Grid((8, 8), ranks=(2, 1)))
 refuses(f"make different grids: .*rank {1}", lambda: tikgen.Grid((8 + rank, 8)))
 refuses("(rank 1: )?shape takes whole numbers", lambda: tikgen.Grid(8.5 if rank == 1 else 8))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tikgen.grid.decomposition import Decomposition, balanced, divisions
+from tikgen.grid.proportions import Sizes, sizes_of
 
 
 @st.composite
@@ -16,7 +17,12 @@ def divided(draw: st.DrawFn) -> Decomposition:
     dim = draw(st.integers(1, 3))
     shape = tuple(draw(st.integers(1, 13)) for _ in range(dim))
     ranks = tuple(draw(st.integers(1, min(n, 4))) for n in shape)
-    return Decomposition(shape, ranks, tuple(draw(st.booleans()) for _ in range(dim)))
+    periodic = tuple(draw(st.booleans()) for _ in range(dim))
+    sizes: Sizes = ()
+    if draw(st.booleans()):
+        speeds = draw(st.lists(st.floats(0.1, 9), min_size=64, max_size=64))
+        sizes = sizes_of(shape, ranks, speeds, (1,) * dim)
+    return Decomposition(shape, ranks, periodic, sizes)
 
 
 @given(divided())
@@ -35,8 +41,8 @@ def test_each_point_has_one_owner(grid: Decomposition) -> None:
     assert len(owners) == math.prod(grid.shape)
     for axis in range(len(grid.shape)):
         own = [size for other, size in sizes if other == axis]
-        assert max(own) - min(own) <= 1
-        assert grid.fewest(axis) == min(own)
+        assert max(own) - min(own) <= 1 or grid.sizes
+        assert (grid.fewest(axis), grid.most(axis)) == (min(own), max(own))
 
 
 @given(divided())

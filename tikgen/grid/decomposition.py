@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from tikgen.grid.proportions import Sizes, sizes_of, slowest
 
 # The first point, and the one behind the last.
 Range = tuple[int, int]
@@ -20,18 +22,20 @@ class Decomposition:
     """A grid of points, divided into boxes, one for each process.
 
     Processes are numbered along the last axis first. On each axis the first parts have a point
-    more where the extent is no multiple of the number of parts. Further processes are idle: they
-    own no points, and are nobody's neighbours.
+    more where the extent is no multiple of the number of parts, unless sizes are given. Further
+    processes are idle: they own no points, and are nobody's neighbours.
 
     Attributes:
         shape: number of points along each axis.
         ranks: number of processes along each axis.
         periodic: for each axis whether its two ends are neighbours.
+        sizes: for each axis the number of points of each part; none for equal parts.
     """
 
     shape: tuple[int, ...]
     ranks: tuple[int, ...]
     periodic: tuple[bool, ...]
+    sizes: Sizes = ()
 
     @property
     def count(self) -> int:
@@ -50,8 +54,14 @@ class Decomposition:
         """Return the points that a process owns along each axis: none if it is idle."""
         if rank >= self.count:
             return ((0, 0),) * len(self.shape)
-        parts = zip(self.shape, self.ranks, self.place(rank), strict=True)
-        return tuple(part_of(*part) for part in parts)
+        return tuple(self._part(axis, place) for axis, place in enumerate(self.place(rank)))
+
+    def _part(self, axis: int, place: int) -> Range:
+        """Return the points of a part of an axis."""
+        if not self.sizes:
+            return part_of(self.shape[axis], self.ranks[axis], place)
+        first = sum(self.sizes[axis][:place])
+        return first, first + self.sizes[axis][place]
 
     def neighbour(self, rank: int, axis: int, is_upper: bool) -> int | None:
         """Return the process beyond a side, None for the outside and for the process itself."""
@@ -67,9 +77,13 @@ class Decomposition:
             found = found * most + own
         return found
 
+    def most(self, axis: int) -> int:
+        """Return how many points along an axis a process owns at most."""
+        return max(self.sizes[axis]) if self.sizes else -(-self.shape[axis] // self.ranks[axis])
+
     def fewest(self, axis: int) -> int:
         """Return how many points along an axis a process owns at least, unless it is idle."""
-        return self.shape[axis] // self.ranks[axis]
+        return min(self.sizes[axis]) if self.sizes else self.shape[axis] // self.ranks[axis]
 
 
 def part_of(extent: int, count: int, place: int) -> Range:
@@ -79,10 +93,15 @@ def part_of(extent: int, count: int, place: int) -> Range:
     return first, first + size + (place < more)
 
 
-def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the numbers of processes along each axis that leave the largest part the least work.
+def balanced(
+    shape: tuple[int, ...],
+    processes: int,
+    halo: tuple[int, ...],
+    weights: Sequence[float] | None = None,
+) -> tuple[int, ...]:
+    """Return the numbers of processes along each axis with which all are done first.
 
-    Work is the points of the part with its ghost points, which have to be sent: those of the first
+    Work is the points of a part with its ghost points, which have to be sent: those of the first
     axis, which lie together in memory, count once, others more often. Of equal ones, the first axes
     are divided. Where there are too few points, as many processes own some as can.
 
@@ -90,6 +109,7 @@ def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> t
         shape: number of points along each axis.
         processes: number of processes.
         halo: width of the ghost layers of each axis, at least 1; each part is as wide at least.
+        weights: how fast each process is; by default they are equally fast.
     """
 
     def fitting(count: int) -> list[tuple[int, ...]]:
@@ -104,9 +124,12 @@ def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> t
     found = next(filter(None, map(fitting, range(min(processes, most), 0, -1))))
     both = (*_BOTH[: len(shape) - 1], _BOTH[-1]) if len(shape) > 1 else _BOTH[:1]
 
-    def work(ranks: tuple[int, ...]) -> int:
-        parts = zip(shape, ranks, halo, both, strict=True)
-        return math.prod(-(-n // c) + g * b * (c > 1) for n, c, g, b in parts)
+    def work(ranks: tuple[int, ...]) -> float:
+        margins = [g * b * (c > 1) for c, g, b in zip(ranks, halo, both, strict=True)]
+        if weights is not None:
+            return slowest(sizes_of(shape, ranks, weights, halo), margins, weights)
+        parts = zip(shape, ranks, margins, strict=True)
+        return math.prod(-(-n // c) + margin for n, c, margin in parts)
 
     return min(found, key=lambda ranks: (work(ranks), ranks[::-1]))
 

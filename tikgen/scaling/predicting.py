@@ -98,8 +98,7 @@ def _point(
     network: Network | None,
 ) -> Point:
     count = decomposition.count
-    parts = zip(decomposition.shape, decomposition.ranks, strict=True)
-    owned = tuple(-(-n // c) for n, c in parts)
+    owned = tuple(map(decomposition.most, range(len(decomposition.shape))))
     computing = exchanging = joining = 0.0
     for launch in launches:
         moved = launch.moved(owned)
