@@ -14,6 +14,8 @@ import pytest
 import ranks
 import tikgen
 from cases import CASES
+from tikgen.errors import GridError
+from tikgen.grid import grid
 from tikgen.grid.binding import own_kernel
 from tikgen.grid.decomposition import Decomposition
 from tikgen.grid.domain import Domain
@@ -57,6 +59,19 @@ def test_an_idle_process_computes_nothing(name: str, halo: int) -> None:
             kind = np.iinfo(kernel.problem.dtype.numpy)
             neutral = kind.min if operation == "max" else kind.max
         assert arrays.to_host(given[result])[0] == neutral
+
+
+def test_idle_processes_are_refused_where_messages_wait_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport = SimpleNamespace(
+        name="NCCL", rank=0, size=3, needs_own_gpu=True, all=lambda value: [value] * 3
+    )
+    monkeypatch.setattr(grid, "processes_of", lambda comm: Processes(cast("Any", transport)))
+    assert grid.Grid(3).ranks == (3,)
+    told = "NCCL carries no messages beside idle .* of 3 processes 2 own points; .* backend gloo"
+    with pytest.raises(GridError, match=told):
+        grid.Grid(2)
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(6, marks=pytest.mark.slow)])

@@ -87,6 +87,13 @@ class Grid:
                 counts = counts_of(ranks, extents, processes.size, least)
             sizes = () if speeds is None else sizes_of(extents, counts, speeds, least)
             decomposition = Decomposition(extents, counts, truths(periodic, dim), sizes)
+            if processes.transport.needs_own_gpu and decomposition.count < processes.size:
+                # It connects those that take part in its first messages, and waits for all others.
+                raise GridError(
+                    f"{processes.transport.name} carries no messages beside idle processes, and of "
+                    f"{processes.size} processes {decomposition.count} own points; take more "
+                    "points, fewer processes, or a process group with the backend gloo"
+                )
             for name, value in (("device", device), ("overlap", overlap)):
                 if value is not None and not isinstance(value, bool | np.bool_):
                     raise GridError(f"{name} takes True, False or None; got {value!r}")
