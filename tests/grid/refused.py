@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,14 +46,17 @@ def wide(order: int) -> tikgen.Kernel:
     return tikgen.update(TEXT, dim=2, scalars="dt", boundary="zero", order=order)
 
 
-refuses("7 x 2 points cannot be divided", lambda: tikgen.Grid((7, 2), halo=3))
-refuses(
-    "2 points cannot be divided among 3 .* more points, or fewer processes: 2 can share it",
-    lambda: tikgen.Grid(2),
-)
-refuses("5 points cannot be .*: 1 can share it", lambda: tikgen.Grid(5, halo=3))
 refuses("axis 0, .* layers, 1; 2 fit", lambda: tikgen.Grid((2, 9), ranks=(3, 1)))
 refuses("along axis 0, each as wide", lambda: tikgen.Grid((8, 8), halo=3, ranks=(3, 1)))
+strange: Any
+for strange in ((1, 2), (1, 2, 3, 4), [[1, 2, 3]], 1.0):
+    refuses("a number for each of 3", functools.partial(tikgen.Grid, 9, weights=strange))
+for wrong in (0, -3, np.nan, np.inf, "a", None):
+    strange = (1, wrong, 2)
+    refuses("numbers greater than 0", functools.partial(tikgen.Grid, 9, weights=strange))
+refuses("make different grids: .*rank 2", lambda: tikgen.Grid(9, weights=(1, 1, 1 + rank // 2)))
+refuses("(rank 1: )?weights takes", lambda: tikgen.Grid(9, weights=(1, 1, 1)[rank == 1 :]))
+assert tikgen.Grid(10, weights=(2, 5, 3)).owned[0].start == (0, 2, 7)[rank]
 refuses("number of processes, 3", lambda: tikgen.Grid((8, 8), ranks=(2, 1)))
 refuses(f"make different grids: .*rank {1}", lambda: tikgen.Grid((8 + rank, 8)))
 refuses("(rank 1: )?shape takes whole numbers", lambda: tikgen.Grid(8.5 if rank == 1 else 8))
@@ -119,6 +124,10 @@ refuses("different processes", lambda: tikgen.Program(mixed), ProgramError)
 thin = tikgen.Grid((30, 9), ranks=(1, 3))
 refuses("owns 3 of 9 points; .* of which 2 fit", lambda: thin.bind(
     wide(8), u=thin.zeros(), u_next=thin.zeros(), dt=0.1
+))  # fmt: skip
+small = tikgen.Grid(5)  # Two idle processes are refused what does not fit the third one.
+refuses("owns 1 of 5 points; .* of which 2 fit", lambda: small.bind(
+    tikgen.update("u' = u + u[2]", dim=1, boundary="zero"), u=small.zeros(), u_next=small.zeros()
 ))  # fmt: skip
 told = tikgen.Grid((30, 9), ranks=(3, 1), halo=1)
 refuses("as the grid was told", lambda: told.bind(

@@ -1,6 +1,7 @@
 """Runs a program that SIGTERM stops; started again, on any number of processes, it goes on.
 
-Arguments: folder of the checkpoint, last step, how it is stopped, and the step at which it is.
+Arguments: folder of the checkpoint, last step, how it is stopped, the step at which it is, and the
+width of ghost layers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tikgen
 from tikgen.errors import ProgramError
 
 FOLDER, LAST, HOW, AT = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+HALO = int(sys.argv[5])
 PATH = FOLDER / "run.npz"
 SHAPE = (23, 7)
 
@@ -41,7 +43,7 @@ def rate(step: int) -> float:
 
 
 ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR, fast_math=False)
-grid = tikgen.Grid(SHAPE, periodic=True)
+grid = tikgen.Grid(SHAPE, periodic=True, halo=HALO)
 heat = tikgen.update(
     "u' = u + dt*lap(u)", dim=2, scalars="dt", boundary="periodic", engine="taichi"
 )

@@ -20,10 +20,10 @@ STARTED = 'STARTER=$$ exec "$@"'
 
 
 def run(
-    count: int, folder: Path, how: str = "none", at: int = 0, last: int = LAST
+    count: int, folder: Path, how: str = "none", at: int = 0, last: int = LAST, halo: int = 1
 ) -> subprocess.CompletedProcess[str]:
     """Run the program on some processes; a single one is started without mpiexec."""
-    arguments = [str(folder), str(last), how, str(at)]
+    arguments = [str(folder), str(last), how, str(at), str(halo)]
     words = ranks.command(count, "stopped.py", *arguments)
     words = words[3:] if count == 1 else words
     assert words[0 if count == 1 else 3] == sys.executable
@@ -58,22 +58,27 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> npt.NDArray[np.fl
 
 
 @pytest.mark.parametrize(
-    ("how", "first", "second"),
+    ("how", "first", "second", "halo"),
     [
-        ("one", 2, 1),
-        ("mpiexec", 2, 0),
-        pytest.param("one", 1, 2, marks=pytest.mark.slow),
-        pytest.param("one", 3, 1, marks=pytest.mark.slow),
-        pytest.param("all", 4, 2, marks=pytest.mark.slow),
-        pytest.param("all", 8, 6, marks=pytest.mark.slow),
+        ("one", 3, 1, 11),  # The last of three processes is idle, and is told to stop.
+        ("mpiexec", 2, 0, 1),
+        pytest.param("one", 1, 3, 11, marks=pytest.mark.slow),
+        pytest.param("one", 2, 1, 1, marks=pytest.mark.slow),
+        pytest.param("all", 4, 2, 1, marks=pytest.mark.slow),
+        pytest.param("all", 8, 6, 1, marks=pytest.mark.slow),
     ],
 )
 def test_what_is_stopped_goes_on_bit_for_bit(
-    how: str, first: int, second: int, tmp_path: Path, uninterrupted: npt.NDArray[np.float32]
+    how: str,
+    first: int,
+    second: int,
+    halo: int,
+    tmp_path: Path,
+    uninterrupted: npt.NDArray[np.float32],
 ) -> None:
     at = int(np.random.default_rng().integers(5, 30))
     last = 100_000 if how == "mpiexec" else LAST  # It ends when the signal has arrived.
-    done = run(first, tmp_path, how, at, last)
+    done = run(first, tmp_path, how, at, last, halo)
     assert done.returncode == STATUS, (done.returncode, done.stderr[-4000:])
     steps = steps_in(tmp_path / "run.npz")
     assert done.stderr.count(f"holds step {steps}; exit status 75") == 1
@@ -82,7 +87,7 @@ def test_what_is_stopped_goes_on_bit_for_bit(
     assert [path.name for path in tmp_path.iterdir()] == ["run.npz"]
     if not second:
         return
-    again = run(second, tmp_path)
+    again = run(second, tmp_path, halo=halo)
     assert again.returncode == 0, again.stderr[-4000:]
     assert again.stdout.count("went on: True") == 1
     assert np.load(tmp_path / "whole.npy").tobytes() == uninterrupted.tobytes()

@@ -54,7 +54,7 @@ class Field(Held):
         """
         if self._array is None:
             values: NDArray = np.zeros(self.with_components(self.domain.extents), self.dtype.numpy)
-            for fill in self._fills:
+            for fill in () if self.domain.is_idle else self._fills:
                 fill(values[self._inner])
             self._fills.clear()
             self._array = self.domain.memory.holding(values)
@@ -171,11 +171,12 @@ class Field(Held):
             return self.to_numpy()
         transport = processes.transport
         if processes.rank:
-            transport.send(self.to_numpy(), 0)
+            if not self.domain.is_idle:
+                transport.send(self.to_numpy(), 0)
             return None
         whole: NDArray = np.empty(self.whole_shape, self.dtype.numpy)
         whole[self.indices] = self.to_numpy()
-        for rank in range(1, processes.size):
+        for rank in range(1, decomposition.count):
             part = whole[self._places(tuple(slice(*own) for own in decomposition.owned(rank)))]
             received = np.empty(part.shape, part.dtype)
             transport.receive(received, rank)
@@ -187,11 +188,13 @@ class Field(Held):
         processes, decomposition = self.domain.processes, self.domain.decomposition
         if processes.rank == 0:
             assert whole is not None
-            for rank in range(1, processes.size):
+            for rank in range(1, decomposition.count):
                 places = tuple(slice(*own) for own in decomposition.owned(rank))
                 part = whole[self._places(places)]
                 processes.transport.send(np.ascontiguousarray(part, self.dtype.numpy), rank)
             values = whole[self.indices]
+        elif self.domain.is_idle:
+            return
         else:
             extents = tuple(stop - start for start, stop in self.domain.owned)
             values = np.empty(self.with_components(extents), self.dtype.numpy)
