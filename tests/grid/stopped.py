@@ -1,6 +1,7 @@
 """Runs a program that SIGTERM stops; started again, on any number of processes, it goes on.
 
-Arguments: folder of the checkpoint, last step, how it is stopped, and the step at which it is.
+Arguments: folder of the checkpoint, last step, how it is stopped, the step at which it is, and the
+name of the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tikgen
 from tikgen.errors import ProgramError
 
 FOLDER, LAST, HOW, AT = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-PATH = FOLDER / "run.npz"
+PATH = FOLDER / sys.argv[5]
 SHAPE = (23, 7)
 
 
