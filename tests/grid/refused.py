@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import sys
 import threading
 import time
@@ -173,7 +174,9 @@ assert not list(FOLDER.glob(".*"))
 assert program.load(store)
 single = tikgen.Program([grid.bind(heat, u=u, u_next=un, dt=0.1)])
 for other_path in (path, store):
-    refuses("has local, which the program", lambda: single.load(other_path), ProgramError)
+    refuses(
+        "has local, which the program", functools.partial(single.load, other_path), ProgramError
+    )
 program.run(100, every=2, call=lambda program: rank == 1 and program.stop())
 assert program.steps == 2, program.steps  # One process ended the run of all.
 program.verify(2).raise_for_failure()

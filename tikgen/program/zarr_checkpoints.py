@@ -92,9 +92,12 @@ def save(walk: Walk, slots: Slots, team: Team | None, path: PathLike, about: str
         with _agreed(team) as problems, problems.of(path, "written"):
             if is_first:
                 _replace(folder, temporary)
-    finally:
+    except BaseException as error:
         if is_first:
             shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, ProgramError):  # Of all: no process ends the others before.
+            _shared(team, None)
+        raise
 
 
 def load(walk: Walk, slots: Slots, team: Team | None, path: PathLike) -> None:
