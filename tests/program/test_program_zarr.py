@@ -222,6 +222,9 @@ def test_a_save_killed_at_any_point_leaves_a_whole_store(
         _is_killed(int(rng.integers(30)), made, store)
         _what_is_left(made, store)
         made.save(store)
+        _is_killed(point, made, store)
+        made.save(store)  # With no load in between.
+        assert _what_is_left(made, store) == 0
         assert list(tmp_path.iterdir()) == [store]
     assert point > 20
     assert found >= {0, 1}  # Steps behind: both the new store and the last one.
