@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import sys
 import threading
@@ -17,7 +18,7 @@ from mpi4py import MPI
 
 import tikgen
 from tikgen.errors import GridError, ProgramError
-from tikgen.program import reference
+from tikgen.program import reference, zarr_arrays
 
 FOLDER = Path(sys.argv[1])
 ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
@@ -145,8 +146,45 @@ refuses("cannot be written", lambda: program.run(
     1, checkpoint=FOLDER / "no" / "such.npz"
 ), ProgramError)  # fmt: skip
 assert not program.load(path.with_name("missing.npz"), missing_ok=True)
+store = FOLDER / "grid.zarr"  # Each process has a chunk of u.
+program.save(store)
+refuses("cannot be read", lambda: program.load(FOLDER / "missing.zarr"), ProgramError)
+refuses("cannot be written", lambda: program.save(FOLDER / "no" / "such.zarr"), ProgramError)
+refuses("cannot be written", lambda: program.run(
+    1, checkpoint=FOLDER / "no" / "such.zarr"
+), ProgramError)  # fmt: skip
+assert not program.load(FOLDER / "missing.zarr", missing_ok=True)
+for damaged in ("u/2.0", "u_next/1.0", ".zattrs"):
+    if rank == 0:
+        content = (store / damaged).read_bytes()
+        (store / damaged).write_bytes(content[:-1])
+    MPI.COMM_WORLD.barrier()
+    refuses("is no checkpoint of a program", lambda: program.load(store), ProgramError)
+    if rank == 0:
+        (store / damaged).write_bytes(content)
+assert program.load(store)
+
+
+def full(*_: object) -> None:
+    """Be a disk that is full."""
+    raise OSError(errno.ENOSPC, "")
+
+
+written = zarr_arrays.write
+if rank == 1:
+    zarr_arrays.write = full
+refuses(
+    "(rank 1: )?.* cannot be written: the disk is full", lambda: program.save(store), ProgramError
+)
+zarr_arrays.write = written
+assert sorted(found.name for found in FOLDER.glob("*.zarr")) == ["grid.zarr"]
+assert not list(FOLDER.glob(".*"))
+assert program.load(store)
 single = tikgen.Program([grid.bind(heat, u=u, u_next=un, dt=0.1)])
-refuses("has local, which the program has not", lambda: single.load(path), ProgramError)
+for other_path in (path, store):
+    refuses(
+        "has local, which the program", functools.partial(single.load, other_path), ProgramError
+    )
 program.run(100, every=2, call=lambda program: rank == 1 and program.stop())
 assert program.steps == 2, program.steps  # One process ended the run of all.
 program.verify(2).raise_for_failure()

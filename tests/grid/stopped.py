@@ -1,7 +1,7 @@
 """Runs a program that SIGTERM stops; started again, on any number of processes, it goes on.
 
 Arguments: folder of the checkpoint, last step, how it is stopped, the step at which it is, and the
-width of ghost layers.
+width of ghost layers, and the name of the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tikgen.errors import ProgramError
 
 FOLDER, LAST, HOW, AT = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 HALO = int(sys.argv[5])
-PATH = FOLDER / "run.npz"
+PATH = FOLDER / sys.argv[6]
 SHAPE = (23, 7)
 
 
