@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import taichi as ti
+from mpi4py import MPI
 
 import tikgen
 from tikgen.errors import ProgramError
@@ -36,7 +37,7 @@ def rate(step: int) -> float:
         if HOW == "mpiexec" and grid.rank == 0:
             os.kill(int(os.environ["STARTER"]), signal.SIGTERM)
         if HOW == "no folder" and grid.rank == 0:
-            shutil.rmtree(FOLDER)
+            shutil.rmtree(FOLDER, ignore_errors=True)  # The step may be asked for twice.
     if HOW == "mpiexec":
         time.sleep(0.001)  # It takes a while until the signal arrives.
     return 0.1 + 0.001 * (step % 7)
@@ -56,6 +57,7 @@ try:
     program.run(LAST - program.steps, checkpoint=PATH)
 except ProgramError as error:
     print(f"rank {grid.rank} is told: {error}", flush=True)
+    MPI.COMM_WORLD.Barrier()  # The first one that raises it ends the others.
     raise
 whole = grid.gather(program["u"])
 if whole is not None:

@@ -104,10 +104,13 @@ def test_what_is_stopped_goes_on_bit_for_bit(
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_cannot_be_written_is_an_error_on_all_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["run.npz", "run.zarr"])
+def test_a_checkpoint_that_cannot_be_written_is_an_error_on_all_processes(
+    name: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
-    done = run(3, folder, "no folder", 30)
+    done = run(3, folder, "no folder", 30, name=name)
     assert done.returncode not in (0, STATUS)
     for rank in range(3):
         assert f"rank {rank} is told: " in done.stdout

@@ -125,7 +125,8 @@ def load(walk: Walk, slots: Slots, team: Team | None, path: PathLike) -> None:
     for name, number in slots.names.items():
         held, array = slots.held.get(number), slots.arrays[number]
         if held is not None:
-            held.from_numpy(found[name])
+            if found[name].size:  # None of an idle process.
+                held.from_numpy(found[name])
         elif not arrays.is_read_only(array):
             arrays.write(array, found[name])
     walk.steps, walk.at = steps, walk.plan.first
