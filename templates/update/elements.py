@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tikgen import DType
-from tikgen.template.outside import moved, stand_in, value
+from tikgen.template.outside import moved, once_around, stand_in, value
 
 from .memory import Memory
 
@@ -91,12 +91,20 @@ class Elements:
     # The same near an end of the row.
 
     def by_end(self, array: str, offset: Offset) -> str:
+        return self._by_end(array, offset, self._rules[array][-1:])
+
+    # The same in a row that is at least as long as the stencil reaches.
+
+    def by_known_end(self, array: str, offset: Offset) -> str:
+        return self._by_end(array, offset, [tuple(map(once_around, self._rules[array][-1]))])
+
+    def _by_end(self, array: str, offset: Offset, rules: Sequence[Any]) -> str:
         run = self._runs[array, offset[:-1]]
         length = "row" if self._centre else self._extents[-1]
         each = zip(self._index, run.leading, self._extents, run.kinds, strict=False)
         return value(
             lambda array, places: self._element(array, self._in_row(run, places[0])),
-            *(array, self._work, self._index[-1:], (length,), offset[-1:], self._rules[array][-1:]),
+            *(array, self._work, self._index[-1:], (length,), offset[-1:], rules),
             leading=[stand_in(*at) for at in each],
         )
 
@@ -109,6 +117,22 @@ class Elements:
 
     def by_run(self, array: str, offset: Offset) -> str:
         return self._casts[array] % self._in_run(array, self._runs[array, offset[:-1]], offset[-1])
+
+    # The same in a row whose neighbours on other axes may be numbers.
+
+    def by_face_run(self, array: str, offset: Offset) -> str:
+        run, rules = self._runs[array, offset[:-1]], self._rules[array][:-1]
+        each = zip(self._index, run.leading, self._extents, run.kinds_at_face, strict=False)
+        leading = tuple(stand_in(*at) for at in each)
+
+        def read(array: str, places: Sequence[str]) -> str:
+            if tuple(places[:-1]) != leading:  # Another element of the face.
+                return self._element(array, places)
+            return self._casts[array] % self._in_run(array, run, offset[-1])
+
+        at = self._index[:-1], self._extents[:-1], offset[:-1], rules
+        last = moved(f"{self._index[-1]} + lane", offset[-1])
+        return value(read, array, self._work, *at, places=(last,))
 
     def at_stored(self, array: str) -> str:
         return self._in_run(array, self._runs[array, self._centre], 0)

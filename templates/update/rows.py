@@ -27,8 +27,7 @@ def runs_of(p: Any, update: Update, rules: Mapping[str, Any], memory: Memory) ->
     for name, (*steps, last) in [*own, *update.accesses.values()]:
         leading = tuple(steps)
         kinds = tuple(
-            within(rules[name][axis][int(step > 0)][0]) if step else ""
-            for axis, step in enumerate(leading)
+            rules[name][axis][int(step > 0)][0] if step else "" for axis, step in enumerate(leading)
         )
         group = memory.group(name or first)
         if (leading, kinds, group) not in starts:
@@ -50,7 +49,8 @@ def runs_of(p: Any, update: Update, rules: Mapping[str, Any], memory: Memory) ->
                 block=memory.block(name) if blocks else "",
                 steps=memory.steps(name or first),
                 leading=leading,
-                kinds=kinds,
+                kinds=tuple(map(within, kinds)),
+                kinds_at_face=kinds,
                 first=last,
             ),
         )
@@ -61,7 +61,7 @@ def runs_of(p: Any, update: Update, rules: Mapping[str, Any], memory: Memory) ->
 
 def within(kind: str) -> str:
     """Return the kind of a rule in rows whose neighbours are all elements."""
-    return kind if kind in ELEMENTS else "interior"
+    return kind if kind in ("", *ELEMENTS) else "interior"
 
 
 def near_edge(

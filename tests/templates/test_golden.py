@@ -47,6 +47,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ring": ("ring", {**RING, "state": ("total",)}),
     "update": ("update", {"equations": "r = u*v**2; u' = u + a*(lap(u) - r)", **PERIODIC}),
     "update_sides": ("update", {"equations": "u' = u + a*lap(u) + u[0, -2]", **SIDES}),
+    "update_faces": (
+        "update",
+        {"equations": "u' = u + a*lap(u)", "dim": 3, "boundary": "zero", "scalars": "a"},
+    ),
     "update_edges": ("update", {"equations": "u' = u + a*lap(u)", **EDGES}),
     "update_vectors": (
         "update",

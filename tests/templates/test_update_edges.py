@@ -175,6 +175,32 @@ def test_every_value_outside_is_that_of_its_rule(
         np.testing.assert_allclose(w, expected, atol=1e-3, err_msg=str(shape))
 
 
+@pytest.mark.parametrize("ends", ["clamp", "periodic", ("interior", "clamp"), ("zero", "interior")])
+@pytest.mark.parametrize("text", ["u' = u + lap(u) + u[0, 1, 2]", "u' = v; v = v + lap(u)"])
+def test_rows_at_faces_of_a_box_are_those_of_points(
+    text: str, ends: Any, ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("real functions belong to cpu")
+    along = {"z": ends} if isinstance(ends, str) else {"z-": ends[0], "z+": ends[1]}
+    faces = {"x-": tikgen.dirichlet(2.0), "x+": "antireflect", "y-": tikgen.neumann("on_y")}
+    options: dict[str, Any] = {"dim": 3, "boundary": {**faces, "y+": "antisymmetric", **along}}
+    rows, points = (
+        tikgen.update(text, schedule={"loop": loop}, **options) for loop in ("function", "points")
+    )
+    for shape in ((1, 2, 3), (4, 3, 2), (3, 4, 38), (5, 4, 71)):
+        u, v = rng.integers(-9, 9, (2, *shape)).astype(np.float32)
+        on_y = rng.integers(-9, 9, (shape[0], shape[2])).astype(np.float32)
+        found = []
+        for kernel in (rows, points):
+            held = {"u": u, "v": v.copy(), "u_next": np.full(shape, 77, np.float32), "on_y": on_y}
+            held = {name: held[name] for name in kernel.signature.names}
+            kernel(**held)
+            found.append(held)
+        for name, value in found[0].items():
+            np.testing.assert_array_equal(value, found[1][name], err_msg=f"{name} of {shape}")
+
+
 @pytest.mark.parametrize("loop", ["points", "function"])
 def test_a_rule_that_nothing_needs_costs_nothing(loop: str) -> None:
     # The equations reach as far into u, whose outermost points are not computed.

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from tikgen.dtypes import DType
@@ -15,6 +16,7 @@ from tikgen.template.boundaries import ELEMENTS, MIRRORS
 
 # Returns the code of an element of an array by its indices.
 Read = Callable[[str, Sequence[str]], str]
+_ONCE = {"periodic": "periodic once"}
 
 
 def moved(name: str, step: int) -> str:
@@ -29,9 +31,20 @@ def stand_in(name: str, step: int, extent: str, kind: str) -> str:
         return place
     if kind == "periodic":
         return _wrapped(name, step, extent)
+    if kind == _ONCE["periodic"]:
+        wrapped = f"{place} - {extent}" if step > 0 else f"{place} + {extent}"
+        return f"ti.select({_is_outside(name, step, extent)}, {wrapped}, {place})"
     if kind in MIRRORS:
         return f"{MIRRORS[kind]}({place}, {extent})"
     return f"ti.min({place}, {extent} - 1)" if step > 0 else f"ti.max({place}, 0)"
+
+
+def once_around(rule: Any) -> Any:
+    """Return a rule for an axis that has at least as many points as an offset has steps.
+
+    The remainder of a division would take longer than the equations of a point.
+    """
+    return SimpleNamespace(**vars(rule) | {"kind": _ONCE.get(rule.kind, rule.kind)})
 
 
 def _wrapped(name: str, step: int, extent: str) -> str:
@@ -41,6 +54,8 @@ def _wrapped(name: str, step: int, extent: str) -> str:
     dividend is negative, so none is.
     """
     place = moved(name, step)
+    if step == 1:
+        return f"ti.select({place} < {extent}, {place}, 0)"
     if step > 0:
         return f"({place}) % {extent}"
     if step == -1:
@@ -94,7 +109,7 @@ def value(
         return value(read, array, work, *others, places=(place, *places), leading=leading)
 
     found = at(stand_in(name, step, extent, rule.kind))
-    if not step or rule.kind in ELEMENTS:
+    if not step or rule.kind in ELEMENTS or rule.kind in _ONCE.values():
         return found
     number, middle = rule.number, rule.value
     if rule.over_face:

@@ -18,24 +18,40 @@ def points(
     for i in range(first, last):
         start = i * row
         start_n1 = ti.select(i < 1, u.shape[0] - 1, i - 1) * row
-        start_1 = (i + 1) % u.shape[0] * row
+        start_1 = ti.select(i + 1 < u.shape[0], i + 1, 0) * row
         left = ti.min(1, row)
         right = ti.max(row - 1, left)
-        for end in range(left + row - right):
-            j = ti.select(end < left, end, right - left + end)
-            r = u[0, start + j] * v[0, start + j] ** 2
-            u_next[0, start + j] = (
-                u[0, start + j]
-                + a
-                * (
-                    u[0, start_n1 + j]
-                    + u[0, start_1 + j]
-                    + u[0, start + ti.select(j < 1, row - 1, j - 1)]
-                    + u[0, start + (j + 1) % row]
-                    - ti.f32(4.0) * u[0, start + j]
-                    - r
+        if row >= 2:
+            for end in ti.static(range(2)):
+                j = end if ti.static(end < 1) else right + (end - 1)
+                r = u[0, start + j] * v[0, start + j] ** 2
+                u_next[0, start + j] = (
+                    u[0, start + j]
+                    + a
+                    * (
+                        u[0, start_n1 + j]
+                        + u[0, start_1 + j]
+                        + u[0, start + ti.select(j - 1 < 0, j - 1 + row, j - 1)]
+                        + u[0, start + ti.select(j + 1 >= row, j + 1 - row, j + 1)]
+                        - ti.f32(4.0) * u[0, start + j]
+                        - r
+                    )
                 )
-            )
+        else:
+            for j in range(row):
+                r = u[0, start + j] * v[0, start + j] ** 2
+                u_next[0, start + j] = (
+                    u[0, start + j]
+                    + a
+                    * (
+                        u[0, start_n1 + j]
+                        + u[0, start_1 + j]
+                        + u[0, start + ti.select(j < 1, row - 1, j - 1)]
+                        + u[0, start + ti.select(j + 1 < row, j + 1, 0)]
+                        - ti.f32(4.0) * u[0, start + j]
+                        - r
+                    )
+                )
         buffer_u_next = ti.Vector.zero(ti.f32, 32)
         if (right - left) >= 32:
             for step in range(((right - left) - 1) // 32 + 1):

@@ -28,8 +28,8 @@ def update(
             for i in range(first, ti.min(first + 4, u.shape[0])):
                 u_next[i, j] = (
                     u[ti.select(i < 1, u.shape[0] - 1, i - 1), j]
-                    + u[(i + 1) % u.shape[0], j]
+                    + u[ti.select(i + 1 < u.shape[0], i + 1, 0), j]
                     + u[i, ti.select(j < 1, u.shape[1] - 1, j - 1)]
-                    + u[i, (j + 1) % u.shape[1]]
+                    + u[i, ti.select(j + 1 < u.shape[1], j + 1, 0)]
                     - ti.f32(4.0) * u[i, j]
                 )

@@ -43,20 +43,35 @@ def points(
             start_1 = (i + 1) * row
             left = ti.min(2, row)
             right = ti.max(row - 1, left)
-            for end in range(left + row - right):
-                j = ti.select(end < left, end, right - left + end)
-                u_next[0, start + j] = (
-                    u[0, start + j]
-                    + a
-                    * (
-                        u[0, start_n1 + j]
-                        + u[0, start_1 + j]
-                        + u[0, start + mirrored(j - 1, row)]
-                        + u[0, start + mirrored(j + 1, row)]
-                        - ti.f32(4.0) * u[0, start + j]
+            if row >= 3:
+                for end in ti.static(range(3)):
+                    j = end if ti.static(end < 2) else right + (end - 2)
+                    u_next[0, start + j] = (
+                        u[0, start + j]
+                        + a
+                        * (
+                            u[0, start_n1 + j]
+                            + u[0, start_1 + j]
+                            + u[0, start + mirrored(j - 1, row)]
+                            + u[0, start + mirrored(j + 1, row)]
+                            - ti.f32(4.0) * u[0, start + j]
+                        )
+                        + u[0, start + mirrored(j - 2, row)]
                     )
-                    + u[0, start + mirrored(j - 2, row)]
-                )
+            else:
+                for j in range(row):
+                    u_next[0, start + j] = (
+                        u[0, start + j]
+                        + a
+                        * (
+                            u[0, start_n1 + j]
+                            + u[0, start_1 + j]
+                            + u[0, start + mirrored(j - 1, row)]
+                            + u[0, start + mirrored(j + 1, row)]
+                            - ti.f32(4.0) * u[0, start + j]
+                        )
+                        + u[0, start + mirrored(j - 2, row)]
+                    )
             buffer_u_next = ti.Vector.zero(ti.f32, 32)
             if (right - left) >= 32:
                 for step in range(((right - left) - 1) // 32 + 1):

@@ -18,7 +18,7 @@ def points(
     for i in range(first, last):
         start = i * row
         start_n1 = ti.select(i < 1, f.shape[1] - 1, i - 1) * row
-        start_1 = (i + 1) % f.shape[1] * row
+        start_1 = ti.select(i + 1 < f.shape[1], i + 1, 0) * row
         buffer_f_next_x = ti.Vector.zero(ti.f32, 32)
         buffer_f_next_y = ti.Vector.zero(ti.f32, 32)
         buffer_f_next_z = ti.Vector.zero(ti.f32, 32)
