@@ -23,12 +23,16 @@ def rows_of(p: Any, extents: list[str]) -> SimpleNamespace:
     """
     ghosts, index = ghosts_of(p.part, p.dim), index_names(p)
     names = [f"{name}_extent" for name in index[1:]]
-    counts = [_less(name, pair) for name, pair in zip(names, ghosts[1:], strict=True)]
+    # Where there is a row, there are points along all axes but the last.
+    counts = [
+        f"({name} - {sum(pair)})" if any(pair) else name
+        for name, pair in zip(names, ghosts[1:-1], strict=False)
+    ]
     row, (low, _) = f"{index[0]}_row", ghosts[-1]
     begin = ""
     for axis in range(p.dim - 1):
         # The number of the row counts along all axes but the last.
-        further = " * ".join(counts[axis:-1])
+        further = " * ".join(counts[axis:])
         place = f"{row} // ({further})" if " * " in further else f"{row} // {further}"
         place = place if further else row
         place = f"{place} % {counts[axis - 1]}" if axis else place
@@ -41,7 +45,7 @@ def rows_of(p: Any, extents: list[str]) -> SimpleNamespace:
         name=row,
         begin=_moved(f"({begin}) * {names[-1]}", low) if names else "",
         names=list(zip(names, extents[1:], strict=True)),
-        width=counts[-1] if names else "",
+        width=_less(names[-1], ghosts[-1]) if names else "",
     )
 
 

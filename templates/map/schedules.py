@@ -143,6 +143,9 @@ def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
         # Chunks for two steps of what joins them, with a rest and without, and longer ones.
         chunk = SERIAL_CHUNK if s.serial else s.chunk
         inner = [[18 * chunk + 5, *first], [16 * chunk, *first], [MOST_CHUNKS * chunk + 5, *first]]
+    elif s.loop == "flat" and not s.serial:
+        # The product of the extents takes more chunks than their sum.
+        inner = [[s.chunk + 5, 3, 2, 1][: p.dim], [3 * s.chunk, *first]]
     ghosts = list(map(sum, ghosts_of(p.part, p.dim)))
     return tuple(
         {f"n{axis}": size + ghosts[axis] for axis, size in enumerate(extents)} for extents in inner

@@ -27,6 +27,7 @@ class Case:
         vectors: number of components of fields that have some.
         ranks: numbers of processes with which it runs.
         counts: number of processes along each axis, by number of processes.
+        weights: how fast each process is, by number of processes.
         steps: how many steps.
         of: what makes the kernel: `tikgen.update`, `tikgen.elementwise` or `tikgen.reduce`.
     """
@@ -44,6 +45,7 @@ class Case:
     layout: Any = "first"
     ranks: tuple[int, ...] = (2, 3, 4, 6)
     counts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    weights: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     steps: int = 6
     of: Callable[..., tikgen.Kernel] = tikgen.update
 
@@ -97,6 +99,14 @@ CASES = {
         periodic=True,
         ranks=(2, 4, 6),
         counts={2: (1, 2), 6: (3, 2)},
+    ),
+    # There are more processes than points that they can own: some are idle.
+    "too few points": Case(
+        "u' = u + dt*(lap(u) + dxy(u)) + 0.01*x; m = max(u'); low = min(u'); n = sum(1 + 0*u)",
+        (2, 2),
+        {"boundary": wall},
+        results=("m", "low", "n"),
+        ranks=(3, 6),
     ),
     # Each process owns one plane of a prime number of them.
     "planes": Case(
@@ -266,6 +276,16 @@ CASES = {
         numbers={},
         ranks=(6,),
     ),
+    "unequal processes": Case(
+        "u' = u + dt*(lap(u) + dxy(u))*j; m = max(u')",
+        (17, 12),
+        {"boundary": {"x": "periodic", "y": "reflect"}},
+        periodic=(True, False),
+        results=("m",),
+        ranks=(3, 4),
+        counts={4: (2, 2)},
+        weights={3: (1, 0.3, 2), 4: (1, 2, 3, 9)},
+    ),
 }
 
 
@@ -276,6 +296,8 @@ PRIMES = {2: [2], 3: [3], 4: [2, 2], 5: [5], 6: [2, 3], 7: [7], 8: [2, 2, 2]}
 
 def drawn(seed: int, most: int) -> Case:
     """Return a case at random: dimensions, sizes, reach, rules, dtype, numbers of processes.
+
+    Some processes may own a plane, or nothing.
 
     Args:
         seed: says which.
@@ -291,6 +313,10 @@ def drawn(seed: int, most: int) -> Case:
     far = int(rng.integers(1, 3))
     reach = max(order // 2, far)  # Processes may own so few points; one plane where it is 1.
     shape = tuple(int(count * reach + rng.integers(0, 8)) for count in counts)
+    speeds = {ranks: tuple(rng.random(ranks) + 0.01)} if rng.random() < 0.3 else {}
+    is_small = rng.random() < 0.3  # Too small for all processes, as a rule: some are idle.
+    if is_small:
+        shape = tuple(int(n) for n in rng.integers(reach, 2 * reach + 1, dim))
     periodic = tuple(bool(each) for each in rng.random(dim) < 0.4)
     boundary = {}
     for letter, is_periodic in zip("xyz", periodic, strict=False):
@@ -303,9 +329,11 @@ def drawn(seed: int, most: int) -> Case:
         options["loop"] = "points"
     return Case(
         *(text, shape, options, periodic),
+        halo=reach if is_small or speeds else None,
         results=("m",),
         ranks=(ranks,),
-        counts={ranks: tuple(counts)},
+        counts={} if is_small else {ranks: tuple(counts)},
+        weights=speeds,
         steps=3,
     )
 
@@ -333,7 +361,8 @@ def shared(case: Case, comm: Any, **options: Any) -> tuple[tikgen.Grid, tikgen.P
     kernel = case.kernel()
     size = comm.size if hasattr(comm, "size") else comm.get_world_size()
     counts = case.counts.get(size)
-    grid = tikgen.Grid(case.shape, case.periodic, comm, halo=case.halo, ranks=counts, **options)
+    options |= {"ranks": counts, "weights": case.weights.get(size)}
+    grid = tikgen.Grid(case.shape, case.periodic, comm, halo=case.halo, **options)
     whole = case.fields(kernel)
     behind = case.layout == "last"
     fields = {

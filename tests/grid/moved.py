@@ -23,6 +23,7 @@ for dim in (1, 2, 3):
         tikgen.Grid(shape, ranks=ranks, periodic=bool(n % 2), halo=n % 2)
         for n, ranks in enumerate(every)
     ]
+    grids.append(tikgen.Grid(shape, weights=[1 + 2 * n for n in range(SIZE)]))
     for one, other in itertools.product(grids, repeat=2):
         components = int(rng.integers(0, 3))
         layout = str(rng.choice(["first", "last"]))
@@ -39,6 +40,14 @@ for dim in (1, 2, 3):
         back = other.redistribute(moved, one)
         np.testing.assert_array_equal(back.to_numpy(), whole[field.indices])
         moves += 1
+few = (SIZE - 1, 1)  # Points that are too few for all processes, the more the wider parts are.
+grids = [tikgen.Grid(few, halo=halo) for halo in range(SIZE)]
+assert {math.prod(grid.ranks) for grid in grids} >= {1, SIZE - 1}
+values = rng.random((2, *few))
+for one, other in itertools.product(grids, repeat=2):
+    moved = one.redistribute(one.field(values, components=2), other)
+    np.testing.assert_array_equal(moved.to_numpy(), values[moved.indices])
+    moves += 1
 grid, longer = tikgen.Grid((30, 9)), tikgen.Grid((30, 10))
 own, second = grid.zeros(), grid.zeros()
 for told, act in {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +18,7 @@ from mpi4py import MPI
 
 import tikgen
 from tikgen.errors import GridError, ProgramError
-from tikgen.program import reference
+from tikgen.program import reference, zarr_arrays
 
 FOLDER = Path(sys.argv[1])
 ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
@@ -44,14 +47,17 @@ def wide(order: int) -> tikgen.Kernel:
     return tikgen.update(TEXT, dim=2, scalars="dt", boundary="zero", order=order)
 
 
-refuses("7 x 2 points cannot be divided", lambda: tikgen.Grid((7, 2), halo=3))
-refuses(
-    "2 points cannot be divided among 3 .* more points, or fewer processes: 2 can share it",
-    lambda: tikgen.Grid(2),
-)
-refuses("5 points cannot be .*: 1 can share it", lambda: tikgen.Grid(5, halo=3))
 refuses("axis 0, .* layers, 1; 2 fit", lambda: tikgen.Grid((2, 9), ranks=(3, 1)))
 refuses("along axis 0, each as wide", lambda: tikgen.Grid((8, 8), halo=3, ranks=(3, 1)))
+strange: Any
+for strange in ((1, 2), (1, 2, 3, 4), [[1, 2, 3]], 1.0):
+    refuses("a number for each of 3", functools.partial(tikgen.Grid, 9, weights=strange))
+for wrong in (0, -3, np.nan, np.inf, "a", None):
+    strange = (1, wrong, 2)
+    refuses("numbers greater than 0", functools.partial(tikgen.Grid, 9, weights=strange))
+refuses("make different grids: .*rank 2", lambda: tikgen.Grid(9, weights=(1, 1, 1 + rank // 2)))
+refuses("(rank 1: )?weights takes", lambda: tikgen.Grid(9, weights=(1, 1, 1)[rank == 1 :]))
+assert tikgen.Grid(10, weights=(2, 5, 3)).owned[0].start == (0, 2, 7)[rank]
 refuses("number of processes, 3", lambda: tikgen.Grid((8, 8), ranks=(2, 1)))
 refuses(f"make different grids: .*rank {1}", lambda: tikgen.Grid((8 + rank, 8)))
 refuses("(rank 1: )?shape takes whole numbers", lambda: tikgen.Grid(8.5 if rank == 1 else 8))
@@ -120,6 +126,10 @@ thin = tikgen.Grid((30, 9), ranks=(1, 3))
 refuses("owns 3 of 9 points; .* of which 2 fit", lambda: thin.bind(
     wide(8), u=thin.zeros(), u_next=thin.zeros(), dt=0.1
 ))  # fmt: skip
+small = tikgen.Grid(5)  # Two idle processes are refused what does not fit the third one.
+refuses("owns 1 of 5 points; .* of which 2 fit", lambda: small.bind(
+    tikgen.update("u' = u + u[2]", dim=1, boundary="zero"), u=small.zeros(), u_next=small.zeros()
+))  # fmt: skip
 told = tikgen.Grid((30, 9), ranks=(3, 1), halo=1)
 refuses("as the grid was told", lambda: told.bind(
     wide(4), u=told.zeros(), u_next=told.zeros(), dt=0.1
@@ -136,8 +146,45 @@ refuses("cannot be written", lambda: program.run(
     1, checkpoint=FOLDER / "no" / "such.npz"
 ), ProgramError)  # fmt: skip
 assert not program.load(path.with_name("missing.npz"), missing_ok=True)
+store = FOLDER / "grid.zarr"  # Each process has a chunk of u.
+program.save(store)
+refuses("cannot be read", lambda: program.load(FOLDER / "missing.zarr"), ProgramError)
+refuses("cannot be written", lambda: program.save(FOLDER / "no" / "such.zarr"), ProgramError)
+refuses("cannot be written", lambda: program.run(
+    1, checkpoint=FOLDER / "no" / "such.zarr"
+), ProgramError)  # fmt: skip
+assert not program.load(FOLDER / "missing.zarr", missing_ok=True)
+for damaged in ("u/2.0", "u_next/1.0", ".zattrs"):
+    if rank == 0:
+        content = (store / damaged).read_bytes()
+        (store / damaged).write_bytes(content[:-1])
+    MPI.COMM_WORLD.barrier()
+    refuses("is no checkpoint of a program", lambda: program.load(store), ProgramError)
+    if rank == 0:
+        (store / damaged).write_bytes(content)
+assert program.load(store)
+
+
+def full(*_: object) -> None:
+    """Be a disk that is full."""
+    raise OSError(errno.ENOSPC, "")
+
+
+written = zarr_arrays.write
+if rank == 1:
+    zarr_arrays.write = full
+refuses(
+    "(rank 1: )?.* cannot be written: the disk is full", lambda: program.save(store), ProgramError
+)
+zarr_arrays.write = written
+assert sorted(found.name for found in FOLDER.glob("*.zarr")) == ["grid.zarr"]
+assert not list(FOLDER.glob(".*"))
+assert program.load(store)
 single = tikgen.Program([grid.bind(heat, u=u, u_next=un, dt=0.1)])
-refuses("has local, which the program has not", lambda: single.load(path), ProgramError)
+for other_path in (path, store):
+    refuses(
+        "has local, which the program", functools.partial(single.load, other_path), ProgramError
+    )
 program.run(100, every=2, call=lambda program: rank == 1 and program.stop())
 assert program.steps == 2, program.steps  # One process ended the run of all.
 program.verify(2).raise_for_failure()

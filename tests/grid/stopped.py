@@ -1,6 +1,7 @@
 """Runs a program that SIGTERM stops; started again, on any number of processes, it goes on.
 
-Arguments: folder of the checkpoint, last step, how it is stopped, and the step at which it is.
+Arguments: folder of the checkpoint, last step, how it is stopped, the step at which it is, and the
+width of ghost layers, and the name of the checkpoint.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import taichi as ti
+from mpi4py import MPI
 
 import tikgen
 from tikgen.errors import ProgramError
 
 FOLDER, LAST, HOW, AT = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-PATH = FOLDER / "run.npz"
+HALO = int(sys.argv[5])
+PATH = FOLDER / sys.argv[6]
 SHAPE = (23, 7)
 
 
@@ -34,14 +37,14 @@ def rate(step: int) -> float:
         if HOW == "mpiexec" and grid.rank == 0:
             os.kill(int(os.environ["STARTER"]), signal.SIGTERM)
         if HOW == "no folder" and grid.rank == 0:
-            shutil.rmtree(FOLDER)
+            shutil.rmtree(FOLDER, ignore_errors=True)  # The step may be asked for twice.
     if HOW == "mpiexec":
         time.sleep(0.001)  # It takes a while until the signal arrives.
     return 0.1 + 0.001 * (step % 7)
 
 
 ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR, fast_math=False)
-grid = tikgen.Grid(SHAPE, periodic=True)
+grid = tikgen.Grid(SHAPE, periodic=True, halo=HALO)
 heat = tikgen.update(
     "u' = u + dt*lap(u)", dim=2, scalars="dt", boundary="periodic", engine="taichi"
 )
@@ -54,6 +57,7 @@ try:
     program.run(LAST - program.steps, checkpoint=PATH)
 except ProgramError as error:
     print(f"rank {grid.rank} is told: {error}", flush=True)
+    MPI.COMM_WORLD.Barrier()  # The first one that raises it ends the others.
     raise
 whole = grid.gather(program["u"])
 if whole is not None:

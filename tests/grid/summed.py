@@ -6,6 +6,7 @@ one kernel adds up on one process and on all of these; else several do, on every
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any
@@ -18,12 +19,13 @@ import tikgen
 
 SEED, HOW = int(sys.argv[1]), sys.argv[2]
 WORLD = MPI.COMM_WORLD
-SHAPES: dict[int, list[tuple[int, int]]] = {
+# Numbers of processes along each axis; or the width of ghost layers that leaves some idle.
+SHAPES: dict[int, list[tuple[int, int] | int]] = {
     1: [(1, 1)],
     2: [(2, 1), (1, 2)],
-    3: [(3, 1)],
+    3: [(3, 1), 12],
     4: [(2, 2), (1, 4)],
-    6: [(3, 2)],
+    6: [(3, 2), 8],
 }
 WHOLE = (13, 22)
 ti.init(arch=ti.cpu, fast_math=False, cpu_max_num_threads=1, log_level=ti.ERROR)
@@ -45,9 +47,11 @@ turn = tikgen.update("p = r + b*p", scalars="b", on_device="b", dim=2, dtype="f6
 square = tikgen.reduce("rr = sum(r*r)", "f64", dim=2)
 
 
-def found_on(comm: Any, counts: tuple[int, int]) -> list[Any]:
+def found_on(comm: Any, counts: tuple[int, int] | int) -> list[Any]:
     """Return all sums that some processes find, and the residuals of conjugate gradients."""
-    grid = tikgen.Grid(WHOLE, comm=comm, ranks=counts, halo=1, sums="exact")
+    ranks, halo = (None, counts) if isinstance(counts, int) else (counts, 1)
+    grid = tikgen.Grid(WHOLE, comm=comm, ranks=ranks, halo=halo, sums="exact")
+    assert isinstance(counts, tuple) or math.prod(grid.ranks) < grid.size
     found: list[Any] = []
     u, mask = grid.field(field.astype(np.float32)), grid.field(solid)
     un = grid.zeros()
@@ -124,7 +128,7 @@ for count, shapes in SHAPES.items():
         if WORLD.rank == 0:
             differ = sum(map(bytes.__ne__, found, expected)) + abs(len(found) - len(expected))
             said = f"{differ} of {len(expected)} differ" if differ else "equal"
-            print(f"{count} processes, {counts}: {said}", flush=True)
+            print(f"{count} processes, ({counts}): {said}", flush=True)
     request = WORLD.Ibarrier()
     while not request.Test():  # Take no time from those that work.
         time.sleep(0.01)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tikgen.errors import GridError
-from tikgen.grid.decomposition import Decomposition, balanced
+from tikgen.grid.decomposition import Decomposition, balanced, divisions
+from tikgen.grid.proportions import Sizes, sizes_of
 
 
 @st.composite
@@ -17,7 +17,12 @@ def divided(draw: st.DrawFn) -> Decomposition:
     dim = draw(st.integers(1, 3))
     shape = tuple(draw(st.integers(1, 13)) for _ in range(dim))
     ranks = tuple(draw(st.integers(1, min(n, 4))) for n in shape)
-    return Decomposition(shape, ranks, tuple(draw(st.booleans()) for _ in range(dim)))
+    periodic = tuple(draw(st.booleans()) for _ in range(dim))
+    sizes: Sizes = ()
+    if draw(st.booleans()):
+        speeds = draw(st.lists(st.floats(0.1, 9), min_size=64, max_size=64))
+        sizes = sizes_of(shape, ranks, speeds, (1,) * dim)
+    return Decomposition(shape, ranks, periodic, sizes)
 
 
 @given(divided())
@@ -36,8 +41,8 @@ def test_each_point_has_one_owner(grid: Decomposition) -> None:
     assert len(owners) == math.prod(grid.shape)
     for axis in range(len(grid.shape)):
         own = [size for other, size in sizes if other == axis]
-        assert max(own) - min(own) <= 1
-        assert grid.fewest(axis) == min(own)
+        assert max(own) - min(own) <= 1 or grid.sizes
+        assert (grid.fewest(axis), grid.most(axis)) == (min(own), max(own))
 
 
 @given(divided())
@@ -69,6 +74,9 @@ def test_neighbours_know_each_other_and_touch(grid: Decomposition) -> None:
         ((8, 8), 4, (4, 4), (2, 2)),
         ((8, 30), 6, (4, 5), (1, 6)),
         ((5, 5), 1, (9, 9), (1, 1)),
+        ((5, 5), 7, (1, 1), (3, 2)),  # One of seven is idle, as no 7 parts fit.
+        ((7, 5), 9, (4, 1), (1, 5)),
+        ((5, 5), 4, (9, 9), (1, 1)),
     ],
 )
 def test_processes_are_balanced(
@@ -77,23 +85,28 @@ def test_processes_are_balanced(
     assert balanced(shape, processes, halo) == ranks
 
 
-def test_too_few_points_are_refused() -> None:
-    with pytest.raises(GridError, match=r"7 x 5 points cannot .* 9 processes .*: 5 can share it"):
-        balanced((7, 5), 9, (4, 1))
-
-
 @given(
     st.lists(st.tuples(st.integers(1, 13), st.integers(1, 4)), min_size=1, max_size=3),
     st.integers(1, 30),
 )
-def test_a_refusal_says_how_many_processes_fit(axes: list[tuple[int, int]], count: int) -> None:
+def test_as_many_processes_own_points_as_can(axes: list[tuple[int, int]], count: int) -> None:
     shape, halo = tuple(n for n, _ in axes), tuple(width for _, width in axes)
-    try:
-        balanced(shape, count, halo)
-    except GridError as error:
-        most = int(str(error).split()[-4])
-        assert most < count
-        balanced(shape, most, halo)
-        for more in range(most + 1, count):
-            with pytest.raises(GridError):
-                balanced(shape, more, halo)
+
+    def fit(ranks: tuple[int, ...]) -> bool:
+        each = zip(shape, halo, ranks, strict=True)
+        return all(c == 1 or n >= c * width for n, width, c in each)
+
+    ranks = balanced(shape, count, halo)
+    assert fit(ranks)
+    assert math.prod(ranks) <= count
+    for more in range(math.prod(ranks) + 1, count + 1):
+        assert not any(map(fit, divisions(more, len(shape))))
+
+
+@given(divided(), st.integers(0, 3))
+def test_further_processes_are_idle(grid: Decomposition, further: int) -> None:
+    rank = math.prod(grid.ranks) + further
+    assert rank >= grid.count
+    assert all(start == stop for start, stop in grid.owned(rank))
+    for axis in range(len(grid.shape)):
+        assert grid.neighbour(rank, axis, False) is grid.neighbour(rank, axis, True) is None

@@ -20,10 +20,16 @@ STARTED = 'STARTER=$$ exec "$@"'
 
 
 def run(
-    count: int, folder: Path, how: str = "none", at: int = 0, last: int = LAST
+    count: int,
+    folder: Path,
+    how: str = "none",
+    at: int = 0,
+    last: int = LAST,
+    halo: int = 1,
+    name: str = "run.npz",
 ) -> subprocess.CompletedProcess[str]:
     """Run the program on some processes; a single one is started without mpiexec."""
-    arguments = [str(folder), str(last), how, str(at)]
+    arguments = [str(folder), str(last), how, str(at), str(halo), name]
     words = ranks.command(count, "stopped.py", *arguments)
     words = words[3:] if count == 1 else words
     assert words[0 if count == 1 else 3] == sys.executable
@@ -34,6 +40,8 @@ def run(
 
 def steps_in(path: Path) -> int:
     """Return the number of steps that a checkpoint names."""
+    if path.is_dir():
+        return int(json.loads((path / ".zattrs").read_text())["steps"])
     with zipfile.ZipFile(path) as archive:
         return int(json.loads(archive.read("tikgen.json"))["steps"])
 
@@ -57,42 +65,52 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> npt.NDArray[np.fl
     return found
 
 
+@pytest.mark.parametrize("name", ["run.npz", "run.zarr"])
 @pytest.mark.parametrize(
-    ("how", "first", "second"),
+    ("how", "first", "second", "halo"),
     [
-        ("one", 2, 1),
-        ("mpiexec", 2, 0),
-        pytest.param("one", 1, 2, marks=pytest.mark.slow),
-        pytest.param("one", 3, 1, marks=pytest.mark.slow),
-        pytest.param("all", 4, 2, marks=pytest.mark.slow),
-        pytest.param("all", 8, 6, marks=pytest.mark.slow),
+        ("one", 3, 1, 11),  # The last of three processes is idle, and is told to stop.
+        ("mpiexec", 2, 0, 1),
+        pytest.param("one", 1, 3, 11, marks=pytest.mark.slow),
+        pytest.param("one", 2, 1, 1, marks=pytest.mark.slow),
+        pytest.param("all", 4, 2, 1, marks=pytest.mark.slow),
+        pytest.param("all", 8, 6, 1, marks=pytest.mark.slow),
     ],
 )
 def test_what_is_stopped_goes_on_bit_for_bit(
-    how: str, first: int, second: int, tmp_path: Path, uninterrupted: npt.NDArray[np.float32]
+    how: str,
+    first: int,
+    second: int,
+    halo: int,
+    name: str,
+    tmp_path: Path,
+    uninterrupted: npt.NDArray[np.float32],
 ) -> None:
     at = int(np.random.default_rng().integers(5, 30))
     last = 100_000 if how == "mpiexec" else LAST  # It ends when the signal has arrived.
-    done = run(first, tmp_path, how, at, last)
+    done = run(first, tmp_path, how, at, last, halo, name)
     assert done.returncode == STATUS, (done.returncode, done.stderr[-4000:])
-    steps = steps_in(tmp_path / "run.npz")
+    steps = steps_in(tmp_path / name)
     assert done.stderr.count(f"holds step {steps}; exit status 75") == 1
     # One process computes the scalars of several steps ahead, and hears it then.
     assert (at if first > 1 else -1) < steps < last
-    assert [path.name for path in tmp_path.iterdir()] == ["run.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
     if not second:
         return
-    again = run(second, tmp_path)
+    again = run(second, tmp_path, halo=halo, name=name)
     assert again.returncode == 0, again.stderr[-4000:]
     assert again.stdout.count("went on: True") == 1
     assert np.load(tmp_path / "whole.npy").tobytes() == uninterrupted.tobytes()
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_cannot_be_written_is_an_error_on_all_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["run.npz", "run.zarr"])
+def test_a_checkpoint_that_cannot_be_written_is_an_error_on_all_processes(
+    name: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
-    done = run(3, folder, "no folder", 30)
+    done = run(3, folder, "no folder", 30, name=name)
     assert done.returncode not in (0, STATUS)
     for rank in range(3):
         assert f"rank {rank} is told: " in done.stdout

@@ -74,15 +74,15 @@ def test_a_variant_that_was_not_built_yet_is_explained() -> None:
 
 def test_parameters_of_the_same_code_share_a_kernel(tmp_path: Path) -> None:
     text = TEXT.replace("{{ p.n }}", "{{ p.n // 10 }}")
-    template = tikgen.load_template(folder_with(tmp_path, text, name="tens"))
+    template = tikgen.load_template(folder_with(tmp_path, text, name="ramp"))
     kernel = tikgen.build(template, n=10)
-    would_be = tikgen.why("tens", n=12)
-    assert "It renders to the code of tens_n10" in str(would_be)
+    would_be = tikgen.why("ramp", n=12)
+    assert "It renders to the code of ramp_n10" in str(would_be)
     assert "nothing would be loaded or compiled for it" in str(would_be)
     assert fields(would_be) == {"problem parameter n": ("12", "10")}
     assert tikgen.build(template, n=12) is kernel
-    known = str(tikgen.why("tens", n=12))
-    assert "tens_n12 is built already" in known
+    known = str(tikgen.why("ramp", n=12))
+    assert "ramp_n12 is built already" in known
     assert "nothing was loaded or compiled for it" in known
     shared = str(tikgen.why(kernel))
     assert "It serves further parameters" in shared

@@ -51,10 +51,12 @@ def test_a_step_is_its_launches_and_its_exchanges() -> None:
     assert two.exchanging == pytest.approx(3e-6 + 2 * 2048e-9 + 2e-9)
     assert eight.exchanging == pytest.approx(two.exchanging)
     # Beside ghost points of the other axes, two planes are 16 lines each, the third 256 points.
-    cube = predict(heat((48, 48, 48)), [27], NET, machine()).strong[-1]
+    cube = predict(heat((48, 48, 96)), [27], NET, machine()).strong[-1]
     assert cube.parts == (3, 3, 3)
     runs = 2 * (16 + 16 + 256)
-    assert cube.exchanging == pytest.approx(2e-6 + 5e-6 + 6 * 1024e-9 + runs * 1e-9)
+    assert cube.exchanging == pytest.approx(
+        2e-6 + 5e-6 + 2 * (2048 + 2048 + 1024) * 1e-9 + runs * 1e-9
+    )
 
 
 def test_weak_scaling_keeps_the_points_of_a_rank() -> None:

@@ -137,6 +137,7 @@ def test_a_row_fills_the_longest_buffer_far_from_the_faces(params: dict[str, Any
 
 
 BLOCKS = {"expr": "y = a*x + y", "loop": "blocks", "unroll": 1, "items": 4, "block_dim": 32}
+FLAT = {"expr": "z = x + y", "dim": 2, "loop": "flat", "unroll": 1, "chunk": 4096}
 FLAT_MAX = {"expr": "h = max(x)", "loop": "flat", "unroll": 1, "dtype": "i32", "chunk": 256}
 
 
@@ -153,6 +154,7 @@ FLAT_MAX = {"expr": "h = max(x)", "loop": "flat", "unroll": 1, "dtype": "i32", "
         (FLAT_MAX, "step * 8 + lane", "step * 7 + lane"),
         (FLAT_MAX, "// 16384 + 1, 256)", "// 16384 - 1, 256)"),
         (FLAT_MAX | {"loop": "points"}, "ti.max((count", "ti.min((count"),
+        (FLAT, "range((z.shape[0] * z", "range((z.shape[0] + z"),
     ],
 )
 def test_parts_of_a_map_are_filled(

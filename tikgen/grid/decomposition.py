@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tikgen.errors import GridError
+from tikgen.grid.proportions import Sizes, sizes_of, slowest
 
 # The first point, and the one behind the last.
 Range = tuple[int, int]
@@ -22,20 +22,28 @@ class Decomposition:
     """A grid of points, divided into boxes, one for each process.
 
     Processes are numbered along the last axis first. On each axis the first parts have a point
-    more where the extent is no multiple of the number of parts.
+    more where the extent is no multiple of the number of parts, unless sizes are given. Further
+    processes are idle: they own no points, and are nobody's neighbours.
 
     Attributes:
         shape: number of points along each axis.
         ranks: number of processes along each axis.
         periodic: for each axis whether its two ends are neighbours.
+        sizes: for each axis the number of points of each part; none for equal parts.
     """
 
     shape: tuple[int, ...]
     ranks: tuple[int, ...]
     periodic: tuple[bool, ...]
+    sizes: Sizes = ()
+
+    @property
+    def count(self) -> int:
+        """Return how many processes own points: those of the first ranks."""
+        return math.prod(self.ranks)
 
     def place(self, rank: int) -> tuple[int, ...]:
-        """Return where a process stands along each axis."""
+        """Return where a process that owns points stands along each axis."""
         found = []
         for count in reversed(self.ranks):
             rank, place = divmod(rank, count)
@@ -43,12 +51,22 @@ class Decomposition:
         return tuple(reversed(found))
 
     def owned(self, rank: int) -> tuple[Range, ...]:
-        """Return the points that a process owns along each axis."""
-        parts = zip(self.shape, self.ranks, self.place(rank), strict=True)
-        return tuple(part_of(*part) for part in parts)
+        """Return the points that a process owns along each axis: none if it is idle."""
+        if rank >= self.count:
+            return ((0, 0),) * len(self.shape)
+        return tuple(self._part(axis, place) for axis, place in enumerate(self.place(rank)))
+
+    def _part(self, axis: int, place: int) -> Range:
+        """Return the points of a part of an axis."""
+        if not self.sizes:
+            return part_of(self.shape[axis], self.ranks[axis], place)
+        first = sum(self.sizes[axis][:place])
+        return first, first + self.sizes[axis][place]
 
     def neighbour(self, rank: int, axis: int, is_upper: bool) -> int | None:
         """Return the process beyond a side, None for the outside and for the process itself."""
+        if rank >= self.count:
+            return None
         count, place = self.ranks[axis], list(self.place(rank))
         place[axis] += 1 if is_upper else -1
         if count == 1 or not (self.periodic[axis] or 0 <= place[axis] < count):
@@ -59,9 +77,13 @@ class Decomposition:
             found = found * most + own
         return found
 
+    def most(self, axis: int) -> int:
+        """Return how many points along an axis a process owns at most."""
+        return max(self.sizes[axis]) if self.sizes else -(-self.shape[axis] // self.ranks[axis])
+
     def fewest(self, axis: int) -> int:
-        """Return how many points along an axis a process owns at least."""
-        return self.shape[axis] // self.ranks[axis]
+        """Return how many points along an axis a process owns at least, unless it is idle."""
+        return min(self.sizes[axis]) if self.sizes else self.shape[axis] // self.ranks[axis]
 
 
 def part_of(extent: int, count: int, place: int) -> Range:
@@ -71,20 +93,23 @@ def part_of(extent: int, count: int, place: int) -> Range:
     return first, first + size + (place < more)
 
 
-def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the numbers of processes along each axis that leave the largest part the least work.
+def balanced(
+    shape: tuple[int, ...],
+    processes: int,
+    halo: tuple[int, ...],
+    weights: Sequence[float] | None = None,
+) -> tuple[int, ...]:
+    """Return the numbers of processes along each axis with which all are done first.
 
-    Work is the points of the part with its ghost points, which have to be sent: those of the first
+    Work is the points of a part with its ghost points, which have to be sent: those of the first
     axis, which lie together in memory, count once, others more often. Of equal ones, the first axes
-    are divided.
+    are divided. Where there are too few points, as many processes own some as can.
 
     Args:
         shape: number of points along each axis.
         processes: number of processes.
         halo: width of the ghost layers of each axis, at least 1; each part is as wide at least.
-
-    Raises:
-        GridError: if there are too few points.
+        weights: how fast each process is; by default they are equally fast.
     """
 
     def fitting(count: int) -> list[tuple[int, ...]]:
@@ -94,21 +119,17 @@ def balanced(shape: tuple[int, ...], processes: int, halo: tuple[int, ...]) -> t
             if all(c == 1 or n // c >= g for n, c, g in zip(shape, ranks, halo, strict=True))
         ]
 
-    found = fitting(processes)
-    if not found:
-        # One process always fits.
-        most = next(count for count in range(processes - 1, 0, -1) if fitting(count))
-        raise GridError(
-            f"a grid of {by(shape)} points cannot be divided among {processes} processes that own "
-            f"{by(halo)} points each at least, as wide as their ghost layers; "
-            f"take more points, or fewer processes: {most} can share it"
-        )
-
+    # One process always fits.
+    most = math.prod(max(1, n // g) for n, g in zip(shape, halo, strict=True))
+    found = next(filter(None, map(fitting, range(min(processes, most), 0, -1))))
     both = (*_BOTH[: len(shape) - 1], _BOTH[-1]) if len(shape) > 1 else _BOTH[:1]
 
-    def work(ranks: tuple[int, ...]) -> int:
-        parts = zip(shape, ranks, halo, both, strict=True)
-        return math.prod(-(-n // c) + g * b * (c > 1) for n, c, g, b in parts)
+    def work(ranks: tuple[int, ...]) -> float:
+        margins = [g * b * (c > 1) for c, g, b in zip(ranks, halo, both, strict=True)]
+        if weights is not None:
+            return slowest(sizes_of(shape, ranks, weights, halo), margins, weights)
+        parts = zip(shape, ranks, margins, strict=True)
+        return math.prod(-(-n // c) + margin for n, c, margin in parts)
 
     return min(found, key=lambda ranks: (work(ranks), ranks[::-1]))
 

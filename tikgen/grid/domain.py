@@ -1,4 +1,9 @@
-"""The part of a grid that this process owns, with the ghost layers around it."""
+"""The part of a grid that this process owns, with the ghost layers around it.
+
+An idle process, which owns no points, is as one within the grid that has nothing between its ghost
+points: its arrays hold these alone, and its kernels, which it launches as the others do, find
+nothing to compute.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +56,11 @@ class Domain:
         self._halo = halo or (0,) * len(decomposition.shape)
 
     @property
+    def is_idle(self) -> bool:
+        """Return whether this process owns no points."""
+        return self.processes.rank >= self.decomposition.count
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the whole grid."""
         return self.decomposition.shape
@@ -88,6 +98,8 @@ class Domain:
     @property
     def ghosts(self) -> tuple[tuple[int, int], ...]:
         """Return how many ghost points there are below and above each axis."""
+        if self.is_idle:  # Arrays are not empty, which no kernel takes.
+            return tuple((max(1, width),) * 2 for width in self.halo)
         return tuple(
             (self._beyond(axis, False) * width, self._beyond(axis, True) * width)
             for axis, width in enumerate(self.halo)
@@ -137,7 +149,7 @@ class Domain:
                     f"{kernel} reads {reach[axis]} points away along axis {axis}, where a process "
                     f"owns {fewest} of {self.shape[axis]} points; take fewer processes along it, "
                     f"of which {fit} fit, more points, or Grid(..., halo={reach[axis]}), which "
-                    "divides other axes"
+                    "divides other axes, or leaves processes idle"
                 )
         wanted = tuple(max(pair) for pair in zip(self._halo, reach, strict=True))
         if not self._given and not self._is_fixed:
@@ -157,4 +169,5 @@ class Domain:
     def __str__(self) -> str:
         ranks, count = self.decomposition.ranks, self.processes.size
         among = f"{by(ranks)} processes" if count > 1 else "one process"
-        return f"{by(self.shape)} points on {among}"
+        idle = count - self.decomposition.count
+        return f"{by(self.shape)} points on {among}" + (f", beside {idle} idle" if idle else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from tikgen.dtypes import DType
 from tikgen.errors import GridError
 from tikgen.grid.decomposition import Range
 from tikgen.grid.domain import Domain
+from tikgen.grid.moves import moved
 from tikgen.grid.points import Points
 from tikgen.program.team import Held
 
@@ -54,7 +55,7 @@ class Field(Held):
         """
         if self._array is None:
             values: NDArray = np.zeros(self.with_components(self.domain.extents), self.dtype.numpy)
-            for fill in self._fills:
+            for fill in () if self.domain.is_idle else self._fills:
                 fill(values[self._inner])
             self._fills.clear()
             self._array = self.domain.memory.holding(values)
@@ -133,7 +134,7 @@ class Field(Held):
                 f"elements of shape {points.shape} of a field of {self.dtype} take other values: "
                 f"{error}"
             ) from None
-        part = self._part(self.domain.processes.rank)
+        part = self.box
         self._fills.append(lambda owned: points.write(owned, part, wanted))
         if self._array is not None:
             owned = self._on_host()
@@ -154,10 +155,15 @@ class Field(Held):
         processes = self.domain.processes
         if processes.size == 1:
             return np.array(owned[key])
-        parts = [self._part(rank) for rank in range(processes.size)]
+        parts = [self.part(rank) for rank in range(processes.size)]
         return Points(self.whole_shape, key).read(owned, parts, processes)
 
-    def _part(self, rank: int) -> list[Range]:
+    @property
+    def box(self) -> list[Range]:
+        """Return where in the whole array the owned points lie."""
+        return self.part(self.domain.processes.rank)
+
+    def part(self, rank: int) -> list[Range]:
         """Return what a process owns of each axis of the whole array, components included."""
         part = [(0, extent) for extent in self.whole_shape]
         owned = self.domain.decomposition.owned(rank)
@@ -171,27 +177,58 @@ class Field(Held):
             return self.to_numpy()
         transport = processes.transport
         if processes.rank:
-            transport.send(self.to_numpy(), 0)
+            if not self.domain.is_idle:
+                transport.send(self.to_numpy(), 0)
             return None
         whole: NDArray = np.empty(self.whole_shape, self.dtype.numpy)
         whole[self.indices] = self.to_numpy()
-        for rank in range(1, processes.size):
+        for rank in range(1, decomposition.count):
             part = whole[self._places(tuple(slice(*own) for own in decomposition.owned(rank)))]
             received = np.empty(part.shape, part.dtype)
             transport.receive(received, rank)
             part[...] = received
         return whole
 
+    @property
+    def divided(self) -> tuple[int, ...]:
+        """Return among how many processes each axis of the whole array is divided."""
+        counts = [1] * len(self.whole_shape)
+        ranks = self.domain.decomposition.ranks
+        counts[self.first_axis : self.first_axis + len(ranks)] = ranks
+        return tuple(counts)
+
+    def shared_out(self, extents: Sequence[int]) -> tuple[list[Range], NDArray]:
+        """Return a part of the whole array: where it lies, and its elements."""
+        processes = self.domain.processes
+        before = [self.part(rank) for rank in range(processes.size)]
+        after = [self._share(rank, extents) for rank in range(processes.size)]
+        return after[processes.rank], moved(self.to_numpy(), before, after, processes)
+
+    def _share(self, rank: int, extents: Sequence[int]) -> list[Range]:
+        """Return the part of a process if parts have certain extents: nothing if it is idle."""
+        if rank >= self.domain.decomposition.count:
+            return [(0, 0)] * len(self.whole_shape)
+        places = [0] * len(self.whole_shape)
+        own = self.domain.decomposition.place(rank)
+        places[self.first_axis : self.first_axis + len(own)] = own
+        axes = zip(places, extents, self.whole_shape, strict=True)
+        return [
+            (min(place * extent, points), min((place + 1) * extent, points))
+            for place, extent, points in axes
+        ]
+
     def scatter(self, whole: NDArray | None) -> None:
         """Take this process's part of a whole array, which the process of rank 0 gives."""
         processes, decomposition = self.domain.processes, self.domain.decomposition
         if processes.rank == 0:
             assert whole is not None
-            for rank in range(1, processes.size):
+            for rank in range(1, decomposition.count):
                 places = tuple(slice(*own) for own in decomposition.owned(rank))
                 part = whole[self._places(places)]
                 processes.transport.send(np.ascontiguousarray(part, self.dtype.numpy), rank)
             values = whole[self.indices]
+        elif self.domain.is_idle:
+            return
         else:
             extents = tuple(stop - start for start, stop in self.domain.owned)
             values = np.empty(self.with_components(extents), self.dtype.numpy)
@@ -246,8 +283,28 @@ class Face(Held):
         """Return all values."""
         return self._whole
 
-    def scatter(self, whole: NDArray | None) -> None:
-        """Take the values that the process of rank 0 gives."""
-        self._whole = self.domain.processes.shared(whole)
+    @property
+    def divided(self) -> tuple[int, ...]:
+        """Return that no axis is divided."""
+        return (1,) * len(self.whole_shape)
+
+    def shared_out(self, extents: Sequence[int]) -> tuple[list[Range], NDArray]:
+        """Return all values in the process of rank 0, none in others."""
+        count = 0 if self.domain.processes.rank else None
+        values = self._whole[:count]
+        return [(0, extent) for extent in values.shape], values
+
+    @property
+    def box(self) -> list[Range]:
+        """Return that every process has all values."""
+        return [(0, extent) for extent in self.whole_shape]
+
+    def from_numpy(self, values: Any) -> None:
+        """Write all values."""
+        self._whole = np.asarray(values, self._whole.dtype)
         everything = (slice(None),) * len(self.whole_shape)
         self.domain.memory.write(self.array, everything, self._own_part())
+
+    def scatter(self, whole: NDArray | None) -> None:
+        """Take the values that the process of rank 0 gives."""
+        self.from_numpy(self.domain.processes.shared(whole))

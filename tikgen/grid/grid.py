@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -12,11 +10,13 @@ import numpy.typing as npt
 
 from tikgen.dtypes import DType
 from tikgen.errors import GridError
+from tikgen.grid.arguments import counts_of, speeds_of, truths, whole_numbers
 from tikgen.grid.binding import GridStep, bound_on
 from tikgen.grid.decomposition import Decomposition, balanced, by
 from tikgen.grid.domain import Domain
 from tikgen.grid.field import Face, Field
 from tikgen.grid.processes import processes_of
+from tikgen.grid.proportions import sizes_of
 from tikgen.grid.redistribution import redistributed
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
@@ -43,8 +43,8 @@ class Grid:
             ``torch.distributed``, or a process group of it with the backend nccl or gloo.
         halo: width of ghost layers, for all axes or for each; by default as far as kernels reach
             that were bound before a field or a program is used.
-        ranks: number of processes along each axis; by default those that leave the largest part
-            the least work.
+        ranks: number of processes along each axis; by default those with which all are done first.
+            Where there are too few points for all processes, the last ones are idle.
         device: whether fields lie on the device, in tensors of torch where it is there, else in
             arrays of Taichi; by default where Taichi runs on cuda.
         overlap: whether messages travel while points are computed that need none; by default where
@@ -52,6 +52,8 @@ class Grid:
         sums: how kernels add floats up: ``"fast"``, where the last digits depend on the number of
             processes; or ``"exact"``, where a sum is that of its terms, rounded once, with the same
             bits on any processes, at the cost of an array of terms and of Python in each step.
+        weights: how fast each process is, in any unit, on all processes alike; parts are then in
+            proportion. By default processes are equally fast.
 
     Raises:
         GridError: if the arguments do not fit, differ between processes, or MPI cannot be used.
@@ -67,21 +69,31 @@ class Grid:
         device: bool | None = None,
         overlap: bool | None = None,
         sums: Literal["fast", "exact"] = "fast",
+        weights: Sequence[float] | None = None,
     ) -> None:
         processes = processes_of(comm)
-        problem, decomposition, widths = "", None, None
+        problem, decomposition, widths, speeds = "", None, None, None
         try:
-            extents = _whole_numbers("shape", shape, None, least=1)
+            extents = whole_numbers("shape", shape, None, least=1)
             if not 1 <= len(extents) <= 3:
                 raise GridError(f"a grid has 1, 2 or 3 axes; got the shape {tuple(extents)}")
             dim = len(extents)
-            widths = None if halo is None else _whole_numbers("halo", halo, dim, least=0)
+            widths = None if halo is None else whole_numbers("halo", halo, dim, least=0)
             least = tuple(max(1, width) for width in widths or (1,) * dim)
+            speeds = None if weights is None else speeds_of(weights, processes.size)
             if ranks is None:
-                counts = balanced(extents, processes.size, least)
+                counts = balanced(extents, processes.size, least, speeds)
             else:
-                counts = _counts(ranks, extents, processes.size, least)
-            decomposition = Decomposition(extents, counts, _truths(periodic, dim))
+                counts = counts_of(ranks, extents, processes.size, least)
+            sizes = () if speeds is None else sizes_of(extents, counts, speeds, least)
+            decomposition = Decomposition(extents, counts, truths(periodic, dim), sizes)
+            if processes.transport.needs_own_gpu and decomposition.count < processes.size:
+                # It connects those that take part in its first messages, and waits for all others.
+                raise GridError(
+                    f"{processes.transport.name} carries no messages beside idle processes, and of "
+                    f"{processes.size} processes {decomposition.count} own points; take more "
+                    "points, fewer processes, or a process group with the backend gloo"
+                )
             for name, value in (("device", device), ("overlap", overlap)):
                 if value is not None and not isinstance(value, bool | np.bool_):
                     raise GridError(f"{name} takes True, False or None; got {value!r}")
@@ -91,7 +103,7 @@ class Grid:
             problem = str(error)
         processes.refuse(problem)
         assert decomposition is not None
-        if found := processes.difference((decomposition, widths, device, overlap, sums)):
+        if found := processes.difference((decomposition, widths, device, overlap, sums, speeds)):
             rank, first, other = found
             raise GridError(
                 f"the processes make different grids: rank 0 has {first}, rank {rank} has {other}"
@@ -341,42 +353,3 @@ class Grid:
 
 def _put(owned: NDArray, whole: NDArray, field: Field) -> None:
     owned[...] = whole[field.indices]
-
-
-def _whole_numbers(name: str, given: Any, dim: int | None, least: int) -> tuple[int, ...]:
-    """Return whole numbers, one for each axis; raise GridError if it is something else."""
-    several = tuple(given) if isinstance(given, Sequence) else (given,) * (dim or 1)
-    for number in several:
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
-            raise GridError(f"{name} takes whole numbers of {least} or more; got {given!r}")
-    if dim is not None and len(several) != dim:
-        raise GridError(f"{name} takes a number, or one for each of {dim} axes; got {given!r}")
-    return tuple(map(int, several))
-
-
-def _truths(given: Any, dim: int) -> tuple[bool, ...]:
-    several = tuple(given) if isinstance(given, Sequence) else (given,) * dim
-    if len(several) != dim or not all(isinstance(each, bool | np.bool_) for each in several):
-        raise GridError(
-            f"periodic takes True or False, or one for each of {dim} axes; got {given!r}"
-        )
-    return tuple(map(bool, several))
-
-
-def _counts(
-    given: Any, shape: tuple[int, ...], processes: int, least: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Return the numbers of processes that a user wants along each axis."""
-    counts = _whole_numbers("ranks", given, None, least=1)
-    if len(counts) != len(shape) or math.prod(counts) != processes:
-        raise GridError(
-            f"ranks takes a number for each of {len(shape)} axes, whose product is the number of "
-            f"processes, {processes}; got {given!r}"
-        )
-    for axis, (count, points) in enumerate(zip(counts, shape, strict=True)):
-        if count > 1 and points // count < least[axis]:
-            raise GridError(
-                f"{by(shape)} points cannot be divided among {count} processes along axis {axis}, "
-                f"each as wide as its ghost layers, {least[axis]}; {points // least[axis] or 1} fit"
-            )
-    return counts

@@ -44,9 +44,7 @@ def save(state: State, path: PathLike, about: str) -> None:
     """
     path = Path(path)
     write = _write_hdf5 if _is_hdf5(path) else _write_npz
-    text = json.dumps(
-        {"format": _FORMAT, "tikgen": __version__, "steps": state.steps, "program": about}
-    )
+    text = text_about(state.steps, about)
     with _temporary(path) as temporary:
         write(temporary, state, text)
         with temporary.open("rb") as file:
@@ -68,8 +66,7 @@ def check_writable(path: PathLike) -> None:
 @contextlib.contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
     """Give a file beside a checkpoint, which a run that is killed may leave half written."""
-    if not path.name:
-        raise ProgramError(f"a checkpoint needs the name of a file; got {str(path)!r}")
+    check_name(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         try:
@@ -80,6 +77,12 @@ def _temporary(path: Path) -> Iterator[Path]:
         raise ProgramError(
             f"the checkpoint {str(path)!r} cannot be written: {why(error)}"
         ) from None
+
+
+def check_name(path: Path) -> None:
+    """Raise ProgramError if a path ends in no name."""
+    if not path.name:
+        raise ProgramError(f"a checkpoint needs the name of a file; got {str(path)!r}")
 
 
 def load(path: PathLike, slots: Slots) -> State:
@@ -116,7 +119,7 @@ def _read_npz(path: Path, slots: Slots) -> State:
         sizes = {info.filename: info.file_size for info in archive.infolist()}
         if sizes.get(_ABOUT, _MOST_HEADER) >= _MOST_HEADER:
             raise ValueError(f"it has no {_ABOUT}")
-        steps = _steps(archive.read(_ABOUT))
+        steps = steps_in(archive.read(_ABOUT))
         members = {name.removesuffix(".npy"): name for name in sizes if name != _ABOUT}
 
         def read(name: str, most: int) -> NDArray:
@@ -141,7 +144,7 @@ def _read_hdf5(path: Path, slots: Slots) -> State:
         raise ValueError("it is no HDF5")
     with h5py.File(path, "r") as file:
         about = file.attrs.get(_ABOUT, "")
-        steps = _steps(about.encode() if isinstance(about, str) else b"")
+        steps = steps_in(about.encode() if isinstance(about, str) else b"")
 
         def read(name: str, most: int) -> NDArray:
             found = file.get(name, getlink=True)
@@ -169,8 +172,14 @@ def _arrays(
     return found
 
 
-def _steps(about: bytes) -> int:
-    """Return the number of steps that a checkpoint names."""
+def text_about(steps: int, about: str) -> str:
+    """Return what a checkpoint says of itself: the steps, and the program in words."""
+    told = {"format": _FORMAT, "tikgen": __version__, "steps": steps, "program": about}
+    return json.dumps(told)
+
+
+def steps_in(about: bytes) -> int:
+    """Return the number of steps that a checkpoint names; raise ValueError if it is none."""
     read = untrusted.from_json(about)
     if not isinstance(read, dict) or read.get("format") != _FORMAT:
         raise ValueError("it has another format")

@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from tikgen.errors import ProgramError, Terminated
-from tikgen.program import checkpoints
+from tikgen.program import checkpoints, zarr_checkpoints
 from tikgen.program.checkpoints import PathLike
 from tikgen.program.team import Team
 from tikgen.program.walk import Walk
@@ -64,8 +64,9 @@ class Ending:
         if threading.current_thread() is not threading.main_thread():
             problem = "checkpoint= needs the main thread, the only one that hears SIGTERM"
         elif self._is_writer:
+            kind = zarr_checkpoints if zarr_checkpoints.is_store(path) else checkpoints
             try:  # Now, not when the time is up.
-                checkpoints.check_writable(path)
+                kind.check_writable(path)
             except ProgramError as error:
                 problem = str(error)
         if self._team is not None:

@@ -16,7 +16,7 @@ from tikgen import registry
 from tikgen.errors import EngineUnavailable, ProgramError, TikgenError
 from tikgen.pipeline import events
 from tikgen.pipeline.events import Subject
-from tikgen.program import checkpoints, picture, running, together
+from tikgen.program import checkpoints, picture, running, together, zarr_checkpoints
 from tikgen.program import reference as references
 from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
@@ -249,12 +249,16 @@ class Program:
 
         Args:
             path: the file: of HDF5 if its name ends in ``.h5`` or ``.hdf5``, which needs the extra
-                ``hdf5``, else of NumPy's format npz.
+                ``hdf5``; a store of Zarr if it ends in ``.zarr``, to which all processes of a grid
+                write at once, each its own part; else of NumPy's format npz.
 
         Raises:
             ProgramError: if the file cannot be written.
         """
-        if self._plan.team is not None:
+        if zarr_checkpoints.is_store(path):
+            self.check()
+            zarr_checkpoints.save(self._walk, self._slots, self._plan.team, path, str(self))
+        elif self._plan.team is not None:
             self.check()
             together.save(self._walk, self._slots, self._plan.team, path, str(self))
         else:
@@ -277,10 +281,12 @@ class Program:
         with self._working():
             team = self._plan.team
             if missing_ok:
-                is_there = os.path.lexists(path)
+                is_there = zarr_checkpoints.exists(path)
                 if not (is_there if team is None else team.shared(is_there)):
                     return False
-            if team is not None:
+            if zarr_checkpoints.is_store(path):
+                zarr_checkpoints.load(self._walk, self._slots, team, path)
+            elif team is not None:
                 together.load(self._walk, self._slots, team, path)
             else:
                 states.restore(self._walk, self._slots, checkpoints.load(path, self._slots))

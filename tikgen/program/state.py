@@ -77,11 +77,21 @@ def check_names(slots: Slots, names: Iterable[str]) -> None:
 
 def check_array(name: str, array: Any, values: Any) -> None:
     """Raise ProgramError unless values fit an array of a program."""
-    wanted = dtype_of(array).numpy, tuple(array.shape)
-    if not isinstance(values, np.ndarray) or (values.dtype, values.shape) != wanted:
-        got = f"{values.dtype} of shape {values.shape}" if hasattr(values, "dtype") else "no array"
-        raise ProgramError(
-            f"the state's {name!r} takes {wanted[0]} of shape {wanted[1]}; it is {got}"
-        )
+    if not isinstance(values, np.ndarray):
+        raise _unfit(name, array.shape, array, "no array")
+    check_kind(name, array, tuple(array.shape), values.dtype, values.shape)
     if arrays.is_read_only(array) and not np.array_equal(array, values, equal_nan=True):
         raise ProgramError(f"array {name!r} is read-only and differs from that of the state")
+
+
+def check_kind(
+    name: str, array: Any, shape: tuple[int, ...], dtype: Any, extents: tuple[int, ...]
+) -> None:
+    """Raise ProgramError unless a dtype and extents are those of an array of some shape."""
+    if (dtype, extents) != (dtype_of(array).numpy, shape):
+        raise _unfit(name, shape, array, f"{dtype} of shape {extents}")
+
+
+def _unfit(name: str, shape: tuple[int, ...], array: Any, got: str) -> ProgramError:
+    wanted = f"{np.dtype(dtype_of(array).numpy)} of shape {tuple(shape)}"
+    return ProgramError(f"the state's {name!r} takes {wanted}; it is {got}")

@@ -65,6 +65,29 @@ class Held(ABC):
     def gathered(self) -> NDArray | None:
         """Return the whole array in the process of rank 0, None in others."""
 
+    @property
+    @abstractmethod
+    def divided(self) -> tuple[int, ...]:
+        """Return among how many processes each axis of the whole array is divided."""
+
+    @abstractmethod
+    def shared_out(self, extents: Sequence[int]) -> tuple[list[tuple[int, int]], NDArray]:
+        """Return a part of the whole array: where it lies, and its elements; all must call it.
+
+        Args:
+            extents: the extents of the parts, of which there are at most as many along each axis as
+                processes. Those at its end may have less, or nothing.
+        """
+
+    @property
+    @abstractmethod
+    def box(self) -> list[tuple[int, int]]:
+        """Return where in the whole array the elements lie that this process has."""
+
+    @abstractmethod
+    def from_numpy(self, values: Any) -> None:
+        """Write the elements that this process has."""
+
     @abstractmethod
     def scatter(self, whole: NDArray | None) -> None:
         """Take this process's part of a whole array, which the process of rank 0 gives."""

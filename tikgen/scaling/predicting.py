@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Iterable, Sequence
 
 from tikgen.errors import GridError
@@ -58,7 +56,7 @@ def predict(
     )
 
     def point(decomposition: Decomposition) -> Point:
-        count = math.prod(decomposition.ranks)
+        count = decomposition.count
         here = max((m for m in machines if m.ranks <= count), key=lambda m: m.ranks, default=None)
         here = here or machines[0]
         last = machines[-1]
@@ -71,10 +69,9 @@ def predict(
             )
         return _point(launches, decomposition, here, between)
 
-    strong = []
-    for count in counts:
-        with contextlib.suppress(GridError):  # Parts would be thinner than ghost layers.
-            strong.append(Decomposition(shape, balanced(shape, count, halo), periodic))
+    divided = [Decomposition(shape, balanced(shape, count, halo), periodic) for count in counts]
+    # With more ranks, some would own nothing.
+    strong = [each for each, count in zip(divided, counts, strict=True) if each.count == count]
     weak = [_grown(own, count, periodic) for count in counts]
     return Prediction(tuple(map(point, strong)), tuple(map(point, weak)))
 
@@ -100,9 +97,8 @@ def _point(
     machine: Machine,
     network: Network | None,
 ) -> Point:
-    count = math.prod(decomposition.ranks)
-    parts = zip(decomposition.shape, decomposition.ranks, strict=True)
-    owned = tuple(-(-n // c) for n, c in parts)
+    count = decomposition.count
+    owned = tuple(map(decomposition.most, range(len(decomposition.shape))))
     computing = exchanging = joining = 0.0
     for launch in launches:
         moved = launch.moved(owned)

@@ -140,8 +140,8 @@ def grid_of(program: Program) -> tuple[Extents, tuple[bool, ...], Extents]:
         for field in part.held:
             if isinstance(field, Field):
                 whole = field.domain.decomposition
-                parts = zip(whole.shape, whole.ranks, strict=True)
-                return whole.shape, whole.periodic, tuple(-(-n // count) for n, count in parts)
+                most = tuple(map(whole.most, range(len(whole.shape))))
+                return whole.shape, whole.periodic, most
     raise GridError("scaling takes a program of kernels that grid.bind bound")
 
 

@@ -1,0 +1,76 @@
+"""Has some processes idle, as a grid has fewer points; all of them do together what takes all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import taichi as ti
+from mpi4py import MPI
+
+import tikgen
+
+FOLDER = Path(sys.argv[1])
+WORLD = MPI.COMM_WORLD
+ti.init(arch=ti.cpu, fast_math=False, cpu_max_num_threads=1, log_level=ti.ERROR)
+whole = np.array([[0.5, 2.25, -1.0]])
+last = WORLD.size - 1
+
+
+def made(comm: Any, halo: int | None, native: bool | None = None) -> tuple[Any, Any, Any]:
+    """Return a grid, a program on it, and its greatest value after a step."""
+    grid = tikgen.Grid(whole.shape, comm=comm, halo=halo)
+    heat = tikgen.update(
+        "u' = 0.9*u + dt*lap(u); top = max(abs(u')); least = min(u')",
+        dim=2,
+        scalars="dt",
+        on_device="dt",
+        dtype="f64",
+        boundary="clamp",
+    )
+    u, un = grid.field(whole), grid.zeros("f64")
+    dt, top, least = np.full(1, 0.1), np.ones(1), np.zeros(1)
+    step = grid.bind(heat, u=u, u_next=un, dt=dt, top=top, least=least)
+    program = tikgen.Program(
+        [step, "dt = 0.1 + 0.01*top", grid.swap((u, un))], native=native, u=u, top=top, dt=dt
+    )
+    return grid, program, top
+
+
+for native in (None, False):
+    grid, program, top = made(WORLD, 2, native)
+    assert grid.ranks == (1, 1)
+    assert f"beside {last} idle" in repr(grid), repr(grid)
+    assert program.is_native is (native is None), program.why_not_native
+    assert grid.owned == (slice(0, 1), slice(0, 3)) if grid.rank == 0 else (slice(0, 0),) * 2
+    # What a function finds of no points is not asked.
+    ramp = grid.field(lambda i, j: j - j.min())
+    ramp[0, 1] = 7
+    assert ramp[0].tolist() == [0, 7, 2]
+    gathered = grid.gather(ramp)
+    assert gathered is None or gathered.tolist() == [[0, 7, 2]]
+    grid.scatter(ramp, whole.astype(np.float32) if grid.rank == 0 else None)
+    assert ramp[...].tolist() == whole.tolist()
+    program.verify(2).raise_for_failure()
+    ahead = program.reference(2)
+    program.run(2)
+    np.testing.assert_allclose(ahead["u"], program["u"][:], rtol=1e-13)
+    program.save(FOLDER / "small.npz")
+    ran = program.run(until="top < 0.5", most=1000)
+    assert ran.reached
+    found = [program.steps, top.tobytes(), program["u"][:].tobytes()]
+    # On other numbers of processes, with and without idle ones, it goes on bit for bit.
+    others = ((WORLD, 1), (MPI.COMM_SELF, None)) if native is None else ()
+    for comm, wide in others:
+        _, other, top = made(comm, wide, native)
+        if comm is WORLD or WORLD.rank == 0:
+            other.load(FOLDER / "small.npz")
+            other.run(until="top < 0.5", most=1000)
+            assert [other.steps, top.tobytes(), other["u"][:].tobytes()] == found
+    before = program.steps
+    program.run(100, every=2, call=lambda program: WORLD.rank == last and program.stop())
+    assert before < program.steps <= before + 2  # An idle process ended the run of all.
+WORLD.Barrier()
+print("all is done together", flush=True)
