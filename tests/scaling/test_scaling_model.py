@@ -12,7 +12,7 @@ import pytest
 import tikgen
 from tikgen.errors import GridError
 from tikgen.grid.decomposition import Decomposition
-from tikgen.scaling import Machine, Network, Point, Prediction, predict
+from tikgen.scaling import Machine, Network, Point, Prediction, measure, predict
 from tikgen.scaling.machine import COPY
 from tikgen.scaling.network import Messages, fitted
 from tikgen.scaling.steps import launches_of
@@ -209,7 +209,7 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(GridError, match=f"{name} of a network takes a number"):
             Network(**good | {name: value})  # type: ignore[arg-type]
     with pytest.raises(GridError, match="rounds takes a whole number of 1 or more; got 0"):
-        tikgen.scaling.measure(program, rounds=0)
+        measure(program, rounds=0)
 
 
 def test_this_process_is_measured_where_no_machine_is_given() -> None:
@@ -217,3 +217,22 @@ def test_this_process_is_measured_where_no_machine_is_given() -> None:
     assert isinstance(point, Point)
     assert 0 < point.seconds < 1
     assert Prediction((point,), (point,)).efficiency("strong") == {1: 1.0}
+
+
+@pytest.mark.parametrize(("shape", "periodic"), [((24, 17, 9), True), ((50, 40), False)])
+def test_kernels_are_measured_on_the_parts_of_2_4_8_ranks(
+    shape: tuple[int, ...], periodic: bool
+) -> None:
+    program = heat(shape, periodic=periodic)
+    (launch,) = launches_of(program)
+    points = predict(program, [1, 2, 4], NET, machine()).strong
+    owned = [tuple(-(-n // c) for n, c in zip(shape, point.parts, strict=True)) for point in points]
+    found = measure(program, rounds=1)
+    (kernel,) = (rates for key, rates in found.kernels.items() if key != COPY)
+    measured = {moved for moved, _ in kernel}
+    assert launch.moved(owned[0]) == max(measured)
+    assert {launch.moved(each) for each in owned if launch.moved(each) >= 2**14} <= measured
+    assert all(seconds > 0 for rates in found.kernels.values() for _, seconds in rates)
+    half = measure(program, rounds=1, largest=math.prod(shape) // 2)
+    (kernel,) = (rates for key, rates in half.kernels.items() if key != COPY)
+    assert max(moved for moved, _ in kernel) == launch.moved((shape[0] // 2, *shape[1:]))

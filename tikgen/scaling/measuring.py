@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.errors import EngineUnavailable, GridError
+from tikgen.errors import GridError
 from tikgen.grid.boxes import Box, Message
+from tikgen.grid.decomposition import Decomposition, balanced
 from tikgen.grid.exchange import halves_of
 from tikgen.grid.memory import memory_for
 from tikgen.grid.messages import in_turn
 from tikgen.grid.processes import Processes, processes_of
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
-from tikgen.pipeline.sized import SizedKernel
 from tikgen.program.program import Program
 from tikgen.program.team import Work
 from tikgen.scaling.machine import COPY, Machine
@@ -28,8 +28,10 @@ from tikgen.taichi import runtime
 from tikgen.tuning.given_data import typical_values
 
 # Bytes that launches move: from what a single thread does to what fits no cache.
-_SIZES = tuple(2**n for n in range(14, 29, 2))
-_BATCH_SECONDS = 5e-4
+_SIZES = tuple(2**n for n in range(14, 29))
+# So long that what a run of a program does besides its steps, some 30 us, hardly counts.
+_LAUNCHES_SECONDS = 1.5e-3
+_MESSAGES_SECONDS = 5e-4
 # Messages, bytes of each and pieces of memory in each that are exchanged.
 _EXCHANGES = (
     *((count, size, 1) for count in (1, 2, 4) for size in (64, 16_384)),
@@ -51,7 +53,8 @@ def measure(
     Args:
         program: a program over a grid.
         rounds: how often each is measured, in turn.
-        largest: points of the largest boxes; by default those that each process owns.
+        largest: points of the largest boxes, which the first axis is made to fit; by default
+            those that each process owns.
         comm: a communicator of mpi4py; by default ``MPI.COMM_WORLD``.
 
     Raises:
@@ -63,10 +66,12 @@ def measure(
             raise GridError(f"{name} takes a whole number of 1 or more; got {value!r}")
     processes = processes_of(comm)
     launches = by_name(launches_of(program))
-    points = largest or math.prod(grid_of(program)[2])
-    works: dict[tuple[str, float], Callable[[], object]] = {}
+    _, periodic, own = grid_of(program)
+    if largest:
+        own = (max(1, round(largest / math.prod(own[1:]))), *own[1:])
+    works: dict[tuple[str, float], Callable[[int], object]] = {}
     for name, launch in launches.items():
-        for extents in _boxes(launch, points):
+        for extents in _boxes(launch, own, periodic):
             work = _ready(launch.kernel, launch.sizes(extents))
             works[name, launch.moved(extents)] = work
     most = max(moved for _, moved in works)
@@ -75,7 +80,7 @@ def measure(
         if wanted <= max(most, _SIZES[0]):
             works[COPY, wanted] = _ready(copy, {"n0": wanted // 8})
     found: dict[str, list[tuple[float, float]]] = {}
-    seconds = _in_turn(processes, list(works.values()), rounds)
+    seconds = _in_turn(processes, list(works.values()), rounds, _LAUNCHES_SECONDS)
     for (name, moved), each in zip(works, seconds, strict=True):
         found.setdefault(name, []).append((moved, each))
     rates = {name: tuple(sorted(pairs)) for name, pairs in found.items()}
@@ -83,49 +88,48 @@ def measure(
     return Machine(processes.size, rates, network)
 
 
-def _boxes(launch: Launch, points: int) -> Iterator[tuple[int, ...]]:
-    """Yield cubes whose launches move about as many bytes as are measured, the largest last."""
-    dim = launch.use.dim
-    each = launch.moved((32,) * dim) / 32**dim
-    sides = {max(4, round((size / each) ** (1 / dim))) for size in _SIZES}
-    largest = max(4, round(points ** (1 / dim)))
-    for side in sorted({side for side in sides if side < 0.8 * largest} | {largest}):
-        yield (side,) * dim
+def _boxes(
+    launch: Launch, own: tuple[int, ...], periodic: tuple[bool, ...]
+) -> Iterator[tuple[int, ...]]:
+    """Yield the parts that 1, 2, 4, ... ranks have of a box, down to the fewest bytes measured.
+
+    How long a launch takes depends on how long rows are, and not on bytes alone.
+    """
+    halo = (1,) * len(own)
+    for ranks in (2**n for n in range(64)):
+        whole = Decomposition(own, balanced(own, ranks, halo), periodic)
+        part = tuple(map(whole.most, range(len(own))))
+        if ranks > 1 and (whole.count < ranks or launch.moved(part) < _SIZES[0]):
+            return
+        yield part
 
 
-def _ready(kernel: Kernel, sizes: dict[str, int]) -> Callable[[], object]:
-    """Return what launches a kernel on typical data of its own, without Taichi where it can."""
+def _ready(kernel: Kernel, sizes: dict[str, int]) -> Callable[[int], object]:
+    """Return what launches a kernel on typical data some times, as programs do where it can."""
     values = next(iter(typical_values(kernel.template, kernel.problem, sizes, 0).values()))
-    if runtime.current_arch() == "cpu":
-        schedule = None if isinstance(kernel, SizedKernel) else dict(kernel.schedule)
-        problem = dict(kernel.problem)
-        try:  # As programs do, and bound kernels after some hundred launches.
-            direct = build(kernel.template, schedule=schedule, engine="direct-cpu", **problem)
-            bound = direct.bind(**values)
-            bound()
-            return bound
-        except EngineUnavailable:
-            pass
-    return kernel.bind(**values)
+    return Program([kernel.bind(**values)]).run
 
 
 def _in_turn(
-    processes: Processes, works: Sequence[Callable[[], object]], rounds: int
+    processes: Processes, works: Sequence[Callable[[int], object]], rounds: int, batch: float
 ) -> list[float]:
-    """Return the seconds of each work where it takes longest, in the shortest of some rounds."""
+    """Return the seconds of each work where it takes longest, in the shortest of some rounds.
 
-    def timed(work: Callable[[], object], count: int) -> float:
+    A round does each work as often as takes ``batch`` seconds.
+    """
+
+    def timed(work: Callable[[int], object], count: int) -> float:
+        work(2)  # Leaves in caches what an earlier step would.
         processes.all(None)  # So that all begin together.
         start = time.perf_counter()
-        for _ in range(count):
-            work()
+        work(count)
         runtime.sync()
         return (time.perf_counter() - start) / count
 
     for work in works:
         timed(work, 2)
     once = processes.greatest([timed(work, 2) for work in works])
-    counts = [max(1, min(10_000, int(_BATCH_SECONDS / seconds))) for seconds in once]
+    counts = [max(4, min(10_000, int(batch / seconds))) for seconds in once]
     best = [
         min(pair)
         for pair in zip(
@@ -144,10 +148,21 @@ def _network(processes: Processes, program: Program, rounds: int) -> Network:
     other = processes.rank ^ 1
     exchanges = [_exchange(processes, other, *each) for each in _EXCHANGES]
     # More often than kernels: both ranks have to be undisturbed.
-    *seconds, joined = _in_turn(processes, [*exchanges, _join(processes, program)], 4 * rounds)
+    jobs = [_repeated(job) for job in (*exchanges, _join(processes, program))]
+    *seconds, joined = _in_turn(processes, jobs, 4 * rounds, _MESSAGES_SECONDS)
     messages = [Messages(count, count * size, count * runs) for count, size, runs in _EXCHANGES]
     found = fitted(list(zip(messages, seconds, strict=True)))
     return replace(found, join=max(0.0, joined - found.joined(processes.size, 8)))
+
+
+def _repeated(job: Callable[[], object]) -> Callable[[int], None]:
+    """Return what does a job some times."""
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            job()
+
+    return run
 
 
 def _join(processes: Processes, program: Program) -> Callable[[], object]:
