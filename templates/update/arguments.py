@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from tikgen import Array, Scalar
+from tikgen import Array, DType, Scalar
 from tikgen.expression import Update, lacks_on_vulkan
 from tikgen.expression.components import argument_of
 from tikgen.template.arguments import Role
+from tikgen.template.grid_use import WINDOW
 from tikgen.template.once import once
 from tikgen.template.totals import MOST_PARTS, partials_of, results_of, totals_of
 from tikgen.template.vectors import held_arrays, names_in_code
@@ -24,7 +25,8 @@ def arguments(p: Any) -> tuple[Array | Scalar, ...]:
     """Return what a caller passes, in order."""
     update = update_of(p)
     shape = tuple(f"n{axis}" for axis in range(p.dim))
-    whole = all(low == high == 0 for low, high in reach(p, update, inside=True))
+    margins = reach(p, update, inside=True)
+    whole = not p.window and all(low == high == 0 for low, high in margins)
     faces = faces_of(p)
     found: list[Array | Scalar] = []
     arrays = held_arrays(p, update.arrays)
@@ -56,7 +58,8 @@ def arguments(p: Any) -> tuple[Array | Scalar, ...]:
                 covered=(whole and held.is_whole) or held.role == "in",
             )
         )
-    return (*found, *results_of(totals_of(update.reductions, p.dtype)))
+    window = (Scalar(name, DType.i32) for name in WINDOW) if p.window else ()
+    return (*found, *results_of(totals_of(update.reductions, p.dtype)), *window)
 
 
 def workspace(p: Any, s: Any) -> tuple[Array, ...]:

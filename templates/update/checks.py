@@ -82,6 +82,13 @@ def _check_names(p: Any, update: Update) -> None:
     for name in (*profile_arrays(p), *kept_arrays(p)):
         if name in taken:
             raise Invalid("equations", f"use the name {name!r}, which layers of kind 'cpml' have")
+    if p.window:
+        own = [name for name in names if name.startswith("window_")]
+        if own:
+            raise Invalid("equations", f"use the name {own[0]!r}, which code with a window has")
+        if update.reductions or kept_arrays(p):
+            what = "reductions" if update.reductions else "layers of kind 'cpml'"
+            raise Invalid("window", f"cannot be true with {what}, which need the whole grid")
     if not update.outputs and not update.reductions:
         raise Invalid("equations", "write no array")
     if not update.arrays:

@@ -7,6 +7,7 @@ from typing import Any
 from tikgen.expression import Update
 from tikgen.expression.layout import broken
 from tikgen.template.boundaries import mirrors_in, rule_in_code
+from tikgen.template.grid_use import WINDOW
 from tikgen.template.layers import layers_beyond, layers_in, near_code
 from tikgen.template.outside import moved, stand_in
 from tikgen.template.totals import MOST_PARTS, totals_of
@@ -63,15 +64,20 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     # Points that the ends of a row compute lie in no run. Layers may begin beyond a part.
     ends = (0, 0) if p.part else tuple(map(max, margins[-1], interior[-1]))
     layers_of_runs = {n: layers_beyond(found, p.dim - 1, ends) for n, found in layers.items()}
+    window = ()
+    if p.window:
+        window = bounds[0][1:]
+        bounds[0] = (names[0], "window_low", "window_high")
     totals = totals_of(update.reductions, p.dtype)
     element = "[0]" if s.loop == "function" else ""
     on_grid = on_whole(p, list(names)), extents_of_whole(p, extents)
-    passed = [a for a in every if a.name not in update.reductions]
+    passed = [a for a in every if a.name not in (*update.reductions, *WINDOW)]
     codes = {name: rules_in_code(p, rules.get(name)) for name in update.arrays}
     casts = {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays}
     known = identifiers(p, update)
     return {
         "bounds": bounds,
+        "window": window,
         "extents": tuple(extents),
         "leader": arrays[0].name,
         "outputs": [

@@ -51,6 +51,7 @@ def strategies() -> Mapping[str, Any]:
         "where": st.sampled_from([{"inside": condition} for condition in CONDITIONS]),
         "mask": st.none() | st.just("solid"),
         "part": in_proportion((3, st.none()), (1, st.tuples(part, part, part))),
+        "window": in_proportion((4, st.just(False)), (1, st.just(True))),
     }
 
 
@@ -98,7 +99,10 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
     types = fitted_types(drawn["types"], text, faces, drawn["mask"], dtype)
     scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
     spacing, outputs, part = drawn["spacing"], drawn["outputs"], drawn["part"]
+    # A slab has no reductions, and no layers that keep something.
+    is_whole = re.search(r"= (sum|max|min)\(", text) or "cpml" in str(boundary)
     return drawn | {
+        "window": drawn["window"] and not is_whole,
         "equations": text,
         "boundary": boundary,
         "scalars": scalars,

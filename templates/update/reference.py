@@ -9,6 +9,7 @@ from tikgen import DType
 from tikgen.expression.components import part_of
 from tikgen.expression.reductions import reduced, reduced_error
 from tikgen.template.boundaries import padded
+from tikgen.template.grid_use import WINDOW
 from tikgen.template.layers import layer_errors, layers_in, with_layers
 
 from .arguments import argument_names, written_arrays
@@ -20,7 +21,7 @@ from .reading import layered_of, origin_of, shape_of, spacing_of, update_of
 def reference(p: Any, *arguments: Any) -> Any:
     """Return what every written array must hold."""
     update = update_of(p)
-    names = argument_names(p)
+    names = (*argument_names(p), *(WINDOW if p.window else ()))
     given = dict(zip(names, arguments, strict=True))
     values, _ = known_values(p, given)
     values |= values_in_layers(p, given, shape_of(p, update, given), wide_numbers(p))
@@ -31,14 +32,14 @@ def reference(p: Any, *arguments: Any) -> Any:
         result = {name: np.array(given[name], wide_of(p.dtype))}
         for each in held:
             part = part_of(result, each, p.layout)
-            inner = computed(p, part.shape)
+            inner = computed(p, part.shape, given)
             part[inner] = np.broadcast_to(found[each], part.shape)[inner]
         results.append(result[name])
     shape = shape_of(p, update, given)
     kept = {name: np.array(given[name], wide_of(p.dtype)) for name in kept_arrays(p)}
-    results += kept_in_layers(p, kept, found, computed(p, shape)).values()
+    results += kept_in_layers(p, kept, found, computed(p, shape, given)).values()
     for name, operation in update.reductions.items():
-        terms = np.broadcast_to(found[name], shape)[computed(p, shape)]
+        terms = np.broadcast_to(found[name], shape)[computed(p, shape, given)]
         results.append(reduced(operation, terms))
     return tuple(results) if len(results) > 1 else results[0]
 
@@ -72,15 +73,15 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
         allowed[name] = np.zeros(np.shape(inputs[name]))
         for each in held:
             part = part_of(allowed, each, p.layout)
-            inner = computed(p, part.shape)
+            inner = computed(p, part.shape, inputs)
             part[inner] = np.broadcast_to(bounds[each], part.shape)[inner]
     if kept_arrays(p):
-        inner = computed(p, shape_of(p, update, inputs))
+        inner = computed(p, shape_of(p, update, inputs), inputs)
         allowed |= kept_in_layers(p, shape_kept(p, inputs), bounds, inner)
     if update.reductions:
         masses = layered_of(p).assignments.masses(values, p.dtype)
         shape = shape_of(p, update, inputs)
-        inner = computed(p, shape)
+        inner = computed(p, shape, inputs)
         for name, operation in update.reductions.items():
             each = (np.broadcast_to(a[name], shape)[inner] for a in (new, bounds, masses))
             allowed[name] = reduced_error(operation, *each, p.dtype)
@@ -88,13 +89,17 @@ def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) ->
 
 
 def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
-    """Return values for the mask, if there is one."""
+    """Return values for the mask and for the window, if there are any."""
     # Random numbers would leave hardly a point to compute.
+    found: dict[str, Any] = {}
+    if p.window:
+        start, stop = sorted(rng.integers(-2, sizes["n0"] + 3, 2).tolist())
+        found = dict(zip(WINDOW, (start, stop), strict=True))
     if p.mask is None:
-        return {}
+        return found
     stored = (p.types or {}).get(p.mask)
     shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
-    return {p.mask: mask_of(shape, stored.numpy if stored else np.dtype(np.uint8), rng)}
+    return found | {p.mask: mask_of(shape, stored.numpy if stored else np.dtype(np.uint8), rng)}
 
 
 def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -146,12 +151,17 @@ def damped(p: Any, new: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
     return with_layers(new, layers, places, before, mask, in_whole(p))
 
 
-def computed(p: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
+def computed(p: Any, shape: tuple[int, ...], given: Mapping[str, Any]) -> tuple[slice, ...]:
     """Return the points that the kernel writes."""
-    margins = reach(p, update_of(p), inside=True)
-    return tuple(
-        slice(low, max(low, n - high)) for n, (low, high) in zip(shape, margins, strict=True)
-    )
+    ends = [
+        (low, max(low, n - high))
+        for n, (low, high) in zip(shape, reach(p, update_of(p), inside=True), strict=True)
+    ]
+    if p.window:
+        start, stop = (int(given[name]) for name in WINDOW)
+        low = max(start, ends[0][0])
+        ends[0] = (low, max(low, min(stop, ends[0][1])))
+    return tuple(slice(*each) for each in ends)
 
 
 def mask_of(shape: tuple[int, ...], dtype: Any, rng: np.random.Generator) -> Any:

@@ -21,7 +21,7 @@ from tikgen import (
 from tikgen.expression import PARTIAL
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import Boundary
-from tikgen.template.grid_use import WHAT_A_PART_IS, GridUse, Part
+from tikgen.template.grid_use import WHAT_A_PART_IS, WHAT_A_WINDOW_IS, WINDOW, GridUse, Part
 from tikgen.template.parameters import FieldName
 from tikgen.template.rules import GPUS
 from tikgen.template.vectors import Layout
@@ -111,6 +111,10 @@ class FieldUpdate(Template):
     the extent of that. Ghost points are read, and not computed; `boundary` holds for sides without
     them. Indices, coordinates and absorbing layers are those of the whole grid.
 
+    With `window`, a call computes a slab of the grid: the points of the first axis from
+    `window_start` to before `window_stop`, two numbers that it takes last. What lies outside of the
+    slab is read, and not computed.
+
     Arrays over the grid may be views whose last axis is contiguous, such as `u[1:-1, 1:-1]`. With
     `layout="last"` all arrays must be contiguous.
     """
@@ -161,6 +165,7 @@ class FieldUpdate(Template):
             "names without a prime that are written; without it those that nothing reads", None
         )
         part: Part | None = parameter(WHAT_A_PART_IS, None)
+        window: bool = parameter(WHAT_A_WINDOW_IS, False)
 
         def check(self) -> None:
             check_problem(self)
@@ -182,7 +187,7 @@ class FieldUpdate(Template):
         chunk: Literal[1024, 4096, 16384, 65536] = parameter(
             "points of a strip", 4096, only={"loop": "function", "dim": 1}
         )
-        iterations: Literal[1, 4, 8, 16] = parameter(
+        iterations: Literal[1, 4, 8, 16, 64] = parameter(
             "iterations of the parallel loop a strip, all but one of them empty: Taichi gives "
             "a thread 512 at least",
             1,
@@ -252,10 +257,12 @@ class FieldUpdate(Template):
     def workload(
         self, p: Any, sizes: Mapping[str, int], rng: np.random.Generator
     ) -> dict[str, dict[str, Any]]:
-        mask = self.inputs(p, sizes, rng)
+        own = self.inputs(p, sizes, rng)
+        if p.window:
+            own |= dict(zip(WINDOW, (0, sizes["n0"]), strict=True))
         if not (p.dtype.is_float and PARTIAL & update_of(p).assignments.functions):
-            return {"uniform": mask}
-        return {"positive": positive_values(self.arguments(p), sizes, rng) | mask}
+            return {"uniform": own}
+        return {"positive": positive_values(self.arguments(p), sizes, rng) | own}
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         return math.prod(sizes.values()) * update_of(p).assignments.operations

@@ -5,7 +5,7 @@
 ;   64   how many loops have begun; workers sleep on it
 ;   128  1 while workers may join the loop
 ;   192  how many workers have joined
-;   256  the next split of the loop
+;   256  the next split of the loop, or bits for those that are taken
 ;   320  the splits of the loop, its context and its task
 ;   384  how many workers sleep
 ;   448  1 once the workers must end
@@ -20,6 +20,7 @@ declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
 declare i32 @sched_getcpu()
 declare i64 @llvm.readcyclecounter()
+declare i64 @llvm.cttz.i64(i64, i1)
 declare void @DECLARED
 
 ; Run all splits in this thread.
@@ -37,7 +38,9 @@ done:
   ret void
 }
 
-; Take splits until none is left.
+; Take splits until none is left. Each thread begins with the split of its own number, where it is
+; still there: then what it wrote in one loop is in its own cache in the next. Bits say which splits
+; are taken; of more than 64, threads take the next one.
 define internal void @take(ptr %pool, i32 %thread) {
 entry:
   %next = getelementptr i8, ptr %pool, i64 256
@@ -47,7 +50,8 @@ entry:
   %context = load ptr, ptr %context_at
   %task_at = getelementptr i8, ptr %at, i64 16
   %task = load ptr, ptr %task_at
-  br label %loop
+  %are_many = icmp sgt i32 %splits, 64
+  br i1 %are_many, label %loop, label %few
 loop:
   %i = atomicrmw add ptr %next, i32 1 acq_rel
   %more = icmp slt i32 %i, %splits
@@ -55,6 +59,36 @@ loop:
 run:
   call void %task(ptr %context, i32 %thread, i32 %i)
   br label %loop
+few:
+  %count = zext i32 %splits to i64
+  %beyond = sub i64 64, %count
+  %all = lshr i64 -1, %beyond
+  %is_extra = icmp sge i32 %thread, %splits
+  %place = zext i32 %thread to i64
+  %bit = shl i64 1, %place
+  %own = select i1 %is_extra, i64 0, i64 %bit
+  br label %choose
+choose:
+  %taken = load atomic i64, ptr %next acquire, align 8
+  %not_taken = xor i64 %taken, -1
+  %free = and i64 %not_taken, %all
+  %is_any = icmp ne i64 %free, 0
+  br i1 %is_any, label %claim, label %done
+claim:
+  %own_free = and i64 %free, %own
+  %is_own = icmp ne i64 %own_free, 0
+  %negative = sub i64 0, %free
+  %lowest = and i64 %free, %negative
+  %wanted = select i1 %is_own, i64 %own, i64 %lowest
+  %before = atomicrmw or ptr %next, i64 %wanted acq_rel
+  %had = and i64 %before, %wanted
+  %is_mine = icmp eq i64 %had, 0
+  br i1 %is_mine, label %run_one, label %choose
+run_one:
+  %number = call i64 @llvm.cttz.i64(i64 %wanted, i1 true)
+  %split = trunc i64 %number to i32
+  call void %task(ptr %context, i32 %thread, i32 %split)
+  br label %choose
 done:
   ret void
 }
@@ -119,7 +153,7 @@ open:
   %task_at = getelementptr i8, ptr %at, i64 16
   store ptr %task, ptr %task_at
   %next = getelementptr i8, ptr %pool, i64 256
-  store i32 0, ptr %next
+  store i64 0, ptr %next
   %open_at = getelementptr i8, ptr %pool, i64 128
   store atomic i32 1, ptr %open_at seq_cst, align 4
   %generation = getelementptr i8, ptr %pool, i64 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
 from typing import Any
 
@@ -93,6 +94,12 @@ class ByLaunchers:
     def launch(self, call: Call, step: int) -> None:
         """Launch one call as in a step."""
         self._launchers.launch(call, step)
+
+
+def address_of(launcher: Any, slot: int) -> int:
+    """Return where a launcher of the engine direct-cpu holds the scalar in ``slot``."""
+    struct = launcher.arguments
+    return ctypes.addressof(struct) + int(getattr(type(struct), f"a{slot}").offset)
 
 
 def scalar_of(call: Call, name: str) -> tuple[int, Scalar]:

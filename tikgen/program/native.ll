@@ -83,3 +83,23 @@ jump:
 return:
   ret i64 %a
 }
+
+; A launch for a part of the points: function, context, and two numbers with the addresses of the
+; scalars that take them.
+define void @slab(ptr %slab) {
+  %function = load ptr, ptr %slab
+  %context_at = getelementptr i64, ptr %slab, i64 1
+  %context = load ptr, ptr %context_at
+  %start_at = getelementptr i64, ptr %slab, i64 2
+  %start_to = load ptr, ptr %start_at
+  %stop_at = getelementptr i64, ptr %slab, i64 3
+  %stop_to = load ptr, ptr %stop_at
+  %first_at = getelementptr i64, ptr %slab, i64 4
+  %first = load i32, ptr %first_at
+  %last_at = getelementptr i64, ptr %slab, i64 5
+  %last = load i32, ptr %last_at
+  store i32 %first, ptr %start_to
+  store i32 %last, ptr %stop_to
+  call void %function(ptr %context)
+  ret void
+}

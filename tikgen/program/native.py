@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from tikgen.errors import EngineUnavailable
 from tikgen.pipeline import events
 from tikgen.program import varying
 from tikgen.program.instructions import LAUNCH, PUT, Instructions
-from tikgen.program.launchers import ByLaunchers, Launchers, scalar_of
+from tikgen.program.launchers import ByLaunchers, Launchers, address_of, scalar_of
+from tikgen.program.paces import Paces
 from tikgen.program.plan import Arrangement, Call, Choice, Plan, Repeat, Task
 from tikgen.program.scalars import Flag
 from tikgen.program.team import CONDITION, Team
+from tikgen.program.temporal_blocking import Block, TemporalBlocking
 
 # Steps for which values of scalars are computed ahead.
 _AHEAD = 1024
@@ -32,6 +35,7 @@ class NativeStepper(ByLaunchers):
     Args:
         plan: what a step does.
         team: the processes that do it together; None for this one alone.
+        blocking: whether several steps go over slabs that fit the cache; see temporal_blocking.py.
 
     Raises:
         EngineUnavailable: if a kernel cannot run without Taichi.
@@ -39,7 +43,9 @@ class NativeStepper(ByLaunchers):
 
     how = "native code"
 
-    def __init__(self, plan: Plan, team: Team | None = None) -> None:
+    def __init__(
+        self, plan: Plan, team: Team | None = None, blocking: bool | None = False
+    ) -> None:
         self._team = team
         if why := _problem_of(plan):
             raise EngineUnavailable("the program", engines.DIRECT_CPU, why)
@@ -53,6 +59,15 @@ class NativeStepper(ByLaunchers):
         self._arrangements = {place: at for at, place in self._starts.items()}
         self._control = np.zeros(3, np.int64)
         self._loop, self._library = _loop()
+        can_block = team is None and not self._tables
+        blocks = TemporalBlocking(plan, self._launchers, self._library.address("slab"))
+        self._paces = Paces(blocks.block, blocking if can_block else False)
+        self._blocks_done: dict[Call, int] = {}
+
+    @property
+    def together(self) -> int:
+        """Return how many steps are done at a time."""
+        return self._paces.together
 
     @property
     def stopped(self) -> bool:
@@ -76,7 +91,26 @@ class NativeStepper(ByLaunchers):
     def _run_steps(self, at: Arrangement, step: int, count: int) -> None:
         self.done, self.at = 0, at
         while self.done < count and not self.stopped:
-            ahead = min(count - self.done, _AHEAD) if self._tables else count - self.done
+            block, ahead = self._paces.next(self.at, count - self.done)
+            before, start = self.done, time.perf_counter()
+            if block is None:
+                self._run_plainly(step, ahead)
+            else:
+                self._run_blocks(block, ahead // block.steps)
+            self._paces.took(block, self.done - before, time.perf_counter() - start)
+
+    def _run_blocks(self, block: Block, count: int) -> None:
+        self._control[0], self._control[1] = 0, count
+        self._loop(block.code.ctypes.data, 0, self._control.ctypes.data)
+        done = int(self._control[0])
+        self.done += done * block.steps
+        for call, times in block.launches.items():
+            self._blocks_done[call] = self._blocks_done.get(call, 0) + done * times
+
+    def _run_plainly(self, step: int, count: int) -> None:
+        end = self.done + count
+        while self.done < end and not self.stopped:
+            ahead = min(end - self.done, _AHEAD) if self._tables else end - self.done
             for (call, name), table in self._tables.items():
                 first = step + self.done
                 table[:ahead] = varying.values(call.bound, name, call.varying[name], first, ahead)
@@ -92,6 +126,9 @@ class NativeStepper(ByLaunchers):
         for place, call in launches:
             events.record_bound_launches(self._launchers.code_of(call), int(self._words[place, 3]))
         self._words[[place for place, _ in launches], 3] = 0
+        for call, count in self._blocks_done.items():
+            events.record_bound_launches(self._launchers.code_of(call), count)
+        self._blocks_done.clear()
 
     def _instructions_of(self, call: Call) -> list[list[int]]:
         """Return the instructions of a call: its scalars that change with the step, its launch."""
@@ -100,7 +137,7 @@ class NativeStepper(ByLaunchers):
             slot, argument = scalar_of(call, name)
             table = np.zeros(_AHEAD, argument.dtype.numpy)
             table = self._tables.setdefault((call, name), table)
-            found.append([PUT, _address(made, slot), table.ctypes.data, table.itemsize])
+            found.append([PUT, address_of(made, slot), table.ctypes.data, table.itemsize])
         return [*found, [LAUNCH, made.function, made.context, 0]]
 
 
@@ -113,12 +150,6 @@ def _problem_of(plan: Plan) -> str:
             if job.native is None:
                 return job.why
     return ""
-
-
-def _address(launcher: Any, slot: int) -> int:
-    """Return where the launcher holds the scalar in ``slot``."""
-    struct = launcher.arguments
-    return ctypes.addressof(struct) + int(getattr(type(struct), f"a{slot}").offset)
 
 
 @functools.cache

@@ -165,6 +165,11 @@ class Slots:
                     "with it; such a view would not change places with it"
                 )
 
+    def are_apart(self) -> bool:
+        """Return whether no two arrays share memory."""
+        ranges = sorted(found for array in self.arrays if (found := _range(array)))
+        return all(one[1] <= other[0] for one, other in itertools.pairwise(ranges))
+
     def _shown(self, number: int) -> str:
         return f"{self.name_of(number)} ({described(self.arrays[number])})"
 

@@ -15,6 +15,12 @@ WHAT_A_PART_IS = (
     "the part of a larger grid that arrays hold: for each axis the ghost points below and "
     "above, the index of the first point, and the extent of the whole grid"
 )
+# Scalars of a call.
+WINDOW = ("window_start", "window_stop")
+WHAT_A_WINDOW_IS = (
+    "whether a call says which points of the first axis it computes: those from `window_start` to "
+    "before `window_stop`"
+)
 # Indices on an axis have 32 bits.
 _MOST_POINTS = 2**31
 
@@ -73,7 +79,8 @@ class ArrayUse:
 class GridUse:
     """What a kernel does with the points of a grid.
 
-    Such a kernel has a problem parameter ``part``, the part of a larger grid that arrays hold.
+    Such a kernel has two problem parameters: ``part``, the part of a larger grid that arrays hold,
+    and ``window``, with which a call takes the points of the first axis to compute.
 
     Attributes:
         dim: number of axes of the grid.
@@ -81,6 +88,7 @@ class GridUse:
         faces: axis of the faces over which an array has values, by argument.
         totals: ``"sum"``, ``"max"`` or ``"min"`` of a reduction over the grid, by argument.
         storing: problem parameters with which sums become arrays of their terms.
+        window_schedule: schedule parameters with which few points occupy all threads.
     """
 
     dim: int
@@ -88,3 +96,4 @@ class GridUse:
     faces: Mapping[str, int]
     totals: Mapping[str, str]
     storing: Mapping[str, Any] = field(default_factory=dict)
+    window_schedule: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,90 @@
+"""Chooses between steps one by one and blocks of several, by the clock: both give the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tikgen.program.plan import Arrangement
+from tikgen.program.temporal_blocking import MOST_STEPS, Block
+
+# Seconds that a program has run before blocks are tried, as their kernels take some to compile.
+_WORTH = 1.0
+# Ctrl-C takes effect after a block.
+_LONGEST = 1.0
+# How often each is timed; the shortest counts.
+_TRIALS = 3
+# Blocks have to win so much.
+_GAIN = 0.95
+
+# Returns the block of some steps at most that begins with an arrangement, None without one.
+Maker = Callable[[Arrangement, int], Block | None]
+
+
+class Paces:
+    """Says how many steps to do next, and whether as a block.
+
+    Args:
+        make: returns a block.
+        wanted: whether there are blocks: None where they take less time, True always, False never.
+
+    Attributes:
+        together: how many steps a block has, 1 where there are none.
+    """
+
+    def __init__(self, make: Maker, wanted: bool | None) -> None:
+        self._make = make
+        self._wanted = wanted
+        self._blocks: dict[Arrangement, Block | None] = {}
+        self._spent = 0.0
+        self._step_seconds = 0.0
+        self._times: dict[bool, list[float]] = {True: [], False: []}
+        self.together = 1
+
+    @property
+    def _is_chosen(self) -> bool:
+        """Return whether blocks are run, or tried."""
+        return self._wanted is True or (self._wanted is None and self._spent >= _WORTH)
+
+    def next(self, at: Arrangement, left: int) -> tuple[Block | None, int]:
+        """Return the block to run, if any, and how many steps.
+
+        Args:
+            at: how arrays stand.
+            left: how many steps at most.
+        """
+        if not self._is_chosen:
+            return None, left
+        block = self._block(at)
+        if block is None or left < block.steps:
+            return None, left
+        if self._wanted is None:
+            plain, blocked = self._times[False], self._times[True]
+            is_turn_of_block = len(blocked) <= len(plain)
+            return (block, block.steps) if is_turn_of_block else (None, block.steps)
+        return block, left // block.steps * block.steps
+
+    def took(self, block: Block | None, steps: int, seconds: float) -> None:
+        """Say how long some steps took."""
+        if not steps or self._wanted is not None:
+            return
+        self._spent += seconds
+        self._step_seconds = seconds / steps
+        if self.together > 1 and steps >= self.together:
+            self._times[block is not None].append(seconds / steps)
+            # The first block meets its code for the first time.
+            if len(self._times[True]) > _TRIALS and len(self._times[False]) >= _TRIALS:
+                plain, blocked = min(self._times[False]), min(self._times[True])
+                self._wanted = blocked < _GAIN * plain
+                self.together = self.together if self._wanted else 1
+
+    def _block(self, at: Arrangement) -> Block | None:
+        if at not in self._blocks:
+            most = MOST_STEPS
+            if self._step_seconds:
+                most = max(1, min(most, int(_LONGEST / self._step_seconds)))
+            block = self._blocks[at] = self._make(at, most)
+            if block is not None:
+                self.together = block.steps
+            elif self.together == 1 and self._wanted is None:
+                self._wanted = False
+        return self._blocks[at]

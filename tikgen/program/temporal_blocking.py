@@ -1,0 +1,280 @@
+"""Temporal blocking: several steps over slabs of a grid that fit the cache.
+
+A step over arrays that do not fit the cache waits for memory. Here a slab of the first axis goes
+through several launches, the *stages*, while it is in the cache; each stage lags behind the one
+before by as many points as they reach, so that it finds all that it reads, and leaves what others
+still need. Where an axis is periodic, the stages leave out what depends on the other end, a
+wedge at each end, and compute both wedges last.
+
+The launches are those of the program, with the same arrays, for a part of the points each. So the
+bits are the same, and nobody but the clock can tell.
+
+Method: D. G. Wonnacott, "Using time skewing to eliminate idle time due to memory bandwidth and
+network limitations", 14th International Parallel and Distributed Processing Symposium (2000).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.errors import TikgenError
+from tikgen.machine.caches import cache_bytes
+from tikgen.pipeline.builder import build
+from tikgen.pipeline.sized import SizedKernel
+from tikgen.program.instructions import LAUNCH, STEP
+from tikgen.program.launchers import Launchers, address_of, scalar_of
+from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat
+from tikgen.program.slots import is_array
+from tikgen.taichi.arrays import size_of
+from tikgen.template.grid_use import WINDOW, GridUse
+
+# Of more steps, a slab leaves the cache hardly less often.
+MOST_STEPS = 16
+MOST_STAGES = 64
+# Part of the cache that a slab fills, as other data need some.
+_SHARE = 0.4
+# Arrays that fill less of the cache stay in it.
+_LEAST_SHARE = 0.75
+
+
+class Slab(NamedTuple):
+    """Points of the first axis that a stage computes, from ``start`` to before ``stop``."""
+
+    stage: int
+    start: int
+    stop: int
+
+
+class Stage(NamedTuple):
+    """A launch of a block.
+
+    Attributes:
+        call: the launch.
+        use: what it reads and writes.
+    """
+
+    call: Call
+    use: GridUse
+
+    @property
+    def reach(self) -> int:
+        """Return how far it reads along the first axis."""
+        return max((max(each.reach[0]) for each in self.use.arrays.values()), default=0)
+
+    @property
+    def wraps(self) -> bool:
+        """Return whether it reads the other end of the first axis."""
+        return any(True in each.periodic[0] for each in self.use.arrays.values())
+
+
+class Block(NamedTuple):
+    """Several steps as instructions for native code, after which arrays stand as before.
+
+    Attributes:
+        steps: how many.
+        code: the instructions, as native.ll explains them.
+        slabs: what each of them launches, with the numbers that it changes.
+        launches: how often each call is launched.
+    """
+
+    steps: int
+    code: npt.NDArray[np.int64]
+    slabs: npt.NDArray[np.int64]
+    launches: Mapping[Call, int]
+
+
+def lags(reaches: Sequence[int]) -> list[int]:
+    """Return by how many points each stage lags behind the first one."""
+    steps = (max(pair) for pair in itertools.pairwise(reaches))
+    return list(itertools.accumulate(steps, initial=0))
+
+
+def slabs_of(points: int, reaches: Sequence[int], wraps: bool, size: int) -> Iterator[Slab]:
+    """Yield what stages compute, in an order in which each finds what it reads.
+
+    Args:
+        points: how many points the first axis has.
+        reaches: how far each stage reads along it.
+        wraps: whether they read the other end; the wedges there are the last lag wide.
+        size: how many points a stage computes at a time, at least 1.
+    """
+    late = lags(reaches)
+    for begin in range(0, points + late[-1], size):
+        for stage, lag in enumerate(late):
+            low, high = (lag, points - lag) if wraps else (0, points)
+            start, stop = max(begin - lag, low), min(begin + size - lag, high)
+            if start < stop:
+                yield Slab(stage, start, stop)
+    for stage, lag in enumerate(late if wraps else ()):
+        if lag:
+            yield Slab(stage, points - lag, points)
+            yield Slab(stage, 0, lag)
+
+
+def slab_size(room: int, points: int, reaches: Sequence[int], wraps: bool) -> int:
+    """Return how many points a stage computes at a time; 0 where that is of no use.
+
+    Args:
+        room: how many points of the first axis fit the cache.
+        points: how many it has.
+        reaches: how far each stage reads along it.
+        wraps: whether they read the other end.
+    """
+    last = lags(reaches)[-1]
+    size = room - last
+    # Wedges are no slabs; where they are much of the grid, they cost more than slabs win.
+    is_useful = size >= max(last, 1) and points >= 2 * size + (4 * last if wraps else 0)
+    return size if is_useful else 0
+
+
+class TemporalBlocking:
+    """Makes blocks of the steps of a program.
+
+    Args:
+        plan: what a step does.
+        launchers: of the engine that runs the steps.
+        slab: address of the function that launches a slab.
+    """
+
+    def __init__(self, plan: Plan, launchers: Launchers, slab: int) -> None:
+        self._plan, self._launchers, self._slab = plan, launchers, slab
+        self._windowed: dict[Call, Call] = {}
+
+    def block(self, at: Arrangement, most: int = MOST_STEPS) -> Block | None:
+        """Return a block that begins with an arrangement; None where there is none of use.
+
+        Args:
+            at: the arrangement.
+            most: how many steps at most, apart from those after which arrays stand as before.
+        """
+        steps = self._stages(at)
+        if not steps:
+            return None
+        points = _points(self._plan, [stage for step in steps for stage in step])
+        if not points:
+            return None
+        bytes_each = self._bytes() / points
+        if bytes_each * points < _LEAST_SHARE * cache_bytes():
+            return None
+        room = int(_SHARE * cache_bytes() / bytes_each)
+        for times in range(max(1, most // len(steps)), 0, -1):
+            stages = [stage for step in steps for stage in step] * times
+            if len(stages) > MOST_STAGES:
+                continue
+            reaches, wraps = [s.reach for s in stages], any(s.wraps for s in stages)
+            if size := slab_size(room, points, reaches, wraps):
+                found = list(slabs_of(points, reaches, wraps, size))
+                return self._written(stages, found, times * len(steps))
+        return None
+
+    def _stages(self, at: Arrangement) -> list[list[Stage]]:
+        """Return the stages of steps up to the one after which arrays stand as before."""
+        found: list[list[Stage]] = []
+        now = at
+        while not found or now != at:
+            stages: list[Stage] = []
+            after = self._walked(self._plan.nodes, now, stages)
+            if after is None or not stages or len(found) == MOST_STEPS:
+                return []
+            found.append(stages)
+            now = after
+        return found
+
+    def _walked(
+        self, nodes: Sequence[Node], at: Arrangement, found: list[Stage]
+    ) -> Arrangement | None:
+        """Add the stages of nodes; return the arrangement after them, None where they have none."""
+        for node in nodes:
+            if isinstance(node, Exchange):
+                at = node.of(at)
+            elif isinstance(node, Launch):
+                call = self._plan.call(node, at)
+                use = _use_of(call)
+                if use is None or len(found) == MOST_STAGES:
+                    return None
+                found.append(Stage(call, use))
+            elif isinstance(node, Repeat) and node.until is None:
+                for _ in range(node.times):
+                    after = self._walked(node.nodes, at, found)
+                    if after is None:
+                        return None
+                    at = after
+            else:
+                return None
+        return at
+
+    def _bytes(self) -> int:
+        """Return the bytes of all arrays."""
+        return sum(map(size_of, self._plan.slots.arrays))
+
+    def _written(self, stages: Sequence[Stage], slabs: Sequence[Slab], steps: int) -> Block | None:
+        try:
+            calls = [self._with_window(stage) for stage in stages]
+            made = [self._launchers.of(call) for call in calls]
+        except TikgenError:  # Such as a name that the code of windows has.
+            return None
+        numbers = [
+            [address_of(one, scalar_of(call, name)[0]) for name in WINDOW]
+            for one, call in zip(made, calls, strict=True)
+        ]
+        held = np.array(
+            [
+                [made[n].function, made[n].context, *numbers[n], start, stop]
+                for n, start, stop in slabs
+            ],
+            np.int64,
+        )
+        width = held.itemsize * held.shape[1]
+        code = [[LAUNCH, self._slab, held.ctypes.data + n * width, 0] for n in range(len(held))]
+        launches: dict[Call, int] = {}
+        for stage in stages:
+            launches[stage.call] = launches.get(stage.call, 0) + 1
+        return Block(steps, np.array([*code, [STEP, 0, 0, 0]], np.int64), held, launches)
+
+    def _with_window(self, stage: Stage) -> Call:
+        """Return the call of a stage with a window of the first axis, made once."""
+        call = stage.call
+        if call not in self._windowed:
+            kernel = call.kernel
+            schedule = dict(kernel.schedule) | dict(stage.use.window_schedule)
+            problem = dict(kernel.problem) | {"window": True}
+            windowed = build(kernel.template, schedule=schedule, engine=kernel._engine, **problem)
+            bound = windowed.bind(**call.bound.arguments, **dict.fromkeys(WINDOW, 0))
+            self._windowed[call] = Call(bound, {})
+        return self._windowed[call]
+
+
+def _use_of(call: Call) -> GridUse | None:
+    """Return what a call reads and writes of a grid; None where it cannot be a stage."""
+    kernel = call.kernel
+    try:
+        use = kernel.template.grid_use(kernel.problem)
+    except TikgenError:
+        return None
+    is_plain = use is not None and not use.totals and not call.varying
+    if use is None or not is_plain or getattr(kernel.problem, "part", None) is not None:
+        return None
+    if "window" not in dict(kernel.problem) or isinstance(kernel, SizedKernel):
+        return None
+    loop = use.window_schedule.get("loop")
+    return use if dict(kernel.schedule).get("loop") == loop else None
+
+
+def _arrays(call: Call) -> dict[str, Any]:
+    return {name: value for name, value in call.bound.arguments.items() if is_array(value)}
+
+
+def _points(plan: Plan, stages: Sequence[Stage]) -> int:
+    """Return the extent of the first axis, 0 where arrays differ in it or share memory."""
+    found = set()
+    for stage in stages:
+        given = _arrays(stage.call)
+        for name, use in stage.use.arrays.items():
+            if name in given:
+                found.add(tuple(given[name].shape)[use.first_axis])
+    return found.pop() if len(found) == 1 and plan.slots.are_apart() else 0
