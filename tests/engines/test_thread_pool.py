@@ -55,6 +55,30 @@ def test_splits_run_in_several_threads_at_once() -> None:
     assert len(run(2, lambda _: meeting.wait(60) and None)) == 2
 
 
+def test_threads_keep_their_splits_from_loop_to_loop() -> None:
+    meeting = threading.Barrier(3)
+    pool = thread_pool.pool_of(3)
+    found = []
+
+    def task(_: object, thread: int, split: int) -> None:
+        found.append((thread, split))
+        meeting.wait(60)  # So that nobody is free to take the split of another thread.
+
+    kept = TASK(task)
+    for _ in range(300):
+        address = ctypes.cast(kept, ctypes.c_void_p)
+        FOR(pool.parallel_for)(pool.address, 3, 3, None, address)
+    assert set(found) == {(0, 0), (1, 1), (2, 2)}
+
+
+@pytest.mark.parametrize("splits", [63, 64, 65, 300])
+def test_many_splits_run_once_each(splits: int) -> None:
+    for _ in range(20):
+        done: list[int] = []
+        run(splits, done.append)
+        assert sorted(done) == list(range(splits))
+
+
 def test_workers_that_sleep_are_woken() -> None:
     for _ in range(5):
         threading.Event().wait(0.05)  # Far longer than they spin; a loop is right either way.

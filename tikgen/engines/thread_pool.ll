@@ -21,6 +21,7 @@ declare i32 @sched_yield()
 declare i32 @sched_getcpu()
 declare i64 @llvm.readcyclecounter()
 declare i64 @llvm.cttz.i64(i64, i1)
+declare i64 @llvm.ctlz.i64(i64, i1)
 declare void @DECLARED
 
 ; Run all splits in this thread.
@@ -77,9 +78,9 @@ choose:
 claim:
   %own_free = and i64 %free, %own
   %is_own = icmp ne i64 %own_free, 0
-  %negative = sub i64 0, %free
-  %lowest = and i64 %free, %negative
-  %wanted = select i1 %is_own, i64 %own, i64 %lowest
+  %above = call i64 @llvm.ctlz.i64(i64 %free, i1 true)
+  %highest = lshr i64 -9223372036854775808, %above
+  %wanted = select i1 %is_own, i64 %own, i64 %highest
   %before = atomicrmw or ptr %next, i64 %wanted acq_rel
   %had = and i64 %before, %wanted
   %is_mine = icmp eq i64 %had, 0

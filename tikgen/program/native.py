@@ -41,11 +41,7 @@ class NativeStepper(ByLaunchers):
         EngineUnavailable: if a kernel cannot run without Taichi.
     """
 
-    how = "native code"
-
-    def __init__(
-        self, plan: Plan, team: Team | None = None, blocking: bool | None = False
-    ) -> None:
+    def __init__(self, plan: Plan, team: Team | None = None, blocking: bool | None = False) -> None:
         self._team = team
         if why := _problem_of(plan):
             raise EngineUnavailable("the program", engines.DIRECT_CPU, why)
@@ -65,8 +61,14 @@ class NativeStepper(ByLaunchers):
         self._blocks_done: dict[Call, int] = {}
 
     @property
+    def how(self) -> str:
+        """Return what launches the kernels, in words."""
+        several = f", {self.together} steps at a time" if self.together > 1 else ""
+        return f"native code{several}"
+
+    @property
     def together(self) -> int:
-        """Return how many steps are done at a time."""
+        """Return how many steps go over a slab at a time."""
         return self._paces.together
 
     @property

@@ -51,6 +51,10 @@ class Program:
         parts: what a step does, in order.
         native: whether steps run in native code or as CUDA graphs: None where possible, True
             always, False never.
+        temporal_blocking: whether several steps at a time go over a slab of the grid that fits the
+            cache, which gives the same bits: None where that takes less time, which is measured
+            once a program has run for a second, True wherever possible, False never. Only native
+            code on cpu does so.
         names: arrays, and numbers for conditions, by name. Arrays without a name have that of the
             argument for which they are passed first, numbered where several would have one.
 
@@ -61,7 +65,13 @@ class Program:
     """
 
     def __init__(
-        self, parts: Iterable[Any], /, *, native: bool | None = None, **names: Any
+        self,
+        parts: Iterable[Any],
+        /,
+        *,
+        native: bool | None = None,
+        temporal_blocking: bool | None = None,
+        **names: Any,
     ) -> None:
         listed = parts_of(parts)
         if not listed:
@@ -74,7 +84,7 @@ class Program:
         self._epoch = runtime.epoch()
         maker = sys._getframe(1)
         self._subject = Subject("program", maker.f_code.co_filename, maker.f_lineno, "program")
-        self._native = native
+        self._native, self._blocking = native, temporal_blocking
         self._lock = threading.Lock()
         stepper, self._why = self._made_stepper()
         self._walk = Walk(self._plan, stepper)
@@ -86,7 +96,7 @@ class Program:
             try:
                 if runtime.current_arch() == "cuda":
                     return GraphStepper(self._plan, team=team), ""
-                return NativeStepper(self._plan, team), ""
+                return NativeStepper(self._plan, team, self._blocking), ""
             except EngineUnavailable as error:
                 if self._native:
                     raise ProgramError(f"native=True: {error}") from None

@@ -111,7 +111,7 @@ def run(
     with _shown(walk, wanted) as show, _Interrupts(walk) as interrupts, ending:
         walk.begin()
         while walk.steps < last and not ending.is_over:
-            most = min(last, walk.steps + walk.ahead)
+            most = min(last, walk.steps + walk.next)
             for each in (wanted.every, wanted.check_every if until or watched else None):
                 if each:
                     most = min(most, walk.steps // each * each + each)

@@ -24,12 +24,18 @@ from tikgen.taichi import runtime
 class Stepper(Protocol):
     """Does the steps of a program."""
 
-    # What launches the kernels, in words.
-    how: str
     stopped: bool
     # How many steps the last run did, and the arrangement after them.
     done: int
     at: Arrangement
+
+    @property
+    def how(self) -> str:
+        """Return what launches the kernels, in words."""
+
+    @property
+    def together(self) -> int:
+        """Return how many steps are best done together."""
 
     @property
     def is_current(self) -> bool:
@@ -62,6 +68,7 @@ class PythonStepper:
     """
 
     how = "launches from Python"
+    together = 1
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

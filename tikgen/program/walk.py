@@ -32,6 +32,12 @@ class Walk:
         self.ahead = 1
         self.is_stopped = False
 
+    @property
+    def next(self) -> int:
+        """Return how many steps to do next: some that are done together, or ``ahead``."""
+        together = self.stepper.together
+        return max(1, self.ahead // together) * together
+
     def begin(self) -> None:
         """Forget an earlier order to stop."""
         self.is_stopped = self.stepper.stopped = False
