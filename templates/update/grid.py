@@ -32,7 +32,7 @@ def grid_use(p: Any) -> GridUse:
         {name: axes[0] for name, axes in faces_of(p).items()},
         dict(update.reductions),
         {"equations": p.equations.with_terms()},
-        {"loop": "function", "iterations": 64, "serial": False},
+        {"loop": "function", "iterations": 1, "serial": True},
     )
 
 

@@ -187,7 +187,7 @@ class FieldUpdate(Template):
         chunk: Literal[1024, 4096, 16384, 65536] = parameter(
             "points of a strip", 4096, only={"loop": "function", "dim": 1}
         )
-        iterations: Literal[1, 4, 8, 16, 64] = parameter(
+        iterations: Literal[1, 4, 8, 16] = parameter(
             "iterations of the parallel loop a strip, all but one of them empty: Taichi gives "
             "a thread 512 at least",
             1,

@@ -49,6 +49,7 @@ class ThreadPool:
     """
 
     def __init__(self, threads: int) -> None:
+        self.threads = threads
         self._library = _library()
         self._memory = ctypes.create_string_buffer(_SIZE + 64)
         at = ctypes.addressof(self._memory)

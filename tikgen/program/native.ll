@@ -84,9 +84,32 @@ return:
   ret i64 %a
 }
 
-; A launch for a part of the points: function, context, and two numbers with the addresses of the
-; scalars that take them.
-define void @slab(ptr %slab) {
+; Runs lists of slabs in parallel: the function that runs a parallel loop, its pool, how many lists
+; there are, and the addresses at which the first begins and each ends.
+define void @phase(ptr %phase) {
+  %for = load ptr, ptr %phase
+  %pool_at = getelementptr i64, ptr %phase, i64 1
+  %pool = load ptr, ptr %pool_at
+  %count_at = getelementptr i64, ptr %phase, i64 2
+  %count = load i32, ptr %count_at
+  %ends_at = getelementptr i64, ptr %phase, i64 3
+  %ends = load ptr, ptr %ends_at
+  call void %for(ptr %pool, i32 %count, i32 %count, ptr %ends, ptr @slabs)
+  ret void
+}
+
+; Launches the slabs of a list, of six words each: function, context, the addresses of two scalars,
+; and the numbers for them.
+define internal void @slabs(ptr %ends, i32 %thread, i32 %list) {
+entry:
+  %begin_at = getelementptr i64, ptr %ends, i32 %list
+  %begin = load ptr, ptr %begin_at
+  %end_at = getelementptr i64, ptr %begin_at, i64 1
+  %end = load ptr, ptr %end_at
+  %any = icmp ne ptr %begin, %end
+  br i1 %any, label %loop, label %done
+loop:
+  %slab = phi ptr [ %begin, %entry ], [ %following, %loop ]
   %function = load ptr, ptr %slab
   %context_at = getelementptr i64, ptr %slab, i64 1
   %context = load ptr, ptr %context_at
@@ -101,5 +124,9 @@ define void @slab(ptr %slab) {
   store i32 %first, ptr %start_to
   store i32 %last, ptr %stop_to
   call void %function(ptr %context)
+  %following = getelementptr i64, ptr %slab, i64 6
+  %more = icmp ne ptr %following, %end
+  br i1 %more, label %loop, label %done
+done:
   ret void
 }

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen import engines
-from tikgen.engines import native
+from tikgen.engines import native, thread_pool
 from tikgen.errors import EngineUnavailable
 from tikgen.pipeline import events
 from tikgen.program import varying
@@ -24,6 +24,7 @@ from tikgen.program.plan import Arrangement, Call, Choice, Plan, Repeat, Task
 from tikgen.program.scalars import Flag
 from tikgen.program.team import CONDITION, Team
 from tikgen.program.temporal_blocking import Block, TemporalBlocking
+from tikgen.taichi import runtime
 
 # Steps for which values of scalars are computed ahead.
 _AHEAD = 1024
@@ -56,7 +57,8 @@ class NativeStepper(ByLaunchers):
         self._control = np.zeros(3, np.int64)
         self._loop, self._library = _loop()
         can_block = team is None and not self._tables
-        blocks = TemporalBlocking(plan, self._launchers, self._library.address("slab"))
+        pool = thread_pool.pool_of(runtime.threads())
+        blocks = TemporalBlocking(plan, self._launchers, self._library.address("phase"), pool)
         self._paces = Paces(blocks.block, blocking if can_block else False)
         self._blocks_done: dict[Call, int] = {}
 

@@ -1,12 +1,12 @@
 """Temporal blocking: several steps over slabs of a grid that fit the cache.
 
-A step over arrays that do not fit the cache waits for memory. Here a slab of the first axis goes
-through several launches, the *stages*, while it is in the cache; each stage lags behind the one
-before by as many points as they reach, so that it finds all that it reads, and leaves what others
-still need. Where an axis is periodic, the stages leave out what depends on the other end, a
-wedge at each end, and compute both wedges last.
+A step over arrays that do not fit the cache waits for memory. Here each thread has a part of the
+first axis, and a slab of it goes through several launches, the *stages*, while it is in the cache.
+Each stage lags behind the one before by as many points as they reach, so that it finds all that it
+reads, and leaves what others still need. At the ends of a part the stages leave out what depends on
+the part beside it, a wedge, which is computed once all threads are there: split tiling.
 
-The launches are those of the program, with the same arrays, for a part of the points each. So the
+The launches are those of the program, with the same arrays, for some of the points each. So the
 bits are the same, and nobody but the clock can tell.
 
 Method: D. G. Wonnacott, "Using time skewing to eliminate idle time due to memory bandwidth and
@@ -16,12 +16,13 @@ network limitations", 14th International Parallel and Distributed Processing Sym
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tikgen.engines.thread_pool import ThreadPool
 from tikgen.errors import TikgenError
 from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.builder import build
@@ -78,14 +79,14 @@ class Block(NamedTuple):
     Attributes:
         steps: how many.
         code: the instructions, as native.ll explains them.
-        slabs: what each of them launches, with the numbers that it changes.
         launches: how often each call is launched.
+        kept: what the instructions point to.
     """
 
     steps: int
     code: npt.NDArray[np.int64]
-    slabs: npt.NDArray[np.int64]
     launches: Mapping[Call, int]
+    kept: Any = None
 
 
 def lags(reaches: Sequence[int]) -> list[int]:
@@ -94,42 +95,69 @@ def lags(reaches: Sequence[int]) -> list[int]:
     return list(itertools.accumulate(steps, initial=0))
 
 
-def slabs_of(points: int, reaches: Sequence[int], wraps: bool, size: int) -> Iterator[Slab]:
-    """Yield what stages compute, in an order in which each finds what it reads.
+def slabs_of(
+    points: int, parts: int, reaches: Sequence[int], wraps: bool, size: int
+) -> tuple[list[list[Slab]], list[list[Slab]]]:
+    """Return the slabs of each part, and those of each wedge between parts, in their order.
+
+    Slabs of different parts may be computed at once, and those of different wedges once all parts
+    are done.
 
     Args:
         points: how many points the first axis has.
-        reaches: how far each stage reads along it.
-        wraps: whether they read the other end; the wedges there are the last lag wide.
-        size: how many points a stage computes at a time, at least 1.
-    """
-    late = lags(reaches)
-    for begin in range(0, points + late[-1], size):
-        for stage, lag in enumerate(late):
-            low, high = (lag, points - lag) if wraps else (0, points)
-            start, stop = max(begin - lag, low), min(begin + size - lag, high)
-            if start < stop:
-                yield Slab(stage, start, stop)
-    for stage, lag in enumerate(late if wraps else ()):
-        if lag:
-            yield Slab(stage, points - lag, points)
-            yield Slab(stage, 0, lag)
-
-
-def slab_size(room: int, points: int, reaches: Sequence[int], wraps: bool) -> int:
-    """Return how many points a stage computes at a time; 0 where that is of no use.
-
-    Args:
-        room: how many points of the first axis fit the cache.
-        points: how many it has.
+        parts: how many parts it has.
         reaches: how far each stage reads along it.
         wraps: whether they read the other end.
+        size: how many points of a part a stage computes at a time, at least 1.
+    """
+    late = lags(reaches)
+    edges = [points * part // parts for part in range(parts + 1)]
+    by_part = []
+    for part, (low, high) in enumerate(itertools.pairwise(edges)):
+        below = wraps or part > 0
+        above = wraps or part + 1 < parts
+        found = []
+        for begin in range(low, high + late[-1], size):
+            for stage, lag in enumerate(late):
+                start = max(begin - lag, low + lag * below)
+                stop = min(begin + size - lag, high - lag * above)
+                if start < stop:
+                    found.append(Slab(stage, start, stop))
+        by_part.append(found)
+    wedges = [
+        [
+            Slab(stage, edge + start, edge + stop)
+            for stage, lag in enumerate(late)
+            for start, stop in ((-lag, 0), (0, lag))
+            if lag
+        ]
+        for edge in edges[1:-1]
+    ]
+    if wraps:
+        last = [
+            slab
+            for stage, lag in enumerate(late)
+            for slab in (Slab(stage, points - lag, points), Slab(stage, 0, lag))
+            if lag
+        ]
+        wedges.append(last)
+    return by_part, [wedge for wedge in wedges if wedge]
+
+
+def slab_size(room: int, points: int, parts: int, reaches: Sequence[int]) -> int:
+    """Return how many points of a part a stage computes at a time; 0 where that is of no use.
+
+    Args:
+        room: how many points of the first axis fit the cache of a thread.
+        points: how many it has.
+        parts: how many parts it has.
+        reaches: how far each stage reads along it.
     """
     last = lags(reaches)[-1]
     size = room - last
-    # Wedges are no slabs; where they are much of the grid, they cost more than slabs win.
-    is_useful = size >= max(last, 1) and points >= 2 * size + (4 * last if wraps else 0)
-    return size if is_useful else 0
+    # What a wedge reads belongs to the parts beside it, and to no other wedge.
+    least = max(2 * size, 2 * (last + max(reaches)))
+    return size if size >= max(last, 1) and points // parts >= least else 0
 
 
 class TemporalBlocking:
@@ -138,12 +166,14 @@ class TemporalBlocking:
     Args:
         plan: what a step does.
         launchers: of the engine that runs the steps.
-        slab: address of the function that launches a slab.
+        phase: address of the function that runs lists of slabs.
+        pool: the threads.
     """
 
-    def __init__(self, plan: Plan, launchers: Launchers, slab: int) -> None:
-        self._plan, self._launchers, self._slab = plan, launchers, slab
-        self._windowed: dict[Call, Call] = {}
+    def __init__(self, plan: Plan, launchers: Launchers, phase: int, pool: ThreadPool) -> None:
+        self._plan, self._launchers, self._phase, self._pool = plan, launchers, phase, pool
+        # By call and part, as each thread sets numbers of its own.
+        self._windowed: dict[tuple[Call, int], Call] = {}
 
     def block(self, at: Arrangement, most: int = MOST_STEPS) -> Block | None:
         """Return a block that begins with an arrangement; None where there is none of use.
@@ -161,15 +191,17 @@ class TemporalBlocking:
         bytes_each = self._bytes() / points
         if bytes_each * points < _LEAST_SHARE * cache_bytes():
             return None
-        room = int(_SHARE * cache_bytes() / bytes_each)
+        parts = self._pool.threads
+        room = int(_SHARE * cache_bytes() / parts / bytes_each)
         for times in range(max(1, most // len(steps)), 0, -1):
             stages = [stage for step in steps for stage in step] * times
             if len(stages) > MOST_STAGES:
                 continue
-            reaches, wraps = [s.reach for s in stages], any(s.wraps for s in stages)
-            if size := slab_size(room, points, reaches, wraps):
-                found = list(slabs_of(points, reaches, wraps, size))
-                return self._written(stages, found, times * len(steps))
+            reaches = [stage.reach for stage in stages]
+            if size := slab_size(room, points, parts, reaches):
+                wraps = any(stage.wraps for stage in stages)
+                phases = slabs_of(points, parts, reaches, wraps, size)
+                return self._written(stages, phases, times * len(steps))
         return None
 
     def _stages(self, at: Arrangement) -> list[list[Stage]]:
@@ -212,41 +244,49 @@ class TemporalBlocking:
         """Return the bytes of all arrays."""
         return sum(map(size_of, self._plan.slots.arrays))
 
-    def _written(self, stages: Sequence[Stage], slabs: Sequence[Slab], steps: int) -> Block | None:
+    def _written(
+        self, stages: Sequence[Stage], phases: Sequence[list[list[Slab]]], steps: int
+    ) -> Block | None:
+        kept: list[Any] = []
+        code = []
         try:
-            calls = [self._with_window(stage) for stage in stages]
-            made = [self._launchers.of(call) for call in calls]
+            for lists in filter(None, phases):
+                words = [self._words(stages, part, slabs) for part, slabs in enumerate(lists)]
+                held = np.array([word for found in words for word in found], np.int64)
+                ends = np.cumsum([0, *map(len, words)]) * held[0].nbytes + held.ctypes.data
+                numbers = [self._pool.parallel_for, self._pool.address, len(lists)]
+                phase = np.array([*numbers, ends.ctypes.data], np.int64)
+                code.append([LAUNCH, self._phase, phase.ctypes.data, 0])
+                kept += [held, ends, phase]
         except TikgenError:  # Such as a name that the code of windows has.
             return None
-        numbers = [
-            [address_of(one, scalar_of(call, name)[0]) for name in WINDOW]
-            for one, call in zip(made, calls, strict=True)
-        ]
-        held = np.array(
-            [
-                [made[n].function, made[n].context, *numbers[n], start, stop]
-                for n, start, stop in slabs
-            ],
-            np.int64,
-        )
-        width = held.itemsize * held.shape[1]
-        code = [[LAUNCH, self._slab, held.ctypes.data + n * width, 0] for n in range(len(held))]
         launches: dict[Call, int] = {}
         for stage in stages:
             launches[stage.call] = launches.get(stage.call, 0) + 1
-        return Block(steps, np.array([*code, [STEP, 0, 0, 0]], np.int64), held, launches)
+        return Block(steps, np.array([*code, [STEP, 0, 0, 0]], np.int64), launches, kept)
 
-    def _with_window(self, stage: Stage) -> Call:
-        """Return the call of a stage with a window of the first axis, made once."""
+    def _words(self, stages: Sequence[Stage], part: int, slabs: Sequence[Slab]) -> list[list[int]]:
+        """Return what native.ll takes for the slabs of a part."""
+        made = []
+        for stage in stages:
+            call = self._with_window(stage, part)
+            launcher = self._launchers.of(call)
+            launcher.choose_loop(0)  # In one thread.
+            places = [address_of(launcher, scalar_of(call, name)[0]) for name in WINDOW]
+            made.append([launcher.function, launcher.context, *places])
+        return [[*made[stage], start, stop] for stage, start, stop in slabs]
+
+    def _with_window(self, stage: Stage, part: int) -> Call:
+        """Return the call of a stage with a window of the first axis, made once for each part."""
         call = stage.call
-        if call not in self._windowed:
+        if (call, part) not in self._windowed:
             kernel = call.kernel
             schedule = dict(kernel.schedule) | dict(stage.use.window_schedule)
             problem = dict(kernel.problem) | {"window": True}
             windowed = build(kernel.template, schedule=schedule, engine=kernel._engine, **problem)
             bound = windowed.bind(**call.bound.arguments, **dict.fromkeys(WINDOW, 0))
-            self._windowed[call] = Call(bound, {})
-        return self._windowed[call]
+            self._windowed[call, part] = Call(bound, {})
+        return self._windowed[call, part]
 
 
 def _use_of(call: Call) -> GridUse | None:

@@ -88,7 +88,7 @@ class GridUse:
         faces: axis of the faces over which an array has values, by argument.
         totals: ``"sum"``, ``"max"`` or ``"min"`` of a reduction over the grid, by argument.
         storing: problem parameters with which sums become arrays of their terms.
-        window_schedule: schedule parameters with which few points occupy all threads.
+        window_schedule: schedule parameters of a launch in one thread.
     """
 
     dim: int
