@@ -32,7 +32,8 @@ def grid_use(p: Any) -> GridUse:
         {name: axes[0] for name, axes in faces_of(p).items()},
         dict(update.reductions),
         {"equations": p.equations.with_terms()},
-        {"loop": "function", "iterations": 1, "serial": True},
+        # Points of a line may be computed in buffers or one by one, as windows happen to end.
+        {"loop": "function"} if p.dim > 1 else None,
     )
 
 

@@ -6,8 +6,8 @@ Each stage lags behind the one before by as many points as they reach, so that i
 reads, and leaves what others still need. At the ends of a part the stages leave out what depends on
 the part beside it, a wedge, which is computed once all threads are there: split tiling.
 
-The launches are those of the program, with the same arrays, for some of the points each. So the
-bits are the same, and nobody but the clock can tell.
+Steps one by one and several at a time launch the same machine code, for all points of the first
+axis or some. So the bits are the same, and nobody but the clock can tell.
 
 Method: D. G. Wonnacott, "Using time skewing to eliminate idle time due to memory bandwidth and
 network limitations", 14th International Parallel and Distributed Processing Symposium (2000).
@@ -34,13 +34,18 @@ from tikgen.program.slots import is_array
 from tikgen.taichi.arrays import size_of
 from tikgen.template.grid_use import WINDOW, GridUse
 
-# Of more steps, a slab leaves the cache hardly less often.
+# After more steps, waiting for memory is a small part of the time.
 MOST_STEPS = 16
+_MANY_STEPS = 8
 MOST_STAGES = 64
-# Part of the cache that a slab fills, as other data need some.
-_SHARE = 0.4
-# Arrays that fill less of the cache stay in it.
-_LEAST_SHARE = 0.75
+# Stands for the number of a part.
+_WHOLE = -1
+# Beyond the end of any axis.
+_MOST_POINTS = 2**31 - 1
+# Part of a cache that slabs fill; others use the last one as well.
+_SHARE, _SHARE_OF_LAST = 0.9, 0.4
+# Arrays that are smaller stay in the second cache: so many times what it holds.
+_LEAST = 2.0
 
 
 class Slab(NamedTuple):
@@ -154,10 +159,10 @@ def slab_size(room: int, points: int, parts: int, reaches: Sequence[int]) -> int
         reaches: how far each stage reads along it.
     """
     last = lags(reaches)[-1]
-    size = room - last
+    part = points // parts
+    size = min(room - last, part // 2)
     # What a wedge reads belongs to the parts beside it, and to no other wedge.
-    least = max(2 * size, 2 * (last + max(reaches)))
-    return size if size >= max(last, 1) and points // parts >= least else 0
+    return size if size >= max(last, 1) and part >= 2 * (last + max(reaches)) else 0
 
 
 class TemporalBlocking:
@@ -175,6 +180,28 @@ class TemporalBlocking:
         # By call and part, as each thread sets numbers of its own.
         self._windowed: dict[tuple[Call, int], Call] = {}
 
+    @property
+    def is_possible(self) -> bool:
+        """Return whether there are blocks, whatever the arrangement."""
+        if not all(self._plan_of(at, MOST_STEPS) for at in self._plan.starts):
+            return False
+        try:
+            for call in self._plan.calls():
+                self._with_window(call, _WHOLE)
+        except TikgenError:  # Such as a name that the code of windows has.
+            return False
+        return True
+
+    def whole(self, call: Call) -> Any:
+        """Return what launches a call for all points of the first axis.
+
+        Raises:
+            EngineUnavailable: if the code with a window cannot run without Taichi.
+        """
+        found = self._with_window(call, _WHOLE)
+        self._launchers.stand_for(call)
+        return self._launchers.of(found)
+
     def block(self, at: Arrangement, most: int = MOST_STEPS) -> Block | None:
         """Return a block that begins with an arrangement; None where there is none of use.
 
@@ -182,27 +209,49 @@ class TemporalBlocking:
             at: the arrangement.
             most: how many steps at most, apart from those after which arrays stand as before.
         """
-        steps = self._stages(at)
-        if not steps:
+        found = self._plan_of(at, most)
+        if found is None:
             return None
+        stages, points, size, steps = found
+        wraps = any(stage.wraps for stage in stages)
+        reaches = [stage.reach for stage in stages]
+        phases = slabs_of(points, self._pool.threads, reaches, wraps, size)
+        return self._written(stages, phases, steps)
+
+    def _plan_of(self, at: Arrangement, most: int) -> tuple[list[Stage], int, int, int] | None:
+        """Return the stages of a block, points of the first axis, those of a slab, and steps."""
+        steps = self._stages(at)
         points = _points(self._plan, [stage for step in steps for stage in step])
         if not points:
             return None
         bytes_each = self._bytes() / points
-        if bytes_each * points < _LEAST_SHARE * cache_bytes():
+        caches = cache_bytes()
+        if bytes_each * points < _LEAST * caches[0]:
             return None
-        parts = self._pool.threads
-        room = int(_SHARE * cache_bytes() / parts / bytes_each)
+        found = [self._tiled(steps, cache, bytes_each, points, most) for cache in caches]
+        # A slab in a smaller cache is worth it for many steps.
+        times, size = next((f for f in found if f[0] * len(steps) >= _MANY_STEPS), found[-1])
+        stages = [stage for step in steps for stage in step] * times
+        return (stages, points, size, times * len(steps)) if times else None
+
+    def _tiled(
+        self,
+        steps: Sequence[Sequence[Stage]],
+        cache: int,
+        bytes_each: float,
+        points: int,
+        most: int,
+    ) -> tuple[int, int]:
+        """Return how often the steps are done while a slab is in a cache, and the size of slabs."""
+        threads = self._pool.threads
+        share = _SHARE_OF_LAST if cache == cache_bytes()[-1] else _SHARE
+        room = int(share * cache / threads / bytes_each)
+        reaches = [stage.reach for step in steps for stage in step]
         for times in range(max(1, most // len(steps)), 0, -1):
-            stages = [stage for step in steps for stage in step] * times
-            if len(stages) > MOST_STAGES:
-                continue
-            reaches = [stage.reach for stage in stages]
-            if size := slab_size(room, points, parts, reaches):
-                wraps = any(stage.wraps for stage in stages)
-                phases = slabs_of(points, parts, reaches, wraps, size)
-                return self._written(stages, phases, times * len(steps))
-        return None
+            size = slab_size(room, points, threads, reaches * times)
+            if size and len(reaches) * times <= MOST_STAGES:
+                return times, size
+        return 0, 0
 
     def _stages(self, at: Arrangement) -> list[list[Stage]]:
         """Return the stages of steps up to the one after which arrays stand as before."""
@@ -246,20 +295,17 @@ class TemporalBlocking:
 
     def _written(
         self, stages: Sequence[Stage], phases: Sequence[list[list[Slab]]], steps: int
-    ) -> Block | None:
+    ) -> Block:
         kept: list[Any] = []
         code = []
-        try:
-            for lists in filter(None, phases):
-                words = [self._words(stages, part, slabs) for part, slabs in enumerate(lists)]
-                held = np.array([word for found in words for word in found], np.int64)
-                ends = np.cumsum([0, *map(len, words)]) * held[0].nbytes + held.ctypes.data
-                numbers = [self._pool.parallel_for, self._pool.address, len(lists)]
-                phase = np.array([*numbers, ends.ctypes.data], np.int64)
-                code.append([LAUNCH, self._phase, phase.ctypes.data, 0])
-                kept += [held, ends, phase]
-        except TikgenError:  # Such as a name that the code of windows has.
-            return None
+        for lists in filter(None, phases):
+            words = [self._words(stages, part, slabs) for part, slabs in enumerate(lists)]
+            held = np.array([word for found in words for word in found], np.int64)
+            ends = np.cumsum([0, *map(len, words)]) * held[0].nbytes + held.ctypes.data
+            numbers = [self._pool.parallel_for, self._pool.address, len(lists)]
+            phase = np.array([*numbers, ends.ctypes.data], np.int64)
+            code.append([LAUNCH, self._phase, phase.ctypes.data, 0])
+            kept += [held, ends, phase]
         launches: dict[Call, int] = {}
         for stage in stages:
             launches[stage.call] = launches.get(stage.call, 0) + 1
@@ -269,23 +315,22 @@ class TemporalBlocking:
         """Return what native.ll takes for the slabs of a part."""
         made = []
         for stage in stages:
-            call = self._with_window(stage, part)
+            call = self._with_window(stage.call, part)
             launcher = self._launchers.of(call)
             launcher.choose_loop(0)  # In one thread.
             places = [address_of(launcher, scalar_of(call, name)[0]) for name in WINDOW]
             made.append([launcher.function, launcher.context, *places])
         return [[*made[stage], start, stop] for stage, start, stop in slabs]
 
-    def _with_window(self, stage: Stage, part: int) -> Call:
-        """Return the call of a stage with a window of the first axis, made once for each part."""
-        call = stage.call
+    def _with_window(self, call: Call, part: int) -> Call:
+        """Return a call with a window of the first axis, all of it; made once for each part."""
         if (call, part) not in self._windowed:
             kernel = call.kernel
-            schedule = dict(kernel.schedule) | dict(stage.use.window_schedule)
             problem = dict(kernel.problem) | {"window": True}
-            windowed = build(kernel.template, schedule=schedule, engine=kernel._engine, **problem)
-            bound = windowed.bind(**call.bound.arguments, **dict.fromkeys(WINDOW, 0))
-            self._windowed[call, part] = Call(bound, {})
+            schedule, engine = dict(kernel.schedule), kernel._engine
+            windowed = build(kernel.template, schedule=schedule, engine=engine, **problem)
+            whole = dict(zip(WINDOW, (0, _MOST_POINTS), strict=True))
+            self._windowed[call, part] = Call(windowed.bind(**call.bound.arguments, **whole), {})
         return self._windowed[call, part]
 
 
@@ -296,13 +341,12 @@ def _use_of(call: Call) -> GridUse | None:
         use = kernel.template.grid_use(kernel.problem)
     except TikgenError:
         return None
-    is_plain = use is not None and not use.totals and not call.varying
-    if use is None or not is_plain or getattr(kernel.problem, "part", None) is not None:
+    if use is None or use.totals or use.window_schedule is None or call.varying:
         return None
-    if "window" not in dict(kernel.problem) or isinstance(kernel, SizedKernel):
+    if getattr(kernel.problem, "part", None) is not None or isinstance(kernel, SizedKernel):
         return None
-    loop = use.window_schedule.get("loop")
-    return use if dict(kernel.schedule).get("loop") == loop else None
+    schedule = dict(kernel.schedule)
+    return use if use.window_schedule.items() <= schedule.items() else None
 
 
 def _arrays(call: Call) -> dict[str, Any]:

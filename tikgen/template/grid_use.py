@@ -88,7 +88,8 @@ class GridUse:
         faces: axis of the faces over which an array has values, by argument.
         totals: ``"sum"``, ``"max"`` or ``"min"`` of a reduction over the grid, by argument.
         storing: problem parameters with which sums become arrays of their terms.
-        window_schedule: schedule parameters of a launch in one thread.
+        window_schedule: schedule parameters with which windows give the bits of the whole; None
+            if none do.
     """
 
     dim: int
@@ -96,4 +97,4 @@ class GridUse:
     faces: Mapping[str, int]
     totals: Mapping[str, str]
     storing: Mapping[str, Any] = field(default_factory=dict)
-    window_schedule: Mapping[str, Any] = field(default_factory=dict)
+    window_schedule: Mapping[str, Any] | None = None
