@@ -68,6 +68,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "map_default": ("map", {"expr": "z = a*x + y", "dim": 2}),
     "map_baked": ("map", {"expr": "z = a*x + y", "shape": 1000}),
     "map_cuda": ("map", {"expr": "z = a*x + y", "arch": "cuda"}),
+    "update_window": (
+        "update",
+        {"equations": "u' = lap(u)", "dim": 3, "boundary": "periodic", "window": True},
+    ),
     "update_cuda": (
         "update",
         {"equations": "u' = lap(u)", **PERIODIC, "scalars": (), "arch": "cuda"},

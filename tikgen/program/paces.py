@@ -34,7 +34,7 @@ class Paces:
     def __init__(self, make: Maker, wanted: bool | None) -> None:
         self._make = make
         self._wanted = wanted
-        self._blocks: dict[Arrangement, Block | None] = {}
+        self._blocks: dict[tuple[Arrangement, int], Block | None] = {}
         self._spent = 0.0
         self._step_seconds = 0.0
         self._times: dict[bool, list[float]] = {True: [], False: []}
@@ -54,13 +54,18 @@ class Paces:
         """
         if not self._is_chosen:
             return None, left
-        block = self._block(at)
-        if block is None or left < block.steps:
+        block = self._block(at, self._most)
+        if block is None:
             return None, left
         if self._wanted is None:
-            plain, blocked = self._times[False], self._times[True]
-            is_turn_of_block = len(blocked) <= len(plain)
+            if left < block.steps:
+                return None, left
+            is_turn_of_block = len(self._times[True]) <= len(self._times[False])
             return (block, block.steps) if is_turn_of_block else (None, block.steps)
+        if left < block.steps:  # A few sizes of blocks are enough.
+            block = self._block(at, 2 ** (left.bit_length() - 1))
+        if block is None or left < block.steps:
+            return None, left
         return block, left // block.steps * block.steps
 
     def took(self, block: Block | None, steps: int, seconds: float) -> None:
@@ -77,14 +82,17 @@ class Paces:
                 self._wanted = blocked < _GAIN * plain
                 self.together = self.together if self._wanted else 1
 
-    def _block(self, at: Arrangement) -> Block | None:
-        if at not in self._blocks:
-            most = MOST_STEPS
-            if self._step_seconds:
-                most = max(1, min(most, int(_LONGEST / self._step_seconds)))
-            block = self._blocks[at] = self._make(at, most)
-            if block is not None:
-                self.together = block.steps
-            elif self.together == 1 and self._wanted is None:
-                self._wanted = False
-        return self._blocks[at]
+    @property
+    def _most(self) -> int:
+        """Return how many steps a block has at most."""
+        most = _LONGEST / self._step_seconds if self._step_seconds else MOST_STEPS
+        return self.together if self.together > 1 else max(1, min(MOST_STEPS, int(most)))
+
+    def _block(self, at: Arrangement, most: int) -> Block | None:
+        if (at, most) not in self._blocks:
+            block = self._blocks[at, most] = self._make(at, most)
+            if self.together == 1 and self._wanted is not False:
+                self.together = block.steps if block is not None else 1
+                if block is None:
+                    self._wanted = False
+        return self._blocks[at, most]

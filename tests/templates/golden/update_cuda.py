@@ -1,5 +1,5 @@
 # update: Equations over fields on a regular grid, such as `u' = u + dt*lap(u)`.
-# problem: equations="u' = lap(u)", dim=2, dtype=f32, order=2, spacing=1.0, scalars=(), on_device=(), constants=None, boundary='periodic', mask=None, where=None, vectors=None, layout='first', at=None, types=None, outputs=None, part=None
+# problem: equations="u' = lap(u)", dim=2, dtype=f32, order=2, spacing=1.0, scalars=(), on_device=(), constants=None, boundary='periodic', mask=None, where=None, vectors=None, layout='first', at=None, types=None, outputs=None, part=None, window=False
 # schedule: loop='points', items=4, block_dim=256
 # Rendered by tikgen 0.2.0.
 import taichi as ti

@@ -1,5 +1,5 @@
 # update: Equations over fields on a regular grid, such as `u' = u + dt*lap(u)`.
-# problem: equations="u' = u + a * lap(u)", dim=1, dtype=f32, order=2, spacing=1.0, scalars=(a,), on_device=(), constants=None, boundary={'x+': ('absorbing', 20, 0.1, 1, 'wall'), 'x-': ('value', inflow)}, mask=solid, where=None, vectors=None, layout='first', at=None, types=None, outputs=None, part=None
+# problem: equations="u' = u + a * lap(u)", dim=1, dtype=f32, order=2, spacing=1.0, scalars=(a,), on_device=(), constants=None, boundary={'x+': ('absorbing', 20, 0.1, 1, 'wall'), 'x-': ('value', inflow)}, mask=solid, where=None, vectors=None, layout='first', at=None, types=None, outputs=None, part=None, window=False
 # schedule: loop='function', row_buffer=32, chunk=1024, iterations=8, serial=False
 # Rendered by tikgen 0.2.0.
 import taichi as ti

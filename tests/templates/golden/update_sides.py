@@ -1,5 +1,5 @@
 # update: Equations over fields on a regular grid, such as `u' = u + dt*lap(u)`.
-# problem: equations="u' = u + a * lap(u) + u[0, -2]", dim=2, dtype=f32, order=2, spacing=1.0, scalars=(a,), on_device=(), constants=None, boundary={'x': ('value', a), 'y': 'reflect'}, mask=None, where=None, vectors=None, layout='first', at=None, types=None, outputs=None, part=None
+# problem: equations="u' = u + a * lap(u) + u[0, -2]", dim=2, dtype=f32, order=2, spacing=1.0, scalars=(a,), on_device=(), constants=None, boundary={'x': ('value', a), 'y': 'reflect'}, mask=None, where=None, vectors=None, layout='first', at=None, types=None, outputs=None, part=None, window=False
 # schedule: loop='function', row_buffer=32, rows=1, iterations=8, serial=False
 # Rendered by tikgen 0.2.0.
 import taichi as ti
