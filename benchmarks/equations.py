@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
+import multiprocessing
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -161,37 +163,77 @@ def works(seed: int) -> Iterator[Work]:
         yield maxwell(tuple(draw.randint(low, high) for _ in range(3)), rng)
 
 
-def measured(work: Work) -> dict[str, float]:
+class Runner:
+    """A form of a work in a process of its own, where no threads of other libraries are."""
+
+    def __init__(self, seed: int, number: int, form: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=serve, args=(other, seed, number, form))
+        self._process.start()
+
+    def fields(self) -> Fields:
+        """Return some points of the fields."""
+        self._pipe.send(0)
+        return self._pipe.recv()  # type: ignore[no-any-return]
+
+    def __call__(self, steps: int) -> None:
+        """Do some steps."""
+        self._pipe.send(steps)
+        self._pipe.recv()
+
+    def end(self) -> None:
+        """End the process."""
+        self._pipe.send(None)
+        self._process.join()
+
+
+def serve(pipe: Any, seed: int, number: int, form: str) -> None:
+    """Do the steps that the other process asks for."""
+    ti.init(arch=ti.cpu, log_level=ti.ERROR)
+    work = next(itertools.islice(works(seed), number, None))
+    run, read = work.forms[form](work.fields)
+    while (steps := pipe.recv()) is not None:
+        if steps:
+            run(steps)
+        found = {} if steps else {name: value.flat[::101] for name, value in read().items()}
+        pipe.send(found)
+
+
+def measured(seed: int, number: int, work: Work) -> dict[str, float]:
     """Return seconds a step of each form; raise AssertionError where they disagree."""
-    runs: dict[str, Callable[[int], object]] = {}
-    after: dict[str, Fields] = {}
-    for form, made in work.forms.items():
-        fields = {name: value.copy() for name, value in work.fields.items()}
-        runs[form], read = made(fields)
-        runs[form](4)
-        after[form] = {name: value.copy() for name, value in read().items()}
-    for found in after.values():
-        for name, value in found.items():
-            np.testing.assert_allclose(value, after["tikgen"][name], rtol=2e-3, atol=2e-3)
+    runs = {form: Runner(seed, number, form) for form in work.forms}
+    for run in runs.values():
+        run(4)
+    ours = runs["tikgen"].fields()
+    for run in runs.values():
+        for name, value in run.fields().items():
+            np.testing.assert_allclose(value, ours[name], rtol=2e-3, atol=2e-3)
     for run in runs.values():  # Programs find out what is fastest once they have run for a second.
         until = time.perf_counter() + WARM_UP_SECONDS
         while time.perf_counter() < until:
             run(32)
-    return steps_in_turn(runs, rounds=ROUNDS, seconds_a_round=0.2)
+    try:
+        return steps_in_turn(runs, rounds=ROUNDS, seconds_a_round=0.2)
+    finally:
+        for run in runs.values():
+            run.end()
 
 
 def main() -> None:
     """Measure all works, and write the section."""
     seed = drawn_seed(__doc__)
-    ti.init(arch=ti.cpu, log_level=ti.ERROR)
     rows = []
-    for work in works(seed):
-        times = measured(work)
+    for number, work in enumerate(works(seed)):
+        times = measured(seed, number, work)
         ours = times["tikgen"]
         ratios = (f"{times[peer] / ours:.2f}x" if peer in times else "" for peer in PEERS)
         rows.append((work.title, duration(ours), *ratios))
         print(*rows[-1], sep=" | ", flush=True)
-    method = f"Grids of seed {seed}, drawn for this run; medians of {ROUNDS} rounds in turn, f32"
+    method = (
+        f"Grids of seed {seed}, drawn for this run; a process each, medians of {ROUNDS} rounds in "
+        "turn, f32"
+    )
     head = ("work", "a step", "as fast as Numba", *(f"as {peer}" for peer in PEERS[1:]))
     write_works(PAGE, "cpu", method, head, rows)
 
