@@ -29,7 +29,7 @@ def errors(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> tuple[np.n
         return np.abs(actual.astype(wide) - expected.astype(wide)), limit
     info = np.finfo(actual.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = expected.astype(actual.dtype)
+        rounded = narrowed(expected, actual.dtype)
         right = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
         # Numbers more than half a step above the greatest one round to infinity.
         beyond = wide(info.max) * (1 + wide(info.eps) / 4)
@@ -43,6 +43,13 @@ def errors(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> tuple[np.n
     limit = np.where(finite | np.isposinf(limit), grown, 0)
     # A NaN on one side only, or an undefined limit, is an infinite error.
     return np.where(np.isnan(error) | (np.isnan(limit) & ~right), np.inf, error), limit
+
+
+def narrowed(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return values rounded to a dtype."""
+    if np.dtype(dtype) == np.float16:  # NumPy rounds extended precision twice, to f32 and to f16.
+        values = values.astype(np.float64)
+    return values.astype(dtype)
 
 
 def fractions(error: np.ndarray, limit: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.errors import TemplateError, VerificationError
-from tikgen.pipeline.comparison import errors, fractions
+from tikgen.pipeline.comparison import errors, fractions, narrowed
 from tikgen.program import varying
 from tikgen.program.plan import Arrangement, Call, Plan, Task
 from tikgen.program.scalars import Flag
@@ -75,7 +75,7 @@ class ReferenceStepper(PythonStepper):
         for name, value in _expected(call, given).items():
             number = self._slots.number_of(call.bound.arguments[name], name)
             with np.errstate(all="ignore"):
-                written.append((number, value.astype(self.values[number].dtype)))
+                written.append((number, narrowed(value, self.values[number].dtype)))
         for number, value in written:  # In place: messages of other processes come into arrays.
             self.values[number][...] = value
 
