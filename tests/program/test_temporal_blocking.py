@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
+from tikgen.errors import ProgramError
 from tikgen.program import paces, temporal_blocking
 from tikgen.program.paces import Paces
 from tikgen.program.temporal_blocking import Block, lags, slab_size, slabs_of
@@ -220,3 +221,10 @@ def test_blocks_are_chosen_where_they_take_less_time() -> None:
     assert paced(0.5, 0.1).next((0, 1), 9) == (None, 9)
     # Fewer steps than a block has.
     assert paced(0.1, 0.05).next((0, 1), 3) == (None, 3)
+
+
+def test_a_wrong_choice_is_refused() -> None:
+    u = np.zeros((9, 9), np.float32)
+    bound = tikgen.update("u' = u", dim=2).bind(u=u, u_next=u.copy())
+    with pytest.raises(ProgramError, match="takes None, True or False; got 'auto'"):
+        tikgen.Program([bound], temporal_blocking="auto")  # type: ignore[arg-type]

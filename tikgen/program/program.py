@@ -84,6 +84,10 @@ class Program:
         self._epoch = runtime.epoch()
         maker = sys._getframe(1)
         self._subject = Subject("program", maker.f_code.co_filename, maker.f_lineno, "program")
+        if temporal_blocking not in (None, True, False):
+            raise ProgramError(
+                f"temporal_blocking takes None, True or False; got {temporal_blocking!r}"
+            )
         self._native, self._blocking = native, temporal_blocking
         self._lock = threading.Lock()
         stepper, self._why = self._made_stepper()
