@@ -59,6 +59,17 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["TIKGEN_CACHE_DIR"] = before
 
 
+@pytest.fixture(autouse=True)
+def _own_template_path() -> Iterator[None]:
+    """Forget the folders of templates that commands of a test were given."""
+    before = os.environ.get("TIKGEN_TEMPLATE_PATH")
+    yield
+    if before is None:
+        os.environ.pop("TIKGEN_TEMPLATE_PATH", None)
+    else:
+        os.environ["TIKGEN_TEMPLATE_PATH"] = before
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _small_heap() -> None:
     """Keep what exists already out of garbage collections, which many tests ask for."""

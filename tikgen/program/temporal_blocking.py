@@ -179,10 +179,13 @@ class TemporalBlocking:
         self._plan, self._launchers, self._phase, self._pool = plan, launchers, phase, pool
         # By call and part, as each thread sets numbers of its own.
         self._windowed: dict[tuple[Call, int], Call] = {}
+        self._uses: dict[Call, GridUse | None] = {}
 
     @property
     def is_possible(self) -> bool:
         """Return whether there are blocks, whatever the arrangement."""
+        if self._bytes() < _LEAST * cache_bytes()[0]:
+            return False
         if not all(self._plan_of(at, MOST_STEPS) for at in self._plan.starts):
             return False
         try:
@@ -225,10 +228,7 @@ class TemporalBlocking:
         if not points:
             return None
         bytes_each = self._bytes() / points
-        caches = cache_bytes()
-        if bytes_each * points < _LEAST * caches[0]:
-            return None
-        found = [self._tiled(steps, cache, bytes_each, points, most) for cache in caches]
+        found = [self._tiled(steps, cache, bytes_each, points, most) for cache in cache_bytes()]
         # A slab in a smaller cache is worth it for many steps.
         times, size = next((f for f in found if f[0] * len(steps) >= _MANY_STEPS), found[-1])
         stages = [stage for step in steps for stage in step] * times
@@ -275,7 +275,9 @@ class TemporalBlocking:
                 at = node.of(at)
             elif isinstance(node, Launch):
                 call = self._plan.call(node, at)
-                use = _use_of(call)
+                if call not in self._uses:
+                    self._uses[call] = _use_of(call)
+                use = self._uses[call]
                 if use is None or len(found) == MOST_STAGES:
                     return None
                 found.append(Stage(call, use))

@@ -107,7 +107,7 @@ def _boxes(
 def _ready(kernel: Kernel, sizes: dict[str, int]) -> Callable[[int], object]:
     """Return what launches a kernel on typical data some times, as programs do where it can."""
     values = next(iter(typical_values(kernel.template, kernel.problem, sizes, 0).values()))
-    return Program([kernel.bind(**values)]).run
+    return Program([kernel.bind(**values)], temporal_blocking=False).run
 
 
 def _in_turn(
