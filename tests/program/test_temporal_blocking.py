@@ -116,7 +116,7 @@ def small_cache(patch: pytest.MonkeyPatch, size: float) -> None:
 
 
 @on_cpu
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(text=st.sampled_from(list(TEXTS)), seed=st.integers(0, 2**30), data=st.data())
 def test_blocks_give_the_bits_of_single_steps(text: str, seed: int, data: st.DataObject) -> None:
     others = data.draw(st.sampled_from([(9, 1), (3, 70), (5, 33), (1, 40)]))
@@ -127,7 +127,8 @@ def test_blocks_give_the_bits_of_single_steps(text: str, seed: int, data: st.Dat
     with pytest.MonkeyPatch.context() as patch:
         small_cache(patch, 2 * room * held / shape[0] / temporal_blocking._SHARE_OF_LAST)
         program, arrays = program_of(text, shape, seed, temporal_blocking=True)
-        single, expected = program_of(text, shape, seed)  # It has not run for a second.
+        patch.setattr(paces, "_WORTH", np.inf)  # What runs for less does one step at a time.
+        single, expected = program_of(text, shape, seed)
         for count in counts:
             program.run(count)
             single.run(count)
