@@ -75,6 +75,10 @@ def _form(
         blocks = MPI.COMM_WORLD.bcast(found[-1]["tuned"] if found else {})
         if not blocks:
             return
+        # Rank 0 may have more points than others; at sides the wave leaves out four of them.
+        own = (MPI.COMM_WORLD.allreduce(n, MPI.MIN) - 8 for n in field.grid.distributor.shape)
+        most = dict(zip("xyz", own, strict=True))
+        blocks = {name: min(size, most[name[0]]) for name, size in blocks.items()}
     field.data[:] = 0
     for number, layer in enumerate(first):
         field.data[number] = layer
