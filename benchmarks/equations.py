@@ -203,17 +203,18 @@ def serve(pipe: Any, seed: int, number: int, form: str) -> None:
 def measured(seed: int, number: int, work: Work) -> dict[str, float]:
     """Return seconds a step of each form; raise AssertionError where they disagree."""
     runs = {form: Runner(seed, number, form) for form in work.forms}
-    for run in runs.values():
-        run(4)
-    ours = runs["tikgen"].fields()
-    for run in runs.values():
-        for name, value in run.fields().items():
-            np.testing.assert_allclose(value, ours[name], rtol=2e-3, atol=2e-3)
-    for run in runs.values():  # Programs find out what is fastest once they have run for a second.
-        until = time.perf_counter() + WARM_UP_SECONDS
-        while time.perf_counter() < until:
-            run(32)
     try:
+        for run in runs.values():
+            run(4)
+        ours = runs["tikgen"].fields()
+        for run in runs.values():
+            for name, value in run.fields().items():
+                np.testing.assert_allclose(value, ours[name], rtol=2e-3, atol=2e-3)
+        # Programs find out what is fastest once they have run for a second.
+        for run in runs.values():
+            until = time.perf_counter() + WARM_UP_SECONDS
+            while time.perf_counter() < until:
+                run(32)
         return steps_in_turn(runs, rounds=ROUNDS, seconds_a_round=0.2)
     finally:
         for run in runs.values():

@@ -174,9 +174,8 @@ def main() -> None:
     for ranks, (_, steps) in found.items():
         for work, kind, listed, shortest, _ in steps:
             shape = tuple(listed)
-            point = predict(program_of(work, shape), [ranks], machine=machines[work, shape]).points(
-                kind
-            )[-1]
+            model = predict(program_of(work, shape), [ranks], machine=machines[work, shape])
+            point = model.points(kind)[-1]
             error = point.seconds / shortest - 1
             if ranks > 1:  # A step on one rank is little more than the launch that was measured.
                 errors.append(abs(error))

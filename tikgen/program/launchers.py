@@ -50,13 +50,9 @@ class Launchers:
         """Return the code that the launcher of a call launches."""
         return self._code_of[call]
 
-    def stand_for(self, call: Call) -> None:
-        """Take a call whose launches are those of other calls."""
-        self._code_of[call] = call.kernel.loaded
-
-    def stands_for(self, call: Call) -> bool:
-        """Return whether launches of a call are those of other calls."""
-        return call in self._code_of and call not in self._launchers
+    def take(self, call: Call, launcher: Any) -> None:
+        """Launch a call by the launcher of another one that does the same."""
+        self._launchers[call], self._code_of[call] = launcher, call.kernel.loaded
 
     def of(self, call: Call) -> Any:
         """Return the launcher of a call; raises EngineUnavailable."""

@@ -50,8 +50,8 @@ class NativeStepper(ByLaunchers):
         self._loop, self._library = _loop()
         pool = thread_pool.pool_of(runtime.threads())
         phase = self._library.address("phase")
-        self._blocking = TemporalBlocking(plan, self._launchers, phase, pool)
-        self._has_blocks = blocking is not False and team is None and self._blocking.is_possible
+        blocks = TemporalBlocking(plan, self._launchers, phase, pool)
+        has_blocks = blocking is not False and team is None and blocks.stand_in()
         self.done = 0
         self.at = plan.first
         self._tables: dict[tuple[Call, str], npt.NDArray[Any]] = {}
@@ -60,7 +60,7 @@ class NativeStepper(ByLaunchers):
         self._starts = self._instructions.starts
         self._arrangements = {place: at for at, place in self._starts.items()}
         self._control = np.zeros(3, np.int64)
-        self._paces = Paces(self._blocking.block, blocking if self._has_blocks else False)
+        self._paces = Paces(blocks.block, blocking if has_blocks else False)
         self._blocks_done: dict[Call, int] = {}
 
     @property
@@ -82,14 +82,6 @@ class NativeStepper(ByLaunchers):
     @stopped.setter
     def stopped(self, value: bool) -> None:
         self._control[2] = value
-
-    def launch(self, call: Call, step: int) -> None:
-        """Launch one call as in a step."""
-        if self._has_blocks and self._launchers.stands_for(call):
-            self._blocking.whole(call).launch()
-            events.record_bound_launches(self._launchers.code_of(call), 1)
-        else:
-            super().launch(call, step)
 
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed, on all processes alike."""
@@ -145,9 +137,6 @@ class NativeStepper(ByLaunchers):
 
     def _instructions_of(self, call: Call) -> list[list[int]]:
         """Return the instructions of a call: its scalars that change with the step, its launch."""
-        if self._has_blocks:
-            made = self._blocking.whole(call)
-            return [[LAUNCH, made.function, made.context, 0]]
         made, found = self._launchers.of(call), []
         for name in call.varying:
             slot, argument = scalar_of(call, name)

@@ -37,6 +37,7 @@ class Paces:
         self._blocks: dict[tuple[Arrangement, int], Block | None] = {}
         self._spent = 0.0
         self._step_seconds = 0.0
+        self._most = 0  # Steps of a block, at most; not known yet.
         self._times: dict[bool, list[float]] = {True: [], False: []}
         self.together = 1
 
@@ -54,6 +55,9 @@ class Paces:
         """
         if not self._is_chosen:
             return None, left
+        if not self._most:
+            seconds = self._step_seconds
+            self._most = min(MOST_STEPS, max(1, int(_LONGEST / seconds))) if seconds else MOST_STEPS
         block = self._block(at, self._most)
         if block is None:
             return None, left
@@ -81,12 +85,6 @@ class Paces:
                 plain, blocked = min(self._times[False]), min(self._times[True])
                 self._wanted = blocked < _GAIN * plain
                 self.together = self.together if self._wanted else 1
-
-    @property
-    def _most(self) -> int:
-        """Return how many steps a block has at most."""
-        most = _LONGEST / self._step_seconds if self._step_seconds else MOST_STEPS
-        return self.together if self.together > 1 else max(1, min(MOST_STEPS, int(most)))
 
     def _block(self, at: Arrangement, most: int) -> Block | None:
         if (at, most) not in self._blocks:

@@ -16,6 +16,7 @@ network limitations", 14th International Parallel and Distributed Processing Sym
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,6 @@ from tikgen.pipeline.sized import SizedKernel
 from tikgen.program.instructions import LAUNCH, STEP
 from tikgen.program.launchers import Launchers, address_of, scalar_of
 from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat
-from tikgen.program.slots import is_array
 from tikgen.taichi.arrays import size_of
 from tikgen.template.grid_use import WINDOW, GridUse
 
@@ -131,21 +131,17 @@ def slabs_of(
         by_part.append(found)
     wedges = [
         [
-            Slab(stage, edge + start, edge + stop)
-            for stage, lag in enumerate(late)
-            for start, stop in ((-lag, 0), (0, lag))
-            if lag
-        ]
-        for edge in edges[1:-1]
-    ]
-    if wraps:
-        last = [
             slab
             for stage, lag in enumerate(late)
-            for slab in (Slab(stage, points - lag, points), Slab(stage, 0, lag))
+            for slab in (
+                Slab(stage, edge - lag, edge),
+                # Beyond the last point lies the first one.
+                Slab(stage, edge % points, edge % points + lag),
+            )
             if lag
         ]
-        wedges.append(last)
+        for edge in (edges[1:] if wraps else edges[1:-1])
+    ]
     return by_part, [wedge for wedge in wedges if wedge]
 
 
@@ -181,29 +177,24 @@ class TemporalBlocking:
         self._windowed: dict[tuple[Call, int], Call] = {}
         self._uses: dict[Call, GridUse | None] = {}
 
-    @property
-    def is_possible(self) -> bool:
-        """Return whether there are blocks, whatever the arrangement."""
+    def stand_in(self) -> bool:
+        """Have the calls of a step launch code with a window; return False if there are no blocks.
+
+        Nothing changes then.
+        """
         if self._bytes() < _LEAST * cache_bytes()[0]:
             return False
         if not all(self._plan_of(at, MOST_STEPS) for at in self._plan.starts):
             return False
+        every = (stages for at in self._plan.starts for stages in self._stages(at))
+        calls = {stage.call for stages in every for stage in stages}
         try:
-            for call in self._plan.calls():
-                self._with_window(call, _WHOLE)
+            found = {call: self._launchers.of(self._with_window(call, _WHOLE)) for call in calls}
         except TikgenError:  # Such as a name that the code of windows has.
             return False
+        for call, launcher in found.items():
+            self._launchers.take(call, launcher)
         return True
-
-    def whole(self, call: Call) -> Any:
-        """Return what launches a call for all points of the first axis.
-
-        Raises:
-            EngineUnavailable: if the code with a window cannot run without Taichi.
-        """
-        found = self._with_window(call, _WHOLE)
-        self._launchers.stand_for(call)
-        return self._launchers.of(found)
 
     def block(self, at: Arrangement, most: int = MOST_STEPS) -> Block | None:
         """Return a block that begins with an arrangement; None where there is none of use.
@@ -308,9 +299,7 @@ class TemporalBlocking:
             phase = np.array([*numbers, ends.ctypes.data], np.int64)
             code.append([LAUNCH, self._phase, phase.ctypes.data, 0])
             kept += [held, ends, phase]
-        launches: dict[Call, int] = {}
-        for stage in stages:
-            launches[stage.call] = launches.get(stage.call, 0) + 1
+        launches = Counter(stage.call for stage in stages)
         return Block(steps, np.array([*code, [STEP, 0, 0, 0]], np.int64), launches, kept)
 
     def _words(self, stages: Sequence[Stage], part: int, slabs: Sequence[Slab]) -> list[list[int]]:
@@ -351,16 +340,11 @@ def _use_of(call: Call) -> GridUse | None:
     return use if use.window_schedule.items() <= schedule.items() else None
 
 
-def _arrays(call: Call) -> dict[str, Any]:
-    return {name: value for name, value in call.bound.arguments.items() if is_array(value)}
-
-
 def _points(plan: Plan, stages: Sequence[Stage]) -> int:
     """Return the extent of the first axis, 0 where arrays differ in it or share memory."""
-    found = set()
-    for stage in stages:
-        given = _arrays(stage.call)
-        for name, use in stage.use.arrays.items():
-            if name in given:
-                found.add(tuple(given[name].shape)[use.first_axis])
+    found = {
+        int(stage.call.bound.arguments[name].shape[use.first_axis])
+        for stage in stages
+        for name, use in stage.use.arrays.items()
+    }
     return found.pop() if len(found) == 1 and plan.slots.are_apart() else 0
