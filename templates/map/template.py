@@ -29,7 +29,7 @@ from tikgen.template.grid_use import (
     check_part,
     ghosts_of,
 )
-from tikgen.template.rules import Not
+from tikgen.template.rules import GPUS, Not
 from tikgen.template.totals import MOST_PARTS, OWN_OF_TOTALS, partials_of, results_of
 
 from . import schedules
@@ -146,6 +146,11 @@ class Map(Template):
             only={"loop": Not("flat")},
             needs={0: {"loop": Not("blocks")}},
         )
+        parts: Literal[2, 2048, 8192, 262144] = parameter(
+            "most parts of the points, where there are reductions; each leaves its own result",
+            MOST_PARTS,
+            only={"loop": "points", "arch": GPUS},
+        )
 
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -191,7 +196,7 @@ class Map(Template):
         return (*found, *results_of(reductions_of(p)))
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
-        parts = schedules.MOST_CHUNKS if s.loop == "flat" else MOST_PARTS
+        parts = schedules.MOST_CHUNKS if s.loop == "flat" else s.parts
         return partials_of(reductions_of(p), (parts,))
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
@@ -213,7 +218,6 @@ class Map(Template):
             "zeros": zeros,
             "lanes": schedules.LANES,
             "most_chunks": schedules.MOST_CHUNKS,
-            "most_parts": MOST_PARTS,
             "rows": rows_of(p, extents) if p.part else None,
             "grain_of_rows": schedules.GRAIN_OF_ROWS,
             "serial_chunk": schedules.SERIAL_CHUNK,

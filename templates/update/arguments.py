@@ -8,7 +8,7 @@ from tikgen.expression.components import argument_of
 from tikgen.template.arguments import Role
 from tikgen.template.grid_use import WINDOW
 from tikgen.template.once import once
-from tikgen.template.totals import MOST_PARTS, partials_of, results_of, totals_of
+from tikgen.template.totals import partials_of, results_of, totals_of
 from tikgen.template.vectors import held_arrays, names_in_code
 
 from .boundaries import boundary_names, faces_of, reach
@@ -65,7 +65,7 @@ def arguments(p: Any) -> tuple[Array | Scalar, ...]:
 def workspace(p: Any, s: Any) -> tuple[Array, ...]:
     """Return the workspaces of reductions."""
     kept = {1: (MOST_STRIPS,), 2: ("n0",), 3: ("n0", "n1")}
-    shape = kept[p.dim] if s.loop == "function" else (MOST_PARTS,)
+    shape = kept[p.dim] if s.loop == "function" else (s.parts,)
     return partials_of(totals_of(update_of(p).reductions, p.dtype), shape)
 
 

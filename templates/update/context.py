@@ -10,7 +10,7 @@ from tikgen.template.boundaries import mirrors_in, rule_in_code
 from tikgen.template.grid_use import WINDOW
 from tikgen.template.layers import layers_beyond, layers_in, near_code
 from tikgen.template.outside import moved, stand_in
-from tikgen.template.totals import MOST_PARTS, totals_of
+from tikgen.template.totals import totals_of
 from tikgen.template.vectors import held_arrays
 from tikgen.template.views import Views
 
@@ -90,7 +90,6 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "row_arguments": (*passed, *(views.numbers(every) if views else ()), *workspace(p, s)),
         "partial_zeros": "0, " if p.dim == 3 else "",
         "most_strips": MOST_STRIPS,
-        "most_parts": MOST_PARTS,
         "identifiers": known,
         "elements": Elements(p.dtype, memory, names, codes, casts, known, runs),
         "moved": moved,

@@ -9,7 +9,6 @@ from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.layers import layers_in
 from tikgen.template.matched import matched_widths
 from tikgen.template.shapes import are_small
-from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
 from .boundaries import boundary_of, reach
@@ -45,18 +44,23 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
 
 def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """Return the points of a thread, and the threads of a block."""
-    update = update_of(p)
-    # Elsewhere drivers take seconds to compile several points of a thread.
-    if p.dim == 1 or update.reductions or arch != "cuda":
-        return {"block_dim": 128}
-    # On an H100 the wave equation of order 8 took 0.5 of the time with 16 points a thread, and
-    # Gray-Scott 0.76 with 8, on large grids; small ones took twice the time. More outputs take more
-    # registers.
-    items = 16 if p.dim == 3 and len(update.outputs) == 1 else 8 if len(update.outputs) <= 3 else 4
     points = math.prod(sizes.values()) if sizes else SOME_POINTS
+    # Elsewhere drivers take seconds to compile several points of a thread.
+    if p.dim == 1 or arch != "cuda":
+        return {"block_dim": 128}
+    # On an H100, with grids of 60 M to 90 M points, 4 points a thread took 0.53 of the time of one
+    # for -lap(p) in 3D, 0.71 for the wave equation of order 8 and for Maxwell's equations, 0.79 for
+    # Gray-Scott; 8 took 1.1 of the time of 4 in 3D, and small grids lack threads.
+    items = 4
     while items > 1 and points < items * ENOUGH_THREADS:
         items //= 2
-    return {"items": items, "block_dim": 256 if items > 1 else 128}
+    if items == 1:
+        return {"block_dim": 128}
+    if not update_of(p).reductions:
+        return {"items": items, "block_dim": 256}
+    # A part ends with its block. Few parts walk through the whole array: what another block reads
+    # has left the cache, and conjugate gradients took 1.4 times as long.
+    return {"items": items, "block_dim": 128, "parts": 262144}
 
 
 def schedule_space(
@@ -73,7 +77,9 @@ def schedule_space(
             "serial": (False, True),
         }
     if update_of(p).reductions:
-        return {"loop": ("points",), "block_dim": (64, 128, 256)}
+        items = (1,) if p.dim == 1 else (1, 2, 4, 8)
+        parts = (2048, 8192, 262144)
+        return {"loop": ("points",), "items": items, "block_dim": (64, 128, 256), "parts": parts}
     items = (1,) if p.dim == 1 else (1, 2, 4, 8, 16)
     return {"loop": ("points",), "items": items, "block_dim": (0, 64, 128, 256)}
 
@@ -89,8 +95,6 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
         )
     if s.loop == "function" and takes_turns(p):
         raise Invalid("loop", "cannot be 'function' where floats are divided with // or %")
-    if s.items > 1 and update_of(p).reductions:
-        raise Invalid("items", "must be 1 where there are reductions")
     if s.block_dim and arch == "cpu" and update_of(p).reductions:
         raise Invalid("block_dim", "must be 0 on cpu where there are reductions")
 
@@ -98,7 +102,7 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
 def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
     """Return how many steps the loops of a launch take at most."""
     if s.loop == "points" and update_of(p).reductions:
-        return steps_of_points(math.prod(sizes.values()), MOST_PARTS, s.block_dim or 1)
+        return steps_of_points(math.prod(sizes.values()), s.parts, s.block_dim or 1, s.items)
     return parallel(math.prod(sizes.values()))
 
 

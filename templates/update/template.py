@@ -24,6 +24,7 @@ from tikgen.template.boundaries import Boundary
 from tikgen.template.grid_use import WHAT_A_PART_IS, WHAT_A_WINDOW_IS, WINDOW, GridUse, Part
 from tikgen.template.parameters import FieldName
 from tikgen.template.rules import GPUS
+from tikgen.template.totals import MOST_PARTS
 from tikgen.template.vectors import Layout
 from tikgen.template.views import Views
 
@@ -202,6 +203,11 @@ class FieldUpdate(Template):
         )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, only={"loop": "points"}
+        )
+        parts: Literal[2, 2048, 8192, 262144] = parameter(
+            "most parts of the points, where there are reductions; each leaves its own result",
+            MOST_PARTS,
+            only={"loop": "points", "arch": GPUS},
         )
 
     def default_schedule(

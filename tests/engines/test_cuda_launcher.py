@@ -91,7 +91,7 @@ def test_large_arrays_are_given_more_blocks(fake: FakeDriver) -> None:
     assert fake.launched[0][1] == -(-3 * 400_000 // (8 * 512))
     launcher.set_all([1.0, *(OnDevice(fake, 4096 * n, 10**7) for n in range(1, 4))])
     launcher.launch()
-    assert fake.launched[1][1] == 64 * 10
+    assert fake.launched[1][1] == 8448  # All that the loop has.
 
 
 def test_loop_bounds_are_computed_on_the_host(fake: FakeDriver) -> None:

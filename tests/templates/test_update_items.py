@@ -26,14 +26,15 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
     ("u' = lap(u) + u", {"boundary": tikgen.absorbing(3)}),
     ("u' = lap(u)*c", {"boundary": "antireflect", "types": {"c": "f16"}}),
     ("u' = u + lap(u)", {"dim": 3, "boundary": {"x": "periodic", "y": "zero", "z": "clamp"}}),
+    ("u' = lap(u)*v; s = sum(u'*u); h = max(u')", {"boundary": MIXED}),
+    ("q = -lap(u); s = sum(u*q); l = min(abs(q))", {"dim": 3, "boundary": "zero"}),
+    ("x = x + y; s = sum(x*x)", {"dim": 3, "dtype": "i32", "boundary": "zero"}),
 ]
 
 
 def test_several_points_belong_to_gpus() -> None:
     with pytest.raises(ParameterError, match="'items' must be 1 on cpu"):
         tikgen.render("update", equations="u' = lap(u)", items=4, loop="points", arch="cpu")
-    with pytest.raises(ParameterError, match="'items' must be 1 where there are reductions"):
-        tikgen.render("update", equations="u' = u; s = sum(u)", items=4, arch="cuda")
 
 
 def test_the_default_has_enough_threads() -> None:
@@ -45,8 +46,8 @@ def test_the_default_has_enough_threads() -> None:
     assert items("cuda", dim=1) == items("vulkan", dim=2) == 1
     assert items("cuda", dim=2, shape=(100, 100)) == 1
     assert items("cuda", dim=2, shape=(2000, 1000)) == 4
-    assert items("cuda", dim=2, shape=(2000, 2000)) == 8
-    assert items("cuda", dim=3, shape=(300, 300, 300)) == 16
+    assert items("cuda", dim=2, shape=(1000, 600)) == 2
+    assert items("cuda", dim=3, shape=(300, 300, 300)) == 4
 
 
 @pytest.mark.skipif(ARCH == "cpu", reason="threads of cpu take rows")
@@ -56,18 +57,22 @@ def test_the_default_has_enough_threads() -> None:
 def test_they_compute_the_same(text: str, params: dict[str, Any], ti_arch: str, data: Any) -> None:
     items = data.draw(st.sampled_from((2, 4, 8)))
     params = {"dim": 2} | params
-    kernel = tikgen.update(text, **params, items=items, block_dim=32)
+    parts = data.draw(st.sampled_from((2, 2048, 262144))) if "s = " in text else 2048
+    kernel = tikgen.update(text, **params, items=items, block_dim=32, parts=parts)
     for _ in range(4):
         sizes = st.sampled_from((1, 2, 5, items, items + 1, 2 * items, 3 * items + 7))
         shape = tuple(data.draw(sizes) for _ in range(params["dim"]))
         rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
         values = {}
         for argument in kernel.signature.arguments:
-            if argument.name == "solid":
-                values["solid"] = rng.integers(0, 2, shape, np.uint8)
+            own = (1,) if argument.shape == (1,) else shape
+            if argument.dtype.is_float:
+                values[argument.name] = rng.uniform(-1, 1, own).astype(argument.dtype.numpy)
             else:
-                values[argument.name] = rng.uniform(-1, 1, shape).astype(argument.dtype.numpy)
+                values[argument.name] = rng.integers(0, 2, own, argument.dtype.numpy)
         before = {name: value.copy() for name, value in values.items()}
         kernel(**values)
         for name, found, wanted, limit in compared(kernel, before, values):
-            assert (np.abs(found - wanted) <= limit).all(), (name, shape)
+            with np.errstate(invalid="ignore"):  # Extremes of no points are infinite.
+                near = np.abs(found - wanted) <= limit
+            assert (near | (found == wanted)).all(), (name, shape)

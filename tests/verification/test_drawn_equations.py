@@ -20,8 +20,8 @@ from tikgen.verification.equation_texts import (
 )
 from tikgen.verification.strategies import drawn, trials
 
-DRAWS = 150
-# Each is in a twentieth of the programs at least; this is far less, so that it holds for any seed.
+DRAWS = 240
+# Each is in a thirtieth of the programs at least; this is far less, so that it holds for any seed.
 LEAST = 3
 
 

@@ -17,8 +17,6 @@ from tikgen.engines.ptx_text import Instruction
 from tikgen.errors import ArgumentError
 from tikgen.taichi import arrays
 
-# As many blocks as Taichi launches at most, for each multiprocessor.
-_MOST_BLOCKS = 64
 _BYTES_A_THREAD = 8
 _MOST_KEPT = 256
 _NAME = re.compile(r"_c\d+_\d+_kernel_\d+_\w+$")
@@ -136,8 +134,10 @@ def _nothing(arguments: bytes) -> None:
 def _blocks(task: _Task, memory: bytearray, size: int) -> int:
     """Return how many blocks to launch; any number is right, since threads go on in strides.
 
-    No more than have work, and no more than run at once or than take 8 bytes a thread: a loop may
-    run over a constant number, of which few have work in small arrays.
+    As many as have work. Taichi launches 64 for each multiprocessor, whose threads go on in strides
+    through the whole array: neighbours that another block reads have left the cache by then, and
+    Maxwell's equations took 1.5 times as long. A loop may run over a constant number, of which few
+    have work in small arrays: no more than run at once, or than take 8 bytes a thread.
     """
     if task.head is None:
         return task.resident if task.block > 1 else 1
@@ -147,9 +147,8 @@ def _blocks(task: _Task, memory: bytearray, size: int) -> int:
     kind = test.name.rpartition(".")[2]
     first, end = (ptx_numbers.value(operand, held, kind) for operand in test.operands[1:])
     count = end - first + test.name.startswith("setp.gt.")
-    most = _MOST_BLOCKS * cuda_driver.attribute("MULTIPROCESSOR_COUNT")
     enough = max(task.resident, -(-size // (_BYTES_A_THREAD * task.block)))
-    return max(1, min(-(-count // task.block), enough, most))
+    return max(1, min(-(-count // task.block), enough))
 
 
 class DirectLauncher:

@@ -49,17 +49,23 @@ def box(extents: Sequence[int], is_rows: bool, unroll: int) -> int:
     return parallel(count, stepped(last, unroll)) if is_rows else parallel(count * last)
 
 
-def steps_of_points(count: int, most: int, team: int) -> int:
+def steps_of_points(count: int, most: int, team: int, items: int = 1) -> int:
     """Return the steps of the macro ``each_point`` of ``totals.j2``, over ``count`` points.
 
     Args:
         count: number of points.
         most: most parts.
         team: threads that share a part.
+        items: points that a thread computes in a loop within each step.
     """
-    length = max((count - 1) // most + 1, team, 64)
+    within = looped(items) if items > 1 else 0
+    joined = looped(most // team + 8)
+    if team == 1:
+        return max(looped(max((count - 1) // most + 1, 64), within), joined)
     tree = looped(team.bit_length())
-    return max(looped(-(-length // team)), looped(most // team + 8)) + tree
+    used = min(-(-count // team), most)
+    own = parallel(used * team, looped(-(-count // (most * team)), within) + tree)
+    return max(own, joined + tree)
 
 
 def problem(steps: int) -> str:

@@ -13,7 +13,7 @@ from tikgen.template.arguments import Array
 MOST_PARTS = 2048
 # What generated code with reductions calls its own values.
 OWN_OF_TOTALS = re.compile(
-    r"(count|length|used|seen|chunk|part|parts|point|steps|other|half|thread|rank|rank_low|at_rank"
+    r"(count|length|used|seen|chunk|part|parts|place|point|steps|other|half|thread|rank|rank_low|at_rank"
     r"|\w+_so_far|\w+_of_parts)"
 )
 
