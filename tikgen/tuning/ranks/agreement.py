@@ -32,6 +32,7 @@ def agreed(processes: Processes, work: Callable[[], T]) -> T:
         done = work()
     except Exception as error:
         failed = outcome_of(error)
+    processes.greatest([0.0])  # Ranks that wait here leave the cores to others.
     for rank, outcome in enumerate(processes.all(failed)):
         if outcome is not None:
             if rank:  # Where all fail alike, rank 0 is the first.
