@@ -14,16 +14,19 @@ import ranks
 from test_sweep import FakeRunner, space
 from tikgen.cli import sweep_command as command
 from tikgen.errors import GridError, ParameterError, TikgenError
-from tikgen.grid.processes import Processes
+from tikgen.grid.processes import Processes, processes_of
 from tikgen.grid.transports import Alone
 from tikgen.template.base import Template
 from tikgen.tuning.job import RanksJob, job_of
 from tikgen.tuning.ranks import launching
 from tikgen.tuning.ranks.agreement import Ends, agreed
+from tikgen.tuning.ranks.division import ARCHS
+from tikgen.tuning.ranks.measuring import forget, measure
 from tikgen.tuning.sweeps import cluster
 from tikgen.tuning.sweeps import sweep as sweeping
 from tikgen.tuning.sweeps.sweep import sweep
 from tikgen.tuning.sweeps.table import SweepResult
+from tikgen.tuning.workload import Workload
 from tuning_templates import DOUBLE_CODE, DOUBLE_TEXT, make
 
 HEAT: dict[str, Any] = {
@@ -84,17 +87,19 @@ def test_a_step_is_verified_and_timed_on_ranks_and_a_sweep_goes_on(
     ranks.mpiexec()
     path = tmp_path / "results.jsonl"
     given: dict[str, Any] = {"shape": (40, 30), "rounds": 2, "results": path, **HEAT}
-    (row,) = sweep("update", ranks=2, **given).rows
+    given["equations"] = [HEAT["equations"], "u = u + dt*v; total = sum(u*v)"]
+    found = sweep("update", ranks=2, **given)
     wait_until_gone(mark)
-    assert row["kind"] == "timed", row["message"]
-    assert (row["ranks"], row["shape"], row["part"]) == (2, "40x30", None)
-    assert row["seconds"] > 0 and row["gb_per_s"] > 0 and 0 < row["worst"] <= 1
-    lines = [json.loads(line)["job"] for line in path.read_text().splitlines()]
-    (line,) = (job for job in lines if job["template"] == "update")
-    assert (line["ranks"], line["launcher"]) == (2, "")
+    for row in found.rows:
+        assert row["kind"] == "timed", row["message"]
+        assert (row["ranks"], row["shape"], row["part"]) == (2, "40x30", None)
+        assert row["seconds"] > 0 and row["gb_per_s"] > 0 and 0 < row["worst"] <= 1
+    jobs = [json.loads(line)["job"] for line in path.read_text().splitlines()]
+    on_ranks = [(job["ranks"], job["launcher"]) for job in jobs if job["template"] == "update"]
+    assert on_ranks == [(2, "")] * 2
     again = sweep("update", ranks=2, **given)
     assert again.about["counts"]["measured"] == 0
-    assert again.rows == (row,)
+    assert again.rows == found.rows
 
 
 def test_what_fails_on_one_rank_is_the_outcome_of_the_kernel(double: Template, mark: str) -> None:
@@ -144,6 +149,26 @@ def test_a_launcher_of_another_mpi_is_told(double: Template, tmp_path: Path) -> 
     script.chmod(0o755)
     with pytest.raises(TikgenError, match=r"cpu with 2 ranks does not work here: .* there are 1"):
         sweep(double, shape=100, ranks=2, launcher=str(script))
+
+
+# In this process.
+
+
+@pytest.mark.once
+def test_where_the_reference_takes_long_one_process_says_what_is_expected(
+    ti_arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ti_arch not in ARCHS:
+        pytest.skip(f"there are no ranks on {ti_arch}")
+    monkeypatch.setattr(Workload, "_reference_is_affordable", lambda *_: False)
+    job = next(space("update", shape=32, ranks=1, archs=(ti_arch,), **HEAT).combinations()).job
+    assert isinstance(job, RanksJob)
+    told: list[str] = []
+    found = measure(processes_of(None), job, job, on_stage=lambda name, _: told.append(name))
+    forget()
+    assert found.ok and found.seconds > 0, found.message
+    assert found.baseline_seconds > 0 and len(found.ratios) == found.rounds
+    assert told == ["built", "prepared", "compiled"]
 
 
 # Without any.

@@ -48,7 +48,7 @@ class Stand:
         self.kinds: tuple[str, ...] = processes.shared(self._workload and self._workload.kinds)
         self._grid = Grid(division.shape, periodic=division.periodic, halo=division.halo)
         self._arguments = template.arguments(problem)
-        self._totals = division.use.totals
+        self._faces = division.use.faces
         self._fields: dict[str, Field] = {}
         for name, use in division.use.arrays.items():
             argument = next(a for a in self._arguments if a.name == name)
@@ -81,7 +81,7 @@ class Stand:
         )
         for name, field in self._fields.items():
             self._grid.scatter(field, given and given[name])
-        self._values = {name: self._held(value) for name, value in others.items()}
+        self._values = {name: self._held(name, value) for name, value in others.items()}
         self._starts = {
             name: np.array(self._fields[name].to_numpy())
             for name in self._updated
@@ -138,9 +138,10 @@ class Stand:
     def _named(self, values: list[Any]) -> dict[str, Any]:
         return {a.name: value for a, value in zip(self._arguments, values, strict=True)}
 
-    def _held(self, value: Any) -> Any:
-        """Return a value as kernels of the arch take it without a copy."""
-        if not isinstance(value, np.ndarray) or value.size > 1 or self._job.arch == "cpu":
+    def _held(self, name: str, value: Any) -> Any:
+        """Return a value as the grid takes it, one-element arrays without a copy for the arch."""
+        is_array = isinstance(value, np.ndarray) and name not in self._faces
+        if not is_array or self._job.arch == "cpu":
             return value
         array = taichi_arrays.make_ndarray(str(value.dtype), value.shape)
         array.from_numpy(value)
