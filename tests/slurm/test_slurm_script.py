@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import ranks
 from tikgen.cli import app
 from tikgen.errors import SubmissionError
 from tikgen.slurm.job import Job, seconds_of
@@ -98,6 +99,7 @@ def test_what_is_not_said_is_left_to_slurm() -> None:
         Job(("heat.py", *NASTY), setup=("module load mpich", "ulimit -c 0"), python="/a b/python"),
         Job(("map", "-p", "expr=z = a*x", "--results", "a b"), is_sweep=True, mpi="pmi2"),
         Job(("map", *NASTY), is_sweep=True, requeue=False, stop_before=0),
+        Job(("map", *NASTY, "--ranks", "1"), is_sweep=True, requeue=False, mpi="pmix"),
     ],
 )
 def test_bash_reads_the_script(job: Job, tmp_path: Path) -> None:
@@ -194,6 +196,7 @@ def test_what_sbatch_says_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch)
         ("goes on with what --results FILE holds", "sweep map"),
         ("a scheduler of its own", "sweep map --results a --scheduler=tcp://a:1"),
         ("takes a template, as tikgen sweep does", "sweep"),
+        ("say --ranks 8 before sweep", "--ranks 4 sweep map --results a --ranks 2 --ranks=8"),
     ],
 )
 def test_what_does_not_fit_is_refused(told: str, words: str, folder: Path) -> None:
@@ -236,6 +239,33 @@ def test_a_sweep_runs_on_workers_of_its_own(folder: Path) -> None:
     assert len((folder / "a.csv").read_text().splitlines()) == 3
     assert "--nthreads" in (folder / "srun.words").read_text()
     assert not (folder / "scontrol.words").exists()
+
+
+def test_a_sweep_on_ranks_starts_them_by_srun(folder: Path) -> None:
+    words = "--no-requeue --ranks 4 --mpi pmix sweep map --ranks 1 --ranks 4"
+    script = submit(*words.split(), "--param", "expr=y = 2*x").stdout
+    launcher = "--launcher 'srun --kill-on-bad-exit=1 --mpi=pmix'"
+    command = f"sweep map --ranks 1 --ranks 4 --param 'expr=y = 2*x' {launcher} &\n"
+    assert command in script
+    assert "distributed" not in script
+    assert directives(script)["ntasks"] == "4"
+    own = submit(*words.split(), "--launcher", "mpiexec").stdout
+    assert "--launcher mpiexec &\n" in own and "srun" not in own
+
+
+@pytest.mark.slow
+def test_a_sweep_on_ranks_runs_as_a_job(folder: Path) -> None:
+    mpiexec = ranks.mpiexec()
+    (folder / "commands" / "srun").write_text(
+        f'#!/bin/sh\nwhile [ "$1" != -n ]; do shift; done\nexec {shlex.quote(mpiexec)} "$@"\n'
+    )
+    words = "--param dim=1 --param scalars=dt --shape 64 --rounds 1 --results a.jsonl -o a.csv"
+    words = f"--ranks 2 sweep update --ranks 1 --ranks 2 {words}"
+    done = submit("-o", "job.sh", *words.split(), "--param", "equations=u' = u + dt*lap(u)")
+    assert done.exit_code == 0, done.output
+    ran = subprocess.run(["bash", "job.sh"], capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert len((folder / "a.csv").read_text().splitlines()) == 3
 
 
 @pytest.mark.slow

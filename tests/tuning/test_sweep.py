@@ -83,6 +83,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
 
 def space(template: str | Template = "stencil", **given: Any) -> SweepSpace:
     options = {"shape": 32, "archs": ("cpu",), "baked": False, "rounds": 2, "seed": 0}
+    options |= {"ranks": None, "launcher": ""}
     params = {k: v for k, v in given.items() if k not in options}
     options |= {k: v for k, v in given.items() if k in options}
     return space_of(find_template(template), params=params, **options)

@@ -1,4 +1,4 @@
-"""Templates for the tests of tuning: one with faults, one whose schedules are numbers."""
+"""Templates for the tests of tuning: with faults, on ranks too, and with numbers as schedules."""
 
 from __future__ import annotations
 
@@ -64,6 +64,66 @@ class Twice(Template):
 
     def cost(self, p, sizes):
         return Cost(bytes=8 * sizes["n"], flops=sizes["n"])
+
+    @staticmethod
+    def reference(p, x, y):
+        return x + x
+'''
+
+DOUBLE_TEXT = """\
+import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }}):
+    way = {{ ["plain", "wrong", "crashing", "hanging", "unknown to Taichi"].index(s.way) }}
+    for i in range(x.shape[0]):
+#% if not p.part or p.part[0][2] == 0
+        y[i] = x[i] + x[i] + way - way
+#% elif s.way == "wrong"
+        y[i] = x[i] + x[i] + ti.cast(i == 4, ti.i32)
+#% elif s.way == "crashing"
+        y[i] = x[i] + x[i] // (ti.abs(x[i]) // 1000)
+#% elif s.way == "hanging"
+        y[i] = 0
+        while x[i] + y[i] > -1000:
+            y[i] = 0
+        y[i] = x[i] + x[i]
+#% elif s.way == "unknown to Taichi"
+        y[i] = ti.no_such_function(x[i])
+#% else
+        y[i] = x[i] + x[i]
+#% endif
+"""
+
+DOUBLE_CODE = '''\
+from typing import Literal
+
+from tikgen import Array, DType, ProblemModel, ScheduleModel, Template, parameter
+from tikgen.template.grid_use import ArrayUse, GridUse, Part
+
+
+class Double(Template):
+    """Doubles every element of a grid; all ranks but the first do it in more or less good ways."""
+
+    class Problem(ProblemModel):
+        part: Part | None = parameter("the part of a larger grid", None)
+
+    class Schedule(ScheduleModel):
+        way: Literal["plain", "wrong", "crashing", "hanging", "unknown to Taichi"] = parameter(
+            "how", "plain"
+        )
+
+    def arguments(self, p):
+        x = Array("x", DType.i32, ("n",))
+        return (x, Array("y", DType.i32, ("n",), role="out"))
+
+    def cost(self, p, sizes):
+        raise NotImplementedError
+
+    def grid_use(self, p):
+        x, y = (ArrayUse(0, ((0, 0),), False, (frozenset(),), out) for out in (False, True))
+        return GridUse(1, {"x": x, "y": y}, {}, {})
 
     @staticmethod
     def reference(p, x, y):

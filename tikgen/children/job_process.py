@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from tikgen.children.process import ChildProcess, Died
@@ -21,13 +21,21 @@ class JobProcess(ChildProcess):
         arch: the arch, which is its first argument.
         arguments: its further arguments.
         timeout: seconds that a job may take.
+        launcher: command that starts it, as of :class:`ChildProcess`.
     """
 
     # What a process does after each stage, for the message about a timeout.
     activities: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, module: str, arch: str, *arguments: str, timeout: float) -> None:
-        super().__init__(module, arch, *arguments)
+    def __init__(
+        self,
+        module: str,
+        arch: str,
+        *arguments: str,
+        timeout: float,
+        launcher: Sequence[str] = (),
+    ) -> None:
+        super().__init__(module, arch, *arguments, launcher=launcher)
         self.arch = arch
         self.timeout = timeout
 

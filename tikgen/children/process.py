@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from typing import IO, Any, TypeVar
 
 from tikgen.children import safe_path
@@ -17,6 +18,8 @@ from tikgen.children import safe_path
 # Loading Taichi and a driver takes long on a busy machine.
 START_SECONDS = 180.0
 _STDERR_SHOWN = 400
+# In which what a launcher started ends.
+_END_SECONDS = 10.0
 _LINES_SHOWN = 3
 
 
@@ -33,10 +36,16 @@ class ChildProcess:
     It is a plain subprocess: it needs no ``__main__`` guard, and shares nothing with the Taichi of
     this process. Its first line is ``{"absent": why}``, with an empty string if it is ready. Its
     side is in :mod:`tikgen.children.work`.
+
+    Args:
+        module: the module to run.
+        arguments: its arguments.
+        launcher: command that starts the process, or several of them of which the first answers,
+            and ends them when it is ended.
     """
 
-    def __init__(self, module: str, *arguments: str) -> None:
-        self._command = (module, *arguments)
+    def __init__(self, module: str, *arguments: str, launcher: Sequence[str] = ()) -> None:
+        self._command, self._launcher = (module, *arguments), tuple(launcher)
         self._process: subprocess.Popen[str] | None = None
         self._replies: queue.Queue[str | None] = queue.Queue()
         self._errors: IO[bytes] | None = None
@@ -54,17 +63,21 @@ class ChildProcess:
         self._said_before = 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process.
         self._process = subprocess.Popen(
-            safe_path.command(*self._command),
+            [*self._launcher, *safe_path.command(*self._command)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             encoding="utf-8",
             env=safe_path.environment(),
+            # Ctrl-C is for this process; a launcher would end what it started.
+            start_new_session=bool(self._launcher),
         )
         self._replies = queue.Queue()
         threading.Thread(
-            target=_read, args=(self._process.stdout, self._replies), daemon=True
+            target=_read,
+            args=(self._process.stdout, self._replies, self._errors if self._launcher else None),
+            daemon=True,
         ).start()
         try:
             return str(self.reply(START_SECONDS)["absent"])
@@ -107,17 +120,29 @@ class ChildProcess:
         process, errors = self._process, self._errors
         self._process = self._errors = None
         if process is not None:
+            if self._launcher:
+                _end(process)
             process.kill()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # The input may be closed.
                 process.communicate()
         if errors is not None:
             errors.close()
+
+    def close(self) -> None:
+        """End the process, which has answered; what a launcher started ends by itself."""
+        process = self._process
+        if process is not None and self._launcher:
+            assert process.stdin is not None
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                process.stdin.close()
+                process.wait(_END_SECONDS)
+        self.stop()
 
     def __enter__(self: Self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.close()
 
     def _died(self) -> Died:
         """Stop what is left of the process; return its exit status and last output."""
@@ -135,10 +160,24 @@ class ChildProcess:
         return Died(f"{how}; its output: {said}" if said else how)
 
 
-def _read(output: IO[str], replies: queue.Queue[str | None]) -> None:
-    """Forward the replies; drop all other output."""
+def _read(
+    output: IO[str], replies: queue.Queue[str | None], others: IO[bytes] | None = None
+) -> None:
+    """Forward the replies; drop all other output, or write it into a file."""
     with contextlib.suppress(ValueError, OSError):  # stop() closed it.
         for line in output:
             if line.startswith("{"):
                 replies.put(line)
+            elif others is not None:
+                os.write(others.fileno(), line.encode())
     replies.put(None)
+
+
+def _end(launcher: subprocess.Popen[str]) -> None:
+    """Have a launcher end what it started, then end what is left of its group."""
+    launcher.terminate()
+    try:
+        launcher.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(OSError):
+            os.killpg(launcher.pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from tikgen.taichi import error_stream
 Tell = Callable[[dict[str, Any]], None]
 
 # Above every limit of a parent.
-_MOST_SECONDS = 3600
+MOST_SECONDS = 3600
 _SIGNALS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGILL", "SIGBUS")
 
 
@@ -58,7 +58,7 @@ def serve(
     tell({"absent": ""})
     for number, line in enumerate(sys.stdin, 1):
         # A hung kernel notices neither the end of the input nor that of the parent.
-        faulthandler.dump_traceback_later(_MOST_SECONDS, exit=True)
+        faulthandler.dump_traceback_later(MOST_SECONDS, exit=True)
         print(answer(line, tell), file=replies, flush=True)
         faulthandler.cancel_dump_traceback_later()
         if number % lines_per_init == 0 and arch is not None:

@@ -86,6 +86,18 @@ def sweep_command(
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Most seconds for each kernel.")
     ] = 60.0,
+    ranks: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="N", help="Measure on a grid that N processes of MPI share. Repeatable."
+        ),
+    ] = None,
+    launcher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="What starts ranks, as 'srun --mpi=pmix'; -n N is added."
+        ),
+    ] = None,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
@@ -97,7 +109,8 @@ def sweep_command(
     params = parse_axes(name, param)
     if output is not None:  # Now, not after the measurements.
         check_path(output)
-    _check_columns(name, params, [column for column in (x, y, hue) if column is not None])
+    columns = [column for column in (x, y, hue) if column is not None]
+    _check_columns(name, params, columns, bool(ranks))
     for picture in (plot, roofline):
         check_picture(picture)
     shapes = [one_or_all(name, text) for text in shape or ()]
@@ -110,6 +123,8 @@ def sweep_command(
         scheduler=scheduler,
         rounds=rounds,
         timeout=timeout,
+        ranks=ranks or None,
+        launcher=launcher,
         seed=seed,
         **params,
     )
@@ -148,14 +163,17 @@ def combinations(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield dict(zip(params, values, strict=True))
 
 
-def _check_columns(name: str, params: Mapping[str, Any], columns: Sequence[str]) -> None:
+def _check_columns(
+    name: str, params: Mapping[str, Any], columns: Sequence[str], has_ranks: bool
+) -> None:
     """Raise ParameterError for a column that the sweep will not have."""
     from tikgen.pipeline.builder import resolve
-    from tikgen.tuning.sweeps.combinations import COLUMNS, SIZE
+    from tikgen.tuning.sweeps.combinations import COLUMNS, RANKS, SIZE
     from tikgen.tuning.sweeps.rows import METRICS, OUTCOME
 
     template = find_template(name)
     known = [*COLUMNS, *(info.name for info in template.parameters), *OUTCOME, *METRICS]
+    known += [RANKS] if has_ranks else []
     if any(column.startswith(SIZE) for column in columns):
         for combination in combinations(params):
             with contextlib.suppress(TikgenError):  # It becomes a row that says why.

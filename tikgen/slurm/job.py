@@ -24,7 +24,7 @@ _MOST_WARNED = 0xFFFF  # Seconds, says sbatch.
 
 @dataclass(frozen=True)
 class Job:
-    """A program on some ranks, or a sweep with a worker each.
+    """A program on some ranks, or a sweep with a worker each or whose kernels run on ranks.
 
     Attributes:
         words: the script and its arguments, or those of ``tikgen sweep``.
@@ -99,14 +99,33 @@ class Job:
                 )
         self._check_time()
 
+    @property
+    def given(self) -> Mapping[str, list[str]]:
+        """Return the values of each option among its words, each as the word behind it."""
+        found: dict[str, list[str]] = {}
+        for word, behind in zip(self.words, (*self.words[1:], ""), strict=True):
+            name, equals, value = word.partition("=")
+            found.setdefault(name, []).append(value if equals else behind)
+        return found
+
+    @property
+    def on_ranks(self) -> bool:
+        """Return whether it is a sweep whose kernels run on ranks, and not on workers of Dask."""
+        return self.is_sweep and "--ranks" in self.given
+
     def _check_words(self) -> None:
         if not self.words:
             what = "a template, as tikgen sweep does" if self.is_sweep else "a script"
             raise SubmissionError(f"the job takes {what}")
-        given = {word.partition("=")[0] for word in self.words}
-        if self.is_sweep and "--scheduler" in given:
+        if self.is_sweep and "--scheduler" in self.given:
             raise SubmissionError("the job starts a scheduler of its own; leave out --scheduler")
-        if self.is_sweep and self.requeue and "--results" not in given:
+        most = max(map(int, filter(str.isdecimal, self.given.get("--ranks", []))), default=0)
+        if self.is_sweep and most > self.ranks:
+            raise SubmissionError(
+                f"the sweep measures on {most} ranks, and the job has {self.ranks}; say --ranks "
+                f"{most} before sweep, too"
+            )
+        if self.is_sweep and self.requeue and "--results" not in self.given:
             raise SubmissionError(
                 "a sweep that was stopped goes on with what --results FILE holds; say it, or "
                 "--no-requeue"

@@ -15,6 +15,8 @@ from tikgen.slurm.job import Job
 
 # The exit status of a sweep that was interrupted and goes on.
 INTERRUPTED = 130
+# Where a rank dies, the others end too.
+_LAUNCHER = "srun --kill-on-bad-exit=1 "
 
 
 @functools.cache
@@ -36,7 +38,11 @@ def script_of(job: Job) -> str:
     name = "sweep.sh.j2" if job.is_sweep else "program.sh.j2"
     status = INTERRUPTED if job.is_sweep else Terminated.STATUS
     mpi = f"--mpi={job.mpi} " if job.mpi else ""
-    return _environment().get_template(name).render(job=job, status=status, mpi=mpi)
+    launcher = ""
+    if "--launcher" not in job.given:
+        launcher = f" --launcher {shlex.quote((_LAUNCHER + mpi).strip())}"
+    made = _environment().get_template(name)
+    return made.render(job=job, status=status, mpi=mpi, launcher=launcher)
 
 
 def submit(script: str) -> str:

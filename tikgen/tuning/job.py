@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tikgen.children.job import KernelJob, KernelOutcome
 from tikgen.pipeline.rendering import Variant
 from tikgen.verification.case import literal
 
 Kind = Literal["timed", "refused", "error", "mismatch", "crash", "timeout"]
+AnyJob = TypeVar("AnyJob", bound="Job")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,9 @@ class Job(KernelJob):
     is_verified: bool = False
 
     @classmethod
-    def of(cls, variant: Variant, arch: str, sizes: Mapping[str, int], **more: Any) -> Job:
+    def of(
+        cls: type[AnyJob], variant: Variant, arch: str, sizes: Mapping[str, int], **more: Any
+    ) -> AnyJob:
         """Return the job that measures a variant; ``more`` are further attributes."""
         return cls(
             template=variant.template.name,
@@ -43,6 +47,44 @@ class Job(KernelJob):
             baked=bool(variant.sizes),
             **more,
         )
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Return what jobs have in common that one process can measure."""
+        return (self.arch,)
+
+    @property
+    def place(self) -> str:
+        """Return where it runs, for people."""
+        return self.arch
+
+
+@dataclass(frozen=True, eq=False)
+class RanksJob(Job):
+    """A variant to verify and time on a grid that several processes share.
+
+    Attributes:
+        ranks: how many processes.
+        launcher: what starts them, to which ``-n`` and their number are added; empty for mpiexec.
+    """
+
+    ranks: int = 1
+    launcher: str = ""
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Return what jobs have in common that the same processes can measure."""
+        return (self.arch, str(self.ranks), self.launcher)
+
+    @property
+    def place(self) -> str:
+        """Return where it runs, for people."""
+        return f"{self.arch} with {self.ranks} rank{'s' * (self.ranks > 1)}"
+
+
+def job_of(line: str) -> Job:
+    """Return the job, on ranks or not, that :attr:`Job.line` wrote."""
+    return (RanksJob if "ranks" in json.loads(line) else Job).from_line(line)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ _workload: tuple[Any, Workload] | None = None
 _verified: dict[Any, float] = {}
 
 
-class _Disagrees(Exception):
+class Disagrees(Exception):
     """A kernel disagrees with its reference."""
 
     def __init__(self, message: str, worst: float) -> None:
@@ -88,44 +88,54 @@ def measure(
         for kind in workload.kinds:
             values = workload.use(kind)
             launches: list[Launch] = [k.bind(*values) for k in (kernel, other) if k is not None]
-            found = time_in_turn(
+            timing = time_in_turn(
                 launches,
                 job.rounds,
                 least=job.least,
                 seed=job.seed,
                 prepare=workload.restore if workload.is_updated else None,
             )
-            timings.append(found)
-    except (ParameterError, UnsupportedOnArch, CompileBudgetExceeded) as error:
-        return Measurement("refused", str(error), digest)
-    except _Disagrees as disagreement:
-        return Measurement(
-            "mismatch",
-            str(disagreement),
-            digest,
-            compile_seconds=compile_seconds,
-            worst=disagreement.worst,
-        )
+            timings.append(timing)
+    except Disagrees as disagreement:
+        found = failure(disagreement)
+        return replace(found, digest=digest, compile_seconds=compile_seconds)
     except Exception as error:
-        return Measurement("error", described(error), digest)
+        return replace(failure(error), digest=digest)
     done = Measurement(
         "timed",
         digest=digest,
-        seconds=statistics.geometric_mean([each[0].seconds for each in timings]),
-        spread=max(each[0].spread for each in timings),
-        rounds=min(len(each[0].rounds) for each in timings),
         compile_seconds=compile_seconds,
         verify_seconds=verify_seconds,
         worst=worst,
     )
-    return done if other is None else _beside_baseline(done, timings)
+    return timed(done, timings)
+
+
+def failure(error: Exception) -> Measurement:
+    """Return the outcome of a job that ends with an error."""
+    if isinstance(error, ParameterError | UnsupportedOnArch | CompileBudgetExceeded):
+        return Measurement("refused", str(error))
+    if isinstance(error, Disagrees):
+        return Measurement("mismatch", str(error), worst=error.worst)
+    return Measurement("error", described(error))
+
+
+def timed(found: Measurement, timings: list[list[Timing]]) -> Measurement:
+    """Add the times on each kind of data, of a kernel, and of a baseline in turn with it if any."""
+    done = replace(
+        found,
+        seconds=statistics.geometric_mean([each[0].seconds for each in timings]),
+        spread=max(each[0].spread for each in timings),
+        rounds=min(len(each[0].rounds) for each in timings),
+    )
+    return done if len(timings[0]) == 1 else _beside_baseline(done, timings)
 
 
 def _beside_baseline(found: Measurement, timings: list[list[Timing]]) -> Measurement:
     """Add the comparison with a baseline that was timed in turn."""
     by_kind = [one.ratios_to(other) for one, other in timings]
     ratios = [statistics.geometric_mean(each) for each in zip(*by_kind, strict=False)]
-    return dataclasses.replace(
+    return replace(
         found,
         baseline_seconds=statistics.geometric_mean([other.seconds for _, other in timings]),
         ratio=statistics.median(ratios),
@@ -167,19 +177,15 @@ def _workload_of(template: Template, problem: Any, job: Job) -> Workload:
 def _verify(
     template: Template, kernel: Kernel, other: Kernel | None, job: Job, workload: Workload
 ) -> float:
-    """Return the worst error, as a fraction of what is allowed, or raise :class:`_Disagrees`."""
+    """Return the worst error, as a fraction of what is allowed, or raise :class:`Disagrees`."""
     if kernel.digest in _verified:
         return _verified[kernel.digest]
     worst = 0.0
     # Baked kernels for small sizes are others, each to be compiled: only where no reference is
     # affordable at the timed sizes.
     skip = job.baked and workload.has_reference
-    for settings in () if skip else _small_trials(template, kernel, workload.problem, job):
-        outcome = Trial(template, job.params, **settings, baked=job.baked).run()
-        worst = max(worst, outcome.worst)
-        if not outcome.ok:
-            sizes = ", ".join(f"{name}={n}" for name, n in settings["sizes"].items())
-            raise _Disagrees(f"{outcome.message} (with {sizes or 'fixed shapes'})", outcome.worst)
+    if not skip:
+        worst = verify_small(template, kernel, workload.problem, job)
     for kind in workload.kinds:
         values = workload.use(kind)
         if other is not None and not workload.is_judge:
@@ -193,8 +199,20 @@ def _verify(
         large, message = workload.judge()
         worst = max(worst, large)
         if message:
-            raise _Disagrees(message, worst)
+            raise Disagrees(message, worst)
     _verified[kernel.digest] = worst
+    return worst
+
+
+def verify_small(template: Template, kernel: Kernel, problem: Any, job: Job) -> float:
+    """Return the worst error on small sizes, or raise :class:`Disagrees`."""
+    worst = 0.0
+    for settings in _small_trials(template, kernel, problem, job):
+        outcome = Trial(template, job.params, **settings, baked=job.baked).run()
+        worst = max(worst, outcome.worst)
+        if not outcome.ok:
+            sizes = ", ".join(f"{name}={n}" for name, n in settings["sizes"].items())
+            raise Disagrees(f"{outcome.message} (with {sizes or 'fixed shapes'})", outcome.worst)
     return worst
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tikgen.children.job_process import JobProcess
@@ -18,6 +19,9 @@ class MeasuringProcess(JobProcess):
     Args:
         arch: the arch.
         timeout: seconds that a candidate may take to compile, to be verified and to be timed.
+        module: what the process runs.
+        arguments: its arguments, behind the arch.
+        launcher: command that starts it, as of :class:`~tikgen.children.process.ChildProcess`.
     """
 
     activities: ClassVar = {
@@ -26,8 +30,16 @@ class MeasuringProcess(JobProcess):
         "compiled": "while it ran",
     }
 
-    def __init__(self, arch: str, timeout: float) -> None:
-        super().__init__("tikgen.tuning.worker", arch, timeout=timeout)
+    def __init__(
+        self,
+        arch: str,
+        timeout: float,
+        *,
+        module: str = "tikgen.tuning.worker",
+        arguments: Sequence[str] = (),
+        launcher: Sequence[str] = (),
+    ) -> None:
+        super().__init__(module, arch, *arguments, timeout=timeout, launcher=launcher)
 
     def run(self, job: Job, baseline: Job | None = None) -> Measurement:
         """Return the :func:`~tikgen.tuning.measuring.measure` of a job in the process."""

@@ -14,6 +14,8 @@ from tikgen.machine.devices import device_name
 from tikgen.taichi import runtime
 
 Launch = Callable[[], object]
+# Launches as often as it is told.
+Launches = Callable[[int], object]
 
 # Long against the resolution of the clock and the synchronisation, 0.6 to 1 ms on Vulkan.
 BATCH_SECONDS = 2e-3
@@ -68,7 +70,32 @@ def time_in_turn(
         seed: seed of the order.
         prepare: called before each batch, outside the time taken.
     """
-    found = [_launches_a_batch(launch, prepare) for launch in launches]
+    return time_batches(
+        [_repeated(launch) for launch in launches], rounds, least=least, seed=seed, prepare=prepare
+    )
+
+
+def time_batches(
+    works: Sequence[Launches],
+    rounds: int,
+    *,
+    least: int | None = None,
+    seed: int = 0,
+    prepare: Launch | None = None,
+    slowest: Callable[[float], float] = float,
+) -> list[Timing]:
+    """Return the timing of each work, as :func:`time_in_turn`, which explains the arguments.
+
+    Args:
+        works: each launches as often as it is told.
+        rounds: rounds to take.
+        least: rounds to take in any case.
+        seed: seed of the order.
+        prepare: called before each batch.
+        slowest: returns the seconds of the process that took longest, when all have called it,
+            where several measure together; all of them do the same then.
+    """
+    found = [_launches_a_batch(work, prepare, slowest) for work in works]
     counts = [count for count, _ in found]
     affordable = int(MOST_SECONDS / max(sum(batch for _, batch in found), 1e-9))
     single = [batch / count for count, batch in found]
@@ -76,15 +103,15 @@ def time_in_turn(
         least = 1 if max(single) > HOPELESS * min(single) else 3
     rounds = max(min(least, rounds), min(rounds, affordable))
     rng = random.Random(seed)
-    order = list(range(len(launches)))
-    seconds: list[list[float]] = [[] for _ in launches]
+    order = list(range(len(works)))
+    seconds: list[list[float]] = [[] for _ in works]
     for number in range(rounds):
         if number % 2 == 0:
             rng.shuffle(order)
         else:
             order.reverse()
         for index in order:
-            batch = _batch(launches[index], counts[index], prepare)
+            batch = _batch(works[index], counts[index], prepare, slowest)
             seconds[index].append(batch / counts[index])
     return [Timing(tuple(each)) for each in seconds]
 
@@ -104,12 +131,22 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ranked[rank], ranked[-1 - rank]
 
 
-def _launches_a_batch(launch: Launch, prepare: Launch | None) -> tuple[int, float]:
+def _repeated(launch: Launch) -> Launches:
+    def run(count: int) -> None:
+        for _ in range(count):
+            launch()
+
+    return run
+
+
+def _launches_a_batch(
+    work: Launches, prepare: Launch | None, slowest: Callable[[float], float]
+) -> tuple[int, float]:
     """Return how many launches make a batch, and its seconds; also warms up."""
-    launch()
+    work(1)
     runtime.sync()
     count, wanted = 1, _batch_seconds()
-    while (seconds := _batch(launch, count, prepare)) < wanted and count < _MOST_LAUNCHES:
+    while (seconds := _batch(work, count, prepare, slowest)) < wanted and count < _MOST_LAUNCHES:
         growth = 1.2 * wanted / max(seconds, 1e-9)
         count = min(_MOST_LAUNCHES, max(count + 1, math.ceil(count * min(growth, 10.0))))
     return count, seconds
@@ -121,12 +158,14 @@ def _batch_seconds() -> float:
     return BATCH_SECONDS if is_cpu else GPU_BATCH_SECONDS
 
 
-def _batch(launch: Launch, count: int, prepare: Launch | None) -> float:
+def _batch(
+    work: Launches, count: int, prepare: Launch | None, slowest: Callable[[float], float]
+) -> float:
     if prepare is not None:
         prepare()
         runtime.sync()
+    slowest(0.0)  # So that all begin together.
     began = time.perf_counter()
-    for _ in range(count):
-        launch()
+    work(count)
     runtime.sync()
-    return time.perf_counter() - began
+    return slowest(time.perf_counter() - began)

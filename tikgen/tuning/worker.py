@@ -15,23 +15,23 @@ from tikgen.taichi import runtime
 from tikgen.tuning.job import Job
 from tikgen.tuning.measuring import measure
 
-_JOBS_PER_INIT = 100
+JOBS_PER_INIT = 100
 
 
 def main() -> None:
     """Serve the arch named on the command line until the input ends."""
-    serve(sys.argv[1], _answer, lines_per_init=_JOBS_PER_INIT, forget=clear)
+    serve(sys.argv[1], _answer, lines_per_init=JOBS_PER_INIT, forget=clear)
 
 
 def _answer(line: str, tell: Tell) -> str:
     jobs = [Job.from_line(text) for text in json.loads(line)]
     found = measure(*jobs, on_stage=lambda name, note: tell({"stage": name, "note": note}))
-    if not found.ok and not _device_answers():
+    if not found.ok and not device_answers():
         tell({"stage": "broken", "note": ""})
     return found.line
 
 
-def _device_answers() -> bool:
+def device_answers() -> bool:
     """Return whether the device still works; after an illegal access every launch fails."""
     try:
         runtime.sync()

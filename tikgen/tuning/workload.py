@@ -106,6 +106,11 @@ class Workload:
             else:
                 array.copy_from(spare)
 
+    def take(self, outputs: Mapping[str, NDArray]) -> None:
+        """Take outputs that were computed elsewhere, to be judged."""
+        for name, values in outputs.items():
+            _fill(self._arrays[self._same.get(name, name)], values)
+
     def judge(self) -> tuple[float, str]:
         """Return the largest error of the outputs as a fraction, and what is wrong with them.
 

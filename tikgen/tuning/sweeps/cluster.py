@@ -24,8 +24,9 @@ from tikgen.errors import TikgenError
 from tikgen.machine.devices import device_name
 from tikgen.pipeline.records import taichi_version
 from tikgen.template.base import TEXT_NAME, Template
-from tikgen.tuning.job import Job, Measurement
+from tikgen.tuning.job import Measurement, job_of
 from tikgen.tuning.process import MeasuringProcess
+from tikgen.tuning.ranks.launching import RanksProcess, process_for
 from tikgen.tuning.sweeps.results_file import Done
 from tikgen.tuning.sweeps.runners import Task, absence
 from tikgen.version import __version__
@@ -69,8 +70,9 @@ class Package:
 
 
 _turn = threading.Lock()
-_processes: dict[str, MeasuringProcess] = {}
-_absent: dict[str, str] = {}
+# By group of jobs.
+_processes: dict[tuple[str, ...], MeasuringProcess] = {}
+_absent: dict[tuple[str, ...], str] = {}
 _unpacked: dict[str, tuple[Path, Any]] = {}
 
 
@@ -84,16 +86,17 @@ def describe_worker(archs: Sequence[str]) -> dict[str, Any]:
 
 def measure_on_worker(lines: Sequence[str], package: Package, timeout: float) -> dict[str, Any]:
     """Measure a job, and its baseline if there is one, in the process for its arch."""
-    job, *others = map(Job.from_line, lines)
+    job, *others = map(job_of, lines)
     with _turn:
         folder = str(_unpack(package))
-        if job.arch not in _processes:
-            _processes[job.arch] = MeasuringProcess(job.arch, timeout)
-            _absent[job.arch] = _processes[job.arch].start()
-        process, absent = _processes[job.arch], _absent[job.arch]
+        _stop_ranks(job.group)
+        if job.group not in _processes:
+            _processes[job.group] = process_for(job, timeout)
+            _absent[job.group] = _processes[job.group].start()
+        process, absent = _processes[job.group], _absent[job.group]
         process.timeout = timeout
         began = time.perf_counter()
-        found = absence(job.arch, absent)
+        found = absence(job.place, absent)
         if not absent:
             found = process.run(*(replace(each, folder=folder) for each in (job, *others)))
         return {
@@ -113,9 +116,17 @@ def stop_processes() -> None:
 def _stop_processes() -> None:
     with _turn:
         for process in _processes.values():
-            process.stop()
+            process.close()
         _processes.clear()
         _absent.clear()
+
+
+def _stop_ranks(wanted: tuple[str, ...]) -> None:
+    """End ranks of other groups, which would take cores and memory from this one."""
+    for group, process in list(_processes.items()):
+        if isinstance(process, RanksProcess) and group != wanted:
+            process.close()
+            del _processes[group], _absent[group]
 
 
 def _unpack(package: Package) -> Path:

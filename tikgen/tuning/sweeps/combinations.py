@@ -7,10 +7,10 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tikgen.errors import ParameterError, TikgenError, UnsupportedOnArch
+from tikgen.errors import GridError, ParameterError, TikgenError, UnsupportedOnArch
 from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.loaded import check_arch
 from tikgen.pipeline.rendering import Variant, render_variant
@@ -19,7 +19,8 @@ from tikgen.template.arguments import Array
 from tikgen.template.base import Cost, Template
 from tikgen.template.parameters import canonical, make_model
 from tikgen.template.shapes import Sizes, sizes_of_shape
-from tikgen.tuning.job import Job
+from tikgen.tuning.job import Job, RanksJob
+from tikgen.tuning.ranks.division import ARCHS, division_of
 from tikgen.verification.case import literal
 from tikgen.verification.diagnosis import blamed
 
@@ -27,6 +28,8 @@ from tikgen.verification.diagnosis import blamed
 MOST_COMBINATIONS = 100_000
 # They come before every parameter.
 COLUMNS = ("template", "arch", "shape", "baked")
+# Behind these, in sweeps on ranks.
+RANKS = "ranks"
 # In front of a size symbol it makes the name of a column that is no parameter's.
 SIZE = "size_"
 
@@ -70,6 +73,8 @@ class SweepSpace:
         baked: whether sizes are baked in, one or both.
         rounds: how often a batch of launches is timed.
         seed: seed of the random data.
+        ranks: numbers of processes that share a grid; a None where none do.
+        launcher: what starts ranks.
     """
 
     template: Template
@@ -79,11 +84,13 @@ class SweepSpace:
     baked: tuple[bool, ...]
     rounds: int
     seed: int
+    ranks: tuple[int | None, ...] = (None,)
+    launcher: str = ""
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         """Return the number of combinations, refused ones included."""
-        count = len(self.archs) * len(self.shapes) * len(self.baked)
+        count = len(self.archs) * len(self.shapes) * len(self.baked) * len(self.ranks)
         for values in self.params.values():
             count *= len(values)
         return count
@@ -91,36 +98,44 @@ class SweepSpace:
     @property
     def axes(self) -> list[str]:
         """Return what was given several values."""
-        front = {"arch": self.archs, "shape": self.shapes, "baked": self.baked}
+        front: dict[str, tuple[Any, ...]] = {"arch": self.archs, "shape": self.shapes}
+        front |= {"baked": self.baked, RANKS: self.ranks}
         return [name for name, values in {**front, **self.params}.items() if len(values) > 1]
 
     def combinations(self) -> Iterator[Combination]:
         """Yield every combination: archs vary slowest, and the last parameter fastest."""
-        for arch, shape, baked in itertools.product(self.archs, self.shapes, self.baked):
+        front = itertools.product(self.archs, self.shapes, self.baked, self.ranks)
+        for arch, shape, baked, ranks in front:
             for values in itertools.product(*self.params.values()):
                 params = dict(zip(self.params, values, strict=True))
-                yield self._combination(arch, shape, baked, params)
+                yield self._combination(arch, shape, baked, ranks, params)
 
     def _combination(
-        self, arch: str, shape: Any, baked: bool, params: dict[str, Any]
+        self, arch: str, shape: Any, baked: bool, ranks: int | None, params: dict[str, Any]
     ) -> Combination:
         front = (self.template.name, arch, shape_text(shape), baked)
         cells = dict(zip(COLUMNS, front, strict=True))
+        cells |= {RANKS: ranks} if ranks else {}
         cells |= {name: literal(value) for name, value in params.items()}
         try:
-            sizes = self._sizes(shape, params)
-            variant = resolve(self.template, arch=arch, shape=sizes if baked else None, **params)
+            problem, sizes = self._sizes(shape, params)
+            part = self._part(problem, arch, sizes, ranks) if ranks else {}
+            variant = resolve(
+                self.template, arch=arch, shape=sizes if baked else None, **(params | part)
+            )
             check_arch(variant, arch)
             cells |= {"shape": shape_text(tuple(sizes.values()))}
             cells |= {name: literal(value) for name, value in variant.params.items()}
+            cells |= dict.fromkeys(part)  # Each rank has another.
             cells |= {f"{SIZE}{name}": size for name, size in sizes.items()}
-            return self._buildable(variant, cells, arch, sizes)
-        except (ParameterError, UnsupportedOnArch) as error:
+            return self._buildable(variant, cells, arch, sizes, ranks)
+        except (ParameterError, UnsupportedOnArch, GridError) as error:
             return Combination(cells, kind="refused", message=str(error))
         except TikgenError as error:
             return Combination(cells, kind="error", message=f"{type(error).__name__}: {error}")
 
-    def _sizes(self, shape: Any, params: Mapping[str, Any]) -> Sizes:
+    def _sizes(self, shape: Any, params: Mapping[str, Any]) -> tuple[Any, Sizes]:
+        """Return a problem, and the sizes of its arrays."""
         template = self.template
         own = {k: v for k, v in params.items() if k in template.Problem.model_fields}
         problem = make_model(template.Problem, own, template.name)
@@ -129,27 +144,54 @@ class SweepSpace:
             symbols = template.size_symbols(problem)
         if type(shape) is int:
             shape = dict.fromkeys(symbols, shape)
-        return sizes_of_shape(template.name, symbols, shape, arguments)
+        return problem, sizes_of_shape(template.name, symbols, shape, arguments)
+
+    def _part(self, problem: Any, arch: str, sizes: Sizes, ranks: int) -> dict[str, Any]:
+        """Return the parameter that makes the kernel of rank 0; refuse what has no such kernel."""
+        division = division_of(self.template, problem, sizes)
+        if arch not in ARCHS:
+            raise UnsupportedOnArch(
+                self.template.name, arch, f"kernels on ranks are measured on {' and '.join(ARCHS)}"
+            )
+        return {"part": division.first_part(ranks)} if ranks > 1 else {}
 
     def _buildable(
-        self, variant: Variant, cells: dict[str, Any], arch: str, sizes: Sizes
+        self,
+        variant: Variant,
+        cells: dict[str, Any],
+        arch: str,
+        sizes: Sizes,
+        ranks: int | None,
     ) -> Combination:
         if variant.key not in self._digests:
             self._digests[variant.key] = render_variant(variant).digest
         digest = self._digests[variant.key]
-        job = Job.of(variant, arch, sizes, seed=self.seed, rounds=self.rounds)
-        problem = f"{arch} {canonical(dict(variant.problem))} {sizes}"
+        solved, job = variant.problem, self._job(variant, arch, sizes, ranks)
+        if ranks:
+            whole = dict(solved) | {"part": None}
+            solved = make_model(self.template.Problem, whole, self.template.name)
+        problem = f"{arch} {canonical(dict(solved))} {sizes}"
+        problem += f" on {ranks} ranks {self.launcher}" if ranks else ""
         # Equal code for another problem has another reference and other data.
-        what = (problem, digest, repr(variant.workspace), self.rounds)
+        what: tuple[Any, ...] = (problem, digest, repr(variant.workspace), self.rounds)
+        if ranks:  # The kernels of other ranks may differ where that of rank 0 does not.
+            what += (canonical(dict(variant.schedule)),)
         work = hashlib.sha256(json.dumps(what).encode()).hexdigest()
         arrays = (a for a in variant.arguments if isinstance(a, Array))
         dtype = next((a.dtype.value for a in arrays), "")
-        return Combination(cells, job, work, problem, digest, dtype, self._cost(variant, sizes))
+        return Combination(cells, job, work, problem, digest, dtype, self._cost(solved, sizes))
 
-    def _cost(self, variant: Variant, sizes: Sizes) -> Cost | None:
+    def _job(self, variant: Variant, arch: str, sizes: Sizes, ranks: int | None) -> Job:
+        if not ranks:
+            return Job.of(variant, arch, sizes, seed=self.seed, rounds=self.rounds)
+        more = {"ranks": ranks, "launcher": self.launcher, "rounds": self.rounds}
+        job = RanksJob.of(variant, arch, sizes, seed=self.seed, **more)
+        return replace(job, params={**job.params, "part": None})
+
+    def _cost(self, problem: Any, sizes: Sizes) -> Cost | None:
         try:
             with blamed(self.template, "cost()"):
-                return self.template.cost(variant.problem, sizes)
+                return self.template.cost(problem, sizes)
         except TikgenError as error:
             if isinstance(error.__cause__, NotImplementedError):
                 return None
@@ -165,6 +207,8 @@ def space_of(
     rounds: int,
     seed: int,
     params: Mapping[str, Any],
+    ranks: Any = None,
+    launcher: str = "",
     options: Iterable[str] = (),
 ) -> SweepSpace:
     """Return the product of the arguments of :func:`tikgen.sweep`.
@@ -191,6 +235,12 @@ def space_of(
         )
     if any(type(value) is not bool for value in _axis(name, "baked", baked)):
         problems["baked"] = f"takes True, False or a list; got {baked!r}"
+    if ranks is not None:
+        wrong = [n for n in _axis(name, RANKS, ranks) if type(n) is not int or n < 1]
+        if wrong:
+            problems[RANKS] = f"takes a positive integer, or a list of these; got {wrong[0]!r}"
+        elif "baked" not in problems and True in _axis(name, "baked", baked):
+            problems["baked"] = "is given along with ranks; kernels of a grid take any sizes"
     if problems:
         raise ParameterError(name, problems)
     space = SweepSpace(
@@ -201,6 +251,8 @@ def space_of(
         _axis(name, "baked", baked),
         rounds,
         seed,
+        _axis(name, RANKS, ranks),
+        launcher,
     )
     if len(space) > MOST_COMBINATIONS:
         problem = f"give {len(space)} combinations, of at most {MOST_COMBINATIONS}"

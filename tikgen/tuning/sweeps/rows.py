@@ -8,7 +8,7 @@ from typing import Any
 
 from tikgen.errors import ParameterError
 from tikgen.template.base import Cost, Template
-from tikgen.tuning.sweeps.combinations import COLUMNS, SIZE, Combination
+from tikgen.tuning.sweeps.combinations import COLUMNS, RANKS, SIZE, Combination
 from tikgen.tuning.sweeps.limits import Limits
 from tikgen.tuning.sweeps.results_file import Done
 
@@ -74,7 +74,7 @@ def check_metrics(metrics: Sequence[str | Metric] | None, template: Template) ->
         problem = f"takes a list of columns and functions; got {metrics!r}"
         raise ParameterError("sweep", {"metrics": problem})
     taken = {*COLUMNS, *template.Problem.model_fields, *template.Schedule.model_fields}
-    taken |= {*OUTCOME, *METRICS}
+    taken |= {RANKS, *OUTCOME, *METRICS}
     for metric in metrics or ():
         if not callable(metric):
             if metric not in METRICS:

@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tikgen.machine.devices import device_name
 from tikgen.tuning.job import Job, Measurement
-from tikgen.tuning.process import MeasuringProcess
+from tikgen.tuning.ranks.launching import process_for
 from tikgen.tuning.sweeps.results_file import Done
 
 
@@ -37,7 +38,7 @@ class Task:
 
 
 class LocalRunner:
-    """Measures on this machine, each arch in a process of its own.
+    """Measures on this machine, each arch in a process of its own, or in one for each rank.
 
     Args:
         timeout: seconds that a job may take to compile, to be verified and to be timed.
@@ -60,30 +61,32 @@ class LocalRunner:
         kept. The caller may add to the queue meanwhile.
         """
         while tasks:
-            arch = tasks[0].job.arch
-            with MeasuringProcess(arch, self._timeout) as process:
+            first = tasks[0].job
+            with process_for(first, self._timeout) as process:
                 absent = process.start()
-                while tasks and tasks[0].job.arch == arch:
+                while tasks and tasks[0].job.group == first.group:
                     task = tasks.popleft()
                     began = time.perf_counter()
                     process.timeout = task.seconds(self._timeout)
                     found = (
-                        absence(arch, absent) if absent else process.run(task.job, task.baseline)
+                        absence(first.place, absent)
+                        if absent
+                        else process.run(task.job, task.baseline)
                     )
                     busy = time.perf_counter() - began
-                    yield task, Done(task.work, found, device_name(arch), busy), not absent
+                    yield task, Done(task.work, found, device_name(first.arch), busy), not absent
 
 
 def in_order(tasks: Iterable[Task]) -> deque[Task]:
-    """Return tasks with those of one arch and one problem in a row, which share their data."""
+    """Return tasks with those of one group and one problem in a row, which share their data."""
     listed = tuple(tasks)
-    first: dict[str, int] = {}
+    first: dict[Any, int] = {}
     for task in listed:
-        first.setdefault(task.job.arch, len(first))
+        first.setdefault(task.job.group, len(first))
         first.setdefault(task.problem, len(first))
-    return deque(sorted(listed, key=lambda t: (first[t.job.arch], first[t.problem])))
+    return deque(sorted(listed, key=lambda t: (first[t.job.group], first[t.problem])))
 
 
-def absence(arch: str, reason: str) -> Measurement:
-    """Return the outcome of a task for an arch that does not work."""
-    return Measurement("refused", f"{arch} does not work here: {reason}")
+def absence(place: str, reason: str) -> Measurement:
+    """Return the outcome of a task for an arch, or for ranks on it, that does not work."""
+    return Measurement("refused", f"{place} does not work here: {reason}")

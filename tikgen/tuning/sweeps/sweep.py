@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.errors import ParameterError
+from tikgen.errors import GridError, ParameterError
 from tikgen.pipeline.records import taichi_version
 from tikgen.progress import bar
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
 from tikgen.tuning.job import Job, Measurement
+from tikgen.tuning.ranks.launching import is_command, problem_of
 from tikgen.tuning.sweeps.combinations import (
     Combination,
     SweepSpace,
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
 
     from tikgen.tuning.sweeps.cluster import ClusterRunner
 
-_OPTIONS = ("shape", "archs", "metrics", "results", "client", "scheduler", "seed", "rounds")
+_OPTIONS = (
+    *("shape", "archs", "metrics", "results", "client", "scheduler", "seed", "rounds"),
+    *("ranks", "launcher"),
+)
 
 Measured = dict[tuple[str, str], Done]
 
@@ -59,6 +63,8 @@ def sweep(
     seed: int | None = None,
     rounds: int = 5,
     timeout: float = 60.0,
+    ranks: int | list[int] | None = None,
+    launcher: str | None = None,
     **params: Any,
 ) -> SweepResult:
     """Measure a template for every combination of the values given, and return a table.
@@ -86,6 +92,11 @@ def sweep(
         seed: seed of the random data; None takes a new one.
         rounds: how often a batch of launches is timed.
         timeout: seconds that a kernel may take to compile, to be verified and to be timed.
+        ranks: number of MPI processes that share a grid of the given shape, or a list of these:
+            each kernel is measured on them together, as a step of a program over
+            :class:`tikgen.Grid`. None measures a launch in one process.
+        launcher: command that starts ranks, such as ``"srun --mpi=pmix"``, to which ``-n`` and
+            their number are added; None for ``mpiexec``.
         params: problem and schedule parameters; ``build`` chooses those that are left out.
 
     Raises:
@@ -93,12 +104,13 @@ def sweep(
         ParameterError: if a parameter or an arch is unknown, an axis is empty, or an option is
             invalid.
         TikgenError: if no combination can be built or run here, the results file cannot be used,
-            or the cluster does not answer.
+            ranks cannot be started, or the cluster does not answer.
     """
     began = time.perf_counter()
     template = find_template(name)
     check_has_reference(template)
     _check_options(template.name, client, scheduler, rounds, timeout, seed, results)
+    _check_launcher(template.name, launcher, ranks, is_here=client is None and scheduler is None)
     check_metrics(metrics, template)
     space = space_of(
         template,
@@ -108,6 +120,8 @@ def sweep(
         rounds=rounds,
         seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
         params=params,
+        ranks=ranks,
+        launcher=launcher or "",
         options=_OPTIONS,
     )
     folders = (str(template.folder), str(COPY), str(PEAK))
@@ -297,6 +311,19 @@ def _runner(
 def _fingerprint(folder: str) -> str:
     """Return the fingerprint of a template without registering its name."""
     return Template(Path(folder)).fingerprint
+
+
+def _check_launcher(template: str, launcher: Any, ranks: Any, is_here: bool) -> None:
+    """Raise where ranks cannot be started, as far as that is known before."""
+    problem = ""
+    if launcher is not None and ranks is None:
+        problem = "starts ranks; say how many by ranks"
+    elif launcher is not None and not (isinstance(launcher, str) and is_command(launcher)):
+        problem = f"takes a command such as 'srun --mpi=pmix'; got {launcher!r}"
+    if problem:
+        raise ParameterError(template, {"launcher": problem})
+    if ranks is not None and is_here and (why := problem_of(launcher or "")):
+        raise GridError(f"{template}: {why}")
 
 
 def _check_options(

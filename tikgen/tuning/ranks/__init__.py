@@ -1,0 +1,1 @@
+"""Measures kernels on grids that several processes share."""
