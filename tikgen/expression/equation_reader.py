@@ -89,6 +89,7 @@ class EquationReader(Reader):
 
     def _kinds(self, targets: list[ast.Name], values: list[ast.expr]) -> dict[str, str]:
         reads = [[n for n in ast.walk(v) if isinstance(n, ast.Name)] for v in values]
+        last_read = {vector_of(n.id): place for place, names in enumerate(reads) for n in names}
         kinds: dict[str, str] = {}
         for number, target in enumerate(targets):
             name, self._at = target.id, target
@@ -98,8 +99,7 @@ class EquationReader(Reader):
             elif name in self.reductions:
                 kinds[name] = "reduction"
             elif name not in kinds:
-                own = vector_of(name)
-                later = any(vector_of(n.id) == own for n in itertools.chain(*reads[number + 1 :]))
+                later = last_read.get(vector_of(name), number) > number
                 is_inplace = hasattr(target, "is_inplace")
                 kinds[name] = (
                     "inplace" if is_inplace else self._kind(name, reads[: number + 1], later)
@@ -213,8 +213,10 @@ class EquationReader(Reader):
 
     def _is_index(self, name: str) -> bool:
         grid = self._grid
+        if name not in (*INDICES[: grid.dim], *AXES[: grid.dim]):
+            return False
         known = (*grid.scalars, *grid.constants, *grid.at, *getattr(self, "kinds", ()))
-        return name in (*INDICES[: grid.dim], *AXES[: grid.dim]) and name not in known
+        return name not in known
 
     def _index(self, name: str) -> Node:
         """Return the tree of an index, or of a coordinate where the result lies."""
@@ -275,14 +277,15 @@ class EquationReader(Reader):
         """Return the tree with temporaries replaced by what they stand for."""
         if node.op == "name":
             return self._definitions.get(str(node.value), node)
-        return Node(node.op, tuple(map(self._inlined, node.args)), node.value)
+        return node.over(tuple(map(self._inlined, node.args))) if node.args else node
 
     def _shifted(self, node: Node, offset: Offset) -> Node:
         """Return the tree at the point that lies at an offset."""
         if not any(offset):
             return node
         if node.op != "name":
-            return Node(node.op, tuple(self._shifted(a, offset) for a in node.args), node.value)
+            args = tuple(self._shifted(arg, offset) for arg in node.args)
+            return node.over(args) if args else node
         name = str(node.value)
         if name in self.stretching.results:
             self._refuse(

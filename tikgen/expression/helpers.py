@@ -46,7 +46,7 @@ def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
     nodes = list(nodes)
     is_widened = dtype.computed is not dtype and any(node.args and node.names for node in nodes)
     dtype = dtype.computed
-    needed = {helper_of(part, dtype) for node in nodes for part in node.walk()} - {""}
+    needed = {helper_of(part, dtype) for node in nodes for part in node.nodes} - {""}
     needed |= {"widened"} if is_widened else set()
     if dtype.is_float and needed & {"floor_divide", "remainder"}:
         needed.add("truncated_remainder")

@@ -83,7 +83,7 @@ def _along(
     found: dict[Node, Fraction] = {}
     for offset, weight in weights.items():
         there = shift(node, axis, offset)
-        found[there] = found.get(there, Fraction(0)) + weight
+        found[there] = found[there] + weight if there in found else weight
     return found
 
 

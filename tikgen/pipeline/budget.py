@@ -19,8 +19,9 @@ MOST_OPERATIONS = 20_000
 # From here on fewer passes over a real function save seconds.
 LONG_FUNCTION = 2_000
 
-# Each operation is written with one of these at least.
-_OPERATORS = (*"-+*/%<>=~^|&@([,", "in", "is", "and", "or", "not")
+# Each operation is written with one of these characters or words at least.
+_NO_OPERATORS = bytes(range(128)).translate(None, b"-+*/%<>=~^|&@([,")
+_WORDS = ("in", "is", "and", "or", "not")
 # Each begins with letters that are found quickly.
 _TRIPS = re.compile(r"for \w+ in ti\.static\((?:range\((\d+)\)|\(([\d, ]+)\))\):$", re.MULTILINE)
 _VECTOR = re.compile(r" = ti\.Vector\.\w+\([\w.]+, (\d+)\)")  # Behind its name.
@@ -65,7 +66,8 @@ def most_operations(text: str) -> float:
         return known[name]
 
     def most_of_part(turns: int, part: str, length: int) -> float:
-        own = sum(map(part.count, _OPERATORS)) * length
+        symbols = part.encode("ascii", "ignore").translate(None, _NO_OPERATORS)
+        own = (len(symbols) + sum(map(part.count, _WORDS))) * length
         own += sum(size for _, size in _vectors(part))
         counts = {other: part.count(f"{other}(") for other in bodies}
         called = sum(count * most_of(other) for other, count in counts.items() if count)
