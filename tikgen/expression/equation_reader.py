@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
@@ -13,6 +14,7 @@ from tikgen.errors import ExpressionError, near
 from tikgen.expression import operators
 from tikgen.expression.components import kinds_of_vectors, vector_of
 from tikgen.expression.grid import Grid
+from tikgen.expression.literals import nodes_in
 from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
 from tikgen.expression.reader import Reader
 from tikgen.expression.reductions import misused, reduction_of, unusable
@@ -88,7 +90,7 @@ class EquationReader(Reader):
         return target
 
     def _kinds(self, targets: list[ast.Name], values: list[ast.expr]) -> dict[str, str]:
-        reads = [[n for n in ast.walk(v) if isinstance(n, ast.Name)] for v in values]
+        reads = [[n for n in nodes_in(v) if isinstance(n, ast.Name)] for v in values]
         last_read = {vector_of(n.id): place for place, names in enumerate(reads) for n in names}
         kinds: dict[str, str] = {}
         for number, target in enumerate(targets):
@@ -281,12 +283,18 @@ class EquationReader(Reader):
 
     def _shifted(self, node: Node, offset: Offset) -> Node:
         """Return the tree at the point that lies at an offset."""
-        if not any(offset):
-            return node
+        return self._elsewhere(node, offset) if any(offset) else node
+
+    def _elsewhere(self, node: Node, offset: Offset) -> Node:
+        """Return the tree at another point, which lies at an offset."""
+        if node.args:
+            return node.over(tuple(self._elsewhere(arg, offset) for arg in node.args))
         if node.op != "name":
-            args = tuple(self._shifted(arg, offset) for arg in node.args)
-            return node.over(args) if args else node
+            return node
         name = str(node.value)
+        if name in self.accesses and name not in self._places:
+            array, own = self.accesses[name]
+            return self._access(array, tuple(map(operator.add, own, offset)))
         if name in self.stretching.results:
             self._refuse(
                 f"takes neighbours of {self.stretching.results[name]}, which is known at the point "
@@ -294,13 +302,10 @@ class EquationReader(Reader):
                 "dxx(u), or let the first one be a field of its own"
             )
         if self.kinds.get(name) == "temporary" or self.kinds.get(name) == "output":
-            return self._shifted(self._definitions[name], offset)
+            return self._elsewhere(self._definitions[name], offset)
         if name in self.indices:
             step = offset[self.indices[name]]
             return Node("+", (node, _number(step))) if step else node
-        if name in self.accesses and name not in self._places:
-            array, own = self.accesses[name]
-            return self._access(array, tuple(a + b for a, b in zip(own, offset, strict=True)))
         if name in self._grid.scalars:
             return node
         if self.kinds.get(name) == "inplace":
@@ -358,7 +363,9 @@ class EquationReader(Reader):
         return self._first(node, axes, place)
 
     def _move(self, node: Node, axis: int, step: int) -> Node:
-        return self._shifted(node, tuple(step * (a == axis) for a in range(self._grid.dim)))
+        offset = [0] * self._grid.dim
+        offset[axis] = step
+        return self._shifted(node, tuple(offset))
 
     def _place(self, tree: ast.expr) -> Place:
         return place_of(tree, self._home, self._differ) if self._grid.at else None

@@ -50,7 +50,7 @@ class _Sharing:
             self.statements.append((name, self._rebuilt(root)))
 
     def _numbered(self, node: Node) -> int:
-        args = tuple(self._numbered(arg) for arg in node.args)
+        args = tuple(map(self._numbered, node.args))
         number = self._keys.setdefault((node.op, node.value, args), len(self._nodes))
         if number == len(self._nodes):
             self._nodes.append(node)

@@ -54,6 +54,7 @@ def most_operations(text: str) -> float:
     ends = [*(match.start() for match in starts[1:]), len(text)]
     bodies = {m[1]: text[m.end() : end] for m, end in zip(starts, ends, strict=True)}
     known: dict[str, float] = {}
+    called: set[str] = set()
 
     def most_of(name: str) -> float:
         if name not in known:
@@ -70,10 +71,15 @@ def most_operations(text: str) -> float:
         own = (len(symbols) + sum(map(part.count, _WORDS))) * length
         own += sum(size for _, size in _vectors(part))
         counts = {other: part.count(f"{other}(") for other in bodies}
-        called = sum(count * most_of(other) for other, count in counts.items() if count)
-        return turns * (own + length * called)
+        called.update(other for other, count in counts.items() if count)
+        inside = sum(count * most_of(other) for other, count in counts.items() if count)
+        return turns * (own + length * inside)
 
-    return sum(map(most_of, bodies))
+    every = {name: most_of(name) for name in bodies}
+    if math.inf in every.values():
+        return math.inf
+    # What others call is a part of theirs.
+    return sum(most for name, most in every.items() if name not in called)
 
 
 def _vectors(text: str) -> list[tuple[str, int]]:
