@@ -36,13 +36,12 @@ class _Sharing:
         self._keys: dict[_Key, int] = {}
         self._nodes: list[Node] = []
         self._args: list[tuple[int, ...]] = []
-        self._names: list[frozenset[str]] = []
         self._operations: list[int] = []
         self._needed: list[int] = []
         self._divided: dict[int, int] = {}
         roots = [self._numbered(node) for _, node in assigned]
         self._changing = self._names_that_change([name for name, _ in assigned], roots)
-        self._taken = taken.union((name for name, _ in assigned), *(self._names[root] for root in roots))
+        self._taken = taken.union((name for name, _ in assigned), *map(self._names, roots))
         self._known: dict[int, Node] = {}
         self._reciprocals: dict[int, Node] = {}
         self.statements: list[tuple[str, Node]] = []
@@ -55,8 +54,6 @@ class _Sharing:
         if number == len(self._nodes):
             self._nodes.append(node)
             self._args.append(args)
-            own = (str(node.value),) if node.op == "name" else ()
-            self._names.append(frozenset(own).union(*(self._names[arg] for arg in args)))
             self._needed.append(0)
             self._operations.append(bool(args) + sum(self._operations[arg] for arg in args))
             for arg in args:  # Once for each different term.
@@ -65,12 +62,15 @@ class _Sharing:
                 self._divided[args[1]] = self._divided.get(args[1], 0) + 1
         return number
 
+    def _names(self, number: int) -> frozenset[str]:
+        return frozenset(self._nodes[number].names)
+
     def _names_that_change(self, targets: list[str], roots: list[int]) -> frozenset[str]:
         """Return the names that stand for several values, which no temporary may read."""
         first_read: dict[str, int] = {}
         for place, root in enumerate(roots):
             self._needed[root] += 1
-            for name in self._names[root]:
+            for name in self._names(root):
                 first_read.setdefault(name, place)
         return frozenset(
             name
@@ -93,13 +93,13 @@ class _Sharing:
             found = node.over(tuple(map(self._rebuilt, args)))
         is_large = self._operations[number] >= LEAST_OPERATIONS and found.op != "name"
         is_shared = self._needed[number] > 1 and is_large and not node.is_bool
-        if is_shared and not self._names[number] & self._changing:
+        if is_shared and not self._names(number) & self._changing:
             found = self._temporary("common", found)
         self._known[number] = found
         return found
 
     def _is_reciprocal_cheaper(self, divisor: int) -> bool:
-        names = self._names[divisor]
+        names = self._names(divisor)
         if not names or names & self._changing:
             return False
         return self._divided[divisor] > 1 or names <= self._numbers

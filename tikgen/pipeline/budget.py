@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tikgen.errors import CompileBudgetExceeded
 
@@ -105,24 +105,28 @@ def _by_length(body: str) -> list[tuple[str, int]]:
     return [(body[:start], 1), (rest, max(size for _, size in vectors) if is_whole else 1)]
 
 
-def _by_turns(body: str) -> list[tuple[int, str]]:
-    """Return the lines of a function, together those that static loops repeat as often."""
-    if "ti.static" not in body:
-        return [(1, body)]
-    found: dict[int, list[str]] = {}
-    loops = [(-1, 1)]  # Indentation and turns of each loop around a line.
-    depth = 0
-    for line in body.splitlines():
-        indent = len(line) - len(line.lstrip())
+def _by_turns(body: str, turns: int = 1) -> Iterator[tuple[int, str]]:
+    """Yield pieces of a function, each with how often static loops repeat it."""
+    start = 0
+    while loop := _TRIPS.search(body, start):
+        yield turns, body[start : loop.end()]
+        start = _end_of_loop(body, loop)
+        trips = int(loop[1] or loop[2].count(",") + 1)
+        yield from _by_turns(body[loop.end() : start], turns * trips)
+    yield turns, body[start:]
+
+
+def _end_of_loop(body: str, loop: re.Match[str]) -> int:
+    """Return where the lines of a loop end."""
+    indent = loop.start() - body.rfind("\n", 0, loop.start()) - 1
+    end, depth = loop.end(), 0
+    for line in body[end:].splitlines(keepends=True):
         # Lines within brackets may stand anywhere.
-        while line.strip() and depth <= 0 and indent <= loops[-1][0]:
-            loops.pop()
-        found.setdefault(loops[-1][1], []).append(line)
-        if len(loops) > 1:
-            depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
-        if loop := _TRIPS.search(line):
-            loops.append((indent, loops[-1][1] * int(loop[1] or loop[2].count(",") + 1)))
-    return [(turns, "\n".join(lines)) for turns, lines in found.items()]
+        if depth <= 0 and line.strip() and len(line) - len(line.lstrip()) <= indent:
+            break
+        depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+        end += len(line)
+    return end
 
 
 def _uses_whole(text: str, made: list[str]) -> bool:
