@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 
 WIDTH = 96
@@ -17,6 +18,7 @@ _BRACKETS, *_OPERATORS, _COMMA = range(5)
 Span = tuple[int, int]
 
 
+@functools.lru_cache(maxsize=256)  # A kernel often has the same line twice.
 def broken(statement: str, width: int = WIDTH) -> str:
     """Return an assignment with its sums, products and calls broken into lines where it is long."""
     if len(statement) <= width:

@@ -101,6 +101,11 @@ class Node:
         return 1 + max((arg.depth for arg in self.args), default=0)
 
     @functools.cached_property
+    def numbers(self) -> tuple[Node, ...]:
+        """Return the numbers, from left to right."""
+        return tuple(node for node in self.nodes if node.op == "number")
+
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """Return the free names in order of first use."""
         return tuple(dict.fromkeys(str(n.value) for n in self.nodes if n.op == "name"))
@@ -146,7 +151,9 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
     """Return why the tree cannot be computed in ``dtype``, or None."""
     if dtype.bits < 32 and node.depth > DEEPEST_SMALL:
         return f"is nested more than {DEEPEST_SMALL} levels deep, too deep for {dtype}"
-    for part in node.nodes:
+    # Floats have all operations, and not all numbers.
+    parts = node.numbers if dtype.is_float else node.nodes
+    for part in parts:
         if problem := _node_problem(part, dtype):
             return problem
     return None
@@ -155,7 +162,7 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
 def _node_problem(node: Node, dtype: DType) -> str | None:
     if dtype.is_float:
         # An infinity is the result of folding literals that fit.
-        if node.op != "number" or not math.isfinite(value := float(node.value)):
+        if not math.isfinite(value := float(node.value)):
             return None
         is_fit = abs(value) <= _largest(dtype.computed)
         return None if is_fit else f"{node.value!r} does not fit {dtype.computed}"
@@ -187,6 +194,8 @@ def _infinity_problem(folded: Node) -> str | None:
 
     Fast math assumes that there is none: LLVM drops the result, and what would store it.
     """
+    if all(math.isfinite(float(number.value)) for number in folded.numbers):
+        return None
     for node in folded.nodes:
         if node.op not in _KEEP_INFINITY:
             for arg in node.args:

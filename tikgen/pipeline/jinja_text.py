@@ -152,7 +152,7 @@ def _reindented(text: str, indent: int) -> list[str]:
     if margin == indent:
         return lines
     pad = " " * indent
-    return [pad + li[margin:] if li and not li.isspace() else "" for li in lines]
+    return [pad + li[margin:] for li in lines]
 
 
 def folded(text: str) -> str:
@@ -169,10 +169,11 @@ def _lines_at(value: object, indent: int, place: str) -> str:
     # A line with nothing but a mark is removed later: an empty value leaves no line.
     lines = _reindented(str(value), indent) or [" " * indent]
     # A blank line between others gets no mark, and so stays.
-    return "\n".join(
+    marked = [
         li if "\x02" in li or (len(lines) > 1 and not li.strip()) else f"{li}\x02{place}\x03"
         for li in lines
-    )
+    ]
+    return "\n".join(marked)
 
 
 def split_marks(rendered: str) -> tuple[str, tuple[str, ...]]:
