@@ -226,6 +226,8 @@ class Equations(Text):
     def _on(self, grid: Grid) -> Update:
         update, terms = self._read(replace(grid, mask=None) if grid.mask else grid)
         update = update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
+        if not terms:
+            return update
         return replace(update, arrays={**update.arrays, **dict.fromkeys(terms, "out")})
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
