@@ -152,7 +152,7 @@ def _reindented(text: str, indent: int) -> list[str]:
     if margin == indent:
         return lines
     pad = " " * indent
-    return [pad + li[margin:] for li in lines]
+    return [pad + li[margin:] if li else "" for li in lines]
 
 
 def folded(text: str) -> str:
