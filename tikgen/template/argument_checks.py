@@ -174,9 +174,7 @@ class Rules:
     @functools.cached_property
     def checks(self) -> tuple[Check | None, ...]:
         """Return the check of each argument, none for what is passed unchecked."""
-        return tuple(
-            None if isinstance(a, Opaque) else self._made_check(a) for a in self.arguments
-        )
+        return tuple(None if isinstance(a, Opaque) else self._made_check(a) for a in self.arguments)
 
     @functools.cached_property
     def apart(self) -> tuple[tuple[int, int], ...]:
