@@ -12,7 +12,7 @@ _EQUALS = re.compile(r"( \+?= )")
 _BRACKET = re.compile(r"[(\[](?:[^()\[\]]*[)\]])?|[)\]]")
 # Brackets that open, and separators: operators, those that bind least first, and commas.
 _TOKEN = re.compile(r"[(\[]| (?=(?:([<>]=?|[=!]=|and|or)|([+-])|([*/])) )|(, )")
-_BRACKETS, *_OPERATORS, _COMMA = range(5)
+_BRACKETS, _COMMA = 0, 4
 
 # From where to where something is in the code.
 Span = tuple[int, int]
@@ -65,12 +65,12 @@ class _Expression:
         pad, code = " " * indent, self._code
         if stop - start + len(end) + indent <= self._width:
             return pad + code[start:stop] + end
-        inside = self._within(within)
-        for separators in filter(None, (inside[kind] for kind in _OPERATORS)):
-            if len(parts := _split(piece, separators, 1)) > 1:
+        brackets, *operators, _ = self._within(within)
+        for separators in operators:
+            if separators and len(parts := _split(piece, separators, 1)) > 1:
                 found = [self.lines(part, within, indent) for part in parts[:-1]]
                 return "\n".join([*found, self.lines(parts[-1], within, indent, end)])
-        opening = [at for at in _of(piece, inside[_BRACKETS]) if code[at] == "("]
+        opening = [at for at in _of(piece, brackets) if code[at] == "("]
         if not opening:
             return pad + code[start:stop] + end
         opened = max(opening, key=lambda at: self._closing[at] - at)
