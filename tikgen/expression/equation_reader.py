@@ -101,11 +101,9 @@ class EquationReader(Reader):
             elif name in self.reductions:
                 kinds[name] = "reduction"
             elif name not in kinds:
-                later = last_read.get(vector_of(name), number) > number
+                known, later = reads[: number + 1], last_read.get(vector_of(name), number) > number
                 is_inplace = hasattr(target, "is_inplace")
-                kinds[name] = (
-                    "inplace" if is_inplace else self._kind(name, reads[: number + 1], later)
-                )
+                kinds[name] = "inplace" if is_inplace else self._kind(name, known, later)
         if self._grid.vectors:
             read = {node.id for node in itertools.chain(*reads)}
             is_free = self._grid.outputs is None
@@ -217,8 +215,7 @@ class EquationReader(Reader):
         grid = self._grid
         if name not in (*INDICES[: grid.dim], *AXES[: grid.dim]):
             return False
-        known = (*grid.scalars, *grid.constants, *grid.at, *getattr(self, "kinds", ()))
-        return name not in known
+        return name not in (*grid.scalars, *grid.constants, *grid.at, *getattr(self, "kinds", ()))
 
     def _index(self, name: str) -> Node:
         """Return the tree of an index, or of a coordinate where the result lies."""
@@ -277,9 +274,7 @@ class EquationReader(Reader):
 
     def _inlined(self, node: Node) -> Node:
         """Return the tree with temporaries replaced by what they stand for."""
-        if node.op == "name":
-            return self._definitions.get(str(node.value), node)
-        return node.over(tuple(map(self._inlined, node.args))) if node.args else node
+        return node.with_names(self._definitions)
 
     def _shifted(self, node: Node, offset: Offset) -> Node:
         """Return the tree at the point that lies at an offset."""
@@ -287,10 +282,8 @@ class EquationReader(Reader):
 
     def _elsewhere(self, node: Node, offset: Offset) -> Node:
         """Return the tree at another point, which lies at an offset."""
-        if node.args:
-            return node.over(tuple(self._elsewhere(arg, offset) for arg in node.args))
         if node.op != "name":
-            return node
+            return node.over(tuple(self._elsewhere(arg, offset) for arg in node.args))
         name = str(node.value)
         if name in self.accesses and name not in self._places:
             array, own = self.accesses[name]
@@ -363,9 +356,7 @@ class EquationReader(Reader):
         return self._first(node, axes, place)
 
     def _move(self, node: Node, axis: int, step: int) -> Node:
-        offset = [0] * self._grid.dim
-        offset[axis] = step
-        return self._shifted(node, tuple(offset))
+        return self._shifted(node, tuple(step * (a == axis) for a in range(self._grid.dim)))
 
     def _place(self, tree: ast.expr) -> Place:
         return place_of(tree, self._home, self._differ) if self._grid.at else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,12 @@ class Node:
         if all(map(operator.is_, args, self.args)):
             return self
         return Node(self.op, args, self.value)
+
+    def with_names(self, values: Mapping[str, Node]) -> Node:
+        """Return the tree with names replaced by trees."""
+        if self.op == "name":
+            return values.get(str(self.value), self)
+        return self.over(tuple(arg.with_names(values) for arg in self.args))
 
     @functools.cached_property
     def nodes(self) -> tuple[Node, ...]:
