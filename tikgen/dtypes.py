@@ -79,22 +79,22 @@ class DType(str, Enum):
         """Return the NumPy dtype, in native byte order."""
         return np.dtype({"i": "int", "u": "uint", "f": "float"}[self.value[0]] + self.value[1:])
 
-    @property
+    @functools.cached_property
     def taichi(self) -> str:
         """Return the dtype in generated code, such as ``ti.f32``."""
         return f"ti.{self.value}"
 
-    @property
+    @functools.cached_property
     def bits(self) -> int:
         """Return the width in bits."""
         return int(self.value[1:])
 
-    @property
+    @functools.cached_property
     def is_float(self) -> bool:
         """Return whether the dtype is a floating-point type."""
         return self.value[0] == "f"
 
-    @property
+    @functools.cached_property
     def is_signed(self) -> bool:
         """Return whether the dtype includes negative numbers."""
         return self.value[0] != "u"
@@ -106,14 +106,14 @@ class DType(str, Enum):
             return np.dtype(np.longdouble)
         return np.dtype({"i": np.int64, "u": np.uint64, "f": np.float64}[self.value[0]])
 
-    @property
+    @functools.cached_property
     def working(self) -> DType:
         """Return the dtype in which kernels compute, of at least 32 bits."""
         if self.bits >= 32:
             return self
         return DType.f32 if self.is_float else DType.i32
 
-    @property
+    @functools.cached_property
     def computed(self) -> DType:
         """Return the dtype in which expressions compute: f32 for f16, else the dtype itself."""
         return DType.f32 if self is DType.f16 else self

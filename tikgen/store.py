@@ -244,10 +244,10 @@ def _check_name(what: str, name: str) -> None:
 def _entry(kind: str, key: str, document: Document) -> str:
     """Return the text of the file that holds ``document``."""
     try:
-        digest = _checksum(untrusted.checked(document))
-        return json.dumps({"sha256": digest, "document": document}, sort_keys=True)
+        text = _canonical(untrusted.checked(document))
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"The document {kind}/{key} is not JSON: {error}.") from None
+    return f'{{"document":{text},"sha256":"{_checksum(text)}"}}'
 
 
 def _document(text: str) -> Document:
@@ -256,14 +256,17 @@ def _document(text: str) -> Document:
     if not isinstance(entry, dict) or not isinstance(entry.get("document"), dict):
         raise ValueError("it has no document")
     document: Document = entry["document"]
-    if entry.get("sha256") != _checksum(document):
+    if entry.get("sha256") != _checksum(_canonical(document)):
         raise ValueError("its checksum does not match")
     return document
 
 
-def _checksum(document: Document) -> str:
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+def _canonical(document: Document) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _replace(path: Path, text: str) -> None:

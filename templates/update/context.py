@@ -1,5 +1,6 @@
 """What the text of the template is told."""
 
+import functools
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -72,7 +73,8 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     element = "[0]" if s.loop == "function" else ""
     on_grid = on_whole(p, list(names)), extents_of_whole(p, extents)
     passed = [a for a in every if a.name not in (*update.reductions, *WINDOW)]
-    codes = {name: rules_in_code(p, rules.get(name)) for name in update.arrays}
+    in_code = functools.cache(lambda pairs: rules_in_code(p, pairs))
+    codes = {name: in_code(tuple(rules.get(name, ()))) for name in update.arrays}
     casts = {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays}
     known = identifiers(p, update)
     return {
@@ -146,7 +148,7 @@ def index_names(p: Any, update: Update) -> tuple[str, ...]:
 
 
 def rules_in_code(p: Any, given: Any) -> list[tuple[SimpleNamespace, ...]]:
-    """Return the rules of an array, those of the interior for None, with numbers as code."""
+    """Return the rules of an array, those of the interior for none, with numbers as code."""
     rules = given or [(("interior", 0), ("interior", 0))] * p.dim
     codes = {name: scalar_code(p, name) for name in p.scalars}
     for face in faces_of(p):

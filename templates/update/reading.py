@@ -31,13 +31,19 @@ def update_of(p: Any, is_masked: bool = True, is_layered: bool = False) -> Updat
         mask=p.mask if is_masked else None,
         vectors=p.vectors,
         where={name: condition.text for name, condition in (p.where or {}).items()},
-        layers=matched_axes(rules_by_component(p), p.dim) if is_layered else None,
+        layers=_layers_of(p) if is_layered else None,
     )
 
 
 def layered_of(p: Any) -> Update:
     """Return what the equations become within matched layers, the same where there are none."""
-    return update_of(p, is_layered=True)
+    return update_of(p, is_layered=True) if _layers_of(p) else update_of(p)
+
+
+@once
+def _layers_of(p: Any) -> Mapping[str, frozenset[int]]:
+    """Return the axes with matched layers for each field; those of all fields for ""."""
+    return matched_axes(rules_by_component(p), p.dim)
 
 
 @once

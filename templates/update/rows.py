@@ -40,9 +40,9 @@ def runs_of(p: Any, update: Update, rules: Mapping[str, Any], memory: Memory) ->
         suffix = starts[leading, kinds, group]
         # The components of a vector lie one behind the other: some blocks of points apart.
         blocks = blocks_before(name, p.layout) if name else 0
-        run = known.setdefault(
-            (blocks, leading, kinds, group),
-            SimpleNamespace(
+        key = blocks, leading, kinds, group
+        if key not in known:
+            known[key] = SimpleNamespace(
                 name=f"run_c{blocks}{suffix}" if blocks else f"run{suffix}",
                 start=f"start{suffix}",
                 blocks=blocks,
@@ -52,8 +52,8 @@ def runs_of(p: Any, update: Update, rules: Mapping[str, Any], memory: Memory) ->
                 kinds=tuple(map(within, kinds)),
                 kinds_at_face=kinds,
                 first=last,
-            ),
-        )
+            )
+        run = known[key]
         run.first = min(run.first, last)
         found[name, leading] = run
     return found

@@ -56,6 +56,7 @@ def statements(
     for name, (array, offset) in update.accesses.items():
         values[name] = read(array, offset)
     values |= matched.codes(p, index) if is_layered else {}
+    last_read = {name: place for place, (_, later) in enumerate(folded) for name in later.names}
     lines = []
     within = None
     for number, (name, expression) in enumerate(folded):
@@ -74,7 +75,7 @@ def statements(
                 lines.append(f"    {element} = {known[name]}")
             continue
         code = expression.taichi(values, p.dtype)
-        is_read = any(name in later.names for _, later in folded[number + 1 :])
+        is_read = last_read.get(name, number) > number
         if name in totals:
             lines.append(broken(totals[name].take(code, of, unless)))
         elif name in update.outputs:

@@ -435,3 +435,10 @@ def test_half_powers_are_square_roots(ti_arch: str) -> None:
         wide, total = x.astype(np.float64), (x + y).astype(np.float64)
         for one, expected in zip(found, (wide**1.5, wide**-0.5, total**-2.5), strict=True):
             np.testing.assert_allclose(one[x > 0], expected[x > 0], rtol=2e-6)
+
+
+def test_what_has_nothing_to_fold_stays_the_same_tree() -> None:
+    plain = Expression.parse("a*x + y")
+    assert plain.folded(DType.f32) is plain
+    mixed = Expression.parse("a*x + 2*3*y")
+    assert mixed.folded(DType.f32).node.args[0] is mixed.node.args[0]

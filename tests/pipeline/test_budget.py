@@ -111,6 +111,14 @@ def test_the_quick_bound_counts_vectors_from_where_they_are_made() -> None:
     assert most_operations(text.replace("s = 1.0", "s = ti.Vector.zero(ti.f32, 64)")) > 64 * 400
 
 
+def test_the_quick_bound_counts_functions_where_they_are_called() -> None:
+    many = "    s += s * s\n" * 400
+    text = f"@ti.func\ndef f(s):\n{many}    return s\n\n\n@ti.kernel\ndef k():\n    print(f(1.0))\n"
+    assert operations(text) <= most_operations(text) < 2 * operations(text)
+    twice = text.replace("f(1.0)", "f(f(1.0))")
+    assert operations(twice) <= most_operations(twice) < 2 * operations(twice)
+
+
 @pytest.mark.parametrize("name", tikgen.list_templates())
 def test_every_default_is_far_below_the_budget(name) -> None:
     required: dict[str, dict[str, Any]] = {

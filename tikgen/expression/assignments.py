@@ -93,9 +93,15 @@ class Expression(Text):
             ExpressionError: if the expression cannot be computed in ``dtype``.
         """
         _refuse(self, suitability_problem(self.node, dtype))
-        folded = fold(self.node, dtype.computed.numpy)
-        _refuse(self, folded_problem(folded, dtype))
-        return _as_folded(folded, dtype)
+        node = fold(self.node, dtype.computed.numpy)
+        _refuse(self, folded_problem(node, dtype))
+        return self._folded_to(node, dtype)
+
+    def _folded_to(self, node: Node, dtype: DType) -> Expression:
+        """Return a tree as an expression that is folded already, itself if it has the tree."""
+        found = self if node is self.node else Expression(node)
+        found._known[Expression.folded.__wrapped__, dtype] = found  # type: ignore[attr-defined]
+        return found
 
     def taichi(self, values: Mapping[str, str], dtype: DType) -> str:
         """Return generated code for the value, a number of ``dtype``.
@@ -253,9 +259,11 @@ class Assignments(Text):
             _refuse(expression, suitability_problem(expression.node, dtype))
         nodes = [(name, expression.node) for name, expression in self.assignments]
         folded = fold_assignments(nodes, dtype.computed.numpy, dtype.numpy)
-        for (_, expression), (_, node) in zip(self.assignments, folded, strict=True):
+        found = []
+        for (name, expression), (_, node) in zip(self.assignments, folded, strict=True):
             _refuse(expression, folded_problem(node, dtype))
-        return Assignments(tuple((name, _as_folded(node, dtype)) for name, node in folded))
+            found.append((name, expression._folded_to(node, dtype)))
+        return Assignments(tuple(found))
 
     @once_for_dtype
     def helpers(self, dtype: DType) -> str:
@@ -318,13 +326,6 @@ def lacks_on_vulkan(functions: Iterable[str], dtype: DType) -> str | None:
     if dtype is not DType.f64 or not missing:
         return None
     return f"{missing[0]} of an f64 does not work there; use dtype='f32', or cpu or cuda"
-
-
-def _as_folded(node: Node, dtype: DType) -> Expression:
-    """Return a tree as an expression that is folded already."""
-    found = Expression(node)
-    found._known[Expression.folded.__wrapped__, dtype] = found  # type: ignore[attr-defined]
-    return found
 
 
 def _refuse(expression: Expression, problem: str | None) -> None:

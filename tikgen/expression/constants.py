@@ -60,8 +60,8 @@ class _Folding:
             return self._known.get(str(node.value), node)
         if not node.args:
             return node
-        args = tuple(self.of(arg) for arg in node.args)
-        folded = Node(node.op, args)
+        args = tuple(map(self.of, node.args))
+        folded = node.over(args)
         is_refused = node.op == "**" and self._dtype.kind != "f" and not folded.has_small_exponent
         if all(arg.op in LITERALS for arg in args) and not is_refused:
             return self._computed(folded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from fractions import Fraction
 
 HALF = Fraction(1, 2)
@@ -36,7 +37,8 @@ def weights(derivative: int, positions: tuple[Fraction, ...]) -> tuple[Fraction,
     return tuple(row[derivative] for row in found)
 
 
-def central(derivative: int, order: int) -> dict[int, Fraction]:
+@functools.lru_cache(maxsize=64)
+def central(derivative: int, order: int) -> Mapping[int, Fraction]:
     """Return the weight at each offset for a derivative where the function itself is known.
 
     Args:
@@ -48,7 +50,8 @@ def central(derivative: int, order: int) -> dict[int, Fraction]:
     return {offset: weight for offset, weight in zip(offsets, found, strict=True) if weight}
 
 
-def staggered(derivative: int, order: int, from_faces: bool) -> dict[int, Fraction]:
+@functools.lru_cache(maxsize=64)
+def staggered(derivative: int, order: int, from_faces: bool) -> Mapping[int, Fraction]:
     """Return the weight at each offset for a derivative half a cell away from known values.
 
     Face `i` lies half a cell before centre `i`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
@@ -13,6 +14,7 @@ from tikgen.errors import ExpressionError, near
 from tikgen.expression import operators
 from tikgen.expression.components import kinds_of_vectors, vector_of
 from tikgen.expression.grid import Grid
+from tikgen.expression.literals import nodes_in
 from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
 from tikgen.expression.reader import Reader
 from tikgen.expression.reductions import misused, reduction_of, unusable
@@ -88,7 +90,8 @@ class EquationReader(Reader):
         return target
 
     def _kinds(self, targets: list[ast.Name], values: list[ast.expr]) -> dict[str, str]:
-        reads = [[n for n in ast.walk(v) if isinstance(n, ast.Name)] for v in values]
+        reads = [[n for n in nodes_in(v) if isinstance(n, ast.Name)] for v in values]
+        last_read = {vector_of(n.id): place for place, names in enumerate(reads) for n in names}
         kinds: dict[str, str] = {}
         for number, target in enumerate(targets):
             name, self._at = target.id, target
@@ -98,12 +101,9 @@ class EquationReader(Reader):
             elif name in self.reductions:
                 kinds[name] = "reduction"
             elif name not in kinds:
-                own = vector_of(name)
-                later = any(vector_of(n.id) == own for n in itertools.chain(*reads[number + 1 :]))
+                known, later = reads[: number + 1], last_read.get(vector_of(name), number) > number
                 is_inplace = hasattr(target, "is_inplace")
-                kinds[name] = (
-                    "inplace" if is_inplace else self._kind(name, reads[: number + 1], later)
-                )
+                kinds[name] = "inplace" if is_inplace else self._kind(name, known, later)
         if self._grid.vectors:
             read = {node.id for node in itertools.chain(*reads)}
             is_free = self._grid.outputs is None
@@ -213,8 +213,9 @@ class EquationReader(Reader):
 
     def _is_index(self, name: str) -> bool:
         grid = self._grid
-        known = (*grid.scalars, *grid.constants, *grid.at, *getattr(self, "kinds", ()))
-        return name in (*INDICES[: grid.dim], *AXES[: grid.dim]) and name not in known
+        if name not in (*INDICES[: grid.dim], *AXES[: grid.dim]):
+            return False
+        return name not in (*grid.scalars, *grid.constants, *grid.at, *getattr(self, "kinds", ()))
 
     def _index(self, name: str) -> Node:
         """Return the tree of an index, or of a coordinate where the result lies."""
@@ -273,17 +274,20 @@ class EquationReader(Reader):
 
     def _inlined(self, node: Node) -> Node:
         """Return the tree with temporaries replaced by what they stand for."""
-        if node.op == "name":
-            return self._definitions.get(str(node.value), node)
-        return Node(node.op, tuple(map(self._inlined, node.args)), node.value)
+        return node.with_names(self._definitions)
 
     def _shifted(self, node: Node, offset: Offset) -> Node:
         """Return the tree at the point that lies at an offset."""
-        if not any(offset):
-            return node
+        return self._elsewhere(node, offset) if any(offset) else node
+
+    def _elsewhere(self, node: Node, offset: Offset) -> Node:
+        """Return the tree at another point, which lies at an offset."""
         if node.op != "name":
-            return Node(node.op, tuple(self._shifted(a, offset) for a in node.args), node.value)
+            return node.over(tuple(self._elsewhere(arg, offset) for arg in node.args))
         name = str(node.value)
+        if name in self.accesses and name not in self._places:
+            array, own = self.accesses[name]
+            return self._access(array, tuple(map(operator.add, own, offset)))
         if name in self.stretching.results:
             self._refuse(
                 f"takes neighbours of {self.stretching.results[name]}, which is known at the point "
@@ -291,13 +295,10 @@ class EquationReader(Reader):
                 "dxx(u), or let the first one be a field of its own"
             )
         if self.kinds.get(name) == "temporary" or self.kinds.get(name) == "output":
-            return self._shifted(self._definitions[name], offset)
+            return self._elsewhere(self._definitions[name], offset)
         if name in self.indices:
             step = offset[self.indices[name]]
             return Node("+", (node, _number(step))) if step else node
-        if name in self.accesses and name not in self._places:
-            array, own = self.accesses[name]
-            return self._access(array, tuple(a + b for a, b in zip(own, offset, strict=True)))
         if name in self._grid.scalars:
             return node
         if self.kinds.get(name) == "inplace":

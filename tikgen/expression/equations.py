@@ -75,12 +75,12 @@ class Update:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     within: Mapping[int, int] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def outputs(self) -> tuple[str, ...]:
         """Return the arrays that are written, in order of their first assignment."""
         return tuple(name for name in self.assignments.outputs if name in self.arrays)
 
-    @property
+    @functools.cached_property
     def temporaries(self) -> tuple[str, ...]:
         """Return the names that are assigned and no array of the grid."""
         known = (*self.arrays, *self.memories)
@@ -226,6 +226,8 @@ class Equations(Text):
     def _on(self, grid: Grid) -> Update:
         update, terms = self._read(replace(grid, mask=None) if grid.mask else grid)
         update = update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
+        if not terms:
+            return update
         return replace(update, arrays={**update.arrays, **dict.fromkeys(terms, "out")})
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable
 
 from tikgen.dtypes import DType
 from tikgen.expression.tree import Node
+
+_OWN = {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of"}
+# Operations that some dtypes compute in a function.
+_HELPED = frozenset({"//", "%", "**", "pow", "abs", *_OWN})
 
 
 def helper_of(node: Node, dtype: DType) -> str:
@@ -25,7 +30,7 @@ def helper_of(node: Node, dtype: DType) -> str:
         return "whole_power"
     if node.op == "abs" and dtype.is_signed and not dtype.is_float:
         return "abs_of"
-    return {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of"}.get(node.op, "")
+    return _OWN.get(node.op, "")
 
 
 def is_positive(node: Node) -> bool:
@@ -46,7 +51,8 @@ def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
     nodes = list(nodes)
     is_widened = dtype.computed is not dtype and any(node.args and node.names for node in nodes)
     dtype = dtype.computed
-    needed = {helper_of(part, dtype) for node in nodes for part in node.walk()} - {""}
+    helped = (node for node in nodes if not _HELPED.isdisjoint(node.kinds))
+    needed = {helper_of(part, dtype) for node in helped for part in node.nodes} - {""}
     needed |= {"widened"} if is_widened else set()
     if dtype.is_float and needed & {"floor_divide", "remainder"}:
         needed.add("truncated_remainder")
@@ -64,6 +70,7 @@ def _text(name: str, dtype: DType) -> str:
     return (texts.get(name) or _BOTH[name]).strip()
 
 
+@functools.cache
 def _integer_words(dtype: DType) -> dict[str, str]:
     working = dtype.working
     words = {"DTYPE": dtype.taichi, "WORKING": working.taichi}
@@ -76,6 +83,7 @@ def _integer_words(dtype: DType) -> dict[str, str]:
     }
 
 
+@functools.cache
 def _float_words(dtype: DType) -> dict[str, str]:
     bits, stored = dtype.bits, {32: 23, 64: 52}[dtype.bits]
     signed = DType(f"i{bits}")

@@ -38,6 +38,19 @@ def copied(tree: T) -> T:
     return found
 
 
+def nodes_in(tree: ast.AST) -> list[ast.AST]:
+    """Return a tree and all below it but operators; :func:`ast.walk` takes three times as long."""
+    found = [tree]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.expr):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [each for each in value if isinstance(each, ast.AST)]
+    return found
+
+
 def literal(tree: ast.AST, value: float) -> ast.Constant:
     """Return a literal in place of a tree, for a number of a list or a block."""
     number = int(value) if value == int(value) else value

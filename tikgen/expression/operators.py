@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from functools import reduce
+from operator import itemgetter
 
 from tikgen.expression.differences import central, staggered
 from tikgen.expression.tree import FUNCTIONS, Node
@@ -83,7 +83,7 @@ def _along(
     found: dict[Node, Fraction] = {}
     for offset, weight in weights.items():
         there = shift(node, axis, offset)
-        found[there] = found.get(there, Fraction(0)) + weight
+        found[there] = found[there] + weight if there in found else weight
     return found
 
 
@@ -97,22 +97,21 @@ def total(terms: Terms) -> Node:
     for weight, members in groups.items():
         is_negative = all(negative for negative, _ in members)
         signs = [(negative and not is_negative, node) for negative, node in members]
-        part = _chain(sorted(signs, key=lambda part: part[0]))
+        part = _chain(signs)
         if weight != 1:
             number = Node("number", value=int(weight) if weight == int(weight) else weight)
             part = Node("*", (number, part))
         parts.append((is_negative, part))
-    return _chain(sorted(parts, key=lambda part: part[0])) if parts else Node("number")
+    return _chain(parts) if parts else Node("number")
 
 
 def _chain(parts: Iterable[tuple[bool, Node]]) -> Node:
-    """Return the sum of nodes, each with whether it is subtracted."""
-
-    def joined(left: tuple[bool, Node], right: tuple[bool, Node]) -> tuple[bool, Node]:
-        return False, Node("-" if right[0] else "+", (left[1], right[1]))
-
-    (negative, node), *rest = parts
-    return reduce(joined, rest, (False, Node("neg", (node,)) if negative else node))[1]
+    """Return the sum of nodes, each with whether it is subtracted; those come last."""
+    (is_negative, node), *rest = sorted(parts, key=itemgetter(0))
+    found = Node("neg", (node,)) if is_negative else node
+    for is_negative, node in rest:
+        found = Node("-" if is_negative else "+", (found, node))
+    return found
 
 
 KNOWN = (*FUNCTIONS, *OPERATORS)

@@ -93,8 +93,7 @@ def statements_of(
     if len(text) > most:
         raise ExpressionError(shown, f"has {len(text)} characters; at most {most} are allowed")
     text = text.replace("\r\n", "\n")
-    odd = [c for c in text if c not in "\n" + also and not (c.isascii() and c.isprintable())]
-    if odd:
+    if odd := re.search(rf"[^\n -~{also}]", text):
         raise ExpressionError(shown, f"has the character {odd[0]!r}, which is not allowed")
     text = inspect.cleandoc(text).strip()
     if "#" in text and "#" not in also:

@@ -54,7 +54,7 @@ def unusable(targets: Sequence[ast.Name], values: Sequence[ast.expr]) -> tuple[a
             return target, "a reduction gives one number; assign it to a name without a prime"
         if operation and isinstance(value, ast.Call) and not _is_of_one(value):
             return value, f"{operation}() over all points takes one expression"
-    for node in (node for value in values for node in ast.walk(value)):
+    for node in (node for value in values if results for node in ast.walk(value)):
         if isinstance(node, ast.Name) and node.id in results:
             return node, (
                 f"{node.id!r} is a reduction, known only after the pass; read it in another kernel"

@@ -49,7 +49,7 @@ class _Sharing:
             self.statements.append((name, self._rebuilt(root)))
 
     def _numbered(self, node: Node) -> int:
-        args = tuple(self._numbered(arg) for arg in node.args)
+        args = tuple(map(self._numbered, node.args))
         number = self._keys.setdefault((node.op, node.value, args), len(self._nodes))
         if number == len(self._nodes):
             self._nodes.append(node)
@@ -90,7 +90,7 @@ class _Sharing:
             is_one = self._nodes[args[0]] == Node("number", value=1)
             found = reciprocal if is_one else Node("*", (self._rebuilt(args[0]), reciprocal))
         else:
-            found = Node(node.op, tuple(self._rebuilt(arg) for arg in args), node.value)
+            found = node.over(tuple(map(self._rebuilt, args)))
         is_large = self._operations[number] >= LEAST_OPERATIONS and found.op != "name"
         is_shared = self._needed[number] > 1 and is_large and not node.is_bool
         if is_shared and not self._names(number) & self._changing:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,13 +78,28 @@ class Node:
         """Return whether the value is a truth value rather than a number."""
         return self.op in COMPARISONS or self.op in _LOGIC or self.op == "isnan"
 
-    def walk(self) -> Iterator[Node]:
-        """Yield this node and all nodes below it, from left to right."""
-        ahead = [self]
+    def over(self, args: tuple[Node, ...]) -> Node:
+        """Return the operation on other operands; the node itself if they are its own."""
+        if all(map(operator.is_, args, self.args)):
+            return self
+        return Node(self.op, args, self.value)
+
+    def with_names(self, values: Mapping[str, Node]) -> Node:
+        """Return the tree with names replaced by trees."""
+        if self.op == "name":
+            return values.get(str(self.value), self)
+        return self.over(tuple(arg.with_names(values) for arg in self.args))
+
+    @functools.cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Return this node and all nodes below it, from left to right."""
+        found, ahead = [], [self]
         while ahead:
             node = ahead.pop()
-            yield node
-            ahead.extend(reversed(node.args))
+            found.append(node)
+            if node.args:
+                ahead += node.args[::-1]
+        return tuple(found)
 
     @property
     def depth(self) -> int:
@@ -91,22 +107,27 @@ class Node:
         return 1 + max((arg.depth for arg in self.args), default=0)
 
     @functools.cached_property
+    def numbers(self) -> tuple[Node, ...]:
+        """Return the numbers, from left to right."""
+        return tuple(node for node in self.nodes if node.op == "number")
+
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """Return the free names in order of first use."""
-        return tuple(dict.fromkeys(str(n.value) for n in self.walk() if n.op == "name"))
+        return tuple(dict.fromkeys(str(n.value) for n in self.nodes if n.op == "name"))
 
     @functools.cached_property
     def kinds(self) -> frozenset[str]:
         """Return the operations in the tree; a power that is not multiplied out is ``"pow"``."""
         return frozenset(
             "pow" if node.op == "**" and node.whole_exponent is None else node.op
-            for node in self.walk()
+            for node in self.nodes
         )
 
     @functools.cached_property
     def operations(self) -> int:
         """Return the number of operations in the tree."""
-        return sum(bool(node.args) for node in self.walk())
+        return sum(bool(node.args) for node in self.nodes)
 
     @property
     def whole_exponent(self) -> int | None:
@@ -136,7 +157,9 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
     """Return why the tree cannot be computed in ``dtype``, or None."""
     if dtype.bits < 32 and node.depth > DEEPEST_SMALL:
         return f"is nested more than {DEEPEST_SMALL} levels deep, too deep for {dtype}"
-    for part in node.walk():
+    # Floats have all operations, and not all numbers.
+    parts = node.numbers if dtype.is_float else node.nodes
+    for part in parts:
         if problem := _node_problem(part, dtype):
             return problem
     return None
@@ -145,7 +168,7 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
 def _node_problem(node: Node, dtype: DType) -> str | None:
     if dtype.is_float:
         # An infinity is the result of folding literals that fit.
-        if node.op != "number" or not math.isfinite(value := float(node.value)):
+        if not math.isfinite(value := float(node.value)):
             return None
         is_fit = abs(value) <= _largest(dtype.computed)
         return None if is_fit else f"{node.value!r} does not fit {dtype.computed}"
@@ -177,7 +200,9 @@ def _infinity_problem(folded: Node) -> str | None:
 
     Fast math assumes that there is none: LLVM drops the result, and what would store it.
     """
-    for node in folded.walk():
+    if all(math.isfinite(float(number.value)) for number in folded.numbers):
+        return None
+    for node in folded.nodes:
         if node.op not in _KEEP_INFINITY:
             for arg in node.args:
                 if arg.op == "number" and not math.isfinite(float(arg.value)):
@@ -189,7 +214,7 @@ def _infinity_problem(folded: Node) -> str | None:
 
 
 def _power_problem(folded: Node, dtype: DType) -> str | None:
-    for node in folded.walk():
+    for node in folded.nodes:
         if node.op == "**" and not node.has_small_exponent:
             most = LARGEST_EXPONENT
             return f"with dtype {dtype}, ** takes a literal whole exponent from 0 to {most}"

@@ -9,7 +9,14 @@ from typing import NoReturn
 
 from tikgen.errors import near
 from tikgen.expression.components import LETTERS, component_name, components
-from tikgen.expression.literals import copied, known_value, literal, simplified, whole_value
+from tikgen.expression.literals import (
+    copied,
+    known_value,
+    literal,
+    nodes_in,
+    simplified,
+    whole_value,
+)
 from tikgen.expression.operators import AXES
 from tikgen.expression.regions import Regions, branches_of
 from tikgen.expression.sizes import Sizes
@@ -265,7 +272,7 @@ class Expansion(ast.NodeTransformer):
 
     def _offset(self, item: ast.expr) -> ast.expr:
         """Return an offset as a literal where it names lists or numbers of blocks."""
-        if all(isinstance(n, ast.Constant | ast.UnaryOp | ast.unaryop) for n in ast.walk(item)):
+        if all(isinstance(n, ast.Constant | ast.UnaryOp) for n in nodes_in(item)):
             return item
         before, self._component = self._component, None
         value = whole_value(self.visit(item))
@@ -277,14 +284,18 @@ class Expansion(ast.NodeTransformer):
 
     # Arithmetic with the numbers of lists.
 
+    def visit_Constant(self, tree: ast.Constant) -> ast.expr:
+        """Leave a literal as it is."""
+        return tree
+
     def visit_BinOp(self, tree: ast.BinOp) -> ast.expr:
         """Leave out terms that a 0 in a list removes, and factors of 1."""
-        self.generic_visit(tree)
+        tree.left, tree.right = self.visit(tree.left), self.visit(tree.right)
         return simplified(tree)
 
     def visit_UnaryOp(self, tree: ast.UnaryOp) -> ast.expr:
         """Fold the sign of a number of a list."""
-        self.generic_visit(tree)
+        tree.operand = self.visit(tree.operand)
         value = known_value(tree.operand)
         if value is not None and isinstance(tree.op, ast.USub):
             return literal(tree, -value)

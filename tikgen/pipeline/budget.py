@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tikgen.errors import CompileBudgetExceeded
 
@@ -19,8 +19,9 @@ MOST_OPERATIONS = 20_000
 # From here on fewer passes over a real function save seconds.
 LONG_FUNCTION = 2_000
 
-# Each operation is written with one of these at least.
-_OPERATORS = (*"-+*/%<>=~^|&@([,", "in", "is", "and", "or", "not")
+# Each operation is written with one of these characters or words at least.
+_NO_OPERATORS = bytes(range(128)).translate(None, b"-+*/%<>=~^|&@([,")
+_WORDS = ("in", "is", "and", "or", "not")
 # Each begins with letters that are found quickly.
 _TRIPS = re.compile(r"for \w+ in ti\.static\((?:range\((\d+)\)|\(([\d, ]+)\))\):$", re.MULTILINE)
 _VECTOR = re.compile(r" = ti\.Vector\.\w+\([\w.]+, (\d+)\)")  # Behind its name.
@@ -53,6 +54,7 @@ def most_operations(text: str) -> float:
     ends = [*(match.start() for match in starts[1:]), len(text)]
     bodies = {m[1]: text[m.end() : end] for m, end in zip(starts, ends, strict=True)}
     known: dict[str, float] = {}
+    called: set[str] = set()
 
     def most_of(name: str) -> float:
         if name not in known:
@@ -65,13 +67,19 @@ def most_operations(text: str) -> float:
         return known[name]
 
     def most_of_part(turns: int, part: str, length: int) -> float:
-        own = sum(map(part.count, _OPERATORS)) * length
+        symbols = part.encode("ascii", "ignore").translate(None, _NO_OPERATORS)
+        own = (len(symbols) + sum(map(part.count, _WORDS))) * length
         own += sum(size for _, size in _vectors(part))
         counts = {other: part.count(f"{other}(") for other in bodies}
-        called = sum(count * most_of(other) for other, count in counts.items() if count)
-        return turns * (own + length * called)
+        called.update(other for other, count in counts.items() if count)
+        inside = sum(count * most_of(other) for other, count in counts.items() if count)
+        return turns * (own + length * inside)
 
-    return sum(map(most_of, bodies))
+    every = {name: most_of(name) for name in bodies}
+    if math.inf in every.values():
+        return math.inf
+    # What others call is a part of theirs.
+    return sum(most for name, most in every.items() if name not in called)
 
 
 def _vectors(text: str) -> list[tuple[str, int]]:
@@ -97,24 +105,28 @@ def _by_length(body: str) -> list[tuple[str, int]]:
     return [(body[:start], 1), (rest, max(size for _, size in vectors) if is_whole else 1)]
 
 
-def _by_turns(body: str) -> list[tuple[int, str]]:
-    """Return the lines of a function, together those that static loops repeat as often."""
-    if "ti.static" not in body:
-        return [(1, body)]
-    found: dict[int, list[str]] = {}
-    loops = [(-1, 1)]  # Indentation and turns of each loop around a line.
-    depth = 0
-    for line in body.splitlines():
-        indent = len(line) - len(line.lstrip())
+def _by_turns(body: str, turns: int = 1) -> Iterator[tuple[int, str]]:
+    """Yield pieces of a function, each with how often static loops repeat it."""
+    start = 0
+    while loop := _TRIPS.search(body, start):
+        yield turns, body[start : loop.end()]
+        start = _end_of_loop(body, loop)
+        trips = int(loop[1] or loop[2].count(",") + 1)
+        yield from _by_turns(body[loop.end() : start], turns * trips)
+    yield turns, body[start:]
+
+
+def _end_of_loop(body: str, loop: re.Match[str]) -> int:
+    """Return where the lines of a loop end."""
+    indent = loop.start() - body.rfind("\n", 0, loop.start()) - 1
+    end, depth = loop.end(), 0
+    for line in body[end:].splitlines(keepends=True):
         # Lines within brackets may stand anywhere.
-        while line.strip() and depth <= 0 and indent <= loops[-1][0]:
-            loops.pop()
-        found.setdefault(loops[-1][1], []).append(line)
-        if len(loops) > 1:
-            depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
-        if loop := _TRIPS.search(line):
-            loops.append((indent, loops[-1][1] * int(loop[1] or loop[2].count(",") + 1)))
-    return [(turns, "\n".join(lines)) for turns, lines in found.items()]
+        if depth <= 0 and line.strip() and len(line) - len(line.lstrip()) <= indent:
+            break
+        depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+        end += len(line)
+    return end
 
 
 def _uses_whole(text: str, made: list[str]) -> bool:

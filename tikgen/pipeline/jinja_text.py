@@ -150,9 +150,9 @@ def _reindented(text: str, indent: int) -> list[str]:
     if lines[0][0].isspace():
         margin = min(len(li) - len(li.lstrip()) for li in lines if li and not li.isspace())
     if margin == indent:
-        return [li if li and not li.isspace() else "" for li in lines]
+        return lines
     pad = " " * indent
-    return [pad + li[margin:] if li and not li.isspace() else "" for li in lines]
+    return [pad + li[margin:] if li else "" for li in lines]
 
 
 def folded(text: str) -> str:
@@ -169,10 +169,11 @@ def _lines_at(value: object, indent: int, place: str) -> str:
     # A line with nothing but a mark is removed later: an empty value leaves no line.
     lines = _reindented(str(value), indent) or [" " * indent]
     # A blank line between others gets no mark, and so stays.
-    return "\n".join(
-        li if "\x02" in li or (not li and len(lines) > 1) else f"{li}\x02{place}\x03"
+    marked = [
+        li if "\x02" in li or (len(lines) > 1 and not li.strip()) else f"{li}\x02{place}\x03"
         for li in lines
-    )
+    ]
+    return "\n".join(marked)
 
 
 def split_marks(rendered: str) -> tuple[str, tuple[str, ...]]:
@@ -184,11 +185,11 @@ def split_marks(rendered: str) -> tuple[str, tuple[str, ...]]:
     places: list[str] = []
     place = ""
     for line in rendered.split("\n"):
-        marks = _MARK.findall(line)
-        place = marks[-1] if marks else place
-        text = _MARK.sub("", line).rstrip()
-        blank_run = not text and (not lines or (len(lines) > 1 and not lines[-1] and not lines[-2]))
-        if blank_run or (not text and marks):
+        pieces = _MARK.split(line)  # Text and marks in turn.
+        text = "".join(pieces[::2]).rstrip()
+        if len(pieces) > 1:
+            place = pieces[-2]
+        if not text and (len(pieces) > 1 or not any(lines[-2:])):
             continue
         lines.append(text)
         places.append(place)

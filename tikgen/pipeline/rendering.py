@@ -261,24 +261,20 @@ def strip_comments(text: str) -> str:
     # What looks like a comment may be part of a string of several lines.
     if "'''" in text or text.count('"""') > 2 * len(_DOCSTRING.findall(text)):
         return ast.unparse(ast.parse(text)) + "\n"
-    kept = []
-    for line in _without_inline_comments(text).splitlines():
-        bare = line.rstrip()
-        if bare and not bare.lstrip().startswith("#"):
-            kept.append(bare)
-    return "\n".join(kept) + "\n"
+    lines = map(str.rstrip, _without_inline_comments(text))
+    return "\n".join(line for line in lines if line and line.lstrip()[0] != "#") + "\n"
 
 
-def _without_inline_comments(text: str) -> str:
-    """Return ``text`` with comments behind code cut off; a ``#`` inside a string stays."""
-    if not any("#" in li and not li.lstrip().startswith("#") for li in text.splitlines()):
-        return text
+def _without_inline_comments(text: str) -> list[str]:
+    """Return lines with comments behind code cut off; a ``#`` inside a string stays."""
     lines = text.splitlines()
+    if all(line.lstrip()[0] == "#" for line in lines if "#" in line):
+        return lines
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
-    return "\n".join(lines)
+    return lines
 
 
 def _header(variant: Variant) -> str:

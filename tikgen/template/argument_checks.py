@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -168,14 +169,19 @@ class Rules:
         self.symbols = symbols(arguments)
         # The largest size for each size symbol that has one; baked sizes are no symbols.
         self.largest = {n: most for n, most in (largest or {}).items() if n in self.symbols}
-        self.checks = tuple(
-            None if isinstance(a, Opaque) else self._made_check(a) for a in arguments
-        )
         self._opaque = tuple(i for i, a in enumerate(arguments) if isinstance(a, Opaque))
-        arrays = [i for i, a in enumerate(arguments) if isinstance(a, Array)]
-        # Pairs (written, other) that must not share memory, each pair once.
-        written = {i for i, a in enumerate(arguments) if isinstance(a, Array) and a.written}
-        self.apart = tuple(
+
+    @functools.cached_property
+    def checks(self) -> tuple[Check | None, ...]:
+        """Return the check of each argument, none for what is passed unchecked."""
+        return tuple(None if isinstance(a, Opaque) else self._made_check(a) for a in self.arguments)
+
+    @functools.cached_property
+    def apart(self) -> tuple[tuple[int, int], ...]:
+        """Return pairs (written, other) that must not share memory, each pair once."""
+        arrays = {i: a for i, a in enumerate(self.arguments) if isinstance(a, Array)}
+        written = {i for i, a in arrays.items() if a.written}
+        return tuple(
             (i, j) for i in written for j in arrays if i != j and (j > i or j not in written)
         )
 

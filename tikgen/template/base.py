@@ -16,6 +16,7 @@ from tikgen.errors import TemplateError
 from tikgen.template.arguments import Argument, Array, Opaque, concrete_shape, symbols
 from tikgen.template.dependencies import Files, Macro, read_files, read_macros
 from tikgen.template.grid_use import GridUse
+from tikgen.template.once import once
 from tikgen.template.parameters import (
     Invalid,
     ParameterInfo,
@@ -320,10 +321,7 @@ class Template:
 
     def default_values(self, p: Any, arch: str, sizes: Mapping[str, int] | None) -> dict[str, Any]:
         """Return ``default_schedule``, with the neutral values of parameters that do not apply."""
-        values = dict(self.default_schedule(p, arch, sizes))
-        known = {n: f.default for n, f in self.Schedule.model_fields.items()} | values
-        neutral = neutral_values(self.Schedule, {**dict(p), **known, ARCH: arch}, values)
-        return values | {name: value for name, value in neutral.items() if value != known[name]}
+        return dict(_default_values(p, self, arch, None if sizes is None else (*sizes.items(),)))
 
     def check_schedule(self, p: Any, s: Any, arch: str) -> None:
         """Raise :class:`tikgen.template.parameters.Invalid` where rules or ``check`` refuse."""
@@ -346,6 +344,16 @@ class Template:
 
     def __repr__(self) -> str:
         return f"<Template {self.name} at {self.folder}>"
+
+
+@once
+def _default_values(
+    p: Any, template: Template, arch: str, sizes: tuple[tuple[str, int], ...] | None
+) -> dict[str, Any]:
+    values = dict(template.default_schedule(p, arch, None if sizes is None else dict(sizes)))
+    known = {n: f.default for n, f in template.Schedule.model_fields.items()} | values
+    neutral = neutral_values(template.Schedule, {**dict(p), **known, ARCH: arch}, values)
+    return values | {name: value for name, value in neutral.items() if value != known[name]}
 
 
 def files_of(folder: Path) -> Files:
