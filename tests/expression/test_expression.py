@@ -367,7 +367,8 @@ def _expressions() -> st.SearchStrategy[str]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(_expressions(), st.lists(st.floats(-2, 2), min_size=3, max_size=3))
+# Where Taichi has run before, numbers below the least normal one may be 0.
+@given(_expressions(), st.lists(st.floats(-2, 2, allow_subnormal=False), min_size=3, max_size=3))
 def test_values_are_those_of_python(text: str, numbers: list[float]) -> None:
     expression = Expression.parse(text)
     assert Expression.parse(str(expression)) == expression

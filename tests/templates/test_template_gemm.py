@@ -103,8 +103,10 @@ def test_schedules_change_nothing(
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
 def test_default_schedule(dtype: str, ti_arch: str, rng: np.random.Generator) -> None:
+    # The kernel may be that of another test, whose last call chose another schedule.
+    schedule = tikgen.render("gemm", dtype=dtype, arch=ti_arch).variant.schedule
+    assert schedule.via == ("panels" if ti_arch == "cpu" else "shared")
     kernel = tikgen.build("gemm", dtype=dtype)
-    assert kernel.params["via"] == ("panels" if ti_arch == "cpu" else "shared")
     for sizes in [(1, 1, 1), (67, 129, 19)]:
         check_product(kernel, draw(kernel, sizes, rng), 3, -2)
 
