@@ -97,26 +97,31 @@ def init_taichi(**options: Any) -> None:
     )
 
 
-@pytest.fixture
-def without_fast_math() -> Iterator[None]:
-    """Have results bit for bit as they are written."""
-    init_taichi(fast_math=False)
-    yield
-    init_taichi()
+def have_taichi(fast_math: bool) -> None:
+    """Initialise Taichi unless it is so: that takes longer than many a test."""
+    import taichi as ti
 
-
-@pytest.fixture
-def ti_arch() -> Iterator[str]:
-    """Give the arch of this process, with Taichi initialised on it."""
     from tikgen.taichi import runtime
 
-    if runtime.current_arch() != ARCH:
-        try:
-            init_taichi()
-        except Exception as error:
-            if os.environ.get("CI") == "true":
-                raise
-            pytest.skip(f"{ARCH} does not work on this machine: {error}")
+    if runtime.current_arch() != ARCH or ti.cfg.fast_math is not fast_math:
+        init_taichi(fast_math=fast_math)
+
+
+@pytest.fixture
+def without_fast_math() -> None:
+    """Have results bit for bit as they are written."""
+    have_taichi(fast_math=False)
+
+
+@pytest.fixture
+def ti_arch(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Give the arch of this process, with Taichi initialised on it."""
+    try:
+        have_taichi(fast_math="without_fast_math" not in request.fixturenames)
+    except Exception as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"{ARCH} does not work on this machine: {error}")
     yield ARCH
 
 

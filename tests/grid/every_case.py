@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -22,18 +21,12 @@ from mpi4py import MPI
 
 from cases import CASES, Case, alone, drawn, shared
 from tikgen.grid import mailboxes
+from tikgen.grid.mpi import meet
 
 FOLDER, SEED, DRAWN, HOW = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 
 WORLD = MPI.COMM_WORLD
 OVERLAPS = ("far", "vectors", "one side")
-
-
-def idle_until_all_are_here() -> None:
-    """Wait without taking time from those that work."""
-    request = WORLD.Ibarrier()
-    while not request.Test():
-        time.sleep(0.01)
 
 
 def found_on(comm: Any, case: Case, is_native: bool, overlap: bool) -> dict[str, Any]:
@@ -118,4 +111,4 @@ for count in range(WORLD.size, 0, -1):
             said = differences(every[name], found, alone(every[name])) or "equal"
             with (FOLDER / "said").open("a", encoding="utf-8") as file:
                 print(f"{name} on {count}: {said}", file=file)
-    idle_until_all_are_here()
+    meet(WORLD)

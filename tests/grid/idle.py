@@ -11,6 +11,7 @@ import taichi as ti
 from mpi4py import MPI
 
 import tikgen
+from tikgen.grid.mpi import meet
 
 FOLDER = Path(sys.argv[1])
 WORLD = MPI.COMM_WORLD
@@ -72,5 +73,5 @@ for native in (None, False):
     before = program.steps
     program.run(100, every=2, call=lambda program: WORLD.rank == last and program.stop())
     assert before < program.steps <= before + 2  # An idle process ended the run of all.
-WORLD.Barrier()
+meet(WORLD)
 print("all is done together", flush=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import taichi as ti
 from mpi4py import MPI
 
 import tikgen
+from tikgen.grid.mpi import meet
 
 SEED, HOW = int(sys.argv[1]), sys.argv[2]
 WORLD = MPI.COMM_WORLD
@@ -129,6 +129,4 @@ for count, shapes in SHAPES.items():
             differ = sum(map(bytes.__ne__, found, expected)) + abs(len(found) - len(expected))
             said = f"{differ} of {len(expected)} differ" if differ else "equal"
             print(f"{count} processes, ({counts}): {said}", flush=True)
-    request = WORLD.Ibarrier()
-    while not request.Test():  # Take no time from those that work.
-        time.sleep(0.01)
+    meet(WORLD)

@@ -63,7 +63,7 @@ def launched(
     return arrays
 
 
-def test_verification_passes(arch: str, tmp_path: Path) -> None:
+def test_verification_passes(arch: str, tmp_path: Path, one_process: None) -> None:
     report = tikgen.verify("ring", archs=(arch,), max_examples=8, scripts=tmp_path)
     assert report.ok, str(report)
 

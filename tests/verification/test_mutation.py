@@ -175,7 +175,7 @@ def test_more_parts_than_there_is_work_are_no_mutants() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _few_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_launches(one_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation_run, "_LAUNCHES", 30)
 
 

@@ -20,8 +20,9 @@ from tikgen.grid.boxes import Message
 from tikgen.grid.transports import Requests, Transport
 
 NDArray = npt.NDArray[Any]
-# How often a process looks for messages before it sleeps, and for how many seconds it does.
-_YIELDS, _SLEEP = 500, 5e-5
+# How often a process looks for messages before it sleeps; for how many seconds it does at first,
+# and at most.
+_YIELDS, _SLEEP, _LONGEST = 500, 5e-5, 2e-3
 
 
 def mpi() -> Any:
@@ -50,16 +51,19 @@ class MPITransport(Transport):
     def __init__(self, comm: Any) -> None:
         if (why := thread_problem()) != "":
             raise GridError(why)
+        meet(comm)
         self._comm = comm.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self.takes_device = takes_device()
 
     def all(self, value: Any) -> list[Any]:
         """Return the values that the processes have, in their order."""
+        meet(self._comm)
         return list(self._comm.allgather(value))
 
     def shared(self, value: Any) -> Any:
         """Return the value that the process of rank 0 has."""
+        meet(self._comm)
         return self._comm.bcast(value)
 
     def all_bytes(self, own: NDArray, every: NDArray) -> None:
@@ -127,8 +131,18 @@ def _wait(requests: Sequence[Any]) -> None:
         if test(requests):
             return
         os.sched_yield()
+    seconds = _SLEEP
     while not test(requests):
-        time.sleep(_SLEEP)
+        time.sleep(seconds)
+        seconds = min(_LONGEST, 1.1 * seconds)  # About a tenth of what it has waited.
+
+
+def meet(comm: Any) -> None:
+    """Wait until all processes of a communicator are here, as calls that block wait without sleep.
+
+    They would take time from the processes that still compile, where these share cores.
+    """
+    _wait([comm.Ibarrier()])
 
 
 def thread_problem() -> str:
