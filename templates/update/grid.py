@@ -2,28 +2,18 @@
 
 from typing import Any
 
-from tikgen.errors import GridError
 from tikgen.expression import Update
 from tikgen.template.boundaries import MIRRORS
 from tikgen.template.grid_use import ArrayUse, GridUse
 from tikgen.template.vectors import Held, held_arrays
 
 from .boundaries import faces_of, furthest, rules_of
-from .matched import kept_arrays
+from .matched import kept_layers
 from .reading import update_of
 
 
 def grid_use(p: Any) -> GridUse:
-    """Return what the equations of a problem read and write.
-
-    Raises:
-        GridError: if matched layers keep something of derivatives, which no process has whole.
-    """
-    if kept_arrays(p):
-        raise GridError(
-            "a grid that processes share takes no layers of kind 'cpml', as their arrays are no "
-            "fields of it; take tikgen.absorbing of kind 'sponge', or one process without a grid"
-        )
+    """Return what the equations of a problem read and write."""
     update = update_of(p)
     held = held_arrays(p, update.arrays)
     return GridUse(
@@ -34,6 +24,7 @@ def grid_use(p: Any) -> GridUse:
         {"equations": p.equations.with_terms()},
         # Points of a line may be computed in buffers or one by one, as windows happen to end.
         {"loop": "function"} if p.dim > 1 else None,
+        kept_layers(p),
     )
 
 

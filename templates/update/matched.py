@@ -8,6 +8,7 @@ import numpy as np
 from tikgen.expression.stretching import PLACES, ROWS, profile_of
 from tikgen.pipeline.jinja_text import folded
 from tikgen.template.boundaries import AXES
+from tikgen.template.grid_use import LayersUse
 from tikgen.template.matched import (
     Widths,
     along,
@@ -48,6 +49,13 @@ def kept_arrays(p: Any) -> dict[str, tuple[int | str, ...]]:
         shape = (sum(widths[axis]) if axis == memory.axis else n for axis, n in enumerate(extents))
         found[memory.argument] = (count, *shape)
     return found
+
+
+def kept_layers(p: Any) -> dict[str, LayersUse]:
+    """Return where the layers lie of which each array keeps something."""
+    widths = widths_of(p)
+    memories = layered_of(p).memories.values() if widths else ()
+    return {memory.argument: LayersUse(memory.axis, widths[memory.axis]) for memory in memories}
 
 
 def slot_name(axis: int) -> str:

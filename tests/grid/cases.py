@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class Case:
         found = {}
         for argument in kernel.signature.arguments:
             name = argument.name
-            if name in self.numbers or name in self.results:
+            if name in self.numbers or name in self.results or name.startswith("cpml_"):
                 continue
             assert isinstance(argument, tikgen.Array)
             sizes = dict(zip(("n0", "n1", "n2"), self.shape, strict=False))
@@ -78,6 +79,7 @@ class Case:
 
 
 wall = {"x-": "clamp", "x+": tikgen.dirichlet(1.5), "y-": "reflect", "y+": tikgen.neumann(0.25)}
+cpml = partial(tikgen.absorbing, kind="cpml")
 at = {"p": "centre", "ux": "face x", "uy": "face y"}
 sound = "ux' = ux - dt*dx(p); uy' = uy - dt*dy(p); p' = p - dt*(dx(ux) + dy(uy))"
 triples = (("p", "p_next"), ("ux", "ux_next"), ("uy", "uy_next"))
@@ -146,6 +148,29 @@ CASES = {
         {"boundary": {"x": tikgen.absorbing(6), "y": tikgen.absorbing(9, 0.3, "clamp")}},
         ranks=(4,),
         counts={4: (2, 2)},
+    ),
+    # Layers of some processes hold points of one side, of both, or none.
+    "matched layers": Case(
+        "old = 2*p - old + dt*lap(p)",
+        (19, 23),
+        {"boundary": {"x": cpml(4), "y-": "reflect", "y+": cpml(9)}, "dtype": "f64"},
+        swaps=(("p", "old"),),
+        ranks=(2, 3, 6),
+        counts={2: (2, 1), 3: (1, 3), 6: (3, 2)},
+    ),
+    "thin matched layers": Case(
+        sound.replace("y", "z"),
+        (7, 6, 12),
+        {
+            "at": {"p": "centre", "ux": "face x", "uz": "face z"},
+            "boundary": {"x": cpml(4), "y": "wall", "z-": "wall", "z+": cpml(3)},
+            "order": 4,
+        },
+        swaps=(("p", "p_next"), ("ux", "ux_next"), ("uz", "uz_next")),
+        halo=2,
+        ranks=(3, 4),
+        counts={4: (2, 1, 2), 3: (3, 1, 1)},
+        steps=4,
     ),
     "staggered": Case(
         sound,
@@ -338,10 +363,16 @@ def drawn(seed: int, most: int) -> Case:
     )
 
 
+def with_layers(case: Case, kernel: tikgen.Kernel, make: Callable[..., Arrays]) -> Arrays:
+    """Return the arrays of matched layers, if the case has some."""
+    return make(kernel, courant=0.4) if "cpml" in str(case.options.get("boundary")) else {}
+
+
 def alone(case: Case) -> Arrays:
     """Return what a program computes with plain arrays, and the results of the last step."""
     kernel = case.kernel()
     fields = case.fields(kernel)
+    fields |= with_layers(case, kernel, partial(tikgen.matched_layers, shape=case.shape))
     results = {name: np.zeros(1, kernel.problem.dtype.numpy) for name in case.results}
     program = made(case, tikgen, kernel, fields | results | dict(case.numbers))
     ahead = program.reference(2)
@@ -373,6 +404,7 @@ def shared(case: Case, comm: Any, **options: Any) -> tuple[tikgen.Grid, tikgen.P
         )
         for name, values in whole.items()
     }
+    fields |= with_layers(case, kernel, grid.matched_layers)
     results = {name: np.zeros(1, kernel.problem.dtype.numpy) for name in case.results}
     return grid, made(case, grid, kernel, fields | results | dict(case.numbers))
 

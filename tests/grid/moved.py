@@ -48,6 +48,24 @@ for one, other in itertools.product(grids, repeat=2):
     moved = one.redistribute(one.field(values, components=2), other)
     np.testing.assert_array_equal(moved.to_numpy(), values[moved.indices])
     moves += 1
+# What layers keep: of one side, of both, or of none that a process has.
+kernel = tikgen.update(
+    "old = 2*p - old + c*lap(p)",
+    dim=2,
+    scalars="c",
+    boundary={"x": "zero", "y": tikgen.absorbing(4, kind="cpml")},
+)
+grids = [tikgen.Grid((5, 11), ranks=ranks) for ranks in ((1, SIZE), (SIZE, 1))]
+grids.append(tikgen.Grid((5, 11), weights=[1 + 2 * n for n in range(SIZE)]))
+for one, other in itertools.product(grids, repeat=2):
+    kept = one.matched_layers(kernel, courant=0.5)["cpml_dyy_p"]
+    assert kept.whole_shape[1:] == (5, 8)
+    whole = rng.random(kept.whole_shape).astype(np.float32)
+    one.scatter(kept, whole)
+    moved = one.redistribute(kept, other)
+    np.testing.assert_array_equal(moved.to_numpy(), whole[moved.indices])
+    np.testing.assert_array_equal(moved[:], whole)
+    moves += 1
 grid, longer = tikgen.Grid((30, 9)), tikgen.Grid((30, 10))
 own, second = grid.zeros(), grid.zeros()
 for told, act in {

@@ -92,6 +92,23 @@ line = tikgen.update(TEXT, dim=1, scalars="dt", boundary="zero")
 refuses("has 1 axes, and the grid", lambda: grid.bind(line, u=u, u_next=un, dt=0.1))
 spread = tikgen.build("stencil", dim=2)
 refuses("knows no ghost points", lambda: grid.bind(spread, x=u, y=un))
+open_sides = {"x": tikgen.absorbing(4, kind="cpml"), "y": "zero"}
+open_air = tikgen.update(TEXT, dim=2, scalars="dt", boundary=open_sides)
+kept = tikgen.matched_layers(open_air, (30, 9), courant=0.5)
+refuses("'cpml_dxx_u' takes what grid.matched_layers.* makes .*; got ndarray", lambda: grid.bind(
+    open_air, u=u, u_next=un, dt=0.1, **kept
+))  # fmt: skip
+layers = grid.matched_layers(open_air, courant=0.5)
+refuses("'u' takes nothing that layers keep", lambda: grid.bind(
+    heat, u=layers["cpml_dxx_u"], u_next=un, dt=0.1
+))  # fmt: skip
+wider = tikgen.update(TEXT, dim=2, scalars="dt", boundary={
+    "x": tikgen.absorbing(5, kind="cpml"), "y": "zero"
+})  # fmt: skip
+refuses("makes for this kernel and grid; got <Layers", lambda: grid.bind(
+    wider, u=u, u_next=un, dt=0.1, **layers
+))  # fmt: skip
+refuses("has no layers of kind 'cpml'", lambda: grid.matched_layers(heat, 0.5), ValueError)
 square = tikgen.reduce("s = sum(x*x)", dim=2)
 refuses("takes no field", lambda: grid.bind(square, x=u, s=un))
 refuses("takes a field of the grid; got ndarray", lambda: grid.bind(square, x=whole, s=whole[0]))

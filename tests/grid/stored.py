@@ -29,6 +29,7 @@ ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
 DTYPES = {"f16": np.float16, "f64": np.float64, "u8": np.uint8, "i64": np.int64}
 # The second is divided by speeds. Of two points the third process owns none.
 SHAPES = ((23,), (10, 7), (5, 9, 6), (2,))
+KEPT = ("cpml_dxx_u",)
 SPEEDS = (1, 3, 1.5, 5)
 # The system keeps what a killed process wrote: nothing has to wait for the disk.
 os.fsync = lambda _: None
@@ -45,34 +46,43 @@ def values(shape: tuple[int, ...], seed: int) -> dict[str, NDArray]:
     return found
 
 
+def heat(dim: int) -> tikgen.Kernel:
+    """Return a kernel whose first axis has matched layers, which keep something too."""
+    boundary = dict.fromkeys("xyz"[:dim], "reflect")
+    boundary |= {"x": tikgen.absorbing(3, kind="cpml", beyond="reflect")}
+    text = "u' = u + dt*lap(u); most = max(u)"
+    return tikgen.update(text, dim=dim, scalars="dt", boundary=boundary, engine="taichi")
+
+
 def made(comm: Any, shape: tuple[int, ...], given: dict[str, NDArray]) -> tikgen.Program:
     """Return a program over a grid with such arrays, and two that every process has."""
     weights = SPEEDS[: comm.size] if shape == SHAPES[1] else None  # Parts of other sizes.
     grid = tikgen.Grid(shape, comm=comm, weights=weights)
-    text = "u' = u + dt*lap(u); most = max(u)"
-    heat = tikgen.update(text, dim=len(shape), scalars="dt", boundary="reflect", engine="taichi")
+    kernel = heat(len(shape))
     fields = {}
     for name, whole in given.items():
         layout = "first" if whole.shape[1:] == shape else "last"
         components = (whole.size // np.prod(shape)) if whole.ndim > len(shape) else 0
         fields[name] = grid.field(whole, components=int(components), layout=layout)
+    layers = grid.matched_layers(kernel, courant=0.3)
     bound = grid.bind(
-        heat, u=fields["u"], u_next=fields["un"], dt=0.1, most=np.zeros(1, np.float32)
+        *(kernel, fields["u"], 0.1, fields["un"]), most=np.zeros(1, np.float32), **layers
     )
     return tikgen.Program([bound, grid.swap((fields["u"], fields["un"])), "n = n + 1"], **fields,
-                          n=np.zeros(1, np.float32))  # fmt: skip
+                          **layers, n=np.zeros(1, np.float32))  # fmt: skip
 
 
 def alone(given: dict[str, NDArray]) -> tikgen.Program:
     """Return a program of one process without a grid, with arrays of the same names."""
     arrays = {name: np.zeros_like(whole) for name, whole in given.items()}
+    arrays |= tikgen.matched_layers(heat(given["u"].ndim), given["u"].shape, courant=0.3)
     one = {name: np.zeros(1, np.float32) for name in ("most", "n")}
     return tikgen.Program(["n = n + 1", "most = most"], **arrays, **one)
 
 
 def own(program: tikgen.Program) -> dict[str, NDArray]:
     """Return what this process has of each array."""
-    named = {name: program[name] for name in (*DTYPES, "u", "un", "most", "n")}
+    named = {name: program[name] for name in (*DTYPES, *KEPT, "u", "un", "most", "n")}
     return {n: v if isinstance(v, np.ndarray) else v.to_numpy() for n, v in named.items()}
 
 

@@ -17,6 +17,7 @@ from tikgen.errors import GridError, ParameterError, TikgenError
 from tikgen.grid.processes import Processes, processes_of
 from tikgen.grid.transports import Alone
 from tikgen.template.base import Template
+from tikgen.template.layers import absorbing
 from tikgen.tuning.job import RanksJob, job_of
 from tikgen.tuning.ranks import launching
 from tikgen.tuning.ranks.agreement import Ends, agreed
@@ -230,6 +231,7 @@ def test_a_job_on_ranks_travels_as_a_line() -> None:
         ("update", {"ranks": 2, "archs": ("vulkan",)}, "not supported on vulkan"),
         ("update", {"ranks": 2, "window": True, "equations": "u' = u + dt*lap(u)"}, "no window="),
         ("update", {"ranks": 2, "part": ((0, 0, 0, 32),) * 2}, "takes no part="),
+        ("update", {"ranks": 2, "boundary": absorbing(4, kind="cpml")}, "kind 'cpml'"),
         ("stencil", {"ranks": 2}, "stencil does not run on ranks"),
     ],
     ids=str,

@@ -16,6 +16,7 @@ from tikgen.grid.exact_totals import ExactTotals
 from tikgen.grid.exchange import Exchange, needs
 from tikgen.grid.field import Face, Field
 from tikgen.grid.gpus import check_own_gpu
+from tikgen.grid.layers import Layers
 from tikgen.grid.memory import zeros
 from tikgen.grid.regions import Region, inside_and_sides
 from tikgen.grid.totals import Totals
@@ -28,7 +29,7 @@ from tikgen.program.parts import Changing, Composite, Part, Varying, varying
 from tikgen.program.slots import is_array
 from tikgen.program.team import Held, Job, Team, Work
 from tikgen.template.arguments import Array
-from tikgen.template.grid_use import ArrayUse, GridUse
+from tikgen.template.grid_use import ArrayUse, GridUse, LayersUse
 from tikgen.template.parameters import canonical
 
 
@@ -261,6 +262,9 @@ def _check_arrays(domain: Domain, kernel: Kernel, use: GridUse, values: Mapping[
     for argument in kernel.signature.arguments:
         name, value = argument.name, values.get(argument.name)
         what = f"{kernel.name}: argument {name!r}"
+        if name in use.layers or isinstance(value, Layers):
+            _check_layers(domain, what, argument, use.layers.get(name), value)
+            continue
         if name not in use.arrays:
             if isinstance(value, Held):
                 raise GridError(f"{what} takes no field; got {value!r}")
@@ -279,6 +283,23 @@ def _check_arrays(domain: Domain, kernel: Kernel, use: GridUse, values: Mapping[
             layout = ", layout='last'" if wanted and not use.arrays[name].first_axis else ""
             takes = f"components={wanted[0]}{layout}" if wanted else "no components"
             raise GridError(f"{what} takes a field with {takes}; got shape {value.whole_shape}")
+
+
+def _check_layers(
+    domain: Domain, what: str, argument: Any, use: LayersUse | None, value: Any
+) -> None:
+    """Raise GridError where an argument, or a value, is of matched layers and does not fit."""
+    if use is None:
+        raise GridError(f"{what} takes nothing that layers keep; got {value!r}")
+    wanted = domain, use, argument.shape[0], argument.dtype
+    if not isinstance(value, Layers) or wanted != (
+        *(value.domain, value.use, value.components, value.dtype),
+    ):
+        got = repr(value) if isinstance(value, Layers) else type(value).__name__
+        raise GridError(
+            f"{what} takes what grid.matched_layers(kernel, courant=...) makes for this kernel and "
+            f"grid; got {got}"
+        )
 
 
 def _check_sides(periodic: Sequence[bool], kernel: Kernel, use: GridUse) -> None:

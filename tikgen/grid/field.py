@@ -45,7 +45,31 @@ class Field(Held):
     @property
     def whole_shape(self) -> tuple[int, ...]:
         """Return the shape over the whole grid, components included."""
-        return self.with_components(self.domain.shape)
+        return self.with_components(self.points)
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """Return the number of points along each axis of the grid."""
+        return self.domain.shape
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Return the extents of the array of this process along the axes of the grid."""
+        return self.domain.extents
+
+    @property
+    def inner(self) -> tuple[slice, ...]:
+        """Return where in the array the owned points lie along the axes of the grid."""
+        return self.domain.inner
+
+    def owned_by(self, rank: int) -> tuple[Range, ...]:
+        """Return the points that a process owns along the axes of the grid."""
+        return self.domain.decomposition.owned(rank)
+
+    def on(self, domain: Domain, fill: Callable[[NDArray], None]) -> Field:
+        """Return a field like this one of another grid."""
+        layout: Literal["first", "last"] = "first" if self.first_axis else "last"
+        return Field(domain, self.dtype, self.components, layout, fill)
 
     @property
     def array(self) -> Any:
@@ -54,7 +78,7 @@ class Field(Held):
         It is an array of NumPy, or on the device a tensor of torch, or a ``ti.ndarray``.
         """
         if self._array is None:
-            values: NDArray = np.zeros(self.with_components(self.domain.extents), self.dtype.numpy)
+            values: NDArray = np.zeros(self.with_components(self.extents), self.dtype.numpy)
             for fill in () if self.domain.is_idle else self._fills:
                 fill(values[self._inner])
             self._fills.clear()
@@ -85,12 +109,12 @@ class Field(Held):
     @property
     def _inner(self) -> tuple[slice, ...]:
         """Return where in the array the owned points lie."""
-        return self._places(self.domain.inner)
+        return (slice(None),) * self.first_axis + self.inner
 
     @property
     def indices(self) -> tuple[slice, ...]:
         """Return where in the whole array the owned points lie."""
-        return self._places(tuple(slice(*own) for own in self.domain.owned))
+        return self._places(self.domain.processes.rank)
 
     def with_components(self, extents: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of an array over some points."""
@@ -98,8 +122,8 @@ class Field(Held):
             return extents
         return (self.components, *extents) if self.first_axis else (*extents, self.components)
 
-    def _places(self, places: tuple[slice, ...]) -> tuple[slice, ...]:
-        return (slice(None),) * self.first_axis + places
+    def _places(self, rank: int) -> tuple[slice, ...]:
+        return tuple(slice(*own) for own in self.part(rank))
 
     def __getitem__(self, key: Any) -> NDArray:
         """Return elements of the whole array, on all processes, which have to ask together.
@@ -149,7 +173,7 @@ class Field(Held):
 
     def whole(self, array: NDArray) -> NDArray:
         """Return the whole array, on all processes, of one that has the shape of theirs."""
-        return self._read(array[self._places(self.domain.inner)], ...)
+        return self._read(array[self._inner], ...)
 
     def _read(self, owned: NDArray, key: Any) -> NDArray:
         processes = self.domain.processes
@@ -166,7 +190,7 @@ class Field(Held):
     def part(self, rank: int) -> list[Range]:
         """Return what a process owns of each axis of the whole array, components included."""
         part = [(0, extent) for extent in self.whole_shape]
-        owned = self.domain.decomposition.owned(rank)
+        owned = self.owned_by(rank)
         part[self.first_axis : self.first_axis + len(owned)] = owned
         return part
 
@@ -183,7 +207,7 @@ class Field(Held):
         whole: NDArray = np.empty(self.whole_shape, self.dtype.numpy)
         whole[self.indices] = self.to_numpy()
         for rank in range(1, decomposition.count):
-            part = whole[self._places(tuple(slice(*own) for own in decomposition.owned(rank)))]
+            part = whole[self._places(rank)]
             received = np.empty(part.shape, part.dtype)
             transport.receive(received, rank)
             part[...] = received
@@ -223,15 +247,13 @@ class Field(Held):
         if processes.rank == 0:
             assert whole is not None
             for rank in range(1, decomposition.count):
-                places = tuple(slice(*own) for own in decomposition.owned(rank))
-                part = whole[self._places(places)]
+                part = whole[self._places(rank)]
                 processes.transport.send(np.ascontiguousarray(part, self.dtype.numpy), rank)
             values = whole[self.indices]
         elif self.domain.is_idle:
             return
         else:
-            extents = tuple(stop - start for start, stop in self.domain.owned)
-            values = np.empty(self.with_components(extents), self.dtype.numpy)
+            values = np.empty([stop - start for start, stop in self.box], self.dtype.numpy)
             processes.transport.receive(values, 0)
         self.from_numpy(values)
 

@@ -15,11 +15,13 @@ from tikgen.grid.binding import GridStep, bound_on
 from tikgen.grid.decomposition import Decomposition, balanced, by
 from tikgen.grid.domain import Domain
 from tikgen.grid.field import Face, Field
+from tikgen.grid.layers import Layers
 from tikgen.grid.processes import processes_of
 from tikgen.grid.proportions import sizes_of
 from tikgen.grid.redistribution import redistributed
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
+from tikgen.template.matched import matched_layers
 
 NDArray = npt.NDArray[Any]
 _T = TypeVar("_T", int, bool)
@@ -231,6 +233,34 @@ class Grid:
         if layout not in ("first", "last"):
             raise GridError(f"layout takes 'first' or 'last'; got {layout!r}")
         return Field(self._domain, kind, int(components), layout, fill)
+
+    def matched_layers(self, kernel: Kernel, courant: float, **numbers: float) -> dict[str, Any]:
+        """Return the arrays that a kernel takes for its layers of kind "cpml".
+
+        What layers keep of derivatives is divided among processes as fields are, and stored with
+        them.
+
+        Args:
+            kernel: a kernel of :func:`tikgen.update`.
+            courant: how many points the fastest wave runs in an update.
+            numbers: further ones that :func:`tikgen.matched_layers` takes.
+
+        Returns:
+            The numbers of the layers along each axis, and for each derivative what layers keep of
+            it, by argument.
+
+        Raises:
+            ValueError: if the kernel has no such layers, or a number is out of range.
+        """
+        found: dict[str, Any] = dict(matched_layers(kernel, self.shape, courant, **numbers))
+        uses = kernel.template.grid_use(kernel.problem)
+        for name, values in found.items():
+            if uses is not None and (use := uses.layers.get(name)):
+                kind = DType.parse(str(values.dtype))
+                found[name] = Layers(self._domain, kind, values.shape[0], use)
+            else:
+                found[name] = self._domain.memory.holding(values)
+        return found
 
     def bind(self, kernel: Kernel, /, *args: Any, **kwargs: Any) -> GridStep:
         """Return a kernel with fields as arguments, a part of a :class:`tikgen.Program`.

@@ -20,8 +20,8 @@ from tikgen.grid.boxes import Message
 from tikgen.grid.transports import Requests, Transport
 
 NDArray = npt.NDArray[Any]
-# How often a process looks for messages before it sleeps; for how many seconds it does at first,
-# and at most.
+# How often a process looks for messages before it sleeps; for how many seconds it does, and at most
+# where processes meet outside of steps.
 _YIELDS, _SLEEP, _LONGEST = 500, 5e-5, 2e-3
 
 
@@ -124,7 +124,7 @@ def _free(requests: Sequence[Any]) -> None:
             request.Free()
 
 
-def _wait(requests: Sequence[Any]) -> None:
+def _wait(requests: Sequence[Any], longest: float = _SLEEP) -> None:
     """Wait until some requests are done: at first ready, then sleeping, as cores may be shared."""
     test = mpi().Request.Testall
     for _ in range(_YIELDS):
@@ -134,7 +134,7 @@ def _wait(requests: Sequence[Any]) -> None:
     seconds = _SLEEP
     while not test(requests):
         time.sleep(seconds)
-        seconds = min(_LONGEST, 1.1 * seconds)  # About a tenth of what it has waited.
+        seconds = min(longest, 1.1 * seconds)  # About a tenth of what it has waited.
 
 
 def meet(comm: Any) -> None:
@@ -142,7 +142,7 @@ def meet(comm: Any) -> None:
 
     They would take time from the processes that still compile, where these share cores.
     """
-    _wait([comm.Ibarrier()])
+    _wait([comm.Ibarrier()], _LONGEST)
 
 
 def thread_problem() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy.typing as npt
 
@@ -25,8 +25,7 @@ def redistributed(field: Field, domain: Domain) -> Field:
     def fill(owned: NDArray) -> None:
         owned[...] = found
 
-    layout: Literal["first", "last"] = "first" if field.first_axis else "last"
-    made = Field(domain, field.dtype, field.components, layout, fill)
+    made = field.on(domain, fill)
     before, after = ([each.part(r) for r in range(processes.size)] for each in (field, made))
     found = moved(field.to_numpy(), before, after, processes)
     return made

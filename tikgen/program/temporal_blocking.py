@@ -332,7 +332,7 @@ def _use_of(call: Call) -> GridUse | None:
         use = kernel.template.grid_use(kernel.problem)
     except TikgenError:
         return None
-    if use is None or use.totals or use.window_schedule is None or call.varying:
+    if use is None or use.totals or use.layers or use.window_schedule is None or call.varying:
         return None
     if getattr(kernel.problem, "part", None) is not None or isinstance(kernel, SizedKernel):
         return None

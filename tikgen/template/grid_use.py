@@ -76,6 +76,19 @@ class ArrayUse:
 
 
 @dataclass(frozen=True)
+class LayersUse:
+    """An array with what matched layers keep; its first axis counts components.
+
+    Attributes:
+        axis: the axis of the grid that has the layers.
+        widths: number of points of the lower and of the upper layer.
+    """
+
+    axis: int
+    widths: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class GridUse:
     """What a kernel does with the points of a grid.
 
@@ -90,6 +103,7 @@ class GridUse:
         storing: problem parameters with which sums become arrays of their terms.
         window_schedule: schedule parameters with which windows give the bits of the whole; None
             if none do.
+        layers: what layers keep of derivatives, by argument.
     """
 
     dim: int
@@ -98,3 +112,4 @@ class GridUse:
     totals: Mapping[str, str]
     storing: Mapping[str, Any] = field(default_factory=dict)
     window_schedule: Mapping[str, Any] | None = None
+    layers: Mapping[str, LayersUse] = field(default_factory=dict)
