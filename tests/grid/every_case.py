@@ -56,12 +56,12 @@ def found_on(comm: Any, case: Case, is_native: bool, overlap: bool) -> dict[str,
     found = {}
     for name in program:
         value = program[name]
+        found[f"reference of {name}"] = ahead[name]
         if isinstance(value, np.ndarray):
             found[name] = value
             continue
         found[name], everywhere = grid.gather(value), value.whole(value.array)
         assert comm.rank or np.array_equal(found[name], everywhere)
-        found[f"reference of {name}"] = ahead[name]
     return found
 
 

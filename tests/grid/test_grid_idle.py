@@ -47,11 +47,15 @@ def test_an_idle_process_computes_nothing(name: str, halo: int) -> None:
             shape = [n if isinstance(n, int) else 0 for n in argument.shape]
             shape[first : first + use.dim] = extents
             given[argument.name] = np.full(shape, 7, argument.dtype.numpy)
+        elif argument.name.startswith("cpml_"):
+            sizes = {f"n{axis}": extent for axis, extent in enumerate(extents)}
+            shape = [sizes.get(n, n) for n in argument.shape]
+            given[argument.name] = np.full(shape, 7, argument.dtype.numpy)
         elif isinstance(argument, tikgen.Array) and argument.name in use.faces:
             given[argument.name] = np.ones(extents[1:], argument.dtype.numpy)
     given |= {n: np.full(1, 7, kernel.problem.dtype.numpy) for n in case.results}
     own_kernel(domain, kernel, domain.part)(**given)
-    for array in use.arrays:
+    for array in (*use.arrays, *use.layers):
         assert (given[array] == 7).all()
     for result, operation in use.totals.items():
         neutral = NEUTRAL[operation]
