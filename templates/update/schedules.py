@@ -109,19 +109,22 @@ def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
 def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     """Return sizes that fill all parts of a schedule, or leave points between absorbing layers."""
     # A part of a grid is no larger than that.
-    found = () if p.part else (_of_all_parts(p, s), _between_layers(p, s), _of_a_buffer(p, s))
+    found = () if p.part else (_of_all_parts(p, s), _between_layers(p, s), _far_from_faces(p, s))
     shapes = filter(None, found)
     return tuple({f"n{axis}": extent for axis, extent in enumerate(shape)} for shape in shapes)
 
 
-def _of_a_buffer(p: Any, s: Any) -> tuple[int, ...]:
-    """Return the extents of a grid whose rows fill a buffer far from the faces, and go on."""
-    if s.loop != "function":
+def _far_from_faces(p: Any, s: Any) -> tuple[int, ...]:
+    """Return the extents of a grid in which a buffer, or a thread, has points inside alone."""
+    if s.loop != "function" and s.items == 1:
         return ()
     update = update_of(p)
     inner, outer = (reach(p, update, inside) for inside in (True, False))
     extents = [sum(one) + sum(other) + 3 for one, other in zip(inner, outer, strict=True)]
-    extents[-1] += s.row_buffer + 6
+    if s.loop == "function":
+        extents[-1] += s.row_buffer + 6
+    else:
+        extents[0] += 2 * s.items
     return tuple(extents)
 
 
