@@ -7,6 +7,7 @@ from typing import Any
 from tikgen import Invalid
 from tikgen.pipeline.loop_steps import box, looped, parallel, steps_of_points
 from tikgen.template.grid_use import ghosts_of
+from tikgen.template.totals import MOST_PARTS
 
 from .program import takes_turns
 
@@ -93,6 +94,8 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
         raise Invalid("loop", "takes 'flat' or 'points' where expr has reductions")
     if p.expr.reductions and s.block_dim and arch == "cpu":
         raise Invalid("block_dim", "must be 0 on cpu where expr has reductions")
+    if s.parts != MOST_PARTS and not p.expr.reductions:
+        raise Invalid("parts", f"must be {MOST_PARTS} where expr has no reductions")
     for name in ("unroll", "items"):
         copies = getattr(s, name)
         if copies > 1 and copies * p.expr.operations > 1024:

@@ -306,6 +306,8 @@ class Map(Template):
         program = Reducing.parse(drawn["expr"])
         if program.reductions and drawn.get("loop") in ("rows", "blocks"):
             drawn["loop"] = "points"
+        if not program.reductions:
+            drawn["parts"] = MOST_PARTS
         if drawn.get("part"):
             drawn["part"] = drawn["part"][: drawn["dim"]]
         if drawn.get("scalars"):

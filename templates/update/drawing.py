@@ -9,6 +9,7 @@ from tikgen.errors import ExpressionError
 from tikgen.expression.components import by_component
 from tikgen.template.boundaries import is_by_field, rules_in
 from tikgen.template.matched import matched_axes
+from tikgen.template.totals import MOST_PARTS
 
 
 def strategies() -> Mapping[str, Any]:
@@ -99,8 +100,11 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
     types = fitted_types(drawn["types"], text, faces, drawn["mask"], dtype)
     scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
     spacing, outputs, part = drawn["spacing"], drawn["outputs"], drawn["part"]
+    has_reductions = re.search(r"= (sum|max|min)\(", text)
     # A slab has no reductions, and no layers that keep something.
-    is_whole = re.search(r"= (sum|max|min)\(", text) or "cpml" in str(boundary)
+    is_whole = has_reductions or "cpml" in str(boundary)
+    if not has_reductions:
+        drawn["parts"] = MOST_PARTS
     return drawn | {
         "window": drawn["window"] and not is_whole,
         "equations": text,

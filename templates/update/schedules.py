@@ -9,6 +9,7 @@ from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.layers import layers_in
 from tikgen.template.matched import matched_widths
 from tikgen.template.shapes import are_small
+from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
 from .boundaries import boundary_of, reach
@@ -95,6 +96,8 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
         )
     if s.loop == "function" and takes_turns(p):
         raise Invalid("loop", "cannot be 'function' where floats are divided with // or %")
+    if s.parts != MOST_PARTS and not update_of(p).reductions:
+        raise Invalid("parts", f"must be {MOST_PARTS} where there are no reductions")
     if s.block_dim and arch == "cpu" and update_of(p).reductions:
         raise Invalid("block_dim", "must be 0 on cpu where there are reductions")
 
@@ -125,6 +128,7 @@ def _far_from_faces(p: Any, s: Any) -> tuple[int, ...]:
         extents[-1] += s.row_buffer + 6
     else:
         extents[0] += 2 * s.items
+        extents = [own + width for own, width in zip(extents, _layer_widths(p), strict=True)]
     return tuple(extents)
 
 
@@ -143,16 +147,22 @@ def _of_all_parts(p: Any, s: Any) -> tuple[int, ...]:
 
 def _between_layers(p: Any, s: Any) -> tuple[int, ...]:
     """Return the extents of a grid in which some points lie in no layer, and others in one."""
+    widths = _layer_widths(p)
+    if not any(widths):
+        return ()
+    room = [9] * (p.dim - 1) + [s.row_buffer + 9]
+    return tuple(width + own for width, own in zip(widths, room, strict=True))
+
+
+def _layer_widths(p: Any) -> list[int]:
+    """Return the width of both absorbing layers of each axis, as of two of the wider one."""
     widths = [0] * p.dim
     for layers in layers_in(boundary_of(p), update_of(p).fields, p.dim).values():
         for axis, _, width, *_ in layers:
             widths[axis] = max(widths[axis], 2 * width)
     for axis, pair in matched_widths(p.boundary, p.dim).items():
         widths[axis] = max(widths[axis], 2 * max(pair))
-    if not any(widths):
-        return ()
-    room = [9] * (p.dim - 1) + [s.row_buffer + 9]
-    return tuple(width + own for width, own in zip(widths, room, strict=True))
+    return widths
 
 
 def fits_rows(p: Any) -> bool:
