@@ -1,7 +1,7 @@
 """Times whole steps of simulations by tikgen and by its peers.
 
-Numba runs fused loops that a person wrote for speed; Taichi, JAX, pystencils and Devito what their
-documentation shows. JAX, pystencils and Devito are left out where they are not installed.
+Numba runs fused loops that a person wrote for speed; Taichi, JAX, pystencils, Devito and SciPy, with
+a sparse matrix, what their documentation shows. JAX, pystencils and Devito are left out where they are not installed.
 
 ``python benchmarks/equations.py`` draws grids from a new seed, ``--seed N`` from that one. All
 forms begin with the same fields, do the same steps, and must agree before they are timed. They are
@@ -27,7 +27,7 @@ import taichi as ti
 import tikgen
 from page import drawn_seed, write_works
 from peers import numba_equations, taichi_equations
-from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS
+from physics import DEPTH, ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS, SPEED
 from tikgen.units import duration
 from timing import steps_in_turn
 
@@ -38,7 +38,7 @@ Array = np.ndarray[Any, Any]
 Fields = dict[str, Array]
 # Takes fields; returns what does steps, and what returns the fields after them.
 Form = Callable[[Fields], tuple[Callable[[int], object], Callable[[], Fields]]]
-PEERS = ("Numba", "plain Taichi", "JAX", "pystencils", "Devito")
+PEERS = ("Numba", "plain Taichi", "JAX", "pystencils", "Devito", "SciPy")
 
 WEIGHTS = np.array([-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560], np.float32)
 
@@ -142,6 +142,86 @@ def maxwell(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     return Work(f"Maxwell, {_grid(shape)}", fields, {"tikgen": ours, "Numba": numba})
 
 
+def shallow_water(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
+    """Return water that flows over a rough bottom, islands among it, on a torus."""
+    names = ("h", "u", "v")
+    fields = {name: np.zeros(shape, np.float32) for name in (*names, "hn", "un", "vn")}
+    fields["h"] += np.maximum(rng.random(shape, np.float32) - np.float32(0.2), 0)
+    fields["b"] = 2 * rng.random(shape, np.float32)
+
+    def ours(f: Fields) -> Any:
+        grid: dict[str, Any] = {"dim": 2, "boundary": "periodic", "scalars": "dt"}
+        depth, speed = tikgen.update(DEPTH, **grid), tikgen.update(SPEED, **grid)
+        flow = {"u": f["u"], "v": f["v"], "dt": 0.1}
+        parts = [
+            depth.bind(h=f["h"], h_next=f["hn"], **flow),
+            speed.bind(h=f["hn"], b=f["b"], u_next=f["un"], v_next=f["vn"], **flow),
+            tikgen.swap(*((f[name], f[name + "n"]) for name in names)),
+        ]
+        return tikgen.Program(parts).run, lambda: f
+
+    def numba(f: Fields) -> Any:
+        old, new = [f[name] for name in names], [f[name + "n"] for name in names]
+        pairs, dt = [(old, new), (new, old)], np.float32(0.1)
+
+        def run(steps: int) -> None:
+            for number in range(steps):
+                (h, u, v), (hn, un, vn) = pairs[number % 2]
+                numba_equations.depth(h, u, v, hn, dt)
+                numba_equations.speed(hn, f["b"], u, v, un, vn, dt)
+
+        return run, lambda: f
+
+    return Work(f"shallow water, {_grid(shape)}", fields, {"tikgen": ours, "Numba": numba})
+
+
+def poisson(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
+    """Return conjugate gradients for Poisson's equation between walls, a number of steps."""
+    fields = {"r": rng.random(shape, np.float32), "x": np.zeros(shape, np.float32)}
+
+    def ours(f: Fields) -> Any:
+        grid: dict[str, Any] = {"dim": 3, "boundary": "zero"}
+        matrix = tikgen.update("q = -lap(p); pq = sum(p*q)", outputs="q", **grid)
+        text = "x = x + a*p; r = r - a*q; rr_next = sum(r*r)"
+        go = tikgen.update(text, scalars="a", on_device="a", **grid)
+        turn = tikgen.update("p = r + b*p", scalars="b", on_device="b", **grid)
+        x, r, p, q = f["x"], f["r"], f["r"].copy(), np.zeros_like(f["r"])
+        one = {name: np.zeros(1, np.float32) for name in ("pq", "a", "b", "rr_next")}
+        one["rr"] = np.full(1, (f["r"].astype(float) ** 2).sum(), np.float32)
+        parts = [
+            matrix.bind(p=p, q=q, pq=one["pq"]),
+            "a = rr / pq",
+            go.bind(x=x, r=r, p=p, q=q, a=one["a"], rr_next=one["rr_next"]),
+            "b = rr_next / rr; rr = rr_next",
+            turn.bind(p=p, r=r, b=one["b"]),
+        ]
+        return tikgen.Program(parts, **one).run, lambda: {"x": x}
+
+    def scipy(f: Fields) -> Any:
+        from scipy import sparse
+
+        lines = [
+            sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)) for n in shape
+        ]
+        matrix = sum(
+            sparse.kron(
+                sparse.kron(lines[0] if axis == 0 else sparse.eye_array(shape[0]),
+                            lines[1] if axis == 1 else sparse.eye_array(shape[1])),
+                lines[2] if axis == 2 else sparse.eye_array(shape[2]),
+            )
+            for axis in range(3)
+        )  # fmt: skip
+        matrix, right = matrix.tocsr().astype(np.float32), f["r"].ravel()
+        found = f["x"].reshape(-1)
+
+        def run(steps: int) -> None:
+            found[:], _ = sparse.linalg.cg(matrix, right, rtol=0, maxiter=steps)
+
+        return run, lambda: {"x": f["x"]}
+
+    return Work(f"conjugate gradients, {_grid(shape)}", fields, {"tikgen": ours, "SciPy": scipy})
+
+
 def _peer(name: str) -> Any:
     """Return the module of a peer, or None if it is not installed."""
     package = name.lower()
@@ -161,6 +241,10 @@ def works(seed: int) -> Iterator[Work]:
     for low, high in ((40, 70), (120, 200), (220, 320)):
         yield wave(tuple(draw.randint(low, high) for _ in range(3)), rng)
         yield maxwell(tuple(draw.randint(low, high) for _ in range(3)), rng)
+    for low, high in ((60, 200), (300, 700), (1500, 2300)):
+        yield shallow_water((draw.randint(low, high), draw.randint(low, high)), rng)
+    for low, high in ((40, 70), (180, 220)):
+        yield poisson(tuple(draw.randint(low, high) for _ in range(3)), rng)
 
 
 class Runner:

@@ -17,3 +17,19 @@ ELECTRIC = """
     ey = ey + a*((hx - hx[0, 0, -1]) - (hz - hz[-1, 0, 0]))
     ez = ez + a*((hy - hy[-1, 0, 0]) - (hx - hx[0, -1, 0]))
 """
+# Shallow water over a bottom `b`, on Arakawa's C grid: element i of `u` lies before cell i. What
+# flows has the depth of the cell from which it comes, and cells may become wet or dry.
+DEPTH = """
+    fx = u*where(u > 0, h[-1, 0], h)
+    fy = v*where(v > 0, h[0, -1], h)
+    h' = max(h - dt*(fx[1, 0] - fx + fy[0, 1] - fy), 0)
+"""
+SPEED = """
+    s  = h + b
+    w  = (v + v[-1, 0] + v[0, 1] + v[-1, 1])/4
+    z  = (u + u[0, -1] + u[1, 0] + u[1, -1])/4
+    fu = s - s[-1, 0] + u*dx(u, along=u) + w*dy(u, along=w)
+    fv = s - s[0, -1] + z*dx(v, along=z) + v*dy(v, along=v)
+    u' = where(max(h, h[-1, 0]) > 0.001, u - dt*fu, 0)
+    v' = where(max(h, h[0, -1]) > 0.001, v - dt*fv, 0)
+"""

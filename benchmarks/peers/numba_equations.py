@@ -87,3 +87,54 @@ def electric(ex: Any, ey: Any, ez: Any, hx: Any, hy: Any, hz: Any, a: Any) -> No
                 ez[i, j, k] += a * (
                     (hy[i, j, k] - hy[i - 1, j, k]) - (hx[i, j, k] - hx[i, j - 1, k])
                 )
+
+
+@inline
+def _depth(h, u, v, hn, i, im, ip, j, jm, jp, dt):  # type: ignore[no-untyped-def]
+    west = u[i, j] * (h[im, j] if u[i, j] > 0 else h[i, j])
+    east = u[ip, j] * (h[i, j] if u[ip, j] > 0 else h[ip, j])
+    south = v[i, j] * (h[i, jm] if v[i, j] > 0 else h[i, j])
+    north = v[i, jp] * (h[i, j] if v[i, jp] > 0 else h[i, jp])
+    hn[i, j] = max(h[i, j] - dt * (east - west + north - south), np.float32(0))
+
+
+@fast
+def depth(h: Any, u: Any, v: Any, hn: Any, dt: Any) -> None:
+    """Have water flow into the next cells, on a torus."""
+    n, m = h.shape
+    for i in numba.prange(n):
+        im, ip = (i - 1) % n, (i + 1) % n
+        _depth(h, u, v, hn, i, im, ip, 0, m - 1, 1 % m, dt)
+        for j in range(1, m - 1):
+            _depth(h, u, v, hn, i, im, ip, j, j - 1, j + 1, dt)
+        if m > 1:
+            _depth(h, u, v, hn, i, im, ip, m - 1, m - 2, 0, dt)
+
+
+@inline
+def _speed(h, b, u, v, un, vn, i, im, ip, j, jm, jp, dt):  # type: ignore[no-untyped-def]
+    s, quarter = h[i, j] + b[i, j], np.float32(0.25)
+    w = (v[i, j] + v[im, j] + v[i, jp] + v[im, jp]) * quarter
+    z = (u[i, j] + u[i, jm] + u[ip, j] + u[ip, jm]) * quarter
+    ux = u[i, j] - u[im, j] if u[i, j] > 0 else u[ip, j] - u[i, j]
+    uy = u[i, j] - u[i, jm] if w > 0 else u[i, jp] - u[i, j]
+    vx = v[i, j] - v[im, j] if z > 0 else v[ip, j] - v[i, j]
+    vy = v[i, j] - v[i, jm] if v[i, j] > 0 else v[i, jp] - v[i, j]
+    fu = s - (h[im, j] + b[im, j]) + u[i, j] * ux + w * uy
+    fv = s - (h[i, jm] + b[i, jm]) + z * vx + v[i, j] * vy
+    least, dry = np.float32(0.001), np.float32(0)
+    un[i, j] = u[i, j] - dt * fu if max(h[i, j], h[im, j]) > least else dry
+    vn[i, j] = v[i, j] - dt * fv if max(h[i, j], h[i, jm]) > least else dry
+
+
+@fast
+def speed(h: Any, b: Any, u: Any, v: Any, un: Any, vn: Any, dt: Any) -> None:
+    """Have slopes of the surface and the flow itself change the flow, on a torus."""
+    n, m = h.shape
+    for i in numba.prange(n):
+        im, ip = (i - 1) % n, (i + 1) % n
+        _speed(h, b, u, v, un, vn, i, im, ip, 0, m - 1, 1 % m, dt)
+        for j in range(1, m - 1):
+            _speed(h, b, u, v, un, vn, i, im, ip, j, j - 1, j + 1, dt)
+        if m > 1:
+            _speed(h, b, u, v, un, vn, i, im, ip, m - 1, m - 2, 0, dt)
