@@ -1,7 +1,8 @@
 """Times whole steps of simulations by tikgen and by its peers.
 
-Numba runs fused loops that a person wrote for speed; Taichi, JAX, pystencils, Devito and SciPy, with
-a sparse matrix, what their documentation shows. JAX, pystencils and Devito are left out where they are not installed.
+Numba runs fused loops that a person wrote for speed; Taichi, JAX, pystencils, Devito, and SciPy
+with a sparse matrix what their documentation shows. JAX, pystencils and Devito are left out where
+they are not installed.
 
 ``python benchmarks/equations.py`` draws grids from a new seed, ``--seed N`` from that one. All
 forms begin with the same fields, do the same steps, and must agree before they are timed. They are
@@ -13,6 +14,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
+import math
 import multiprocessing
 import random
 import time
@@ -200,17 +202,12 @@ def poisson(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     def scipy(f: Fields) -> Any:
         from scipy import sparse
 
-        lines = [
-            sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)) for n in shape
-        ]
-        matrix = sum(
-            sparse.kron(
-                sparse.kron(lines[0] if axis == 0 else sparse.eye_array(shape[0]),
-                            lines[1] if axis == 1 else sparse.eye_array(shape[1])),
-                lines[2] if axis == 2 else sparse.eye_array(shape[2]),
-            )
-            for axis in range(3)
-        )  # fmt: skip
+        matrix: Any = 0
+        for axis, points in enumerate(shape):
+            sides = shape[:axis], shape[axis + 1 :]
+            before, behind = (sparse.eye_array(math.prod(extents)) for extents in sides)
+            line = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(points, points))
+            matrix = matrix + sparse.kron(sparse.kron(before, line), behind)
         matrix, right = matrix.tocsr().astype(np.float32), f["r"].ravel()
         found = f["x"].reshape(-1)
 
