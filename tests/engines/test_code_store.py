@@ -102,7 +102,7 @@ def test_another_machine_needs_code_of_its_own(
     "damage",
     [
         lambda text: text[: len(text) // 2],
-        lambda text: text.replace('"code": "f0VMRg', '"code": "f0VMRQ'),
+        lambda text: text.replace('"f0VMRg', '"f0VMRQ'),
         lambda text: "{}",
         lambda text: '"code"',
     ],
