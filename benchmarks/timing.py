@@ -115,16 +115,22 @@ def steps_in_turn(
         rounds: how many rounds there are.
         seconds_a_round: about how long each simulation runs in a round.
     """
-    counts = {
-        name: max(2, 2 * int(seconds_a_round / 2 / seconds_a_step(run, 4, wait)))
-        for name, run in runs.items()
-    }
+    counts = {name: _steps_for(run, seconds_a_round, wait) for name, run in runs.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
+            time.sleep(SECONDS_OF_REST)
             run(2)
             times[name].append(seconds_a_step(run, counts[name], wait))
     return {name: statistics.median(found) for name, found in times.items()}
+
+
+def _steps_for(run: Callable[[int], object], seconds: float, wait: Callable[[], object]) -> int:
+    """Return an even number of steps that take about so many seconds; few take longer to begin."""
+    steps = 4
+    while (each := seconds_a_step(run, steps, wait)) * steps < seconds / 4:
+        steps *= 2
+    return max(2, 2 * int(seconds / 2 / each))
 
 
 def seconds_a_step(
