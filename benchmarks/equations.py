@@ -29,7 +29,15 @@ import taichi as ti
 import tikgen
 from page import drawn_seed, write_works
 from peers import numba_equations, taichi_equations
-from physics import DEPTH, ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS, SPEED
+from physics import (
+    DEPTH,
+    ELECTRIC,
+    GRAY_SCOTT,
+    MAGNETIC,
+    NUMBERS,
+    SPEED,
+    conjugate_gradients,
+)
 from tikgen.units import duration
 from timing import steps_in_turn
 
@@ -182,22 +190,10 @@ def poisson(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     fields = {"r": rng.random(shape, np.float32), "x": np.zeros(shape, np.float32)}
 
     def ours(f: Fields) -> Any:
-        grid: dict[str, Any] = {"dim": 3, "boundary": "zero"}
-        matrix = tikgen.update("q = -lap(p); pq = sum(p*q)", outputs="q", **grid)
-        text = "x = x + a*p; r = r - a*q; rr_next = sum(r*r)"
-        go = tikgen.update(text, scalars="a", on_device="a", **grid)
-        turn = tikgen.update("p = r + b*p", scalars="b", on_device="b", **grid)
-        x, r, p, q = f["x"], f["r"], f["r"].copy(), np.zeros_like(f["r"])
+        x, r, q = f["x"], f["r"], np.zeros_like(f["r"])
         one = {name: np.zeros(1, np.float32) for name in ("pq", "a", "b", "rr_next")}
-        one["rr"] = np.full(1, (f["r"].astype(float) ** 2).sum(), np.float32)
-        parts = [
-            matrix.bind(p=p, q=q, pq=one["pq"]),
-            "a = rr / pq",
-            go.bind(x=x, r=r, p=p, q=q, a=one["a"], rr_next=one["rr_next"]),
-            "b = rr_next / rr; rr = rr_next",
-            turn.bind(p=p, r=r, b=one["b"]),
-        ]
-        return tikgen.Program(parts, **one).run, lambda: {"x": x}
+        one["rr"] = np.full(1, (r.astype(float) ** 2).sum(), np.float32)
+        return conjugate_gradients(x, r, r.copy(), q, one).run, lambda: {"x": x}
 
     def scipy(f: Fields) -> Any:
         from scipy import sparse

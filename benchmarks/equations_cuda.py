@@ -26,7 +26,7 @@ import torch
 import tikgen
 from page import drawn_seed, write_works
 from peers import torch_equations
-from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS
+from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS, conjugate_gradients
 from tikgen.units import duration
 from timing import steps_in_turn
 
@@ -119,29 +119,10 @@ def poisson(shape: tuple[int, ...]) -> Work:
     fields = {"r": _random(shape), "x": torch.zeros(shape, device="cuda")}
 
     def ours(f: Fields) -> Any:
-        grid: dict[str, Any] = {"dim": 3, "boundary": "zero"}
-        texts = ("q = -lap(p); pq = sum(p*q)", "x = x + a*p; r = r - a*q; rr_next = sum(r*r)")
-        matrix = tikgen.update(texts[0], outputs="q", **grid).with_engine(ENGINE)
-        go = tikgen.update(texts[1], scalars="a", on_device="a", **grid).with_engine(ENGINE)
-        turn = tikgen.update("p = r + b*p", scalars="b", on_device="b", **grid)
-        turn = turn.with_engine(ENGINE)
-        p, q = f["r"].clone(), torch.zeros_like(f["r"])
+        x, r, q = f["x"], f["r"], torch.zeros_like(f["r"])
         one = {n: torch.zeros(1, device="cuda") for n in ("pq", "a", "b", "rr_next")}
-        rr = (f["r"] ** 2).sum().reshape(1)
-        pq, a, b, rr_next = (one[n] for n in ("pq", "a", "b", "rr_next"))
-        program = tikgen.Program(
-            [
-                matrix.bind(p=p, q=q, pq=pq),
-                "a = rr / pq",
-                go.bind(x=f["x"], r=f["r"], p=p, q=q, a=a, rr_next=rr_next),
-                "b = rr_next / rr; rr = rr_next",
-                turn.bind(p=p, r=f["r"], b=b),
-            ],
-            rr=rr,
-            rr_next=rr_next,
-            pq=pq,
-        )
-        return program.run, lambda: {"x": f["x"]}
+        one["rr"] = (r**2).sum().reshape(1)
+        return conjugate_gradients(x, r, r.clone(), q, one, ENGINE).run, lambda: {"x": x}
 
     forms: dict[str, Form] = {
         "tikgen": ours,

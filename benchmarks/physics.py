@@ -1,5 +1,12 @@
 """The equations that benchmarks solve on every arch."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tikgen
+
 GRAY_SCOTT = """
     r  = u*v**2
     u' = u + dt*(Du*lap(u) - r + F*(1 - u))
@@ -33,3 +40,35 @@ SPEED = """
     u' = where(max(h, h[-1, 0]) > 0.001, u - dt*fu, 0)
     v' = where(max(h, h[0, -1]) > 0.001, v - dt*fv, 0)
 """
+
+
+def conjugate_gradients(
+    x: Any, r: Any, p: Any, q: Any, numbers: Mapping[str, Any], engine: str | None = None
+) -> tikgen.Program:
+    """Return conjugate gradients for Poisson's equation between walls.
+
+    Args:
+        x: the solution, 0 at first.
+        r: the right-hand side, and what is left of it.
+        p: the direction, ``r`` at first.
+        q: the operator applied to it.
+        numbers: arrays of one element: ``rr``, the square of ``r``, and ``rr_next``, ``pq``, ``a``
+            and ``b``.
+        engine: what launches kernels, by default as usual.
+    """
+    grid: dict[str, Any] = {"dim": 3, "boundary": "zero"}
+    text = "x = x + a*p; r = r - a*q; rr_next = sum(r*r)"
+    kernels = (
+        tikgen.update("q = -lap(p); pq = sum(p*q)", outputs="q", **grid),
+        tikgen.update(text, scalars="a", on_device="a", **grid),
+        tikgen.update("p = r + b*p", scalars="b", on_device="b", **grid),
+    )
+    matrix, go, turn = (k.with_engine(engine) if engine else k for k in kernels)
+    parts = [
+        matrix.bind(p=p, q=q, pq=numbers["pq"]),
+        "a = rr / pq",
+        go.bind(x=x, r=r, p=p, q=q, a=numbers["a"], rr_next=numbers["rr_next"]),
+        "b = rr_next / rr; rr = rr_next",
+        turn.bind(p=p, r=r, b=numbers["b"]),
+    ]
+    return tikgen.Program(parts, **numbers)

@@ -127,10 +127,11 @@ def steps_in_turn(
 
 def _steps_for(run: Callable[[int], object], seconds: float, wait: Callable[[], object]) -> int:
     """Return an even number of steps that take about so many seconds; few take longer to begin."""
-    steps = 4
-    while (each := seconds_a_step(run, steps, wait)) * steps < seconds / 4:
-        steps *= 2
-    return max(2, 2 * int(seconds / 2 / each))
+
+    def timed(pairs: int) -> float:
+        return 2 * pairs * seconds_a_step(run, 2 * pairs, wait)
+
+    return 2 * _count_for(timed, 10**6, seconds)
 
 
 def seconds_a_step(
@@ -183,11 +184,20 @@ def _calls_a_round(
     """Return how many calls take ``seconds_a_round``, ``most`` at the most."""
     call()  # The first call may compile.
     finish()
-    count = 1
-    while count < most and (seconds := _seconds(call, count)) < seconds_a_round / 2:
-        count = max(2 * count, int(count * seconds_a_round / max(seconds, 1e-9) / 2))
+
+    def timed(count: int) -> float:
+        seconds = _seconds(call, count)
         finish()
-    finish()
+        return seconds
+
+    return _count_for(timed, most, seconds_a_round)
+
+
+def _count_for(timed: Callable[[int], float], most: int, seconds_a_round: float) -> int:
+    """Return how often to do what takes ``timed(count)`` seconds, ``most`` times at the most."""
+    count = 1
+    while count < most and (seconds := timed(count)) < seconds_a_round / 2:
+        count = max(2 * count, int(count * seconds_a_round / max(seconds, 1e-9) / 2))
     return min(count, most)
 
 

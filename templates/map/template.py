@@ -30,7 +30,14 @@ from tikgen.template.grid_use import (
     ghosts_of,
 )
 from tikgen.template.rules import GPUS, Not
-from tikgen.template.totals import MOST_PARTS, OWN_OF_TOTALS, partials_of, results_of
+from tikgen.template.totals import (
+    MOST_PARTS,
+    OWN_OF_TOTALS,
+    WHAT_PARTS_ARE,
+    Parts,
+    partials_of,
+    results_of,
+)
 
 from . import schedules
 from .program import is_scalar, leader, reductions_of
@@ -146,11 +153,7 @@ class Map(Template):
             only={"loop": Not("flat")},
             needs={0: {"loop": Not("blocks")}},
         )
-        parts: Literal[2, 2048, 8192, 262144] = parameter(
-            "most parts of the points, where there are reductions; each leaves its own result",
-            MOST_PARTS,
-            only={"loop": "points", "arch": GPUS},
-        )
+        parts: Parts = parameter(WHAT_PARTS_ARE, MOST_PARTS, only={"loop": "points", "arch": GPUS})
 
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None

@@ -24,7 +24,7 @@ from tikgen.template.boundaries import Boundary
 from tikgen.template.grid_use import WHAT_A_PART_IS, WHAT_A_WINDOW_IS, WINDOW, GridUse, Part
 from tikgen.template.parameters import FieldName
 from tikgen.template.rules import GPUS
-from tikgen.template.totals import MOST_PARTS
+from tikgen.template.totals import MOST_PARTS, WHAT_PARTS_ARE, Parts
 from tikgen.template.vectors import Layout
 from tikgen.template.views import Views
 
@@ -204,11 +204,7 @@ class FieldUpdate(Template):
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, only={"loop": "points"}
         )
-        parts: Literal[2, 2048, 8192, 262144] = parameter(
-            "most parts of the points, where there are reductions; each leaves its own result",
-            MOST_PARTS,
-            only={"loop": "points", "arch": GPUS},
-        )
+        parts: Parts = parameter(WHAT_PARTS_ARE, MOST_PARTS, only={"loop": "points", "arch": GPUS})
 
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None

@@ -8,15 +8,8 @@ import tikgen
 from tikgen import Template
 from tikgen.tuning.job import Job, Measurement
 
-TWICE_TEXT = """\
-import taichi as ti
-
-
-@ti.kernel
-def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }}):
-    for i in range(x.shape[0]):
-#% if s.way == "wrong"
-        y[i] = x[i] + x[i] + ti.cast(i == 40, ti.i32)
+# Faults that both have.
+FAULTS = """\
 #% elif s.way == "crashing"
         y[i] = x[i] + x[i] // (ti.abs(x[i]) // 1000)
 #% elif s.way == "hanging"
@@ -26,6 +19,18 @@ def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }
         y[i] = x[i] + x[i]
 #% elif s.way == "unknown to Taichi"
         y[i] = ti.no_such_function(x[i])
+"""
+
+TWICE_TEXT = """\
+import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }}):
+    for i in range(x.shape[0]):
+#% if s.way == "wrong"
+        y[i] = x[i] + x[i] + ti.cast(i == 40, ti.i32)
+FAULTS_HERE
 #% elif s.way == "slow"
         total = 0
         for _ in range(x[i] + 60):
@@ -34,7 +39,7 @@ def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }
 #% else
         y[i] = x[i] + x[i]
 #% endif
-"""
+""".replace("FAULTS_HERE\n", FAULTS)
 
 TWICE_CODE = '''\
 from typing import Literal
@@ -82,19 +87,11 @@ def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }
         y[i] = x[i] + x[i] + way - way
 #% elif s.way == "wrong"
         y[i] = x[i] + x[i] + ti.cast(i == 4, ti.i32)
-#% elif s.way == "crashing"
-        y[i] = x[i] + x[i] // (ti.abs(x[i]) // 1000)
-#% elif s.way == "hanging"
-        y[i] = 0
-        while x[i] + y[i] > -1000:
-            y[i] = 0
-        y[i] = x[i] + x[i]
-#% elif s.way == "unknown to Taichi"
-        y[i] = ti.no_such_function(x[i])
+FAULTS_HERE
 #% else
         y[i] = x[i] + x[i]
 #% endif
-"""
+""".replace("FAULTS_HERE\n", FAULTS)
 
 DOUBLE_CODE = '''\
 from typing import Literal

@@ -291,11 +291,10 @@ def _check_layers(
     """Raise GridError where an argument, or a value, is of matched layers and does not fit."""
     if use is None:
         raise GridError(f"{what} takes nothing that layers keep; got {value!r}")
+    is_of_layers = isinstance(value, Layers)
     wanted = domain, use, argument.shape[0], argument.dtype
-    if not isinstance(value, Layers) or wanted != (
-        *(value.domain, value.use, value.components, value.dtype),
-    ):
-        got = repr(value) if isinstance(value, Layers) else type(value).__name__
+    if not is_of_layers or wanted != (value.domain, value.use, value.components, value.dtype):
+        got = repr(value) if is_of_layers else type(value).__name__
         raise GridError(
             f"{what} takes what grid.matched_layers(kernel, courant=...) makes for this kernel and "
             f"grid; got {got}"

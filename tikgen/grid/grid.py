@@ -253,9 +253,9 @@ class Grid:
             ValueError: if the kernel has no such layers, or a number is out of range.
         """
         found: dict[str, Any] = dict(matched_layers(kernel, self.shape, courant, **numbers))
-        uses = kernel.template.grid_use(kernel.problem)
+        grid_use = kernel.template.grid_use(kernel.problem)
         for name, values in found.items():
-            if uses is not None and (use := uses.layers.get(name)):
+            if grid_use is not None and (use := grid_use.layers.get(name)):
                 kind = DType.parse(str(values.dtype))
                 found[name] = Layers(self._domain, kind, values.shape[0], use)
             else:

@@ -233,9 +233,10 @@ def matched_layers(
     found = {}
     for argument in kernel.signature.arguments:
         if argument.name.startswith("cpml_"):
-            wanted = tuple(extents.get(n, n) for n in argument.shape)
-            values = numbers.get(argument.name, np.zeros(wanted))
-            found[argument.name] = values.astype(argument.dtype.numpy)
+            wanted, kind = [extents.get(n, n) for n in argument.shape], argument.dtype.numpy
+            values = numbers.get(argument.name)
+            # A grid keeps a part of the zeros: nothing touches them here.
+            found[argument.name] = np.zeros(wanted, kind) if values is None else values.astype(kind)
     return found
 
 

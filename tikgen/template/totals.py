@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from tikgen.dtypes import DType
 from tikgen.template.arguments import Array
 
-# Most parts of a whole array, of which each leaves what it knows, where rows do not part it.
+# Most parts of a whole array, of which each leaves what it knows, where rows do not divide it: by
+# default, and on a GPU as a schedule says.
 MOST_PARTS = 2048
+Parts = Literal[2, 2048, 8192, 262144]
+WHAT_PARTS_ARE = "most parts of the points, where there are reductions; each leaves its own result"
 # What generated code with reductions calls its own values.
 OWN_OF_TOTALS = re.compile(
     r"(count|length|used|seen|chunk|part|parts|place|point|steps|other|half|thread|rank|rank_low|at_rank"

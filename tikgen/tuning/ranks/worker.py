@@ -2,7 +2,7 @@
 
 Rank 0 reads a job and its baseline from each line, a JSON list, and answers as
 :mod:`tikgen.tuning.worker` does; the others do what it reads. A rank that fails by itself answers
-in its place, and all of them are started again.
+instead of rank 0, and all of them are started again.
 """
 
 from __future__ import annotations
