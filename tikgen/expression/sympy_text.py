@@ -43,6 +43,8 @@ _COMPARISONS: dict[Any, type[ast.cmpop]] = {
     sympy.Eq: ast.Eq,
     sympy.Ne: ast.NotEq,
 }
+# Of what SymPy takes for complex, it makes them: Abs(exp(x)) becomes exp(re(x)).
+_PARTS = {sympy.re: lambda whole: whole, sympy.im: lambda _: sympy.S.Zero}
 # Stands for the sum of all second derivatives; nobody else can give a function this name.
 _LAPLACIAN = sympy.Function("the Laplacian")
 
@@ -110,13 +112,15 @@ def _pairs(equations: Any) -> list[tuple[Any, Any]]:
 
 
 def _plain(side: Any) -> Any:
-    """Return a side as an expression in which indices are symbols."""
+    """Return a side as an expression of real numbers, in which indices are symbols."""
     try:
         side = sympy.sympify(side, strict=True)
     except sympy.SympifyError:
         refuse(side, f"is no expression of SymPy; got {type(side).__name__}")
     if isinstance(side, sympy.MatrixBase | sympy.MatrixExpr):
         refuse(side, "has several components; write an equation for each")
+    for part, of in _PARTS.items():
+        side = side.replace(part, of)
     indices = side.atoms(sympy.Idx)
     return side.xreplace({index: sympy.Symbol(str(index.label)) for index in indices})
 
