@@ -18,6 +18,7 @@ from tikgen.template.views import Views
 from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, workspace
 from .boundaries import boundary_of, faces_of, margins_of, reach, rules_in_use
 from .elements import Elements
+from .lanes import are_long, places_of
 from .matched import edge_code
 from .memory import Memory
 from .reading import layered_of, spacing_of, type_of, update_of
@@ -77,6 +78,9 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     codes = {name: in_code(tuple(rules.get(name, ()))) for name in update.arrays}
     casts = {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays}
     known = identifiers(p, update)
+    places, long_axes = places_of(update, rules), are_long(update, rules, extents)
+    # Equations of matched layers stand near the edges alone.
+    reads_outside = any(map(any, margins)) and not edge_code(p, *on_grid)
     return {
         "bounds": bounds,
         "window": window,
@@ -93,7 +97,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "partial_zeros": "0, " if p.dim == 3 else "",
         "most_strips": MOST_STRIPS,
         "identifiers": known,
-        "elements": Elements(p.dtype, memory, names, codes, casts, known, runs),
+        "elements": Elements(p.dtype, memory, names, codes, casts, known, runs, places),
         "moved": moved,
         "stand_in": stand_in,
         "memory": memory,
@@ -108,6 +112,9 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "mirrors_used": mirrors_in(rules),
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
+        "are_long": long_axes,
+        "reads_outside": reads_outside,
+        "places": list({own.name: own for own in places.values()}.values()),
         "are_inside": are_inside(bounds, extents, margins, s.items),
         "near": " or ".join(
             filter(None, (near_edge(p, update, rules, names, extents), edge_code(p, *on_grid)))

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tikgen import DType
-from tikgen.template.outside import moved, once_around, stand_in, value
+from tikgen.template.outside import in_place_of, moved, on_long_axis, stand_in, value
 
+from .lanes import Places
 from .memory import Memory
 
 Offset = tuple[int, ...]
@@ -26,6 +27,7 @@ class Elements:
         casts: a pattern for the code of an element of each array.
         identifiers: what the code calls each array.
         runs: the run of elements for each array and offset of its row.
+        places: the places along the first axis that the points of a thread read, for each array.
     """
 
     def __init__(
@@ -37,11 +39,15 @@ class Elements:
         casts: Mapping[str, str],
         identifiers: Mapping[str, str],
         runs: Mapping[Any, Any],
+        places: Mapping[str, Places],
     ) -> None:
         self._work, self._memory, self._index = work, memory, tuple(index)
         self._extents = tuple(memory.extents)
         self._rules, self._casts = rules, casts
-        self._identifiers, self._runs = identifiers, runs
+        self._long_rules = {
+            name: [tuple(map(on_long_axis, pair)) for pair in own] for name, own in rules.items()
+        }
+        self._identifiers, self._runs, self._places = identifiers, runs, places
         self._centre = (0,) * (len(index) - 1)
 
     def _element(self, array: str, places: str | Sequence[str]) -> str:
@@ -61,7 +67,15 @@ class Elements:
     # One point, by its index: its neighbours may lie outside.
 
     def by_index(self, array: str, offset: Offset) -> str:
-        at = self._index, self._extents, offset, self._rules[array]
+        return self._by_index(array, offset, self._rules)
+
+    # The same on axes that have more points than any offset has steps.
+
+    def by_known_index(self, array: str, offset: Offset) -> str:
+        return self._by_index(array, offset, self._long_rules)
+
+    def _by_index(self, array: str, offset: Offset, rules: Mapping[str, Any]) -> str:
+        at = self._index, self._extents, offset, rules[array]
         return value(self._element, array, self._work, *at)
 
     def at_index(self, array: str) -> str:
@@ -93,10 +107,10 @@ class Elements:
     def by_end(self, array: str, offset: Offset) -> str:
         return self._by_end(array, offset, self._rules[array][-1:])
 
-    # The same in a row that is at least as long as the stencil reaches.
+    # The same in a row that has more points than any offset has steps.
 
     def by_known_end(self, array: str, offset: Offset) -> str:
-        return self._by_end(array, offset, [tuple(map(once_around, self._rules[array][-1]))])
+        return self._by_end(array, offset, self._long_rules[array][-1:])
 
     def _by_end(self, array: str, offset: Offset, rules: Sequence[Any]) -> str:
         run = self._runs[array, offset[:-1]]
@@ -108,10 +122,30 @@ class Elements:
             leading=[stand_in(*at) for at in each],
         )
 
-    # Point `lane` of a thread that computes several, by its linear index.
+    # Point `lane` of a thread that computes several.
 
     def by_lane(self, array: str, offset: Offset) -> str:
-        return self._element(array, self._linear(array, "at", offset))
+        places = [moved(*at) for at in zip(self._index, offset, strict=True)]
+        return self._in_plane(array, places)
+
+    def at_lane(self, array: str) -> str:
+        places = "(first + lane)", *self._index[1:]
+        return self._memory.element(array, self._memory.zeros + self._memory.linear(array, places))
+
+    # The same where neighbours may lie outside, on axes that have more points than any offset has
+    # steps.
+
+    def by_any_lane(self, array: str, offset: Offset) -> str:
+        def find(name: str, step: int, extent: str, rule: Any) -> str:
+            if name != self._index[0] or not step or rule.kind == "interior":
+                return in_place_of(name, step, extent, rule)
+            return self._places[array].at(step)
+
+        at = self._index, self._extents, offset, self._long_rules[array]
+        return value(self._in_plane, array, self._work, *at, find=find)
+
+    def _in_plane(self, array: str, places: Sequence[str]) -> str:
+        return self._element(array, self._memory.zeros + self._memory.linear(array, places))
 
     # Element `lane` of runs, which count from the first component of a vector on.
 

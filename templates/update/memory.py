@@ -1,5 +1,6 @@
 """Where the elements of arrays lie in memory, as generated code."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ class Memory:
             code = places if isinstance(places, str) else ", ".join(places)
             return element_code(self._p.layout, name, code, is_linear)
         if not isinstance(places, str):
-            places = self._linear(name, places)
+            places = self.linear(name, places)
         argument, place = argument_of(name, self._p.layout)
         if place and not is_linear:
             times = f"{place} * " if place > 1 else ""
@@ -83,11 +84,18 @@ class Memory:
         zeros = "0, " * (self._p.dim - 1 + self._is_vector(name))
         return f"{argument}[{zeros}{places}]"
 
-    def _linear(self, name: str, places: Sequence[str]) -> str:
-        parts = []
-        for place, step in zip(places, self.steps(name), strict=True):
-            parts.append(f"{f'({place})' if ' ' in place else place} * {step}" if step else place)
-        return " + ".join(parts)
+    def linear(self, name: str, places: Sequence[str]) -> str:
+        """Return the linear index of a point in an array or a component."""
+        each = zip(places, self.steps(name), strict=True)
+        return " + ".join(f"{factor(place)} * {step}" if step else place for place, step in each)
 
     def _is_vector(self, name: str) -> bool:
         return argument_of(name, self._p.layout)[1] is not None
+
+
+def factor(code: str) -> str:
+    """Return code as a factor, in parentheses where it is a sum."""
+    flat, within = code, ""
+    while flat != within:
+        flat, within = re.sub(r"\([^()]*\)|\[[^][]*\]", "", flat), flat
+    return f"({code})" if " " in flat else code

@@ -353,9 +353,10 @@ def test_verification_stretches_parts_without_layers(name: str) -> None:
 
 
 def test_the_interior_pays_nothing() -> None:
-    for arch in ("cpu", "cuda"):
+    # On a GPU, points near an edge without a layer have the code of the others.
+    for arch, plain in (("cpu", "zero"), ("cuda", "interior")):
         inner = []
-        for rule in ("zero", LAYER):
+        for rule in (plain, LAYER):
             text = tikgen.render(
                 "update", equations=WAVE, dim=2, scalars="c", boundary=rule, arch=arch
             )

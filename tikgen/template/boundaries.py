@@ -177,7 +177,8 @@ def rule_in_code(
     Returns:
         ``kind``; ``value``, the code of the number; ``number``, that times what the rule
         multiplies it with: of a flux what a step outwards adds, of values on a wall twice the
-        value, or nothing for 0; ``over_face``, whether they have ``%s`` for indices.
+        value, or nothing for 0; ``over_face``, whether they have ``%s`` for indices; ``is_long``,
+        whether the axis is known to have more points than any step is long.
     """
     kind, number = rule
     factor = {"value": 1, "flux": 2 * spacing, "wall_flux": spacing}.get(kind, 2)
@@ -187,7 +188,9 @@ def rule_in_code(
     else:
         value = dtype.literal(number)
         times = dtype.literal(number * factor) if number or kind not in OPPOSITE else ""
-    return SimpleNamespace(kind=kind, value=value, number=times, over_face="%s" in value)
+    return SimpleNamespace(
+        kind=kind, value=value, number=times, over_face="%s" in value, is_long=False
+    )
 
 
 def mirrors_in(rules: Mapping[str, list[tuple[Any, Any]]]) -> list[str]:

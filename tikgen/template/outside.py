@@ -16,7 +16,14 @@ from tikgen.template.boundaries import ELEMENTS, MIRRORS
 
 # Returns the code of an element of an array by its indices.
 Read = Callable[[str, Sequence[str]], str]
-_ONCE = {"periodic": "periodic once"}
+# Returns the code of the index on an axis that is taken instead of ``step`` away from ``name``.
+Find = Callable[[str, int, str, SimpleNamespace], str]
+# Code for the mirror image of a place, beyond the lower and the upper end of an axis.
+_IMAGES = {
+    "mirrored": ("ti.abs({0})", "ti.min({0}, 2 * {1} - 2 - ({0}))"),
+    "mirrored_at_wall": ("ti.max({0}, -1 - ({0}))", "ti.min({0}, 2 * {1} - 1 - ({0}))"),
+    "mirrored_beyond": ("ti.abs({0})", "ti.min({0}, 2 * {1} - ({0}), {1} - 1)"),
+}
 
 
 def moved(name: str, step: int) -> str:
@@ -24,27 +31,40 @@ def moved(name: str, step: int) -> str:
     return f"{name} {'+' if step > 0 else '-'} {abs(step)}" if step else name
 
 
-def stand_in(name: str, step: int, extent: str, kind: str) -> str:
-    """Return code for the index of what is taken instead; inside it is the index itself."""
+def stand_in(name: str, step: int, extent: str, kind: str, is_long: bool = False) -> str:
+    """Return code for the index of what is taken instead; inside it is the index itself.
+
+    Args:
+        name: code for the index of the point.
+        step: how far from it.
+        extent: code for the extent of the axis.
+        kind: the kind of the rule of that side.
+        is_long: whether the axis has more points than the step is long. The remainder of a
+            division, which is needed otherwise, would take longer than the equations of a point.
+    """
     place = moved(name, step)
     if step == 0 or kind == "interior":
         return place
     if kind == "periodic":
-        return _wrapped(name, step, extent)
-    if kind == _ONCE["periodic"]:
+        if not is_long:
+            return _wrapped(name, step, extent)
         wrapped = f"{place} - {extent}" if step > 0 else f"{place} + {extent}"
         return f"ti.select({_is_outside(name, step, extent)}, {wrapped}, {place})"
     if kind in MIRRORS:
+        if is_long:
+            return _IMAGES[MIRRORS[kind]][step > 0].format(place, extent)
         return f"{MIRRORS[kind]}({place}, {extent})"
     return f"ti.min({place}, {extent} - 1)" if step > 0 else f"ti.max({place}, 0)"
 
 
-def once_around(rule: Any) -> Any:
-    """Return a rule for an axis that has at least as many points as an offset has steps.
+def in_place_of(name: str, step: int, extent: str, rule: SimpleNamespace) -> str:
+    """Return code for the index that a rule takes instead."""
+    return stand_in(name, step, extent, rule.kind, rule.is_long)
 
-    The remainder of a division would take longer than the equations of a point.
-    """
-    return SimpleNamespace(**vars(rule) | {"kind": _ONCE.get(rule.kind, rule.kind)})
+
+def on_long_axis(rule: SimpleNamespace) -> SimpleNamespace:
+    """Return a rule for an axis that has more points than any step is long."""
+    return SimpleNamespace(**vars(rule) | {"is_long": True})
 
 
 def _wrapped(name: str, step: int, extent: str) -> str:
@@ -83,6 +103,7 @@ def value(
     rules: Sequence[Any],
     places: tuple[str, ...] = (),
     leading: Sequence[str] = (),
+    find: Find = in_place_of,
 ) -> str:
     """Return code for the value of an array at an offset from a point.
 
@@ -98,6 +119,7 @@ def value(
         rules: a pair of rules for each axis.
         places: code for the indices on the axes behind these.
         leading: code for the indices on the axes before these.
+        find: returns the index that is taken instead.
     """
     if not index:
         return read(array, places)
@@ -106,14 +128,16 @@ def value(
     others = index[:-1], extents[:-1], offset[:-1], rules[:-1]
 
     def at(place: str) -> str:
-        return value(read, array, work, *others, places=(place, *places), leading=leading)
+        return value(
+            *(read, array, work, *others), places=(place, *places), leading=leading, find=find
+        )
 
-    found = at(stand_in(name, step, extent, rule.kind))
-    if not step or rule.kind in ELEMENTS or rule.kind in _ONCE.values():
+    found = at(find(name, step, extent, rule))
+    if not step or rule.kind in ELEMENTS:
         return found
     number, middle = rule.number, rule.value
     if rule.over_face:
-        face = _over_face(*others, leading=leading, places=places)
+        face = _over_face(*others, leading=leading, places=places, find=find)
         number, middle = number % face, middle % face
     outside = _is_outside(name, step, extent)
     match rule.kind:
@@ -143,8 +167,9 @@ def _over_face(
     rules: Sequence[Any],
     leading: Sequence[str],
     places: Sequence[str],
+    find: Find,
 ) -> str:
     """Return code for the indices of a number over the face of the axis behind these."""
     each = zip(index, offset, extents, rules, strict=True)
-    found = [stand_in(n, step, extent, pair[step > 0].kind) for n, step, extent, pair in each]
+    found = [find(name, step, extent, pair[step > 0]) for name, step, extent, pair in each]
     return ", ".join([*leading, *found, *places]) or "0"

@@ -21,7 +21,7 @@ def points(
         start_1 = ti.select(i + 1 < u.shape[0], i + 1, 0) * row
         left = ti.min(1, row)
         right = ti.max(row - 1, left)
-        if row >= 2:
+        if row > 2:
             for end in ti.static(range(2)):
                 j = end if ti.static(end < 1) else right + (end - 1)
                 r = u[0, start + j] * v[0, start + j] ** 2

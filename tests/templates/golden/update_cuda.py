@@ -13,17 +13,30 @@ def update(
     ti.loop_config(block_dim=256)
     for block, j in ti.ndrange((u.shape[0] - 1) // 4 + 1, u.shape[1]):
         first = block * 4
-        if 1 <= first and first + 4 <= u.shape[0] - 1 and 1 <= j < u.shape[1] - 1:
+        if first + 4 <= u.shape[0]:
             row = u.shape[1]
-            here = first * row + j
+            places = ti.Vector(
+                [
+                    ti.select(first - 1 < 0, first - 1 + u.shape[0], first - 1),
+                    first,
+                    first + 1,
+                    first + 2,
+                    first + 3,
+                    ti.select(first + 4 >= u.shape[0], first + 4 - u.shape[0], first + 4),
+                ]
+            )
             buffer_u_next = ti.Vector.zero(ti.f32, 4)
             for lane in ti.static(range(4)):
-                at = here + lane * row
+                i = first + lane
                 buffer_u_next[lane] = (
-                    u[0, at - row] + u[0, at + row] + u[0, at - 1] + u[0, at + 1] - ti.f32(4.0) * u[0, at]
+                    u[0, places[lane] * row + j]
+                    + u[0, places[lane + 2] * row + j]
+                    + u[0, i * row + ti.select(j - 1 < 0, j - 1 + u.shape[1], j - 1)]
+                    + u[0, i * row + ti.select(j + 1 >= u.shape[1], j + 1 - u.shape[1], j + 1)]
+                    - ti.f32(4.0) * u[0, i * row + j]
                 )
             for lane in ti.static(range(4)):
-                u_next[0, here + lane * row] = buffer_u_next[lane]
+                u_next[0, (first + lane) * row + j] = buffer_u_next[lane]
         else:
             for i in range(first, ti.min(first + 4, u.shape[0])):
                 u_next[i, j] = (

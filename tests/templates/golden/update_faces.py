@@ -89,7 +89,7 @@ def points(
             start_0_1 = i * plane + (j + 1) * row
             left = ti.min(1, row)
             right = ti.max(row - 1, left)
-            if row >= 2:
+            if row > 2:
                 for end in ti.static(range(2)):
                     k = end if ti.static(end < 1) else right + (end - 1)
                     u_next[0, 0, start + k] = (

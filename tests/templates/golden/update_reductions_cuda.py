@@ -28,17 +28,20 @@ def update(
                 first = 1 + block * 4
                 if first + 4 <= u.shape[0] - 1:
                     row = u.shape[1]
-                    here = first * row + j
                     buffer_u_next = ti.Vector.zero(ti.f32, 4)
                     for lane in ti.static(range(4)):
-                        at = here + lane * row
+                        i = first + lane
                         new_u_next = (
-                            u[0, at - row] + u[0, at + row] + u[0, at - 1] + u[0, at + 1] - ti.f32(4.0) * u[0, at]
+                            u[0, (i - 1) * row + j]
+                            + u[0, (i + 1) * row + j]
+                            + u[0, i * row + j - 1]
+                            + u[0, i * row + j + 1]
+                            - ti.f32(4.0) * u[0, i * row + j]
                         )
                         buffer_u_next[lane] = new_u_next
-                        err_so_far += (new_u_next - u[0, at]) ** 2
+                        err_so_far += (new_u_next - u[0, i * row + j]) ** 2
                     for lane in ti.static(range(4)):
-                        u_next[0, here + lane * row] = buffer_u_next[lane]
+                        u_next[0, (first + lane) * row + j] = buffer_u_next[lane]
                 else:
                     for i in range(first, ti.min(first + 4, u.shape[0] - 1)):
                         row = u.shape[1]

@@ -43,7 +43,7 @@ def points(
             start_1 = (i + 1) * row
             left = ti.min(2, row)
             right = ti.max(row - 1, left)
-            if row >= 3:
+            if row > 3:
                 for end in ti.static(range(3)):
                     j = end if ti.static(end < 2) else right + (end - 2)
                     u_next[0, start + j] = (
@@ -52,11 +52,11 @@ def points(
                         * (
                             u[0, start_n1 + j]
                             + u[0, start_1 + j]
-                            + u[0, start + mirrored(j - 1, row)]
-                            + u[0, start + mirrored(j + 1, row)]
+                            + u[0, start + ti.abs(j - 1)]
+                            + u[0, start + ti.min(j + 1, 2 * row - 2 - (j + 1))]
                             - ti.f32(4.0) * u[0, start + j]
                         )
-                        + u[0, start + mirrored(j - 2, row)]
+                        + u[0, start + ti.abs(j - 2)]
                     )
             else:
                 for j in range(row):
