@@ -29,15 +29,8 @@ import taichi as ti
 import tikgen
 from page import drawn_seed, write_works
 from peers import numba_equations, taichi_equations
-from physics import (
-    DEPTH,
-    ELECTRIC,
-    GRAY_SCOTT,
-    MAGNETIC,
-    NUMBERS,
-    SPEED,
-    conjugate_gradients,
-)
+from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS, conjugate_gradients
+from physics import shallow_water as flowing_water
 from tikgen.units import duration
 from timing import steps_in_turn
 
@@ -160,15 +153,8 @@ def shallow_water(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     fields["b"] = 2 * rng.random(shape, np.float32)
 
     def ours(f: Fields) -> Any:
-        grid: dict[str, Any] = {"dim": 2, "boundary": "periodic", "scalars": "dt"}
-        depth, speed = tikgen.update(DEPTH, **grid), tikgen.update(SPEED, **grid)
-        flow = {"u": f["u"], "v": f["v"], "dt": 0.1}
-        parts = [
-            depth.bind(h=f["h"], h_next=f["hn"], **flow),
-            speed.bind(h=f["hn"], b=f["b"], u_next=f["un"], v_next=f["vn"], **flow),
-            tikgen.swap(*((f[name], f[name + "n"]) for name in names)),
-        ]
-        return tikgen.Program(parts).run, lambda: f
+        after = {name: f[name + "n"] for name in names}
+        return flowing_water(f, after, 0.1).run, lambda: f
 
     def numba(f: Fields) -> Any:
         old, new = [f[name] for name in names], [f[name + "n"] for name in names]

@@ -27,6 +27,7 @@ import tikgen
 from page import drawn_seed, write_works
 from peers import torch_equations
 from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS, conjugate_gradients
+from physics import shallow_water as flowing_water
 from tikgen.units import duration
 from timing import steps_in_turn
 
@@ -114,6 +115,23 @@ def maxwell(shape: tuple[int, ...]) -> Work:
     return Work(f"Maxwell, {_grid(shape)}", fields, _bytes(18, shape), forms)
 
 
+def shallow_water(shape: tuple[int, ...]) -> Work:
+    """Return water that flows over a rough bottom, islands among it, on a torus."""
+    fields = {"h": torch.clamp(_random(shape) - 0.2, min=0), "b": 2 * _random(shape)}
+    fields |= {name: torch.zeros(shape, device="cuda") for name in "uv"}
+
+    def ours(f: Fields) -> Any:
+        after = {name: torch.zeros_like(f[name]) for name in "huv"}
+        program = flowing_water(f, after, 0.1, ENGINE)
+        return program.run, lambda: {name: program[name] for name in "huv"}
+
+    forms: dict[str, Form] = {
+        "tikgen": ours,
+        "torch.compile": lambda f: torch_equations.shallow_water(f, 0.1),
+    }
+    return Work(f"shallow water, {_grid(shape)}", fields, _bytes(10, shape), forms)
+
+
 def poisson(shape: tuple[int, ...]) -> Work:
     """Return conjugate gradients for Poisson's equation, a fixed number of steps."""
     fields = {"r": _random(shape), "x": torch.zeros(shape, device="cuda")}
@@ -140,6 +158,7 @@ def works(seed: int) -> Iterator[Callable[[], Work]]:
 
     for low, high in ((150, 400), (900, 1200), (7000, 8500)):
         yield partial(gray_scott, drawn(low, high, 2))
+        yield partial(shallow_water, drawn(low, high, 2))
     for low, high in ((60, 130), (350, 520)):
         for make in (wave, maxwell, poisson):
             yield partial(make, drawn(low, high, 3))

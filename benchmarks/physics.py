@@ -42,6 +42,30 @@ SPEED = """
 """
 
 
+def shallow_water(
+    fields: Mapping[str, Any], after: Mapping[str, Any], dt: float, engine: str | None = None
+) -> tikgen.Program:
+    """Return steps of shallow water on a torus.
+
+    Args:
+        fields: the depth ``h``, the speeds ``u`` and ``v``, and the bottom ``b``.
+        after: arrays for the depth and the speeds after a step.
+        dt: the length of a step.
+        engine: what launches kernels, by default as usual.
+    """
+    grid: dict[str, Any] = {"dim": 2, "boundary": "periodic", "scalars": "dt"}
+    kernels = tikgen.update(DEPTH, **grid), tikgen.update(SPEED, **grid)
+    depth, speed = (k.with_engine(engine) if engine else k for k in kernels)
+    flow = {"u": fields["u"], "v": fields["v"], "dt": dt}
+    next_flow = {f"{name}_next": after[name] for name in "uv"}
+    parts = [
+        depth.bind(h=fields["h"], h_next=after["h"], **flow),
+        speed.bind(h=after["h"], b=fields["b"], **flow, **next_flow),
+        tikgen.swap(*((fields[name], after[name]) for name in "huv")),
+    ]
+    return tikgen.Program(parts)
+
+
 def conjugate_gradients(
     x: Any, r: Any, p: Any, q: Any, numbers: Mapping[str, Any], engine: str | None = None
 ) -> tikgen.Program:

@@ -122,6 +122,47 @@ def maxwell(f: Fields, a: float) -> Made:
     return run, lambda: f
 
 
+def shallow_water(f: Fields, dt: float) -> Made:
+    """Return what does steps on a torus, and what returns depth and speeds after them."""
+
+    def at(x: Any, i: int, j: int) -> Any:
+        return x.roll((-i, -j), (0, 1))
+
+    def along(x: Any, speed: Any, axis: int) -> Any:
+        behind, before = (at(x, by * (axis == 0), by * (axis == 1)) for by in (-1, 1))
+        return torch.where(speed > 0, x - behind, before - x)
+
+    @torch.compile(fullgraph=True)
+    def depth(h: Any, u: Any, v: Any, hn: Any) -> None:
+        fx = u * torch.where(u > 0, at(h, -1, 0), h)
+        fy = v * torch.where(v > 0, at(h, 0, -1), h)
+        hn.copy_(torch.clamp(h - dt * (at(fx, 1, 0) - fx + at(fy, 0, 1) - fy), min=0))
+
+    @torch.compile(fullgraph=True)
+    def speed(h: Any, b: Any, u: Any, v: Any, un: Any, vn: Any) -> None:
+        s = h + b
+        w = (v + at(v, -1, 0) + at(v, 0, 1) + at(v, -1, 1)) / 4
+        z = (u + at(u, 0, -1) + at(u, 1, 0) + at(u, 1, -1)) / 4
+        fu = s - at(s, -1, 0) + u * along(u, u, 0) + w * along(u, w, 1)
+        fv = s - at(s, 0, -1) + z * along(v, z, 0) + v * along(v, v, 1)
+        un.copy_(torch.where(torch.maximum(h, at(h, -1, 0)) > 0.001, u - dt * fu, 0.0))
+        vn.copy_(torch.where(torch.maximum(h, at(h, 0, -1)) > 0.001, v - dt * fv, 0.0))
+
+    sets = [[f[name] for name in "huv"], [torch.zeros_like(f[name]) for name in "huv"]]
+
+    def both() -> None:
+        (h, u, v), (hn, un, vn) = sets
+        depth(h, u, v, hn)
+        speed(hn, f["b"], u, v, un, vn)
+        sets.reverse()
+
+    start = [x.clone() for x in sets[0]]
+    run = recorded(both)
+    for field, value in zip(sets[0], start, strict=True):
+        field.copy_(value)
+    return run, lambda: dict(zip("huv", sets[0], strict=True))
+
+
 def poisson(r: torch.Tensor, x: torch.Tensor) -> Made:
     """Return what does steps of conjugate gradients between walls at 0, and ``x`` after them."""
     p, q = r.clone(), torch.zeros_like(r)

@@ -25,7 +25,7 @@ MOST_OPERATIONS = 1500
 # What generated code calls its own values.
 OWN = re.compile(
     r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|at|step|strip|turn"
-    r"|lane|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]|(start|run|buffer|places)(_\w+)?)"
+    r"|lane|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]|(start|run|buffer|places|patch)(_\w+)?)"
 )
 
 

@@ -22,7 +22,7 @@ from .lanes import are_long, places_of
 from .matched import edge_code
 from .memory import Memory
 from .reading import layered_of, spacing_of, type_of, update_of
-from .rows import near_edge, runs_of
+from .rows import near_edge, patches_of, runs_of
 from .statements import (
     cast_of,
     damped_code,
@@ -39,6 +39,8 @@ MOST_AT_ENDS = 256
 # Operations where rows at the faces of a box are computed as others are. Heat then took 0.77 of the
 # time, and 0.6 with order 8; the kernel took 1.3 and 1.8 of the time to compile.
 MOST_AT_FACES = 64
+# Copies of rows, which take long to compile: with 64, two coupled equations of order 8 took 4 s.
+MOST_PATCHES = 64
 
 
 def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
@@ -78,9 +80,19 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     codes = {name: in_code(tuple(rules.get(name, ()))) for name in update.arrays}
     casts = {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays}
     known = identifiers(p, update)
-    places, long_axes = places_of(update, rules), are_long(update, rules, extents)
+    operations = update.assignments.operations
     # Equations of matched layers stand near the edges alone.
-    reads_outside = any(map(any, margins)) and not edge_code(p, *on_grid)
+    edge = edge_code(p, *on_grid)
+    faces = near_edge(p, update, rules, names, extents)
+    ends_are_known = sum(margins[-1]) * operations <= MOST_AT_ENDS
+    are_faces_rows = p.dim == 3 and operations <= MOST_AT_FACES
+    patches: Mapping[Any, Any] = {}
+    # Both ends of a row are computed alike.
+    has_ends = all(margins[-1]) and not any(interior[-1]) and p.dim > 1 and not (layered or edge)
+    if has_ends and not (ends_are_known and (are_faces_rows or not faces or p.dim == 2)):
+        found = patches_of(update, runs)
+        patches = found if len(found) <= MOST_PATCHES else {}
+    places = places_of(update, rules)
     return {
         "bounds": bounds,
         "window": window,
@@ -97,7 +109,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "partial_zeros": "0, " if p.dim == 3 else "",
         "most_strips": MOST_STRIPS,
         "identifiers": known,
-        "elements": Elements(p.dtype, memory, names, codes, casts, known, runs, places),
+        "elements": Elements(p.dtype, memory, names, codes, casts, known, runs, places, patches),
         "moved": moved,
         "stand_in": stand_in,
         "memory": memory,
@@ -105,20 +117,19 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "helpers": "\n\n\n".join(filter(None, helpers)),
         "function": "points",
         "margins": margins,
-        "are_faces_rows": p.dim == 3
-        and update.assignments.operations <= MOST_AT_FACES
-        and not edge_code(p, *on_grid),
-        "ends_are_known": sum(margins[-1]) * update.assignments.operations <= MOST_AT_ENDS,
+        "are_faces_rows": are_faces_rows and not edge,
+        "ends_are_known": ends_are_known,
+        "patches": patches,
+        # What a register of any processor holds, or several.
+        "end_size": -(-max(margins[-1]) // 4) * 4,
         "mirrors_used": mirrors_in(rules),
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
-        "are_long": long_axes,
-        "reads_outside": reads_outside,
+        "are_long": are_long(update, rules, extents),
+        "reads_outside": any(map(any, margins)) and not edge,
         "places": list({own.name: own for own in places.values()}.values()),
         "are_inside": are_inside(bounds, extents, margins, s.items),
-        "near": " or ".join(
-            filter(None, (near_edge(p, update, rules, names, extents), edge_code(p, *on_grid)))
-        ),
+        "near": " or ".join(filter(None, (faces, edge))),
         "runs": runs,
         "each_start": list({run.start: run for run in runs.values()}.values()),
         "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),

@@ -12,6 +12,7 @@ from tikgen.template.outside import in_place_of, moved, on_long_axis, stand_in, 
 
 from .lanes import Places
 from .memory import Memory
+from .rows import Patch
 
 Offset = tuple[int, ...]
 
@@ -28,6 +29,8 @@ class Elements:
         identifiers: what the code calls each array.
         runs: the run of elements for each array and offset of its row.
         places: the places along the first axis that the points of a thread read, for each array.
+        patches: the copies that points at the ends of rows read, for each array and offset of its
+            row.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Elements:
         identifiers: Mapping[str, str],
         runs: Mapping[Any, Any],
         places: Mapping[str, Places],
+        patches: Mapping[tuple[str, Offset], Patch],
     ) -> None:
         self._work, self._memory, self._index = work, memory, tuple(index)
         self._extents = tuple(memory.extents)
@@ -47,8 +51,10 @@ class Elements:
         self._long_rules = {
             name: [tuple(map(on_long_axis, pair)) for pair in own] for name, own in rules.items()
         }
-        self._identifiers, self._runs, self._places = identifiers, runs, places
+        self._identifiers, self._runs = identifiers, runs
+        self._places, self._patches = places, patches
         self._centre = (0,) * (len(index) - 1)
+        self._length = "row" if self._centre else self._extents[-1]
 
     def _element(self, array: str, places: str | Sequence[str]) -> str:
         return self._casts[array] % self._memory.element(array, places)
@@ -114,13 +120,48 @@ class Elements:
 
     def _by_end(self, array: str, offset: Offset, rules: Sequence[Any]) -> str:
         run = self._runs[array, offset[:-1]]
-        length = "row" if self._centre else self._extents[-1]
         each = zip(self._index, run.leading, self._extents, run.kinds, strict=False)
         return value(
             lambda array, places: self._element(array, self._in_row(run, places[0])),
-            *(array, self._work, self._index[-1:], (length,), offset[-1:], rules),
+            *(array, self._work, self._index[-1:], (self._length,), offset[-1:], rules),
             leading=[stand_in(*at) for at in each],
         )
+
+    # Point `lane` of a step at an end of a row, of which all was copied that may lie outside.
+
+    def by_patch(self, array: str, offset: Offset) -> str:
+        patch = self._patches.get((array, offset[:-1]))
+        if not patch:
+            return self.by_run(array, offset)
+        return f"{patch.name}[{moved('lane', patch.low + offset[-1])}]"
+
+    # The same elsewhere in a row at a face, where only rows that may be numbers were copied.
+
+    def by_face_patch(self, array: str, offset: Offset) -> str:
+        patch = self._patches.get((array, offset[:-1]))
+        return (self.by_patch if patch and patch.is_face else self.by_run)(array, offset)
+
+    def into_patch(self, at: tuple[str, Offset], size: int, is_upper: bool) -> str:
+        (array, leading), patch = at, self._patches[at]
+        step, last = -patch.low, "lane"
+        if is_upper:
+            length = patch.low + size + patch.high
+            step, last = patch.high, f"{self._length} - {length} + lane"
+        run = self._runs[array, leading]
+        rows = self._rows_of(run)
+
+        def read(array: str, places: Sequence[str]) -> str:
+            if tuple(places[:-1]) != rows:  # Another element of the face.
+                return self._element(array, places)
+            return self._element(array, self._in_row(run, places[-1]))
+
+        index, extents = (*self._index[:-1], last), (*self._extents[:-1], self._length)
+        rules = [*self._rules[array][:-1], *self._long_rules[array][-1:]]
+        return value(read, array, self._work, index, extents, (*leading, step), rules)
+
+    def into_face_patch(self, at: tuple[str, Offset]) -> str:
+        array, leading = at
+        return self.by_face_run(array, (*leading, -self._patches[at].low))
 
     # Point `lane` of a thread that computes several.
 
@@ -156,17 +197,21 @@ class Elements:
 
     def by_face_run(self, array: str, offset: Offset) -> str:
         run, rules = self._runs[array, offset[:-1]], self._rules[array][:-1]
-        each = zip(self._index, run.leading, self._extents, run.kinds_at_face, strict=False)
-        leading = tuple(stand_in(*at) for at in each)
+        rows = self._rows_of(run)
 
         def read(array: str, places: Sequence[str]) -> str:
-            if tuple(places[:-1]) != leading:  # Another element of the face.
+            if tuple(places[:-1]) != rows:  # Another element of the face.
                 return self._element(array, places)
             return self._casts[array] % self._in_run(array, run, offset[-1])
 
         at = self._index[:-1], self._extents[:-1], offset[:-1], rules
         last = moved(f"{self._index[-1]} + lane", offset[-1])
         return value(read, array, self._work, *at, places=(last,))
+
+    def _rows_of(self, run: Any) -> tuple[str, ...]:
+        """Return the indices of a row on its axes, which stand for those outside."""
+        each = zip(self._index, run.leading, self._extents, run.kinds_at_face, strict=False)
+        return tuple(stand_in(*at) for at in each)
 
     def at_stored(self, array: str) -> str:
         return self._in_run(array, self._runs[array, self._centre], 0)

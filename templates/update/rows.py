@@ -1,6 +1,7 @@
 """Rows: where a real function finds the neighbours of their points."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,6 +58,34 @@ def runs_of(p: Any, update: Update, rules: Mapping[str, Any], memory: Memory) ->
         run.first = min(run.first, last)
         found[name, leading] = run
     return found
+
+
+@dataclass
+class Patch:
+    """A copy of what a step along a row reads of an array, with what stands for values outside.
+
+    Args:
+        name: what the code calls it.
+        is_face: whether numbers stand for a row that lies outside.
+        low: how far the array is read before the first point.
+        high: how far behind the last one.
+    """
+
+    name: str
+    is_face: bool
+    low: int = 0
+    high: int = 0
+
+
+def patches_of(update: Update, runs: Mapping[Any, Any]) -> dict[Any, Patch]:
+    """Return what is copied, for each array and offset of its row."""
+    found: dict[Any, Patch] = {}
+    for name, (*leading, step) in update.accesses.values():
+        key = name, tuple(leading)
+        is_face = any(within(kind) != kind for kind in runs[key].kinds_at_face)
+        patch = found.setdefault(key, Patch(f"patch_{len(found)}", is_face))
+        patch.low, patch.high = max(patch.low, -step), max(patch.high, step)
+    return {key: p for key, p in found.items() if p.is_face or p.low or p.high}
 
 
 def within(kind: str) -> str:

@@ -18,8 +18,7 @@ from .reading import layered_of, update_of
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
 MOST_LONG_BUFFERS = 6
-# Threads that fill a GPU, and points where sizes are not known.
-ENOUGH_THREADS = 2**18
+# Points where sizes are not known.
 SOME_POINTS = 2**20
 
 
@@ -51,17 +50,18 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
         return {"block_dim": 128}
     # On an H100, with grids of 60 M to 90 M points, 4 points a thread took 0.53 of the time of one
     # for -lap(p) in 3D, 0.71 for the wave equation of order 8 and for Maxwell's equations, 0.79 for
-    # Gray-Scott; 8 took 1.1 of the time of 4 in 3D, and small grids lack threads.
-    items = 4
-    while items > 1 and points < items * ENOUGH_THREADS:
-        items //= 2
+    # Gray-Scott; 8 took 1.1 of the time of 4 in 3D. With small grids, which lack threads, 2 or 4
+    # took 0.5 to 0.9 of the time of one.
+    reduces = bool(update_of(p).reductions)
+    least = {4: 2**20 if reduces else 2**18, 2: 2**16}
+    items = next((count for count, most in least.items() if points >= most), 1)
     if items == 1:
         return {"block_dim": 128}
-    if not update_of(p).reductions:
-        return {"items": items, "block_dim": 256}
+    if not reduces:
+        return {"items": items, "block_dim": 64 * items}
     # A part ends with its block. Few parts walk through the whole array: what another block reads
-    # has left the cache, and conjugate gradients took 1.4 times as long.
-    return {"items": items, "block_dim": 128, "parts": 262144}
+    # has left the cache, and conjugate gradients took 1.4 times as long. Small grids stay there.
+    return {"items": items, "block_dim": 128, "parts": 262144 if items == 4 else MOST_PARTS}
 
 
 def schedule_space(
@@ -125,7 +125,8 @@ def _far_from_faces(p: Any, s: Any) -> tuple[int, ...]:
     inner, outer = (reach(p, update, inside) for inside in (True, False))
     extents = [sum(one) + sum(other) + 3 for one, other in zip(inner, outer, strict=True)]
     if s.loop == "function":
-        extents[-1] += s.row_buffer + 6
+        ends = 2 * max(outer[-1]) + 8  # What is computed from copies, and more.
+        extents[-1] = s.row_buffer + max(extents[-1] + 6, ends)
     else:
         extents[0] += 2 * s.items
         extents = [own + width for own, width in zip(extents, _layer_widths(p), strict=True)]

@@ -46,7 +46,8 @@ def test_the_default_has_enough_threads() -> None:
     assert items("cuda", dim=1) == items("vulkan", dim=2) == 1
     assert items("cuda", dim=2, shape=(100, 100)) == 1
     assert items("cuda", dim=2, shape=(2000, 1000)) == 4
-    assert items("cuda", dim=2, shape=(1000, 600)) == 2
+    assert items("cuda", dim=2, shape=(1000, 600)) == 4
+    assert items("cuda", dim=2, shape=(300, 400)) == 2
     assert items("cuda", dim=3, shape=(300, 300, 300)) == 4
 
 

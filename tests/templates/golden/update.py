@@ -52,10 +52,10 @@ def points(
                         - r
                     )
                 )
-        buffer_u_next = ti.Vector.zero(ti.f32, 32)
         if (right - left) >= 32:
             for step in range(((right - left) - 1) // 32 + 1):
                 j = ti.min(left + step * 32, right - 32)
+                buffer_u_next = ti.Vector.zero(ti.f32, 32)
                 # Bounded, so that LLVM knows that adding to them cannot overflow.
                 run = ti.min(start + j - 1, 2147483136)
                 run_n1 = ti.min(start_n1 + j, 2147483136)

@@ -55,10 +55,10 @@ def points(
                 )
             )
         u_next[i] = faded_u_next
-    buffer_u_next = ti.Vector.zero(ti.f32, 32)
     if (right - left) >= 32:
         for step in range(((right - left) - 1) // 32 + 1):
             i = ti.min(left + step * 32, right - 32)
+            buffer_u_next = ti.Vector.zero(ti.f32, 32)
             # Bounded, so that LLVM knows that adding to them cannot overflow.
             run = ti.min(i - 1, 2147483136)
             for lane in range(32):

@@ -38,12 +38,12 @@ def points(
         start_n1 = (i - 1) * row
         start_1 = (i + 1) * row
         stop = ti.max(row - 1, 1)
-        buffer_u_next = ti.Vector.zero(ti.f32, 32)
         if (stop - 1) >= 32:
             for step in range(((stop - 1) - 1) // 32 + 1):
                 j = ti.min(1 + step * 32, stop - 32)
                 # Points that the step before took.
                 seen = 1 + step * 32 - j
+                buffer_u_next = ti.Vector.zero(ti.f32, 32)
                 # Bounded, so that LLVM knows that adding to them cannot overflow.
                 run = ti.min(start + j - 1, 2147483136)
                 run_n1 = ti.min(start_n1 + j, 2147483136)

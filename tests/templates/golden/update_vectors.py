@@ -19,12 +19,12 @@ def points(
         start = i * row
         start_n1 = ti.select(i < 1, f.shape[1] - 1, i - 1) * row
         start_1 = ti.select(i + 1 < f.shape[1], i + 1, 0) * row
-        buffer_f_next_x = ti.Vector.zero(ti.f32, 32)
-        buffer_f_next_y = ti.Vector.zero(ti.f32, 32)
-        buffer_f_next_z = ti.Vector.zero(ti.f32, 32)
         if row >= 32:
             for step in range((row - 1) // 32 + 1):
                 j = ti.min(step * 32, row - 32)
+                buffer_f_next_x = ti.Vector.zero(ti.f32, 32)
+                buffer_f_next_y = ti.Vector.zero(ti.f32, 32)
+                buffer_f_next_z = ti.Vector.zero(ti.f32, 32)
                 # Bounded, so that LLVM knows that adding to them cannot overflow.
                 run = ti.min(start + j, 2147483136)
                 run_c1 = ti.min(block + start + j, 2147483136)

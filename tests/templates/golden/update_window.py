@@ -46,10 +46,10 @@ def points(
                     + u[0, 0, start + ti.select(k + 1 < row, k + 1, 0)]
                     - ti.f32(6.0) * u[0, 0, start + k]
                 )
-        buffer_u_next = ti.Vector.zero(ti.f32, 32)
         if (right - left) >= 32:
             for step in range(((right - left) - 1) // 32 + 1):
                 k = ti.min(left + step * 32, right - 32)
+                buffer_u_next = ti.Vector.zero(ti.f32, 32)
                 # Bounded, so that LLVM knows that adding to them cannot overflow.
                 run = ti.min(start + k - 1, 2147483136)
                 run_n1_0 = ti.min(start_n1_0 + k, 2147483136)

@@ -1,0 +1,87 @@
+"""The ends of rows and the rows at faces of equations that are too long for a text of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tikgen
+from comparing import compared
+from conftest import ARCH
+
+pytestmark = pytest.mark.skipif(ARCH != "cpu", reason="real functions belong to cpu")
+
+LONG = "u' = u + dx(c*dx(u)) + dy(c*dy(u)) + u**3 - 2*u*c + c**2"
+TEXTS: list[tuple[str, dict[str, Any]]] = [
+    (LONG, {"order": 4}),
+    (LONG + "; s = sum(u'*c); h = max(u')", {"order": 4}),
+    ("u' = u + lap(u) + dxy(u)*v; v' = v - lap(v) + u*v", {"order": 6}),
+    ("q = 2*u - q + c*(lap(u) + dxy(c) + dxx(u*c)) + u**2*c", {"order": 6}),
+    ("r = dx(u, along=c) + dy(u, along=c); u' = u - r*c + lap(u*c)*r + lap(c)", {"order": 6}),
+    ("u' = lap(u)*c + dx(u)*dy(c) + i - j", {"order": 8, "types": {"c": "f16"}}),
+    (LONG + " + dz(c*dz(u))", {"dim": 3, "order": 4}),
+    ("u' = u + lap(u*c) + dz(c*u)*dx(u) - dy(u)*u; w = u*c*u' + u", {"dim": 3, "order": 6}),
+    ("u' = u - lap(u)*lap(c) + 3*u*c; s = sum(u')", {"dim": 3, "order": 6}),
+]
+RULES = ("periodic", "zero", "clamp", "reflect", "antireflect", "symmetric", "antisymmetric")
+NUMBERED = (tikgen.dirichlet(1.5), tikgen.neumann(-0.5), tikgen.dirichlet(0.5, at="wall"))
+
+
+@st.composite
+def boundaries(draw: st.DrawFn, dim: int) -> Any:
+    """Return a rule for each side, or an array over the faces of one axis."""
+    found: dict[str, Any] = {}
+    for letter in "xyz"[:dim]:
+        low = draw(st.sampled_from((*RULES, *NUMBERED)))
+        if low == "periodic":
+            found[letter] = low
+        else:
+            others = st.sampled_from((*RULES[1:], *NUMBERED))
+            found |= {f"{letter}-": low, f"{letter}+": draw(others)}
+    if draw(st.booleans()):
+        letter = draw(st.sampled_from("xyz"[:dim]))
+        found = {side: rule for side, rule in found.items() if side[0] != letter}
+        found[letter] = tikgen.dirichlet("over_face")
+    return found
+
+
+@pytest.mark.parametrize(("text", "params"), TEXTS, ids=str)
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_long_and_short_rows_agree_with_numpy(
+    text: str, params: dict[str, Any], ti_arch: str, data: Any
+) -> None:
+    params = {"dim": 2} | params
+    dim = params["dim"]
+    rows = data.draw(st.sampled_from((8, 16, 32)))
+    boundary = data.draw(boundaries(dim))
+    kernel = tikgen.update(text, **params, boundary=boundary, row_buffer=rows)
+    assert "patch_" in str(kernel.source)
+    for _ in range(3):
+        more = data.draw(st.integers(0, 40))
+        shape = (*(data.draw(st.integers(1, 9)) for _ in range(dim - 1)), rows + more)
+        rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+        values = {}
+        for argument in kernel.signature.arguments:
+            own = shape
+            if argument.name == "over_face":
+                axis = next(a for a, x in enumerate("xyz") if x in boundary and over(boundary, x))
+                own = shape[:axis] + shape[axis + 1 :]
+            elif argument.shape == (1,):
+                own = (1,)
+            values[argument.name] = rng.uniform(-1, 1, own).astype(argument.dtype.numpy)
+        before = {name: value.copy() for name, value in values.items()}
+        kernel(**values)
+        for name, found, wanted, limit in compared(kernel, before, values):
+            with np.errstate(invalid="ignore"):  # Extremes of no points are infinite.
+                near = np.abs(found - wanted) <= limit
+            assert (near | (found == wanted)).all(), (name, shape)
+
+
+def over(boundary: dict[str, Any], letter: str) -> bool:
+    """Return whether an axis has an array over its faces."""
+    return bool(boundary[letter] == tikgen.dirichlet("over_face"))
