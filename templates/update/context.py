@@ -10,6 +10,7 @@ from tikgen.expression.layout import broken
 from tikgen.template.boundaries import mirrors_in, rule_in_code
 from tikgen.template.grid_use import WINDOW
 from tikgen.template.layers import layers_beyond, layers_in, near_code
+from tikgen.template.matched import matched_widths
 from tikgen.template.outside import moved, stand_in
 from tikgen.template.totals import totals_of
 from tikgen.template.vectors import held_arrays
@@ -81,14 +82,17 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     casts = {name: cast_of(type_of(p, name), p.dtype) for name in update.arrays}
     known = identifiers(p, update)
     operations = update.assignments.operations
-    # Equations of matched layers stand near the edges alone.
+    # Their equations stand near the edges alone.
+    is_matched = bool(matched_widths(p.boundary, p.dim))
     edge = edge_code(p, *on_grid)
     faces = near_edge(p, update, rules, names, extents)
     ends_are_known = sum(margins[-1]) * operations <= MOST_AT_ENDS
     are_faces_rows = p.dim == 3 and operations <= MOST_AT_FACES
     patches: Mapping[Any, Any] = {}
     # Both ends of a row are computed alike.
-    has_ends = all(margins[-1]) and not any(interior[-1]) and p.dim > 1 and not (layered or edge)
+    has_ends = (
+        all(margins[-1]) and not any(interior[-1]) and p.dim > 1 and not (layered or is_matched)
+    )
     if has_ends and not (ends_are_known and (are_faces_rows or not faces or p.dim == 2)):
         found = patches_of(update, runs)
         patches = found if len(found) <= MOST_PATCHES else {}
@@ -126,7 +130,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
         "are_long": are_long(update, rules, extents),
-        "reads_outside": any(map(any, margins)) and not edge,
+        "reads_outside": any(map(any, margins)) and not is_matched,
         "places": list({own.name: own for own in places.values()}.values()),
         "are_inside": are_inside(bounds, extents, margins, s.items),
         "near": " or ".join(filter(None, (faces, edge))),

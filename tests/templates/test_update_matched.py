@@ -168,6 +168,20 @@ def test_all_that_an_update_may_have(
         launched(kernel, **given)
 
 
+@pytest.mark.parametrize(("dim", "order"), [(2, 2), (2, 8), (3, 4)])
+def test_layers_of_the_last_axis_alone(
+    dim: int, order: int, ti_arch: str, rng: np.random.Generator
+) -> None:
+    sides: dict[str, Any] = dict.fromkeys("xyz"[: dim - 1], "periodic") | {"xyz"[dim - 1]: LAYER}
+    own = {"schedule": {"loop": "function"}} if ti_arch == "cpu" else {"items": 2}
+    kernel = tikgen.update(
+        "r = lap(u)*v; u' = u + v*r + v**2*lap(u*v) - u**3*v",
+        **({"dim": dim, "order": order, "boundary": {"u": sides, "v": sides}} | own),
+    )
+    for shape in [(1, 1, 50), (1, 2, 3), (5, 4, 90)]:
+        launched(kernel, **arrays_of(kernel, shape[-dim:], rng))
+
+
 def test_vectors_and_the_engine_without_taichi(ti_arch: str, rng: np.random.Generator) -> None:
     if ti_arch != "cpu":
         pytest.skip("the engine belongs to cpu")
