@@ -58,6 +58,16 @@ def test_examples_that_compare_nothing_are_followed_by_more(check, tmp_path):
         assert check(template, max_examples=1, dtype="f32", seed=seed).ok
 
 
+def test_the_largest_sizes_are_among_them(check, tmp_path):
+    sizes = "\n    @staticmethod\n    def sizes(p):\n        return {'n': tuple(range(1, 201))}\n"
+    only_largest = INFINITE.replace(
+        "float('inf')", "0 if inputs['x'].size == 200 else float('inf')"
+    )
+    template = make_template(tmp_path, "largest", TWICE_TEXT, TWICE_CODE + sizes + only_largest)
+    for seed in range(3):
+        assert check(template, max_examples=1, dtype="f32", seed=seed).ok
+
+
 def test_a_tolerance_that_forgives_everything_is_reported(check, tmp_path):
     template = make_template(tmp_path, "lenient", TWICE_TEXT, TWICE_CODE + INFINITE)
     failure = failure_of(check(template, max_examples=3, dtype="f32"))

@@ -23,7 +23,7 @@ from tikgen.verification.mutation import Mutation
 from tikgen.verification.mutation_run import MutationRun, OriginalFailed
 from tikgen.verification.process import ArchProcess
 from tikgen.verification.report import ArchReport, Failure
-from tikgen.verification.strategies import drawn, launches, trials
+from tikgen.verification.strategies import drawn, largest_launch, launches, trials
 
 # After ten examples hypothesis mostly mutates those it has drawn, so that examples are drawn in
 # short runs. Every other run has an offline cache.
@@ -229,7 +229,8 @@ class Search:
                 launches(self.template, variant, self.arch), _MORE_LAUNCHES, self.limits.seed
             )
             # A few examples may all be too small to compare anything.
-            for launch in sorted(further, key=lambda one: -math.prod(one["sizes"].values())):
+            further.sort(key=lambda one: -math.prod(one["sizes"].values()))
+            for launch in [largest_launch(self.template, variant, self.arch), *further]:
                 changed = replace(case, **{**launch, "baked": False})
                 self._check(changed)
                 if self._outcomes[changed.line].compared.get(name):

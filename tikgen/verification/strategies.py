@@ -136,7 +136,7 @@ def launches(template: Template, variant: Variant, arch: str) -> SearchStrategy[
     wide = any(dtype.bits == 64 and not dtype.is_float for dtype in dtypes)
     return st.fixed_dictionaries(
         {
-            "sizes": _sizes(template, variant, MOST_ON_CPU if arch == "cpu" else MOST_ELEMENTS),
+            "sizes": _sizes(template, variant, _most(arch)),
             "data": st.sampled_from(_DATA if wide else _DATA[:-1]),
             "container": st.sampled_from(("numpy", "ndarray")),
             "inplace": st.booleans() if inplace else st.just(False),
@@ -228,9 +228,25 @@ def parameter_strategies(
     return found
 
 
-def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[dict[str, int]]:
-    from hypothesis import strategies as st
+def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str, Any]:
+    """Return a launch with the largest sizes that are drawn, as far as arrays stay small."""
+    tried = _tried(template, variant, _most(arch))
+    sizes = {name: own[-1] for name, own in tried.items()}
+    while _elements(variant, sizes) > MOST_STRETCHED:
+        longest = max(sizes, key=lambda name: (sizes[name] > tried[name][0], sizes[name]))
+        if sizes[longest] == tried[longest][0]:
+            break
+        sizes[longest] = tried[longest][tried[longest].index(sizes[longest]) - 1]
+    own: dict[str, Any] = {"sizes": sizes, "data": "uniform", "container": "numpy", "seed": 0}
+    return own | {"inplace": False, "baked": False}
 
+
+def _most(arch: str) -> int:
+    return MOST_ON_CPU if arch == "cpu" else MOST_ELEMENTS
+
+
+def _tried(template: Template, variant: Variant, limit: int) -> dict[str, list[int]]:
+    """Return the sizes that are drawn of each symbol, from the smallest one on."""
     with blamed(template, "sizes()"):
         given = {name: sorted(set(t)) for name, t in template.sizes(variant.problem).items()}
     for name, sizes in given.items():
@@ -239,16 +255,25 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
     needed = symbols(variant.arguments)
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
     plain = [n for n in PLAIN_SIZES if n <= most]
-    tried = {name: [n for n in given.get(name, plain) if n <= limit] for name in needed}
+    return {name: [n for n in given.get(name, plain) if n <= limit] for name in needed}
+
+
+def _elements(variant: Variant, sizes: Mapping[str, int]) -> int:
+    """Return the elements of the largest array."""
     arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
+    return max((int(np.prod(concrete_shape(a, sizes))) for a in arrays), default=0)
+
+
+def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[dict[str, int]]:
+    from hypothesis import strategies as st
+
+    tried = _tried(template, variant, limit)
+    needed = list(tried)
     beyond = _beyond_tiles(variant)
     with blamed(template, "largest_sizes()"):
         largest = dict(template.largest_sizes(variant.problem))
     # Where all are powers of two, as for a ring of slots, others may make no sense.
     free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
-
-    def elements(sizes: Mapping[str, int]) -> int:
-        return max((int(np.prod(concrete_shape(a, sizes))) for a in arrays), default=0)
 
     @st.composite
     def draw_sizes(draw: DrawFn) -> dict[str, int]:
@@ -265,13 +290,13 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
             for other in others:
                 sizes[other] = draw(st.sampled_from(tried[other][len(tried[other]) // 2 :]))
             for part in (2, 4, len(PLAIN_SIZES)):
-                if elements(sizes) > MOST_STRETCHED:
+                if _elements(variant, sizes) > MOST_STRETCHED:
                     sizes |= {other: tried[other][len(tried[other]) // part] for other in others}
-            if elements(sizes) > MOST_STRETCHED:
+            if _elements(variant, sizes) > MOST_STRETCHED:
                 sizes[long] = tried[long][-1]
         return sizes
 
-    return draw_sizes().filter(lambda sizes: elements(sizes) <= limit)
+    return draw_sizes().filter(lambda sizes: _elements(variant, sizes) <= limit)
 
 
 def _beyond_tiles(variant: Variant) -> list[int]:
