@@ -6,18 +6,24 @@ from typing import Any
 
 from tikgen import Invalid
 from tikgen.pipeline.loop_steps import parallel, steps_of_points
+from tikgen.template.boundaries import FLUXES, OPPOSITE
 from tikgen.template.layers import layers_in
 from tikgen.template.matched import matched_widths
 from tikgen.template.shapes import are_small
 from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
-from .boundaries import boundary_of, reach
+from .boundaries import boundary_of, reach, rules_in_use
 from .reading import layered_of, update_of
 
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
 MOST_LONG_BUFFERS = 6
+# Of equations as often as they stand in a kernel of a GPU, with what stands for values outside: it
+# takes some 4 s to compile, and with twice as many 15.
+MOST_IN_LANES = 1000
+# How many times the code of an operation grows with the rule of a value outside.
+RULES = {"interior": 1, **dict.fromkeys((*FLUXES, *OPPOSITE), 3), "antireflect": 7}
 # Points where sizes are not known.
 SOME_POINTS = 2**20
 
@@ -55,6 +61,8 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
     reduces = bool(update_of(p).reductions)
     least = {4: 2**20 if reduces else 2**18, 2: 2**16}
     items = next((count for count, most in least.items() if points >= most), 1)
+    while items > 1 and _operations_outside(p) * (items + 1) > MOST_IN_LANES:
+        items //= 2
     if items == 1:
         return {"block_dim": 128}
     if not reduces:
@@ -62,6 +70,14 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
     # A part ends with its block. Few parts walk through the whole array: what another block reads
     # has left the cache, and conjugate gradients took 1.4 times as long. Small grids stay there.
     return {"items": items, "block_dim": 128, "parts": 262144 if items == 4 else MOST_PARTS}
+
+
+def _operations_outside(p: Any) -> int:
+    """Return the operations of a point, with what stands for values outside."""
+    update = update_of(p)
+    rules = rules_in_use(p, update).values()
+    kinds = {kind for pairs in rules for pair in pairs for kind, _ in pair}
+    return update.assignments.operations * max((RULES.get(kind, 2) for kind in kinds), default=1)
 
 
 def schedule_space(

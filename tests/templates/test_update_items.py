@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import tikgen
 from comparing import compared
 from conftest import ARCH
-from tikgen.errors import ParameterError
+from tikgen.errors import CompileBudgetExceeded, ParameterError
+from tikgen.pipeline.budget import check_budget, operations
 
 MIXED = {"x-": "interior", "x+": "clamp", "y": "zero"}
 TEXTS: list[tuple[str, dict[str, Any]]] = [
@@ -49,6 +50,15 @@ def test_the_default_has_enough_threads() -> None:
     assert items("cuda", dim=2, shape=(1000, 600)) == 4
     assert items("cuda", dim=2, shape=(300, 400)) == 2
     assert items("cuda", dim=3, shape=(300, 300, 300)) == 4
+
+
+@pytest.mark.parametrize("boundary", ["interior", "zero", tikgen.neumann(1)])
+def test_by_default_long_texts_take_seconds_to_compile(boundary: Any) -> None:
+    text = "u' = u + dx(c*dx(u)) + dy(c*dy(u)) + dz(c*dz(u))"
+    params = {"equations": text, "dim": 3, "order": 8, "boundary": boundary, "arch": "cuda"}
+    with pytest.raises(CompileBudgetExceeded):
+        check_budget("update", tikgen.render("update", **params, items=16).text)
+    assert operations(tikgen.render("update", **params).text) < 9000
 
 
 @pytest.mark.skipif(ARCH == "cpu", reason="threads of cpu take rows")
