@@ -272,7 +272,7 @@ REDUCTIONS = (
         "used -= 1\n    {{ join_parts(totals, partial_zeros) }}", params=SUMS,
     ),
     Mutant(
-        "update", "points taken twice", TEXT, '"lane < seen"', '"lane < 0"', params=SUMS,
+        "update", "points taken twice", "../update/rows.j2", '"lane < seen"', '"lane < 0"', params=SUMS,
     ),
     Mutant(
         "update", "part begins anew at each point", TOTALS, "    {{ body() }}\n{{ leave_totals",
