@@ -242,7 +242,13 @@ OTHERS = (
     ),
 )  # fmt: skip
 
-TOTALS = "../_shared/totals.j2"
+TOTALS, ROWS = "../_shared/totals.j2", "../update/rows.j2"
+LONG = {
+    "equations": "u' = u + dx(c*dx(u)) + dy(c*dy(u)) + u**3 - 2*u*c + c**2",
+    "dim": 2,
+    "order": 4,
+    "boundary": "zero",
+}
 REDUCED = {"equations": "s = sum(u*v); m = max(-abs(u))", "dim": 2, "dtype": "i32"}
 REDUCED |= {"boundary": "clamp", "scalars": (), "on_device": (), "constants": None}
 REDUCED |= {"types": None, "outputs": None}
@@ -272,7 +278,15 @@ REDUCTIONS = (
         "used -= 1\n    {{ join_parts(totals, partial_zeros) }}", params=SUMS,
     ),
     Mutant(
-        "update", "points taken twice", "../update/rows.j2", '"lane < seen"', '"lane < 0"', params=SUMS,
+        "update", "points taken twice", ROWS, '"lane < seen"', '"lane < 0"', params=SUMS,
+    ),
+    Mutant(
+        "update", "copy for the end of a row too short", ROWS, "low + end_size + patch.high }})",
+        "low + end_size + patch.high - 1 }})", params=LONG,
+    ),
+    Mutant(
+        "update", "copy of a row at a face too short", ROWS, "low + size + patch.high }})",
+        "low + size + patch.high - 1 }})", params=LONG,
     ),
     Mutant(
         "update", "part begins anew at each point", TOTALS, "    {{ body() }}\n{{ leave_totals",
