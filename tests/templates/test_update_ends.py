@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,7 @@ from hypothesis import strategies as st
 import tikgen
 from comparing import compared
 from conftest import ARCH
-
-pytestmark = pytest.mark.skipif(ARCH != "cpu", reason="real functions belong to cpu")
+from tikgen.errors import ParameterError
 
 LONG = "u' = u + dx(c*dx(u)) + dy(c*dy(u)) + u**3 - 2*u*c + c**2"
 TEXTS: list[tuple[str, dict[str, Any]]] = [
@@ -49,6 +50,7 @@ def boundaries(draw: st.DrawFn, dim: int) -> Any:
     return found
 
 
+@pytest.mark.skipif(ARCH != "cpu", reason="real functions belong to cpu")
 @pytest.mark.parametrize(("text", "params"), TEXTS, ids=str)
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -85,3 +87,29 @@ def test_long_and_short_rows_agree_with_numpy(
 def over(boundary: dict[str, Any], letter: str) -> bool:
     """Return whether an axis has an array over its faces."""
     return bool(boundary[letter] == tikgen.dirichlet("over_face"))
+
+
+@pytest.mark.parametrize("arch", ["cpu", "cuda"])
+@pytest.mark.parametrize("boundary", ["periodic", "zero"])
+@pytest.mark.parametrize(("text", "params"), [*TEXTS, ("v = v + lap(u)", {})], ids=str)
+def test_nobody_else_can_take_the_names_of_generated_code(
+    text: str, params: dict[str, Any], boundary: str, arch: str
+) -> None:
+    params = {"dim": 2, "boundary": boundary, "arch": arch} | params
+    tree = ast.parse(tikgen.render("update", equations=text, **params).text)
+    known = {"_", "i", "j", "k", "ii", "jj", "kk"} | set(re.findall("[a-z]+", text))
+    stored = set()
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and "u" in {a.arg for a in function.args.args}:
+            known |= {a.arg for a in function.args.args}
+            names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
+            stored |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    assert len(stored) > 4
+    for name in stored - known:
+        own = f"{name}_" if name.startswith("new_") else name
+        renamed = re.sub(r"\bu\b", name, text)
+        if name.startswith("new_"):  # It gets another name.
+            assert own in tikgen.render("update", equations=renamed, **params).text
+            continue
+        with pytest.raises(ParameterError, match="generated code has"):
+            tikgen.render("update", equations=renamed, **params)
