@@ -131,15 +131,17 @@ class Elements:
 
     def by_patch(self, array: str, offset: Offset) -> str:
         patch = self._patches.get((array, offset[:-1]))
-        if not patch:
-            return self.by_run(array, offset)
-        return f"{patch.name}[{moved('lane', patch.low + offset[-1])}]"
+        if patch and (patch.low or patch.high):
+            return f"{patch.name}[{moved('lane', patch.low + offset[-1])}]"
+        return self.by_face_run(array, offset)
 
     # The same elsewhere in a row at a face, where only rows that may be numbers were copied.
 
     def by_face_patch(self, array: str, offset: Offset) -> str:
         patch = self._patches.get((array, offset[:-1]))
-        return (self.by_patch if patch and patch.is_face else self.by_run)(array, offset)
+        if patch and patch.is_face:
+            return f"{patch.name}[{moved('lane', patch.low + offset[-1])}]"
+        return self.by_run(array, offset)
 
     def into_patch(self, at: tuple[str, Offset], size: int, is_upper: bool) -> str:
         (array, leading), patch = at, self._patches[at]
