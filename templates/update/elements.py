@@ -4,11 +4,11 @@ What begins with ``by`` reads an array at an offset from the point, as a number 
 which is computed. What begins with ``at`` is where the value of an array at the point is stored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tikgen import DType
-from tikgen.template.outside import in_place_of, moved, on_long_axis, stand_in, value
+from tikgen.template.outside import Read, in_place_of, moved, on_long_axis, stand_in, value
 
 from .lanes import Places
 from .memory import Memory
@@ -132,7 +132,7 @@ class Elements:
     def by_patch(self, array: str, offset: Offset) -> str:
         patch = self._patches.get((array, offset[:-1]))
         if patch and (patch.low or patch.high):
-            return f"{patch.name}[{moved('lane', patch.low + offset[-1])}]"
+            return patch.at(offset[-1])
         return self.by_face_run(array, offset)
 
     # The same elsewhere in a row at a face, where only rows that may be numbers were copied.
@@ -140,7 +140,7 @@ class Elements:
     def by_face_patch(self, array: str, offset: Offset) -> str:
         patch = self._patches.get((array, offset[:-1]))
         if patch and patch.is_face:
-            return f"{patch.name}[{moved('lane', patch.low + offset[-1])}]"
+            return patch.at(offset[-1])
         return self.by_run(array, offset)
 
     def into_patch(self, at: tuple[str, Offset], size: int, is_upper: bool) -> str:
@@ -150,13 +150,7 @@ class Elements:
             length = patch.low + size + patch.high
             step, last = patch.high, f"{self._length} - {length} + lane"
         run = self._runs[array, leading]
-        rows = self._rows_of(run)
-
-        def read(array: str, places: Sequence[str]) -> str:
-            if tuple(places[:-1]) != rows:  # Another element of the face.
-                return self._element(array, places)
-            return self._element(array, self._in_row(run, places[-1]))
-
+        read = self._read_at_face(run, lambda place: self._element(array, self._in_row(run, place)))
         index, extents = (*self._index[:-1], last), (*self._extents[:-1], self._length)
         rules = [*self._rules[array][:-1], *self._long_rules[array][-1:]]
         return value(read, array, self._work, index, extents, (*leading, step), rules)
@@ -199,21 +193,22 @@ class Elements:
 
     def by_face_run(self, array: str, offset: Offset) -> str:
         run, rules = self._runs[array, offset[:-1]], self._rules[array][:-1]
-        rows = self._rows_of(run)
-
-        def read(array: str, places: Sequence[str]) -> str:
-            if tuple(places[:-1]) != rows:  # Another element of the face.
-                return self._element(array, places)
-            return self._casts[array] % self._in_run(array, run, offset[-1])
-
+        read = self._read_at_face(run, lambda _: self.by_run(array, offset))
         at = self._index[:-1], self._extents[:-1], offset[:-1], rules
         last = moved(f"{self._index[-1]} + lane", offset[-1])
         return value(read, array, self._work, *at, places=(last,))
 
-    def _rows_of(self, run: Any) -> tuple[str, ...]:
-        """Return the indices of a row on its axes, which stand for those outside."""
+    def _read_at_face(self, run: Any, in_row: Callable[[str], str]) -> Read:
+        """Return what reads an element, by ``in_row`` of its place where it lies in a row."""
         each = zip(self._index, run.leading, self._extents, run.kinds_at_face, strict=False)
-        return tuple(stand_in(*at) for at in each)
+        row = tuple(stand_in(*at) for at in each)
+
+        def read(array: str, places: Sequence[str]) -> str:
+            if tuple(places[:-1]) != row:  # Another element of the face.
+                return self._element(array, places)
+            return in_row(places[-1])
+
+        return read
 
     def at_stored(self, array: str) -> str:
         return self._in_run(array, self._runs[array, self._centre], 0)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tikgen.expression import Update
 from tikgen.template.boundaries import ELEMENTS
+from tikgen.template.outside import moved
 from tikgen.template.vectors import blocks_before
 
 from .boundaries import furthest
@@ -75,6 +76,10 @@ class Patch:
     is_face: bool
     low: int = 0
     high: int = 0
+
+    def at(self, step: int) -> str:
+        """Return code for the value some steps from point `lane`."""
+        return f"{self.name}[{moved('lane', self.low + step)}]"
 
 
 def patches_of(update: Update, runs: Mapping[Any, Any]) -> dict[Any, Patch]:

@@ -37,3 +37,11 @@ def compared(
     for name, value in wanted.items():
         rounding = 1e-6 * np.abs(value) if value.dtype.kind == "f" else 0
         yield Compared(name, after[name].astype(value.dtype), value, allowed[name] + rounding)
+
+
+def assert_near(kernel: tikgen.Kernel, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Assert that a launch wrote what is right, up to the tolerance; infinities may be equal."""
+    for name, found, wanted, limit in compared(kernel, before, after):
+        with np.errstate(invalid="ignore"):  # Extremes of no points are infinite.
+            near = np.abs(found - wanted) <= limit
+        assert (near | (found == wanted)).all(), (name, found.shape)

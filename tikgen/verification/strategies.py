@@ -233,12 +233,13 @@ def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str,
     tried = _tried(template, variant, _most(arch))
     sizes = {name: own[-1] for name, own in tried.items()}
     while _elements(variant, sizes) > MOST_STRETCHED:
-        longest = max(sizes, key=lambda name: (sizes[name] > tried[name][0], sizes[name]))
-        if sizes[longest] == tried[longest][0]:
+        longer = [name for name in sizes if sizes[name] > tried[name][0]]
+        if not longer:
             break
+        longest = max(longer, key=sizes.__getitem__)
         sizes[longest] = tried[longest][tried[longest].index(sizes[longest]) - 1]
-    own: dict[str, Any] = {"sizes": sizes, "data": "uniform", "container": "numpy", "seed": 0}
-    return own | {"inplace": False, "baked": False}
+    launch: dict[str, Any] = {"sizes": sizes, "data": "uniform", "container": "numpy", "seed": 0}
+    return launch | {"inplace": False, "baked": False}
 
 
 def _most(arch: str) -> int:
