@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,8 +12,12 @@ Made = tuple[Callable[[int], object], Callable[[], Fields]]
 WEIGHTS = (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)
 
 
-def recorded(step: Callable[[], object]) -> Callable[[int], object]:
-    """Return what replays two steps, compiled and recorded as a CUDA graph, any number of times."""
+def recorded(step: Callable[[], object], fields: Sequence[torch.Tensor]) -> Callable[[int], object]:
+    """Return what replays two steps, compiled and recorded as a CUDA graph, any number of times.
+
+    The steps that compile and record leave their traces in ``fields``, which get their values back.
+    """
+    before = [field.clone() for field in fields]
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(2):
@@ -23,6 +27,8 @@ def recorded(step: Callable[[], object]) -> Callable[[int], object]:
     with torch.cuda.graph(graph):
         for _ in range(2):
             step()
+    for field, value in zip(fields, before, strict=True):
+        field.copy_(value)
 
     def run(steps: int) -> None:
         for _ in range(steps // 2):
@@ -49,11 +55,7 @@ def gray_scott(u: torch.Tensor, v: torch.Tensor, n: Mapping[str, float]) -> Made
         step(*pairs[0], *pairs[1])
         pairs.reverse()
 
-    start = (u.clone(), v.clone())
-    run = recorded(both)
-    for field, value in zip(pairs[0], start, strict=True):
-        field.copy_(value)
-    return run, lambda: dict(zip("uv", pairs[0], strict=True))
+    return recorded(both, (u, v)), lambda: dict(zip("uv", pairs[0], strict=True))
 
 
 def wave(p: torch.Tensor, q: torch.Tensor, c: torch.Tensor) -> Made:
@@ -80,11 +82,7 @@ def wave(p: torch.Tensor, q: torch.Tensor, c: torch.Tensor) -> Made:
         step(*pair, c)
         pair.reverse()
 
-    start = p.clone(), q.clone()
-    run = recorded(one)
-    p.copy_(start[0])
-    q.copy_(start[1])
-    return run, lambda: {"p": p, "q": q}
+    return recorded(one, (p, q)), lambda: {"p": p, "q": q}
 
 
 def maxwell(f: Fields, a: float) -> Made:
@@ -110,16 +108,12 @@ def maxwell(f: Fields, a: float) -> Made:
 
     names = ("ex", "ey", "ez", "hx", "hy", "hz")
     fields = [f[name] for name in names]
-    start = [field.clone() for field in fields]
 
     def step() -> None:
         magnetic(*fields)
         electric(*fields)
 
-    run = recorded(step)
-    for field, value in zip(fields, start, strict=True):
-        field.copy_(value)
-    return run, lambda: f
+    return recorded(step, fields), lambda: f
 
 
 def shallow_water(f: Fields, dt: float) -> Made:
@@ -156,11 +150,7 @@ def shallow_water(f: Fields, dt: float) -> Made:
         speed(hn, f["b"], u, v, un, vn)
         sets.reverse()
 
-    start = [x.clone() for x in sets[0]]
-    run = recorded(both)
-    for field, value in zip(sets[0], start, strict=True):
-        field.copy_(value)
-    return run, lambda: dict(zip("huv", sets[0], strict=True))
+    return recorded(both, sets[0]), lambda: dict(zip("huv", sets[0], strict=True))
 
 
 def poisson(r: torch.Tensor, x: torch.Tensor) -> Made:
@@ -188,8 +178,5 @@ def poisson(r: torch.Tensor, x: torch.Tensor) -> Made:
         p.copy_(r + after / rr * p)
         rr.copy_(after)
 
-    start = [value.clone() for value in (x, r, p, rr)]
-    run = recorded(lambda: step(x, r, p, q, rr))
-    for field, value in zip((x, r, p, rr), start, strict=True):
-        field.copy_(value)
+    run = recorded(lambda: step(x, r, p, q, rr), (x, r, p, rr))
     return run, lambda: {"x": x}
