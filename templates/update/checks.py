@@ -24,8 +24,8 @@ MOST_ARGUMENTS = 64
 MOST_OPERATIONS = 1500
 # What generated code calls its own values.
 OWN = re.compile(
-    r"(update|points|stop|row|plane|block|first|last|left|right|before|end|here|at|step|strips?|turn"
-    r"|lane|few|seen|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]|(start|run|buffer|places|patch)(_\w+)?)"
+    r"(update|points|stop|row|plane|last|left|right|before|end|here|at|step|strips?|turn"
+    r"|few|seen|(block|first|lane)(_row)?|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]|(start|run|buffer|places|patch)(_\w+)?)"
 )
 
 

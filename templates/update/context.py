@@ -113,7 +113,10 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "partial_zeros": "0, " if p.dim == 3 else "",
         "most_strips": MOST_STRIPS,
         "identifiers": known,
-        "elements": Elements(p.dtype, memory, names, codes, casts, known, runs, places, patches),
+        "elements": Elements(
+            *(p.dtype, memory, names, codes, casts, known, runs, places, patches),
+            has_rows=s.item_rows > 1,
+        ),
         "moved": moved,
         "stand_in": stand_in,
         "memory": memory,
@@ -132,7 +135,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "are_long": are_long(update, rules, extents),
         "reads_outside": any(map(any, margins)) and not is_matched,
         "places": list({own.name: own for own in places.values()}.values()),
-        "are_inside": are_inside(bounds, extents, margins, s.items),
+        "are_inside": are_inside(bounds, extents, margins, (s.items, s.item_rows)),
         "near": " or ".join(filter(None, (faces, edge))),
         "runs": runs,
         "each_start": list({run.start: run for run in runs.values()}.values()),
@@ -185,16 +188,21 @@ def are_inside(
     bounds: list[tuple[str, str, str]],
     extents: list[str],
     margins: list[tuple[int, int]],
-    items: int,
+    items: tuple[int, int],
 ) -> str:
-    """Return code that says whether the same holds for all points of a thread, from `first` on."""
-    (low, high), stop = margins[0], bounds[0][2]
-    stops = [stop] if stop != extents[0] or not high else []
-    if high:
-        stops.append(f"{extents[0]} - {high}")
-    parts = [f"{low} <= first"] if low else []
-    parts += (f"first + {items} <= {stop}" for stop in stops)
-    others = is_inside(tuple(name for name, *_ in bounds[1:]), extents[1:], margins[1:])
+    """Return code that says whether the same holds for all points of a thread."""
+    parts = []
+    several = [at for at in zip(("first", "first_row"), items, strict=True) if at[1] > 1]
+    for axis, (name, count) in enumerate(several):
+        (low, high), stop = margins[axis], bounds[axis][2]
+        stops = [stop] if stop != extents[axis] or not high else []
+        if high:
+            stops.append(f"{extents[axis]} - {high}")
+        parts += [f"{low} <= {name}"] if low else []
+        parts += (f"{name} + {count} <= {stop}" for stop in stops)
+    own = len(several)
+    names = tuple(name for name, *_ in bounds[own:])
+    others = is_inside(names, extents[own:], margins[own:])
     return " and ".join([*parts, *filter(None, [others])])
 
 

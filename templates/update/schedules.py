@@ -13,7 +13,7 @@ from tikgen.template.shapes import are_small
 from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
-from .boundaries import boundary_of, reach, rules_in_use
+from .boundaries import boundary_of, fields_of, furthest, reach, rules_in_use
 from .reading import layered_of, update_of
 
 # Of equations that stand in four loops, as in the real function.
@@ -22,6 +22,8 @@ MOST_LONG_BUFFERS = 6
 # Of equations as often as they stand in a kernel of a GPU, with what stands for values outside: it
 # takes some 4 s to compile, and with twice as many 15.
 MOST_IN_LANES = 1000
+# How far a stencil reaches beyond which numbers may lie, with points of a thread in two rows.
+MOST_BESIDE_NUMBERS = 3
 # How many times the code of an operation grows with the rule of a value outside.
 RULES = {"interior": 1, **dict.fromkeys((*FLUXES, *OPPOSITE), 3), "antireflect": 7}
 # Points where sizes are not known.
@@ -61,23 +63,52 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
     reduces = bool(update_of(p).reductions)
     least = {4: 2**20 if reduces else 2**18, 2: 2**16}
     items = next((count for count, most in least.items() if points >= most), 1)
-    while items > 1 and _operations_outside(p) * (items + 1) > MOST_IN_LANES:
-        items //= 2
+    rows = 2 if items == 4 and points >= 2**20 and _shares_rows(p) else 1
+    while items > 1 and _operations_outside(p) * (items * rows + 1) > MOST_IN_LANES:
+        items, rows = (items, 1) if rows > 1 else (items // 2, 1)
     if items == 1:
         return {"block_dim": 128}
-    if not reduces:
-        return {"items": items, "block_dim": 64 * items}
-    # A part ends with its block. Few parts walk through the whole array: what another block reads
-    # has left the cache, and conjugate gradients took 1.4 times as long. Small grids stay there.
-    return {"items": items, "block_dim": 128, "parts": 262144 if items == 4 else MOST_PARTS}
+    found = {"items": items, "block_dim": 128 if reduces or rows > 1 else 64 * items}
+    if rows > 1:
+        found["item_rows"] = rows
+    if reduces:
+        # A part ends with its block. Few parts walk through the whole array: what another block
+        # reads has left the cache, and conjugate gradients took 1.4 times as long. Small grids stay
+        # there.
+        found["parts"] = 262144 if items == 4 else MOST_PARTS
+    return found
+
+
+def _shares_rows(p: Any) -> bool:
+    """Return whether points of a thread in two rows save time.
+
+    Where one array is read many times at each point, loads from the cache take most of it. On an
+    H200 the wave equation of order 8 then took 0.8 of the time of a row a thread, conjugate
+    gradients 0.7. Elsewhere, and with f64, equations took 1.0 to 1.6 of it: with several such
+    arrays, with several outputs or numbers outside of a wide stencil, which fill the registers,
+    or where memory sets the time.
+    """
+    update = update_of(p)
+    fields = fields_of(update)
+    if p.dim < 3 or len(fields) != 1 or len(update.outputs) > 1 or p.dtype.bits > 32:
+        return False
+    reaches = [max(furthest(update, fields[0], axis)) for axis in range(3)]
+    if not reaches[1] or (max(reaches) > MOST_BESIDE_NUMBERS and "value" in _kinds(p)):
+        return False
+    streams = len(update.arrays) + sum(role == "inout" for role in update.arrays.values())
+    return len(update.offsets(fields[0])) >= 3 * streams
 
 
 def _operations_outside(p: Any) -> int:
     """Return the operations of a point, with what stands for values outside."""
-    update = update_of(p)
-    rules = rules_in_use(p, update).values()
-    kinds = {kind for pairs in rules for pair in pairs for kind, _ in pair}
-    return update.assignments.operations * max((RULES.get(kind, 2) for kind in kinds), default=1)
+    times = max((RULES.get(kind, 2) for kind in _kinds(p)), default=1)
+    return update_of(p).assignments.operations * times
+
+
+def _kinds(p: Any) -> set[str]:
+    """Return the kinds of the rules of all sides."""
+    rules = rules_in_use(p, update_of(p)).values()
+    return {kind for pairs in rules for pair in pairs for kind, _ in pair}
 
 
 def schedule_space(
@@ -93,12 +124,13 @@ def schedule_space(
             "iterations": (1, 8, 16),
             "serial": (False, True),
         }
+    rows = {"item_rows": (1, 2)} if p.dim == 3 else {}
     if update_of(p).reductions:
         items = (1,) if p.dim == 1 else (1, 2, 4, 8)
-        parts = (2048, 8192, 262144)
-        return {"loop": ("points",), "items": items, "block_dim": (64, 128, 256), "parts": parts}
+        blocks = {"block_dim": (64, 128, 256), "parts": (2048, 8192, 262144)}
+        return {"loop": ("points",), "items": items, **rows, **blocks}
     items = (1,) if p.dim == 1 else (1, 2, 4, 8, 16)
-    return {"loop": ("points",), "items": items, "block_dim": (0, 64, 128, 256)}
+    return {"loop": ("points",), "items": items, **rows, "block_dim": (0, 64, 128, 256)}
 
 
 def check_schedule(p: Any, s: Any, arch: str) -> None:
@@ -112,6 +144,8 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
         )
     if s.loop == "function" and takes_turns(p):
         raise Invalid("loop", "cannot be 'function' where floats are divided with // or %")
+    if s.item_rows > 1 and s.items == 1:
+        raise Invalid("item_rows", "must be 1 where items is 1")
     if s.parts != MOST_PARTS and not update_of(p).reductions:
         raise Invalid("parts", f"must be {MOST_PARTS} where there are no reductions")
     if s.block_dim and arch == "cpu" and update_of(p).reductions:
@@ -121,7 +155,8 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
 def steps(p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
     """Return how many steps the loops of a launch take at most."""
     if s.loop == "points" and update_of(p).reductions:
-        return steps_of_points(math.prod(sizes.values()), s.parts, s.block_dim or 1, s.items)
+        points = s.items * s.item_rows
+        return steps_of_points(math.prod(sizes.values()), s.parts, s.block_dim or 1, points)
     return parallel(math.prod(sizes.values()))
 
 
@@ -145,6 +180,8 @@ def _far_from_faces(p: Any, s: Any) -> tuple[int, ...]:
         extents[-1] = s.row_buffer + max(extents[-1] + 6, ends)
     else:
         extents[0] += 2 * s.items
+        if s.item_rows > 1:
+            extents[1] += 2 * s.item_rows
         extents = [own + width for own, width in zip(extents, _layer_widths(p), strict=True)]
     return tuple(extents)
 

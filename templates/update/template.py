@@ -201,6 +201,11 @@ class FieldUpdate(Template):
             1,
             only={"loop": "points", "dim": (2, 3), "arch": GPUS},
         )
+        item_rows: Literal[1, 2, 4] = parameter(
+            "points a thread along the second axis, for each of those along the first",
+            1,
+            only={"loop": "points", "dim": 3, "arch": GPUS},
+        )
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice", 0, only={"loop": "points"}
         )

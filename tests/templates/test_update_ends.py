@@ -28,6 +28,7 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
     ("u' = u + lap(u*c) + dz(c*u)*dx(u) - dy(u)*u; w = u*c*u' + u", {"dim": 3, "order": 6}),
     ("u' = u - lap(u)*lap(c) + 3*u*c; s = sum(u')", {"dim": 3, "order": 6}),
 ]
+SHORT: tuple[str, dict[str, Any]] = ("v' = v + lap(u)", {"dim": 3, "order": 8})
 RULES = ("periodic", "zero", "clamp", "reflect", "antireflect", "symmetric", "antisymmetric")
 NUMBERED = (tikgen.dirichlet(1.5), tikgen.neumann(-0.5), tikgen.dirichlet(0.5, at="wall"))
 
@@ -88,7 +89,7 @@ def over(boundary: dict[str, Any], letter: str) -> bool:
 
 @pytest.mark.parametrize("arch", ["cpu", "cuda"])
 @pytest.mark.parametrize("boundary", ["periodic", "zero"])
-@pytest.mark.parametrize(("text", "params"), [*TEXTS, ("v = v + lap(u)", {})], ids=str)
+@pytest.mark.parametrize(("text", "params"), [*TEXTS, ("v = v + lap(u)", {}), SHORT], ids=str)
 def test_nobody_else_can_take_the_names_of_generated_code(
     text: str, params: dict[str, Any], boundary: str, arch: str
 ) -> None:

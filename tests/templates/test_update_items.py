@@ -1,4 +1,4 @@
-"""Threads of a GPU that compute several points along the first axis."""
+"""Threads of a GPU that compute several points along the first axis, and along the second."""
 
 from __future__ import annotations
 
@@ -30,12 +30,22 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
     ("u' = lap(u)*v; s = sum(u'*u); h = max(u')", {"boundary": MIXED}),
     ("q = -lap(u); s = sum(u*q); l = min(abs(q))", {"dim": 3, "boundary": "zero"}),
     ("x = x + y; s = sum(x*x)", {"dim": 3, "dtype": "i32", "boundary": "zero"}),
+    ("u' = u[-2, 1, 0] - v[1, -2, 1] + j; q = dyz(v)", {"dim": 3, "boundary": "reflect"}),
+    ("u' = lap(u)*v; h = max(u')", {"dim": 3, "order": 4, "boundary": MIXED | {"z": "periodic"}}),
+    ("u' = lap(u)*v + k", {"dim": 3, "mask": "solid"}),
+    ("u' = lap(u) + u", {"dim": 3, "boundary": tikgen.absorbing(3)}),
 ]
 
 
 def test_several_points_belong_to_gpus() -> None:
     with pytest.raises(ParameterError, match="'items' must be 1 on cpu"):
         tikgen.render("update", equations="u' = lap(u)", items=4, loop="points", arch="cpu")
+    for arch, dim, rule in (("cpu", 3, "on cpu"), ("cuda", 2, "where dim=2")):
+        params = {"equations": "u' = lap(u)", "dim": dim, "loop": "points", "arch": arch}
+        with pytest.raises(ParameterError, match=f"'item_rows' must be 1 {rule}"):
+            tikgen.render("update", **params, item_rows=2)
+    with pytest.raises(ParameterError, match="'item_rows' must be 1 where items is 1"):
+        tikgen.render("update", **(params | {"dim": 3}), items=1, item_rows=2)
 
 
 def test_the_default_has_enough_threads() -> None:
@@ -50,6 +60,20 @@ def test_the_default_has_enough_threads() -> None:
     assert items("cuda", dim=2, shape=(1000, 600)) == 4
     assert items("cuda", dim=2, shape=(300, 400)) == 2
     assert items("cuda", dim=3, shape=(300, 300, 300)) == 4
+
+
+def test_points_in_two_rows_belong_to_one_array_that_is_read_often() -> None:
+    def rows(text: str, **params: Any) -> int:
+        variant = tikgen.render("update", equations=text, arch="cuda", dim=3, **params).variant
+        return int(variant.schedule.item_rows)
+
+    heat, wave = "u' = u + lap(u)", "q = 2*p - q + c*lap(p)"
+    assert rows(heat) == rows(heat, boundary="periodic", order=8) == rows(wave, order=8) == 2
+    assert rows("q = -lap(p); s = sum(q*p)", boundary="zero") == 2
+    assert rows(wave) == rows(heat, dtype="f64") == rows(heat, shape=(90, 90, 90)) == 1
+    assert rows("u' = lap(u); v' = lap(v)", order=8) == rows("u' = dxx(u) + dzz(u)") == 1
+    assert rows(heat, order=6, boundary="zero") == 2
+    assert rows(heat, order=8, boundary="zero") == 1
 
 
 @pytest.mark.parametrize("boundary", ["interior", "zero", tikgen.neumann(1)])
@@ -68,6 +92,8 @@ def test_by_default_long_texts_take_seconds_to_compile(boundary: Any) -> None:
 def test_they_compute_the_same(text: str, params: dict[str, Any], ti_arch: str, data: Any) -> None:
     items = data.draw(st.sampled_from((2, 4, 8)))
     params = {"dim": 2} | params
+    if params["dim"] == 3:
+        params["item_rows"] = data.draw(st.sampled_from((1, 2, 4)))
     parts = data.draw(st.sampled_from((2, 2048, 262144))) if "s = " in text else 2048
     kernel = tikgen.update(text, **params, items=items, block_dim=32, parts=parts)
     for _ in range(4):
