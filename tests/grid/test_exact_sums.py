@@ -46,7 +46,9 @@ def test_sums_are_rounded_once(values: NDArray, parts: int) -> None:
         assert found.tobytes() == other.tobytes()
     with np.errstate(all="ignore"):
         if not np.isfinite(values).all():
-            np.testing.assert_array_equal(found, [np.sum(values)])
+            # NumPy's sum of finite values may overflow before it meets infinity.
+            special = values[~np.isfinite(values)]
+            np.testing.assert_array_equal(found, [np.sum(special)])
             return
         exact = sum(map(Fraction, values.tolist()), Fraction(0))
         if abs(exact) < float(np.finfo(values.dtype).tiny):
@@ -82,6 +84,7 @@ def test_a_tie_is_none_where_more_follows(dtype: Any) -> None:
     largest = np.finfo(dtype).max
     assert total(np.array([largest, largest, -largest], dtype), 1, False)[0] == largest
     assert total(np.array([largest, largest], dtype), 1, False)[0] == np.inf
+    assert total(np.array([-largest, -largest, np.inf], dtype), 1, False)[0] == np.inf
     assert math.isnan(total(np.array([np.inf, -np.inf], dtype), 2, False)[0])
 
 
