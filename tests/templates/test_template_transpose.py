@@ -231,6 +231,21 @@ def test_few_rows_or_columns_leave_no_threads_of_a_tile_idle(arch: str) -> None:
         assert template.default_schedule(template.Problem(perm=perm), arch, sizes)["loop"] == loop
 
 
+def test_tiles_fit_the_extents() -> None:
+    template = tikgen.build("transpose").template
+
+    def tiles(dtype: str, *shape: int) -> tuple[int, int]:
+        sizes = {f"n{axis}": extent for axis, extent in enumerate(shape)}
+        problem = template.Problem(perm=(1, 0), dtype=dtype)
+        found = template.default_schedule(problem, "cuda", sizes)
+        return found["tile"], found["block_dim"]
+
+    assert tiles("f32", 4096, 5000) == tiles("f32", 8191, 8193) == (64, 512)
+    assert tiles("f32", 54, 71) == tiles("f16", 20, 2000) == (32, 128)
+    assert tiles("u8", 4096, 5000) == (64, 256)
+    assert tiles("f64", 4096, 5000) == tiles("f64", 54, 71) == (32, 256)
+
+
 def test_defaults_of_every_arch_render() -> None:
     for arch, perm in itertools.product(("cpu", "cuda", "vulkan"), PERMUTATIONS):
         assert "ti.kernel" in tikgen.render("transpose", perm=perm, arch=arch).text

@@ -1,6 +1,6 @@
 # transpose: Permuted copy: axis `a` of y is axis `perm[a]` of x, as `np.transpose(x, perm)`.
 # problem: perm=(1, 0), dtype=f32
-# schedule: loop='tiles', tile=64, row=-1, column=-1, block_dim=256
+# schedule: loop='tiles', tile=64, row=-1, column=-1, block_dim=512
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -10,11 +10,11 @@ def transpose(
     x: ti.types.ndarray(dtype=ti.f32, ndim=2),
     y: ti.types.ndarray(dtype=ti.f32, ndim=2),
 ):
-    ti.loop_config(block_dim=256)
+    ti.loop_config(block_dim=512)
     for i_tile, j_tile, thread in ti.ndrange(
         (y.shape[0] - 1) // 64 + 1,
         (y.shape[1] - 1) // 64 + 1,
-        256,
+        512,
     ):
         # The padding puts the elements of a column into different banks.
         tile = ti.simt.block.SharedArray((64, 65), ti.f32)
@@ -26,64 +26,40 @@ def transpose(
         j_lane = j_tile * 64 + lane
         if (i_tile + 1) * 64 <= y.shape[0] and (j_tile + 1) * 64 <= y.shape[1]:
             x_0 = x[j_turn, i_lane]
-            x_1 = x[j_turn + 4, i_lane]
-            x_2 = x[j_turn + 8, i_lane]
-            x_3 = x[j_turn + 12, i_lane]
-            x_4 = x[j_turn + 16, i_lane]
-            x_5 = x[j_turn + 20, i_lane]
-            x_6 = x[j_turn + 24, i_lane]
-            x_7 = x[j_turn + 28, i_lane]
-            x_8 = x[j_turn + 32, i_lane]
-            x_9 = x[j_turn + 36, i_lane]
-            x_10 = x[j_turn + 40, i_lane]
-            x_11 = x[j_turn + 44, i_lane]
-            x_12 = x[j_turn + 48, i_lane]
-            x_13 = x[j_turn + 52, i_lane]
-            x_14 = x[j_turn + 56, i_lane]
-            x_15 = x[j_turn + 60, i_lane]
+            x_1 = x[j_turn + 8, i_lane]
+            x_2 = x[j_turn + 16, i_lane]
+            x_3 = x[j_turn + 24, i_lane]
+            x_4 = x[j_turn + 32, i_lane]
+            x_5 = x[j_turn + 40, i_lane]
+            x_6 = x[j_turn + 48, i_lane]
+            x_7 = x[j_turn + 56, i_lane]
             tile[turn, lane] = x_0
-            tile[turn + 4, lane] = x_1
-            tile[turn + 8, lane] = x_2
-            tile[turn + 12, lane] = x_3
-            tile[turn + 16, lane] = x_4
-            tile[turn + 20, lane] = x_5
-            tile[turn + 24, lane] = x_6
-            tile[turn + 28, lane] = x_7
-            tile[turn + 32, lane] = x_8
-            tile[turn + 36, lane] = x_9
-            tile[turn + 40, lane] = x_10
-            tile[turn + 44, lane] = x_11
-            tile[turn + 48, lane] = x_12
-            tile[turn + 52, lane] = x_13
-            tile[turn + 56, lane] = x_14
-            tile[turn + 60, lane] = x_15
+            tile[turn + 8, lane] = x_1
+            tile[turn + 16, lane] = x_2
+            tile[turn + 24, lane] = x_3
+            tile[turn + 32, lane] = x_4
+            tile[turn + 40, lane] = x_5
+            tile[turn + 48, lane] = x_6
+            tile[turn + 56, lane] = x_7
         else:
-            for step in range(16):
-                j = j_turn + step * 4
+            for step in range(8):
+                j = j_turn + step * 8
                 if i_lane < y.shape[0] and j < y.shape[1]:
-                    tile[turn + step * 4, lane] = x[j, i_lane]
+                    tile[turn + step * 8, lane] = x[j, i_lane]
         ti.simt.block.sync()
         if (i_tile + 1) * 64 <= y.shape[0] and (j_tile + 1) * 64 <= y.shape[1]:
             y[i_turn, j_lane] = tile[lane, turn]
-            y[i_turn + 4, j_lane] = tile[lane, turn + 4]
             y[i_turn + 8, j_lane] = tile[lane, turn + 8]
-            y[i_turn + 12, j_lane] = tile[lane, turn + 12]
             y[i_turn + 16, j_lane] = tile[lane, turn + 16]
-            y[i_turn + 20, j_lane] = tile[lane, turn + 20]
             y[i_turn + 24, j_lane] = tile[lane, turn + 24]
-            y[i_turn + 28, j_lane] = tile[lane, turn + 28]
             y[i_turn + 32, j_lane] = tile[lane, turn + 32]
-            y[i_turn + 36, j_lane] = tile[lane, turn + 36]
             y[i_turn + 40, j_lane] = tile[lane, turn + 40]
-            y[i_turn + 44, j_lane] = tile[lane, turn + 44]
             y[i_turn + 48, j_lane] = tile[lane, turn + 48]
-            y[i_turn + 52, j_lane] = tile[lane, turn + 52]
             y[i_turn + 56, j_lane] = tile[lane, turn + 56]
-            y[i_turn + 60, j_lane] = tile[lane, turn + 60]
         else:
-            for step in range(16):
-                i = i_turn + step * 4
+            for step in range(8):
+                i = i_turn + step * 8
                 if i < y.shape[0] and j_lane < y.shape[1]:
-                    y[i, j_lane] = tile[lane, turn + step * 4]
+                    y[i, j_lane] = tile[lane, turn + step * 8]
         # A block may go on to another tile: it must not overwrite what a thread still reads.
         ti.simt.block.sync()
