@@ -25,7 +25,7 @@ MOST_OPERATIONS = 1500
 # What generated code calls its own values.
 OWN = re.compile(
     r"(update|points|stop|row|plane|last|left|right|before|end|here|at|step|strips?|turn"
-    r"|few|seen|(block|first|lane)(_row)?|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]|(start|run|buffer|places|patch)(_\w+)?)"
+    r"|few|seen|within|(block|first|lane)(_row)?|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]|(start|run|buffer|places|patch)(_\w+)?)"
 )
 
 

@@ -1,7 +1,7 @@
 """What the text of the template is told."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +19,7 @@ from tikgen.template.views import Views
 from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, workspace
 from .boundaries import boundary_of, faces_of, margins_of, reach, rules_in_use
 from .elements import Elements
-from .lanes import are_long, places_of
+from .lanes import are_long, lanes_of, places_of, reaches_of_lanes
 from .matched import edge_code
 from .memory import Memory
 from .reading import layered_of, spacing_of, type_of, update_of
@@ -97,6 +97,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         found = patches_of(update, runs)
         patches = found if len(found) <= MOST_PATCHES else {}
     places = places_of(update, rules)
+    lanes = lanes_of(p, s)
     return {
         "bounds": bounds,
         "window": window,
@@ -115,7 +116,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "identifiers": known,
         "elements": Elements(
             *(p.dtype, memory, names, codes, casts, known, runs, places, patches),
-            has_rows=s.item_rows > 1,
+            lanes=lanes,
         ),
         "moved": moved,
         "stand_in": stand_in,
@@ -135,7 +136,8 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "are_long": are_long(update, rules, extents),
         "reads_outside": any(map(any, margins)) and not is_matched,
         "places": list({own.name: own for own in places.values()}.values()),
-        "are_inside": are_inside(bounds, extents, margins, (s.items, s.item_rows)),
+        "lanes_of_thread": list(zip(names, lanes, strict=False)),
+        "are_inside": are_inside(bounds, extents, margins, reaches_of_lanes(p, s)),
         "near": " or ".join(filter(None, (faces, edge))),
         "runs": runs,
         "each_start": list({run.start: run for run in runs.values()}.values()),
@@ -188,19 +190,18 @@ def are_inside(
     bounds: list[tuple[str, str, str]],
     extents: list[str],
     margins: list[tuple[int, int]],
-    items: tuple[int, int],
+    reaches: Sequence[int],
 ) -> str:
     """Return code that says whether the same holds for all points of a thread."""
     parts = []
-    several = [at for at in zip(("first", "first_row"), items, strict=True) if at[1] > 1]
-    for axis, (name, count) in enumerate(several):
+    for axis, (name, count) in enumerate(zip(("first", "first_row"), reaches, strict=False)):
         (low, high), stop = margins[axis], bounds[axis][2]
         stops = [stop] if stop != extents[axis] or not high else []
         if high:
             stops.append(f"{extents[axis]} - {high}")
         parts += [f"{low} <= {name}"] if low else []
         parts += (f"{name} + {count} <= {stop}" for stop in stops)
-    own = len(several)
+    own = len(reaches)
     names = tuple(name for name, *_ in bounds[own:])
     others = is_inside(names, extents[own:], margins[own:])
     return " and ".join([*parts, *filter(None, [others])])

@@ -31,7 +31,7 @@ class Elements:
         places: the places along the first axis that the points of a thread read, for each array.
         patches: the copies that points at the ends of rows read, for each array and offset of its
             row.
-        has_rows: whether a thread computes points of several rows.
+        lanes: code for the first indices of a point of a thread that computes several.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Elements:
         runs: Mapping[Any, Any],
         places: Mapping[str, Places],
         patches: Mapping[tuple[str, Offset], Patch],
-        has_rows: bool,
+        lanes: Sequence[str],
     ) -> None:
         self._work, self._memory, self._index = work, memory, tuple(index)
         self._extents = tuple(memory.extents)
@@ -54,7 +54,8 @@ class Elements:
             name: [tuple(map(on_long_axis, pair)) for pair in own] for name, own in rules.items()
         }
         self._identifiers, self._runs = identifiers, runs
-        self._places, self._patches, self._has_rows = places, patches, has_rows
+        self._places, self._patches, self._lanes = places, patches, tuple(lanes)
+        self._lane = "lane, lane_row" if len(lanes) > 1 else "lane"
         self._centre = (0,) * (len(index) - 1)
         self._length = "row" if self._centre else self._extents[-1]
 
@@ -168,8 +169,7 @@ class Elements:
         return self._in_plane(array, places)
 
     def at_lane(self, array: str) -> str:
-        lanes = ["first + lane", "first_row + lane_row"][: 1 + self._has_rows]
-        linear = self._memory.linear(array, (*lanes, *self._index[len(lanes) :]))
+        linear = self._memory.linear(array, (*self._lanes, *self._index[len(self._lanes) :]))
         return self._memory.element(array, self._memory.zeros + linear)
 
     # The same where neighbours may lie outside, on axes that have more points than any offset has
@@ -221,4 +221,4 @@ class Elements:
         return self._memory.element(array, place, is_linear=True)
 
     def at_buffer(self, array: str) -> str:
-        return f"buffer_{self._identifiers[array]}[lane{', lane_row' * self._has_rows}]"
+        return f"buffer_{self._identifiers[array]}[{self._lane}]"

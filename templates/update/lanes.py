@@ -1,4 +1,4 @@
-"""The points of a thread along the first axis, and the places that they read along it."""
+"""The points of a thread that computes several, and the places that they read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,24 @@ from tikgen.template.boundaries import MIRRORS
 from tikgen.template.outside import moved, stand_in
 
 from .boundaries import furthest
+
+
+def lanes_of(p: Any, s: Any) -> list[str]:
+    """Return code for the first indices of a point of a thread.
+
+    Along one axis the points of a thread are a block apart, so that threads beside each other read
+    elements beside each other.
+    """
+    if p.dim == 1:
+        return [f"first + lane * {s.block_dim}"]
+    return ["first + lane", "first_row + lane_row"][: 1 + (s.item_rows > 1)]
+
+
+def reaches_of_lanes(p: Any, s: Any) -> list[int]:
+    """Return how many points there are from the first to the last one of a thread on each axis."""
+    if p.dim == 1:
+        return [(s.items - 1) * s.block_dim + 1]
+    return [s.items, s.item_rows][: 1 + (s.item_rows > 1)]
 
 
 @dataclass

@@ -126,10 +126,10 @@ def schedule_space(
         }
     rows = {"item_rows": (1, 2)} if p.dim == 3 else {}
     if update_of(p).reductions:
-        items = (1,) if p.dim == 1 else (1, 2, 4, 8)
+        items = (1, 2, 4, 8)
         blocks = {"block_dim": (64, 128, 256), "parts": (2048, 8192, 262144)}
         return {"loop": ("points",), "items": items, **rows, **blocks}
-    items = (1,) if p.dim == 1 else (1, 2, 4, 8, 16)
+    items = (1, 2, 4, 8, 16)
     return {"loop": ("points",), "items": items, **rows, "block_dim": (0, 64, 128, 256)}
 
 
@@ -146,6 +146,8 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
         raise Invalid("loop", "cannot be 'function' where floats are divided with // or %")
     if s.item_rows > 1 and s.items == 1:
         raise Invalid("item_rows", "must be 1 where items is 1")
+    if p.dim == 1 and s.items > 1 and not s.block_dim:
+        raise Invalid("block_dim", "must be above 0 where items is above 1 along one axis")
     if s.parts != MOST_PARTS and not update_of(p).reductions:
         raise Invalid("parts", f"must be {MOST_PARTS} where there are no reductions")
     if s.block_dim and arch == "cpu" and update_of(p).reductions:
@@ -179,7 +181,7 @@ def _far_from_faces(p: Any, s: Any) -> tuple[int, ...]:
         ends = 2 * max(outer[-1]) + 8  # What is computed from copies, and more.
         extents[-1] = s.row_buffer + max(extents[-1] + 6, ends)
     else:
-        extents[0] += 2 * s.items
+        extents[0] += 2 * s.items * (s.block_dim if p.dim == 1 else 1)
         if s.item_rows > 1:
             extents[1] += 2 * s.item_rows
         extents = [own + width for own, width in zip(extents, _layer_widths(p), strict=True)]

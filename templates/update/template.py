@@ -196,10 +196,10 @@ class FieldUpdate(Template):
         )
         serial: bool = parameter("whether one thread does it all", False, only={"loop": "function"})
         items: Literal[1, 2, 4, 8, 16] = parameter(
-            "points a thread, one after another along the first axis; what it reads for one of "
-            "them stays in registers for the next",
+            "points a thread along the first axis, in 1D a block of threads apart; what it reads "
+            "for one of them stays in registers for the next",
             1,
-            only={"loop": "points", "dim": (2, 3), "arch": GPUS},
+            only={"loop": "points", "arch": GPUS},
         )
         item_rows: Literal[1, 2, 4] = parameter(
             "points a thread along the second axis, for each of those along the first",

@@ -29,6 +29,7 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
     ("u' = u - lap(u)*lap(c) + 3*u*c; s = sum(u')", {"dim": 3, "order": 6}),
 ]
 SHORT: tuple[str, dict[str, Any]] = ("v' = v + lap(u)", {"dim": 3, "order": 8})
+LINE: tuple[str, dict[str, Any]] = ("v' = v + lap(u); w = u[2]", {"dim": 1})
 RULES = ("periodic", "zero", "clamp", "reflect", "antireflect", "symmetric", "antisymmetric")
 NUMBERED = (tikgen.dirichlet(1.5), tikgen.neumann(-0.5), tikgen.dirichlet(0.5, at="wall"))
 
@@ -89,11 +90,13 @@ def over(boundary: dict[str, Any], letter: str) -> bool:
 
 @pytest.mark.parametrize("arch", ["cpu", "cuda"])
 @pytest.mark.parametrize("boundary", ["periodic", "zero"])
-@pytest.mark.parametrize(("text", "params"), [*TEXTS, ("v = v + lap(u)", {}), SHORT], ids=str)
+@pytest.mark.parametrize(("text", "params"), [*TEXTS, ("v = v + lap(u)", {}), SHORT, LINE], ids=str)
 def test_nobody_else_can_take_the_names_of_generated_code(
     text: str, params: dict[str, Any], boundary: str, arch: str
 ) -> None:
     params = {"dim": 2, "boundary": boundary, "arch": arch} | params
+    if params["dim"] == 1 and arch == "cuda":
+        params |= {"items": 4, "block_dim": 64}
     tree = ast.parse(tikgen.render("update", equations=text, **params).text)
     known = {"_", "i", "j", "k", "ii", "jj", "kk"} | set(re.findall("[a-z]+", text))
     stored = set()

@@ -1,4 +1,4 @@
-"""Threads of a GPU that compute several points along the first axis, and along the second."""
+"""Threads of a GPU that compute several points."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
     ("u' = lap(u)*v; s = sum(u'*u); h = max(u')", {"boundary": MIXED}),
     ("q = -lap(u); s = sum(u*q); l = min(abs(q))", {"dim": 3, "boundary": "zero"}),
     ("x = x + y; s = sum(x*x)", {"dim": 3, "dtype": "i32", "boundary": "zero"}),
+    ("u' = lap(u)*v + i; q = u[3] - v[-2]", {"dim": 1, "order": 4, "boundary": "antireflect"}),
+    ("u' = u[2] - u[-1]; s = sum(u'*v); h = max(u')", {"dim": 1}),
+    ("v' = lap(u) + v", {"dim": 1, "boundary": {"x-": "reflect", "x+": tikgen.dirichlet(2)}}),
     ("u' = u[-2, 1, 0] - v[1, -2, 1] + j; q = dyz(v)", {"dim": 3, "boundary": "reflect"}),
     ("u' = lap(u)*v; h = max(u')", {"dim": 3, "order": 4, "boundary": MIXED | {"z": "periodic"}}),
     ("u' = lap(u)*v + k", {"dim": 3, "mask": "solid"}),
@@ -44,6 +47,8 @@ def test_several_points_belong_to_gpus() -> None:
         params = {"equations": "u' = lap(u)", "dim": dim, "loop": "points", "arch": arch}
         with pytest.raises(ParameterError, match=f"'item_rows' must be 1 {rule}"):
             tikgen.render("update", **params, item_rows=2)
+    with pytest.raises(ParameterError, match="'block_dim' must be above 0 where items is above 1"):
+        tikgen.render("update", **(params | {"dim": 1}), items=4, block_dim=0)
     with pytest.raises(ParameterError, match="'item_rows' must be 1 where items is 1"):
         tikgen.render("update", **(params | {"dim": 3}), items=1, item_rows=2)
 
@@ -97,7 +102,10 @@ def test_they_compute_the_same(text: str, params: dict[str, Any], ti_arch: str, 
     parts = data.draw(st.sampled_from((2, 2048, 262144))) if "s = " in text else 2048
     kernel = tikgen.update(text, **params, items=items, block_dim=32, parts=parts)
     for _ in range(4):
-        sizes = st.sampled_from((1, 2, 5, items, items + 1, 2 * items, 3 * items + 7))
+        extents = (1, 2, 5, items, items + 1, 2 * items, 3 * items + 7)
+        if params["dim"] == 1:  # Blocks of threads, and what is left.
+            extents += tuple(32 * n + rest for n in extents for rest in (-1, 0, 1))
+        sizes = st.sampled_from(extents)
         shape = tuple(data.draw(sizes) for _ in range(params["dim"]))
         rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
         values = {}
