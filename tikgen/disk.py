@@ -1,8 +1,14 @@
-"""Describes why a file could not be read or written."""
+"""Writes files, all of them or nothing, and describes why one could not be read or written."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 _WORDS = {
     errno.ENOSPC: "the disk is full",
@@ -16,3 +22,29 @@ def why(error: Exception) -> str:
     if not isinstance(error, OSError):
         return str(error)
     return _WORDS.get(error.errno or 0) or error.strerror or str(error)
+
+
+@contextlib.contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield the name of a file to write, which replaces ``path`` at the end.
+
+    If anything is raised, what ``path`` held before stays. A device, a pipe and a file in a folder
+    that cannot be written to are written as they are.
+
+    Args:
+        path: file to write.
+    """
+    target = Path(path).resolve()  # A link stays a link.
+    exists = target.exists()
+    if exists and not (target.is_file() and os.access(target.parent, os.W_OK)):
+        yield target
+        return
+    new = target.with_name(f".{uuid.uuid4().hex}{target.suffix}")
+    try:
+        yield new
+        if exists:
+            shutil.copymode(target, new)
+        new.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)

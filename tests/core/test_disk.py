@@ -18,7 +18,7 @@ from tikgen.aot.recording import recording_file
 from tikgen.cli import exit_codes
 from tikgen.cli.app import app
 from tikgen.cli.common import write_text
-from tikgen.disk import why
+from tikgen.disk import whole, why
 from tikgen.errors import StoreWarning, TikgenError
 from tikgen.store import Store
 from tikgen.template import scaffold
@@ -124,6 +124,23 @@ def test_a_full_disk_is_reported(
     # Not that of wrong usage.
     if what not in ("store", "sweep lines"):  # Those are warnings.
         assert exit_codes.of_error(caught.value) == exit_codes.FAILED
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="this system has no links")
+def test_a_file_that_cannot_be_written_keeps_what_it_held(tmp_path: Path) -> None:
+    file, link = tmp_path / "file.py", tmp_path / "link.py"
+    write_text(file, "before")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    with pytest.raises(OSError, match="full"), whole(link) as new:
+        new.write_text("half of")
+        raise OSError(errno.ENOSPC, "full")
+    assert file.read_text() == "before"
+    write_text(link, "after")
+    assert file.read_text() == "after"
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == [file, link]
 
 
 def test_a_store_with_too_long_a_name_works_in_memory(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tikgen.cli import shell_completion
-from tikgen.disk import why
+from tikgen.disk import whole, why
 from tikgen.errors import ParameterError, TemplateError, TikgenError, UnknownTemplate
 from tikgen.template import catalogue
 from tikgen.template.base import TEXT_NAME
@@ -151,6 +151,7 @@ def check_picture(path: Path | None) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file that the user named."""
     try:
-        path.write_text(text, encoding="utf-8")
+        with whole(path) as new:
+            new.write_text(text, encoding="utf-8")
     except OSError as error:
         raise TikgenError(f"Cannot write {path}: {why(error)}.") from error

@@ -10,6 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from tikgen.disk import whole
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -50,7 +52,8 @@ def draw(picture: Path, exact: ExactHeat, history: History, result: DemoResult) 
         fontsize=13,
         color=_INK,
     )
-    figure.savefig(picture)
+    with whole(picture) as new:
+        figure.savefig(new)
 
 
 def _draw_decay(panel: Axes, exact: ExactHeat, history: History) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.disk import why
+from tikgen.disk import whole, why
 from tikgen.errors import TraceError
 from tikgen.lifecycle import chrome, page
 from tikgen.lifecycle.history import Lives, describe
@@ -133,7 +133,8 @@ class Trace(Lives):
         figure: Figure = timeline.draw(self)
         if target is not None:
             try:
-                figure.savefig(target)
+                with whole(target) as new:
+                    figure.savefig(new)
             except OSError as error:
                 raise TraceError(f"cannot write {target}: {why(error)}") from None
         return figure
@@ -222,7 +223,8 @@ def check_path(path: str | os.PathLike[str], endings: Sequence[str]) -> Path:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        with whole(path) as new:
+            new.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise TraceError(f"cannot write {path}: {why(error)}") from None
 

@@ -17,9 +17,10 @@ def errors(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> tuple[np.n
     """Return the error of each element, and its limit.
 
     The expected value rounded to the dtype of ``actual`` is always correct; a limit above 0 grows
-    by the rounding error. NaN must be NaN and infinity infinity, unless the limit is infinite; a
-    finite value beyond the range of the dtype counts as infinity. Integers wrap. All arguments
-    have the same shape; ``expected`` has higher precision, and ``allowed`` may be a number.
+    by the rounding error of any value within it. NaN must be NaN and infinity infinity, unless the
+    limit is infinite; a finite value beyond the range of the dtype counts as infinity. Integers
+    wrap. All arguments have the same shape; ``expected`` has higher precision, and ``allowed`` may
+    be a number.
     """
     wide = np.longdouble  # Holds every 64-bit integer.
     limit = np.broadcast_to(np.asarray(allowed, wide), actual.shape)
@@ -38,7 +39,7 @@ def errors(actual: np.ndarray, expected: np.ndarray, allowed: Any) -> tuple[np.n
         want = np.where(finite, np.clip(want, -beyond, beyond), want)
         got = np.where(finite & np.isinf(got), np.copysign(beyond, got), got)
         error = np.where(right, 0, np.abs(got - want))
-        rounding = np.where(finite, info.eps * np.abs(want) + info.tiny, 0)
+        rounding = np.where(finite, info.eps * (np.abs(want) + limit) + info.tiny, 0)
         grown = np.where(limit > 0, limit + rounding, limit)
     limit = np.where(finite | np.isposinf(limit), grown, 0)
     # A NaN on one side only, or an undefined limit, is an infinite error.

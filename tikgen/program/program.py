@@ -371,6 +371,7 @@ class Program:
 
     def check(self) -> None:
         """Raise ProgramError if it cannot run now, since an array or Taichi changed."""
+        runtime.refuse_fork("the program")
         if runtime.epoch() is not self._epoch:
             raise ProgramError("the program was made before the last ti.init; make it again")
         self._slots.check_unchanged()

@@ -12,7 +12,7 @@ from math import exp, isfinite, log
 from pathlib import Path
 
 from tikgen import untrusted
-from tikgen.disk import why
+from tikgen.disk import whole, why
 from tikgen.errors import GridError
 from tikgen.scaling.network import Network
 
@@ -60,7 +60,8 @@ class Machine:
             GridError: if the file cannot be written.
         """
         try:
-            Path(path).write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
+            with whole(path) as new:
+                new.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
         except OSError as error:
             raise GridError(f"{os.fspath(path)!r} cannot be written: {why(error)}") from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tikgen import untrusted
-from tikgen.disk import why
+from tikgen.disk import whole, why
 from tikgen.errors import TikgenError
 from tikgen.pipeline import records
 from tikgen.pipeline.records import TIMED, Record
@@ -75,7 +75,8 @@ def export_records(
         raise TikgenError(f"There are no tuning records{f' of {name}' if name else ''} to export.")
     text = "\n".join([_HEAD, *map(_entry, sorted(found, key=_order))])
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        with whole(path) as new:
+            new.write_text(text, encoding="utf-8")
     except OSError as error:
         raise TikgenError(f"Cannot write {path}: {why(error)}.") from None
     return len(found)

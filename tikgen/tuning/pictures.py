@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.disk import why
+from tikgen.disk import whole, why
 from tikgen.errors import TikgenError
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
     """Write a figure to ``path`` unless that is None; return it."""
     if path is not None:
         try:
-            figure.savefig(path)
+            # matplotlib adds the suffix that is missing.
+            with whole(path if Path(path).suffix else f"{os.fspath(path)}.png") as new:
+                figure.savefig(new)
         except (OSError, ValueError) as error:
             raise TikgenError(
                 f"Cannot write the picture {os.fspath(path)}: {why(error)}."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import yaml
 
 from tikgen import untrusted
 from tikgen.aot import manifest
-from tikgen.disk import why
+from tikgen.disk import whole, why
 from tikgen.errors import ExportError, RecordingError
 
 FORMAT = 1
@@ -97,13 +95,10 @@ def write(recorded: File, path: Path) -> None:
         width=100,
         allow_unicode=True,
     )
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        temporary.write_text(f"{_HEADER}\n{content}", "utf-8")
-        temporary.replace(path)
+        with whole(path) as new:
+            new.write_text(f"{_HEADER}\n{content}", "utf-8")
     except (OSError, ValueError) as error:  # A null character in the name is a ValueError.
-        with contextlib.suppress(OSError, ValueError):
-            temporary.unlink(missing_ok=True)
         raise ExportError(str(path), f"it cannot be written: {why(error)}") from None
 
 

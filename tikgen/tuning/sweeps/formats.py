@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from tikgen import untrusted
-from tikgen.disk import why
+from tikgen.disk import whole, why
 from tikgen.errors import TikgenError
 from tikgen.tuning.sweeps.rows import METRICS, Row
 from tikgen.verification.case import literal
@@ -55,7 +55,8 @@ def save(path: Path, columns: Sequence[str], rows: Sequence[Row], about: Mapping
     else:
         content = _parquet(columns, rows, about)
     try:
-        path.write_bytes(content)
+        with whole(path) as new:
+            new.write_bytes(content)
     except OSError as error:
         raise TikgenError(f"Cannot write {path}: {why(error)}.") from None
 
@@ -70,7 +71,7 @@ def load(path: Path) -> Loaded:
             about: dict[str, Any] = {}
         elif path.suffix == ".json":
             found = untrusted.from_json(path.read_bytes())
-            if found.get(_MARK) != 1:
+            if not isinstance(found, dict) or found.get(_MARK) != 1:
                 raise ValueError("it is another document")
             rows, about = found["rows"], found["about"]
         else:
