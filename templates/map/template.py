@@ -77,8 +77,10 @@ class Map(Template):
 
     An f16 is stored as such and computed in f32: every assignment is rounded to f16 once. What
     is computed from literals alone is computed once, in the same dtype. Integers wrap around.
-    Floats have NumPy's `//` and `%`, exactly, whatever the size of the quotient; unless they divide
-    by a power of two, they take a loop at every element, and `loop='flat'` is not to be had.
+    Floats have NumPy's `%`, exactly, whatever the size of the quotient, and its `//`: quotients of
+    more than 2**19 in f32, and 2**48 in f64, are rounded as other numbers are, and may be off by
+    one. Unless they divide by a power of two, both take a loop at every element, and `loop='flat'`
+    cannot be used.
 
     Taichi's fast math assumes that there is neither NaN nor infinity: with one of them as an
     operand, comparisons, `sign` and what cancels, such as `x - x` or `x/x`, may differ from NumPy,
