@@ -29,14 +29,16 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield the name of a file to write, which replaces ``path`` at the end.
 
     If anything is raised, what ``path`` held before stays. A device, a pipe and a file in a folder
-    that cannot be written to are written as they are.
+    that cannot be written to are written as they are; so is what nothing can write, which then
+    raises OSError: a folder, and a link that leads to itself.
 
     Args:
         path: file to write.
     """
-    target = Path(path).resolve()  # A link stays a link.
+    target = Path(os.path.realpath(path))  # A link stays a link.
     exists = target.exists()
-    if exists and not (target.is_file() and os.access(target.parent, os.W_OK)):
+    is_ordinary = target.is_file() and os.access(target.parent, os.W_OK)
+    if target.is_symlink() or (exists and not is_ordinary):
         yield target
         return
     new = target.with_name(f".{uuid.uuid4().hex}{target.suffix}")

@@ -141,6 +141,11 @@ def test_a_file_that_cannot_be_written_keeps_what_it_held(tmp_path: Path) -> Non
     assert link.is_symlink()
     assert file.stat().st_mode & 0o777 == 0o640
     assert sorted(tmp_path.iterdir()) == [file, link]
+    circle = tmp_path / "circle.py"
+    circle.symlink_to(circle)
+    with pytest.raises(TikgenError, match="symbolic links"):
+        write_text(circle, "nowhere")
+    assert circle.is_symlink()
 
 
 def test_a_store_with_too_long_a_name_works_in_memory(tmp_path: Path) -> None:

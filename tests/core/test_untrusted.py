@@ -180,6 +180,13 @@ def test_a_hostile_table_is_refused(tmp_path: Path, text: str) -> None:
         SweepResult.load(tmp_path / "table.json")
 
 
+@pytest.mark.parametrize("text", ["null", "[]", "7", "{}"])
+def test_another_document_is_called_so(tmp_path: Path, text: str) -> None:
+    (tmp_path / "table.json").write_text(text)
+    with pytest.raises(TikgenError, match="another document"):
+        SweepResult.load(tmp_path / "table.json")
+
+
 @pytest.mark.parametrize("text", [DEEP, "-" * 100_000 + "1", LONG, "1+" * 50_000 + "1"])
 def test_a_parameter_cannot_end_the_process(text: str) -> None:
     assert parse_literal(text) == text
