@@ -238,13 +238,14 @@ class Map(Template):
         return GridUse(
             p.dim,
             {
-                a.name: ArrayUse(0, nothing, False, nowhere, a.written)
+                a.name: ArrayUse(0, nothing, False, nowhere, a.written, a.role == "out")
                 for a in arrays
                 if a.name not in p.expr.reductions
             },
             {},
             dict(p.expr.reductions),
             {"expr": p.expr.with_terms()},
+            indexed=frozenset(),
         )
 
     reference = staticmethod(reference)

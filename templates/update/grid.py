@@ -7,7 +7,7 @@ from tikgen.template.boundaries import MIRRORS
 from tikgen.template.grid_use import ArrayUse, GridUse
 from tikgen.template.vectors import Held, held_arrays
 
-from .boundaries import faces_of, furthest, rules_of
+from .boundaries import faces_of, furthest, reach, rules_of
 from .matched import kept_layers
 from .reading import update_of
 
@@ -25,6 +25,7 @@ def grid_use(p: Any) -> GridUse:
         # Points of a line may be computed in buffers or one by one, as windows happen to end.
         {"loop": "function"} if p.dim > 1 else None,
         kept_layers(p),
+        frozenset(update.indices.values()),
     )
 
 
@@ -32,7 +33,7 @@ def _use(p: Any, update: Update, held: Held) -> ArrayUse:
     """Return what is read and written of the arrays or components that an argument holds."""
     every = rules_of(p, update)
     rules = {name: every[name] for name in held.names if name in every}
-    reach, periodic = [], []
+    reaches, periodic = [], []
     for axis in range(p.dim):
         low = high = 0
         kinds = set()
@@ -43,9 +44,14 @@ def _use(p: Any, update: Update, held: Held) -> ArrayUse:
             if any(kind in MIRRORS for kind, _ in pairs[axis]):
                 below = above = max(below, above)
             low, high = max(low, below), max(high, above)
-        reach.append((low, high))
+        reaches.append((low, high))
         periodic.append(frozenset(kind == "periodic" for kind in kinds))
     diagonal = any(sum(map(bool, step)) > 1 for name in rules for step in update.offsets(name))
     return ArrayUse(
-        held.first_axis, tuple(reach), diagonal, tuple(periodic), held.role in ("out", "inout")
+        held.first_axis,
+        tuple(reaches),
+        diagonal,
+        tuple(periodic),
+        held.role in ("out", "inout"),
+        held.role == "out" and held.is_whole and not any(map(any, reach(p, update, inside=True))),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import ARCH
 from tikgen import engines
-from tikgen.program import program
+from tikgen.program import steppers
 from tikgen.program.graphs import GraphStepper
 from tikgen.program.launchers import Launchers
 from tikgen.taichi import arrays
@@ -39,6 +39,6 @@ def graphs_on_cpu() -> Iterator[None]:
         return GraphStepper(plan, Launchers(engines.DIRECT_CPU), record, lambda: None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "NativeStepper", made)
+        patch.setattr(steppers, "NativeStepper", made)
         patch.setattr(arrays, "is_copied", lambda array: False)
         yield

@@ -10,7 +10,7 @@ import pytest
 
 import tikgen
 from tikgen import engines
-from tikgen.program import graphs, program
+from tikgen.program import graphs, steppers
 from tikgen.program.graphs import GraphStepper
 from tikgen.program.launchers import Launchers
 from tikgen.program.team import Job, Work
@@ -51,7 +51,7 @@ def test_graphs_hold_jobs_that_can_be_recorded(
     def made(plan: Any, *_: Any, **__: Any) -> GraphStepper:
         return GraphStepper(plan, Launchers(engines.DIRECT_CPU), record, lambda: None)
 
-    monkeypatch.setattr(program, "NativeStepper", made)
+    monkeypatch.setattr(steppers, "NativeStepper", made)
     monkeypatch.setattr(arrays, "is_copied", lambda array: False)
     u, un = np.ones(8), np.zeros(8)
     add = tikgen.elementwise("un = u + 1", dtype="f64")

@@ -13,6 +13,13 @@ from tikgen.errors import GridError
 from tikgen.grid.decomposition import by
 
 
+def whole_number(name: str, given: Any, least: int) -> int:
+    """Return a whole number; raise GridError if it is something else."""
+    if isinstance(given, bool) or not isinstance(given, numbers.Integral) or given < least:
+        raise GridError(f"{name} takes a whole number of {least} or more; got {given!r}")
+    return int(given)
+
+
 def whole_numbers(name: str, given: Any, dim: int | None, least: int) -> tuple[int, ...]:
     """Return whole numbers, one for each axis; raise GridError if it is something else."""
     several = tuple(given) if isinstance(given, Sequence) else (given,) * (dim or 1)

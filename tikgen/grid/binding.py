@@ -20,12 +20,13 @@ from tikgen.grid.layers import Layers
 from tikgen.grid.memory import zeros
 from tikgen.grid.regions import Region, inside_and_sides
 from tikgen.grid.totals import Totals
+from tikgen.grid.wide_layers import several_steps
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.signature import Signature
 from tikgen.pipeline.sized import SizedKernel
-from tikgen.program.parts import Changing, Composite, Part, Varying, varying
+from tikgen.program.parts import Changing, Composite, Part, Several, Swap, Varying, varying
 from tikgen.program.slots import is_array
 from tikgen.program.team import Held, Job, Team, Work
 from tikgen.template.arguments import Array
@@ -47,7 +48,7 @@ class GridStep(Composite):
         values: Mapping[str, Any],
         scalars: Mapping[str, Changing] | None = None,
     ) -> None:
-        self._domain, self.kernel, self._use = domain, kernel, use
+        self._domain, self.kernel, self.use = domain, kernel, use
         self._values, self._varying = dict(values), scalars
         self._jobs: dict[Work, Job] = {}
 
@@ -78,7 +79,7 @@ class GridStep(Composite):
         if self._domain.sums == "fast":
             return ()
         kinds = {a.name: a.dtype for a in self.signature.arguments if isinstance(a, Array)}
-        sums = (name for name, operation in self._use.totals.items() if operation == "sum")
+        sums = (name for name, operation in self.use.totals.items() if operation == "sum")
         return tuple(name for name in sums if kinds[name].is_float)
 
     @functools.cached_property
@@ -104,7 +105,7 @@ class GridStep(Composite):
             name: value.array if isinstance(value, Held) else value
             for name, value in self._values.items()
         }
-        changes = self._use.storing if self._exact else {}
+        changes = self.use.storing if self._exact else {}
         kernel = own_kernel(self._domain, self.kernel, part, changes)
         return kernel.bind(**(given | self._terms))
 
@@ -117,7 +118,7 @@ class GridStep(Composite):
 
     def _regions(self, uses: Iterable[ArrayUse]) -> list[Region]:
         """Return what is computed while messages travel, and the regions that wait for them."""
-        if not self._domain.overlaps or len(self._use.totals) > len(self._exact):
+        if not self._domain.overlaps or len(self.use.totals) > len(self._exact):
             return []  # A reduction over several launches would round otherwise.
         joined = functools.reduce(ArrayUse.joined, uses)
         return inside_and_sides(self._domain, joined.reach)
@@ -129,7 +130,7 @@ class GridStep(Composite):
         if self._domain.processes.size == 1:
             return (self._launch(self.bound), *exact)
         read: dict[Field, ArrayUse] = {}
-        for name, use in self._use.arrays.items():
+        for name, use in self.use.arrays.items():
             if needs(self._domain, use):
                 field = self._values[name]
                 read[field] = use.joined(read[field]) if field in read else use
@@ -142,9 +143,9 @@ class GridStep(Composite):
             if read:
                 found.append(Exchange(self._domain, read))
             found.append(self._launch(self.bound))
-        results = {n: self._values[n] for n in self._use.totals if n not in self._exact}
+        results = {n: self._values[n] for n in self.use.totals if n not in self._exact}
         if results:
-            found.append(Totals(self._domain, results, self._use.totals))
+            found.append(Totals(self._domain, results, self.use.totals))
         return (*found, *exact)
 
     def _exact_parts(self) -> tuple[Part, ...]:
@@ -153,7 +154,23 @@ class GridStep(Composite):
 
     def varying(self, scalars: Mapping[str, Changing]) -> GridStep:
         """Return it with scalars that change with the step."""
-        return GridStep(self._domain, self.kernel, self._use, self._values, scalars)
+        return GridStep(self._domain, self.kernel, self.use, self._values, scalars)
+
+    def several_steps(self, listed: Sequence[Part]) -> Several | None:
+        """Return parts that do several steps with one exchange of wider ghost layers."""
+        steps: list[GridStep | Swap] = []
+        for part in listed:
+            if not isinstance(part, Swap):
+                if not isinstance(part, GridStep) or part._varying:
+                    return None
+                if part._domain is not self._domain:
+                    return None
+            steps.append(part)
+        return several_steps(self._domain, steps)
+
+    def over(self, region: Region) -> BoundKernel:
+        """Return the launch for the points of a region."""
+        return self._bound_to(region)
 
     def __call__(self, /, **scalars: Any) -> None:
         """Launch the kernel once, with what belongs before and after; all processes must.
@@ -169,6 +186,7 @@ class GridStep(Composite):
             else:
                 assert isinstance(part, Varying)
                 part.bound(**scalars)
+        self._values |= scalars
 
     def _job(self, work: Work) -> Job:
         """Return the job of a part that is called; it is made once."""

@@ -19,6 +19,8 @@ from tikgen.grid.processes import Processes
 # Points of a part on a device from which on the further launches of an overlap pay: where messages
 # are part of streams, and where they go through the host.
 _MANY_IN_STREAMS, _MANY = 1 << 20, 1 << 24
+# Steps from one exchange to the next on a device, and layers for them, at most.
+_STEPS, _LAYERS = 4, 8
 
 
 class Domain:
@@ -32,6 +34,8 @@ class Domain:
         overlaps: whether messages travel while points are computed that need none; None for where
             many points lie on the device.
         sums: ``"exact"`` for sums of floats with the same bits on any processes, or ``"fast"``.
+        exchange_every: how many steps there are at most from one exchange to the next; None for
+            several where fields lie on the device.
 
     Attributes:
         owned: the points that this process owns along each axis.
@@ -46,14 +50,16 @@ class Domain:
         on_device: bool | None = None,
         overlaps: bool | None = None,
         sums: str = "fast",
+        exchange_every: int | None = None,
     ) -> None:
-        self.sums = sums
+        self.sums, self._exchange_every = sums, exchange_every
         self._on_device, self._overlaps = on_device, overlaps
         self.decomposition, self.processes = decomposition, processes
         self.owned = decomposition.owned(processes.rank)
         self.fields = 0
         self._given, self._is_fixed = halo is not None, False
         self._halo = halo or (0,) * len(decomposition.shape)
+        self._reach = self._halo
 
     @property
     def is_idle(self) -> bool:
@@ -88,6 +94,23 @@ class Domain:
             return self._overlaps
         many = _MANY_IN_STREAMS if self.processes.transport.follows_streams else _MANY
         return not self.memory.is_host and math.prod(b - a for a, b in self.owned) >= many
+
+    @property
+    def exchange_every(self) -> int:
+        """Return how many steps there are at most from one exchange to the next."""
+        if self._exchange_every is not None:
+            return self._exchange_every
+        return 1 if self.memory.is_host else _STEPS
+
+    @property
+    def chooses_steps(self) -> bool:
+        """Return whether there are fewer steps where that takes less time."""
+        return self._exchange_every is None
+
+    @property
+    def divided(self) -> tuple[bool, ...]:
+        """Return for each axis whether processes divide it."""
+        return tuple(count > 1 for count in self.decomposition.ranks)
 
     @property
     def halo(self) -> tuple[int, ...]:
@@ -131,7 +154,7 @@ class Domain:
         return self.decomposition.neighbour(self.processes.rank, axis, is_upper)
 
     def take(self, reach: Sequence[int], kernel: str) -> None:
-        """Have ghost layers as wide as a kernel reaches.
+        """Have ghost layers as wide as a kernel reaches, in the steps from one exchange on.
 
         Args:
             reach: how far it reads at most along each axis.
@@ -140,8 +163,7 @@ class Domain:
         Raises:
             GridError: if they are settled and narrower, or parts are narrower than that.
         """
-        ranks = self.decomposition.ranks
-        divided = [axis for axis, count in enumerate(ranks) if count > 1]
+        divided = [axis for axis, is_divided in enumerate(self.divided) if is_divided]
         for axis in divided:
             if (fewest := self.decomposition.fewest(axis)) < reach[axis]:
                 fit = max(1, self.shape[axis] // reach[axis])
@@ -151,9 +173,10 @@ class Domain:
                     f"of which {fit} fit, more points, or Grid(..., halo={reach[axis]}), which "
                     "divides other axes, or leaves processes idle"
                 )
-        wanted = tuple(max(pair) for pair in zip(self._halo, reach, strict=True))
+        wanted = tuple(max(pair) for pair in zip(self._reach, reach, strict=True))
         if not self._given and not self._is_fixed:
-            self._halo = wanted
+            self._reach = wanted
+            self._halo = tuple(self._for_several(axis, most) for axis, most in enumerate(wanted))
         for axis in divided:
             if self._halo[axis] < reach[axis]:
                 why = (
@@ -165,6 +188,15 @@ class Domain:
                     f"{kernel} reads {reach[axis]} points away along axis {axis}, and ghost layers "
                     f"are {self._halo[axis]} wide, {why}; make it Grid(..., halo={max(wanted)})"
                 )
+
+    def _for_several(self, axis: int, reach: int) -> int:
+        """Return the width of layers for several steps, where parts are wide enough."""
+        if not self.divided[axis] or not reach:
+            return reach
+        fit = self.decomposition.fewest(axis) // reach
+        if self.chooses_steps:
+            fit = min(fit, max(1, _LAYERS // reach))
+        return reach * min(self.exchange_every, fit)
 
     def __str__(self) -> str:
         ranks, count = self.decomposition.ranks, self.processes.size

@@ -53,6 +53,11 @@ class Field(Held):
         return self.domain.shape
 
     @property
+    def bytes_a_point(self) -> int:
+        """Return the bytes of all components at a point."""
+        return self.dtype.numpy.itemsize * max(1, self.components)
+
+    @property
     def extents(self) -> tuple[int, ...]:
         """Return the extents of the array of this process along the axes of the grid."""
         return self.domain.extents

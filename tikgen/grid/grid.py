@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tikgen.dtypes import DType
 from tikgen.errors import GridError
-from tikgen.grid.arguments import counts_of, speeds_of, truths, whole_numbers
+from tikgen.grid.arguments import counts_of, speeds_of, truths, whole_number, whole_numbers
 from tikgen.grid.binding import GridStep, bound_on
 from tikgen.grid.decomposition import Decomposition, balanced, by
 from tikgen.grid.domain import Domain
@@ -44,7 +44,7 @@ class Grid:
         comm: a communicator of mpi4py, by default ``MPI.COMM_WORLD``; or the module
             ``torch.distributed``, or a process group of it with the backend nccl or gloo.
         halo: width of ghost layers, for all axes or for each; by default as far as kernels reach
-            that were bound before a field or a program is used.
+            that were bound before a field or a program is used, times ``exchange_every``.
         ranks: number of processes along each axis; by default those with which all are done first.
             Where there are too few points for all processes, the last ones are idle.
         device: whether fields lie on the device, in tensors of torch where it is there, else in
@@ -56,6 +56,9 @@ class Grid:
             bits on any processes, at the cost of an array of terms and of Python in each step.
         weights: how fast each process is, in any unit, on all processes alike; parts are then in
             proportion. By default processes are equally fast.
+        exchange_every: from one exchange of ghost layers to the next, programs do at most so many
+            steps, as many as these layers are wide enough for: neighbours then compute the points
+            between their parts both. By default 4 where fields lie on the device, else 1.
 
     Raises:
         GridError: if the arguments do not fit, differ between processes, or MPI cannot be used.
@@ -72,6 +75,7 @@ class Grid:
         overlap: bool | None = None,
         sums: Literal["fast", "exact"] = "fast",
         weights: Sequence[float] | None = None,
+        exchange_every: int | None = None,
     ) -> None:
         processes = processes_of(comm)
         problem, decomposition, widths, speeds = "", None, None, None
@@ -101,16 +105,21 @@ class Grid:
                     raise GridError(f"{name} takes True, False or None; got {value!r}")
             if sums not in ("fast", "exact"):
                 raise GridError(f"sums takes 'fast' or 'exact'; got {sums!r}")
+            if exchange_every is not None:
+                exchange_every = whole_number("exchange_every", exchange_every, least=1)
         except GridError as error:
             problem = str(error)
         processes.refuse(problem)
         assert decomposition is not None
-        if found := processes.difference((decomposition, widths, device, overlap, sums, speeds)):
+        told = (decomposition, widths, device, overlap, sums, speeds, exchange_every)
+        if found := processes.difference(told):
             rank, first, other = found
             raise GridError(
                 f"the processes make different grids: rank 0 has {first}, rank {rank} has {other}"
             )
-        self._domain = Domain(decomposition, processes, widths, device, overlap, sums)
+        self._domain = Domain(
+            decomposition, processes, widths, device, overlap, sums, exchange_every
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,23 +9,40 @@ from tikgen.grid.domain import Domain
 # For each axis the points below and above it that are not computed, the index of the first point
 # of arrays on the whole grid, and the extent of that: the problem parameter `part`.
 Region = tuple[tuple[int, int, int, int], ...]
+# For each axis how many points below and above.
+Widths = Sequence[tuple[int, int]]
 
 
-def inside_and_sides(domain: Domain, reach: Sequence[tuple[int, int]]) -> list[Region]:
+def with_ghosts(domain: Domain, widths: Widths) -> Region:
+    """Return the part of a process, with some of its ghost points, which it computes as well."""
+    if domain.is_idle:
+        return domain.part
+    return tuple(
+        (max(0, low - below), max(0, high - above), first, points)
+        for (low, high, first, points), (below, above) in zip(domain.part, widths, strict=True)
+    )
+
+
+def inside_and_sides(
+    domain: Domain, reach: Widths, part: Region | None = None, spared: Widths | None = None
+) -> list[Region]:
     """Return the inside of a part, and the regions that make up the rest; none if it is too thin.
 
     Args:
         domain: the grid.
         reach: how far is read below and above a point, for each axis.
+        part: what is computed, by default what the process owns.
+        spared: how many owned points beside ghost points do not belong to the inside, where these
+            are more than ``reach``.
     """
     sides: list[Region] = []
-    region = list(domain.part)
+    region = list(domain.part if part is None else part)
     for axis, ((below, above), extent) in enumerate(zip(reach, domain.extents, strict=True)):
-        ghosts = domain.ghosts[axis]
+        ghosts, least = domain.ghosts[axis], (spared or reach)[axis]
         low, high, first, points = region[axis]
         inside = (
-            low + (below if ghosts[0] else 0),
-            high + (above if ghosts[1] else 0),
+            ghosts[0] + max(below, least[0]) if ghosts[0] else low,
+            ghosts[1] + max(above, least[1]) if ghosts[1] else high,
         )
         if inside[0] + inside[1] >= extent:
             return []

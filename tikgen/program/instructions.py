@@ -50,7 +50,7 @@ class Instructions:
         # Instruction, word, and the label whose place belongs there.
         self._open: list[tuple[int, int, _Label]] = []
         self._counters: dict[Node, ctypes.c_int64] = {}
-        waiting: list[_Label] = [(_START, plan.first)]
+        waiting: list[_Label] = [(_START, at) for at in reversed(plan.starts)]
         while waiting:
             label = waiting.pop()
             if label not in self._places:

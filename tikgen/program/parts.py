@@ -85,6 +85,29 @@ class Composite(ABC):
     def varying(self, scalars: Mapping[str, Changing]) -> Composite:
         """Return it with scalars that change with the step."""
 
+    def several_steps(self, listed: Sequence[Part]) -> Several | None:
+        """Return parts that do several steps of a program with this part; None if none do.
+
+        Args:
+            listed: the parts of a step.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class Several:
+    """Parts that do several steps together, with less than these take one by one.
+
+    Attributes:
+        steps: how many.
+        parts: the parts.
+        why: what they have in common, in words.
+    """
+
+    steps: int
+    parts: tuple[Part, ...]
+    why: str
+
 
 Part = BoundKernel | Swap | Copy | Loop | When | Varying | Work | Composite | str
 

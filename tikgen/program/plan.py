@@ -106,6 +106,8 @@ class Plan:
     Args:
         listed: the parts of a program.
         slots: its arrays; those that its kernels take are added.
+        within: the plan of a program, of which these parts do several steps: they begin where any
+            of its steps can, and the same processes do them.
 
     Attributes:
         nodes: what a step does.
@@ -117,7 +119,9 @@ class Plan:
         ProgramError: if a part cannot run as it is written.
     """
 
-    def __init__(self, listed: tuple[parts.Part, ...], slots: Slots) -> None:
+    def __init__(
+        self, listed: tuple[parts.Part, ...], slots: Slots, within: Plan | None = None
+    ) -> None:
         self.slots = slots
         self._conditions: dict[str, Condition] = {}
         self._calls: dict[tuple[Launch, Arrangement], Call] = {}
@@ -125,14 +129,14 @@ class Plan:
         self._made: dict[tuple[Launch, Arrangement], Call] = {}
         self._tasks: dict[tuple[Task, Arrangement], Job] = {}
         self._ends: dict[tuple[Node, Arrangement], frozenset[Arrangement]] = {}
-        self.team: Team | None = None
+        self.team: Team | None = None if within is None else within.team
         self._add_arrays(listed)
         slots.give_names()
         self.nodes = self._resolved(listed)
         self._check_swapped(self.nodes)
         self.first: Arrangement = tuple(range(len(slots.arrays)))
         self.starts: dict[Arrangement, None] = {}
-        found = [self.first]
+        found = [*(within.starts if within else ()), self.first]
         while found:
             at = found.pop()
             if at not in self.starts:

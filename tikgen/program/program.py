@@ -13,22 +13,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from tikgen import registry
-from tikgen.errors import EngineUnavailable, ProgramError, TikgenError
+from tikgen.errors import ProgramError, TikgenError
 from tikgen.pipeline import events
 from tikgen.pipeline.events import Subject
 from tikgen.program import checkpoints, picture, running, together, zarr_checkpoints
 from tikgen.program import reference as references
 from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
-from tikgen.program.graphs import GraphStepper
-from tikgen.program.native import NativeStepper
 from tikgen.program.parts import Part, parts_of
 from tikgen.program.plan import Plan
 from tikgen.program.reference import Verified
+from tikgen.program.several_steps import SeveralStepper, several_steps
 from tikgen.program.slots import Slots
 from tikgen.program.state import State
-from tikgen.program.stepping import PythonStepper, Stepper
-from tikgen.program.team_stepping import TeamStepper
+from tikgen.program.steppers import stepper_of
+from tikgen.program.stepping import Stepper
 from tikgen.program.walk import Walk
 from tikgen.taichi import runtime
 
@@ -81,6 +80,10 @@ class Program:
         self._plan = Plan(listed, self._slots)
         if not self._plan.calls():
             raise ProgramError("a program takes at least one kernel")
+        several = self._several = several_steps(listed)
+        self._plan_of_several = (
+            None if several is None else Plan(several.parts, self._slots, self._plan)
+        )
         self._epoch = runtime.epoch()
         maker = sys._getframe(1)
         self._subject = Subject("program", maker.f_code.co_filename, maker.f_lineno, "program")
@@ -95,17 +98,12 @@ class Program:
 
     def _made_stepper(self) -> tuple[Stepper, str]:
         """Return what does the steps, and why it is Python, if it is."""
-        team, why = self._plan.team, "native=False"
-        if self._native is not False:
-            try:
-                if runtime.current_arch() == "cuda":
-                    return GraphStepper(self._plan, team=team), ""
-                return NativeStepper(self._plan, team, self._blocking), ""
-            except EngineUnavailable as error:
-                if self._native:
-                    raise ProgramError(f"native=True: {error}") from None
-                why = str(error)
-        return PythonStepper(self._plan) if team is None else TeamStepper(self._plan, team), why
+        how = self._native, self._blocking
+        stepper, why = stepper_of(self._plan, *how)
+        if self._several is None or self._plan_of_several is None:
+            return stepper, why
+        several, _ = stepper_of(self._plan_of_several, *how)
+        return SeveralStepper(stepper, several, self._several), why
 
     @property
     def parts(self) -> tuple[Part, ...]:

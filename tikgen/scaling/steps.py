@@ -128,9 +128,8 @@ def _launch(step: GridStep, times: int) -> Launch:
     for name, each in use.arrays.items():
         field = step.arguments[name]
         if any(map(any, each.reach)):
-            size = field.dtype.numpy.itemsize * max(1, field.components)
             joined = read[field][1].joined(each) if field in read else each
-            read[field] = size, joined
+            read[field] = field.bytes_a_point, joined
     return Launch(step.kernel, use, tuple(read.values()), times)
 
 

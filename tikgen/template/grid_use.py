@@ -55,6 +55,7 @@ class ArrayUse:
         periodic: for each axis whether rules say that the other side lies outside of the grid; no
             element where nothing outside is read.
         written: whether the kernel writes it.
+        is_covered: whether it writes every point, whatever the array held before.
     """
 
     first_axis: int
@@ -62,6 +63,7 @@ class ArrayUse:
     is_diagonal: bool
     periodic: tuple[frozenset[bool], ...]
     written: bool
+    is_covered: bool = False
 
     def joined(self, other: ArrayUse) -> ArrayUse:
         """Return what is done with an array that is passed for two arguments."""
@@ -72,6 +74,7 @@ class ArrayUse:
             self.is_diagonal or other.is_diagonal,
             tuple(a | b for a, b in zip(self.periodic, other.periodic, strict=True)),
             self.written or other.written,
+            self.is_covered or other.is_covered,
         )
 
 
@@ -104,6 +107,7 @@ class GridUse:
         window_schedule: schedule parameters with which windows give the bits of the whole; None
             if none do.
         layers: what layers keep of derivatives, by argument.
+        indexed: axes along which a value depends on where its point lies, apart from the sides.
     """
 
     dim: int
@@ -113,3 +117,4 @@ class GridUse:
     storing: Mapping[str, Any] = field(default_factory=dict)
     window_schedule: Mapping[str, Any] | None = None
     layers: Mapping[str, LayersUse] = field(default_factory=dict)
+    indexed: frozenset[int] = frozenset(range(3))

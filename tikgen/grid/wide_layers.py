@@ -1,0 +1,201 @@
+"""Wider ghost layers, which are exchanged once for several steps.
+
+The first step computes as many of the ghost points as it can, which the neighbours compute as well;
+each further one computes fewer, and the last one only what the process owns. A point has the same
+bits wherever it is computed, since the code and the numbers are the same.
+
+Method: C. Ding, Y. He, "A ghost cell expansion method for reducing communications in solving PDE
+problems", Proceedings of the ACM/IEEE Conference on Supercomputing (2001).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from tikgen.grid.domain import Domain
+from tikgen.grid.exchange import Exchange
+from tikgen.grid.field import Field
+from tikgen.grid.regions import Region, Widths, inside_and_sides, with_ghosts
+from tikgen.program.parts import Part, Several, Swap
+from tikgen.template.grid_use import ArrayUse, GridUse
+
+
+class Step(Protocol):
+    """A kernel with fields of a grid as arguments."""
+
+    @property
+    def use(self) -> GridUse:
+        """Return what it reads and writes."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Return its arguments by name, fields among them."""
+
+    def over(self, region: Region) -> Part:
+        """Return its launch for the points of a region."""
+
+
+Parts = Sequence[Step | Swap]
+Needs = dict[Field, Widths]
+# What NCCL took between two H200: seconds, and bytes a second that a process receives.
+_LATENCY, _BANDWIDTH = 20e-6, 75e9
+
+
+def several_steps(domain: Domain, listed: Parts) -> Several | None:
+    """Return parts that do several steps with one exchange; None where that is of no use.
+
+    Args:
+        domain: the grid.
+        listed: the parts of a step.
+    """
+    kernels = [part for part in listed if not isinstance(part, Swap)]
+    if not all(_can_compute_ghosts(domain, each.use) for each in kernels):
+        return None
+    least = sum(_seconds(domain, *_exchanged(domain, each)) for each in kernels)
+    best = None
+    for steps in range(domain.exchange_every, 1, -1):
+        parts = list(listed) * steps
+        widths, needs = backwards(domain, parts)
+        if not any(map(_is_any, needs.values())) or not _is_there(domain, needs):
+            continue
+        seconds = _seconds(domain, needs, True) / steps
+        if domain.chooses_steps and seconds >= least:
+            continue
+        why = f"ghost layers exchanged every {steps} steps"
+        best, least = (steps, parts, widths, needs, why), seconds
+        if not domain.chooses_steps:
+            break
+    if best is None:
+        return None
+    steps, parts, widths, needs, why = best
+    return Several(steps, tuple(_parts(domain, parts, widths, needs)), why)
+
+
+def _exchanged(domain: Domain, step: Step) -> tuple[Needs, bool]:
+    """Return the layers that are exchanged for a launch alone, and whether corners are."""
+    none: Widths = ((0, 0),) * len(domain.shape)
+    needs: Needs = {}
+    for field, use in _uses(step):
+        needs[field] = _most(needs.get(field, none), _read(none, use, domain.divided))
+    return needs, any(use.is_diagonal for _, use in _uses(step))
+
+
+def _seconds(domain: Domain, needs: Needs, has_corners: bool) -> float:
+    """Return about how long GPUs take to exchange some layers."""
+    size = 0
+    for field, widths in needs.items():
+        for axis, pair in enumerate(widths):
+            others = (n for other, n in enumerate(domain.extents) if other != axis)
+            size += sum(pair) * math.prod(others) * field.bytes_a_point
+    stages = sum(domain.divided) if has_corners else 1
+    return stages * _LATENCY + size / _BANDWIDTH if size else 0.0
+
+
+def _can_compute_ghosts(domain: Domain, use: GridUse) -> bool:
+    """Return whether a kernel computes what neighbours do for their points."""
+    axes = zip(domain.divided, domain.decomposition.periodic, strict=True)
+    # Beyond an end of a periodic axis the same points have other indices.
+    wraps = {axis for axis, pair in enumerate(axes) if all(pair)}
+    return not (use.totals or use.layers or use.indexed & wraps)
+
+
+def backwards(domain: Domain, parts: Parts) -> tuple[list[Widths], Needs]:
+    """Return how many ghost points each part computes, and how many of each field it takes.
+
+    They are found from the last part on, which computes none: what a kernel reads has to be there
+    for all points that it computes.
+    """
+    none: Widths = ((0, 0),) * len(domain.shape)
+    needs: Needs = {}
+    found: list[Widths] = []
+    for part in reversed(parts):
+        own = none
+        if isinstance(part, Swap):
+            for one, other in part.pairs:
+                needs[one], needs[other] = needs.get(other, none), needs.get(one, none)
+        else:
+            uses = _uses(part)
+            for field, use in uses:
+                own = _most(own, needs.get(field, none)) if use.written else own
+            for field, use in uses:
+                needs[field] = none if use.is_covered else needs.get(field, none)
+            for field, use in uses:
+                if not use.is_covered:
+                    needs[field] = _most(needs[field], _read(own, use, domain.divided))
+        found.append(own)
+    return found[::-1], needs
+
+
+def _uses(step: Step) -> list[tuple[Field, ArrayUse]]:
+    """Return each field that a kernel takes, with what it does with it."""
+    return [(step.arguments[name], use) for name, use in step.use.arrays.items()]
+
+
+def _read(own: Widths, use: ArrayUse, divided: Sequence[bool]) -> Widths:
+    """Return how many ghost points a kernel reads that computes some itself."""
+    axes = zip(own, use.reach, divided, strict=True)
+    return tuple(
+        (low + below, high + above) if is_divided else (0, 0)
+        for (low, high), (below, above), is_divided in axes
+    )
+
+
+def _most(one: Widths, other: Widths) -> Widths:
+    pairs = zip(one, other, strict=True)
+    return tuple((max(a[0], b[0]), max(a[1], b[1])) for a, b in pairs)
+
+
+def _is_any(widths: Widths) -> bool:
+    return any(map(any, widths))
+
+
+def _is_there(domain: Domain, needs: Needs) -> bool:
+    """Return whether ghost layers are so wide, and each process owns as much."""
+    limits = [
+        min(width, domain.decomposition.fewest(axis)) for axis, width in enumerate(domain.halo)
+    ]
+    return all(
+        max(pair) <= limit
+        for widths in needs.values()
+        for pair, limit in zip(widths, limits, strict=True)
+    )
+
+
+def _parts(domain: Domain, parts: Parts, widths: list[Widths], needs: Needs) -> Iterator[Part]:
+    """Yield an exchange, and launches that need no further one."""
+    # Layers of an axis go on beyond the sides of others, where they are computed as well.
+    corners = sum(domain.divided) > 1
+    exchange = Exchange(
+        domain,
+        {
+            field: ArrayUse(field.first_axis, tuple(own), corners, (), False)
+            for field, own in needs.items()
+            if _is_any(own)
+        },
+    )
+    regions = _regions(domain, parts[0], widths[0], needs)
+    if regions and not isinstance(parts[0], Swap):
+        begin, end = exchange.halves()
+        inside, *sides = map(parts[0].over, regions)
+        yield from (begin, inside, end, *sides)
+        parts, widths = parts[1:], widths[1:]
+    else:
+        yield exchange
+    for part, own in zip(parts, widths, strict=True):
+        yield part if isinstance(part, Swap) else part.over(with_ghosts(domain, own))
+
+
+def _regions(domain: Domain, first: Step | Swap, own: Widths, needs: Needs) -> list[Region]:
+    """Return what is computed while messages travel, and the regions that wait for them."""
+    if isinstance(first, Swap) or not domain.overlaps:
+        return []
+    reach: Widths = ((0, 0),) * len(domain.shape)
+    spared = reach
+    for field, use in _uses(first):
+        reach = _most(reach, use.reach)
+        # What is on its way must not be written yet: the neighbour above has it below its part.
+        sent = [(high, low) for low, high in needs[field]]
+        spared = _most(spared, sent if use.written else use.reach)
+    return inside_and_sides(domain, reach, with_ghosts(domain, own), spared)
