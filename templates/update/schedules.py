@@ -54,7 +54,7 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
     """Return the points of a thread, and the threads of a block."""
     points = math.prod(sizes.values()) if sizes else SOME_POINTS
     # Elsewhere drivers take seconds to compile several points of a thread.
-    if p.dim == 1 or arch != "cuda":
+    if arch != "cuda":
         return {"block_dim": 128}
     # On an H100, with grids of 60 M to 90 M points, 4 points a thread took 0.53 of the time of one
     # for -lap(p) in 3D, 0.71 for the wave equation of order 8 and for Maxwell's equations, 0.79 for
@@ -62,13 +62,18 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
     # took 0.5 to 0.9 of the time of one.
     reduces = bool(update_of(p).reductions)
     least = {4: 2**20 if reduces else 2**18, 2: 2**16}
+    if p.dim == 1:
+        # On an H200, 2 points a thread and blocks of 256 took 0.5 to 1.0 of the time from 300,000
+        # points on, with reductions 0.9 from 50 M on; 4 took 0.5 to 1.4.
+        least = {2: 2**22 if reduces else 2**18}
     items = next((count for count, most in least.items() if points >= most), 1)
     rows = 2 if items == 4 and points >= 2**20 and _shares_rows(p) else 1
     while items > 1 and _operations_outside(p) * (items * rows + 1) > MOST_IN_LANES:
         items, rows = (items, 1) if rows > 1 else (items // 2, 1)
     if items == 1:
         return {"block_dim": 128}
-    found = {"items": items, "block_dim": 128 if reduces or rows > 1 else 64 * items}
+    block_dim = 256 if p.dim == 1 else 64 * items
+    found = {"items": items, "block_dim": 128 if reduces or rows > 1 else block_dim}
     if rows > 1:
         found["item_rows"] = rows
     if reduces:

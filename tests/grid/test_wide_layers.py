@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,11 +20,17 @@ import tikgen
 from tikgen.grid.decomposition import Decomposition
 from tikgen.grid.domain import Domain
 from tikgen.grid.processes import Processes
-from tikgen.grid.wide_layers import _regions, backwards
+from tikgen.grid.wide_layers import _regions, backwards, steps_together
 from tikgen.program.parts import Swap
 from tikgen.template.grid_use import ArrayUse, GridUse
 
 FIELDS = "abcd"
+
+
+class Counted:
+    """Stands for a field of numbers of four bytes."""
+
+    bytes_a_point = 4
 
 
 def said(count: int, drawn: int, folder: Path) -> list[str]:
@@ -49,13 +56,18 @@ def test_several_steps_of_any_program_give_the_same_bits(tmp_path: Path) -> None
     assert sum("exchanged every" in line for line in lines) > 20
 
 
-def domain_of(shape: Sequence[int], counts: Sequence[int], halo: Sequence[int]) -> Domain:
-    """Return what the process in the middle has of a periodic grid."""
+def domain_of(
+    shape: Sequence[int],
+    counts: Sequence[int],
+    halo: Sequence[int] | None,
+    rank: int | None = None,
+) -> Domain:
+    """Return what a process, by default that in the middle, has of a periodic grid."""
     count = math.prod(counts)
-    transport = SimpleNamespace(rank=count // 2, size=count)
+    transport = SimpleNamespace(rank=count // 2 if rank is None else rank, size=count)
     decomposition = Decomposition(tuple(shape), tuple(counts), (True,) * len(shape))
     processes = Processes(cast("Any", transport))
-    return Domain(decomposition, processes, tuple(halo), overlaps=True)
+    return Domain(decomposition, processes, halo and tuple(halo), overlaps=True)
 
 
 def uses(dim: int, fields: int) -> st.SearchStrategy[GridUse]:
@@ -125,6 +137,47 @@ def test_nothing_is_written_that_is_being_sent(data: st.DataObject) -> None:
                 below, above = domain.ghosts[axis]
                 assert not below or inside[axis][0] >= below + high
                 assert not above or inside[axis][1] >= above + low
+
+
+class OnDevice:
+    """Stands for the memory of a device."""
+
+    is_host = False
+
+
+@given(st.data())
+def test_all_processes_choose_the_same(data: st.DataObject) -> None:
+    dim = data.draw(st.integers(1, 3))
+    counts = [data.draw(st.integers(1, 3)) for _ in range(dim)]
+    shape = [
+        count * data.draw(st.integers(6, 400)) + data.draw(st.integers(0, 2)) for count in counts
+    ]
+    fields: Any = [Counted(), Counted(), Counted()]
+    use = uses(dim, 3).map(lambda use: replace(use, indexed=frozenset()))
+    steps: Any = [SimpleNamespace(use=data.draw(use), arguments=fields) for _ in range(2)]
+    chosen = set()
+    for rank in range(math.prod(counts)):
+        domain = domain_of(shape, counts, None, rank)
+        domain.__dict__["memory"] = OnDevice
+        for step in steps:
+            reach = [max(max(use.reach[n]) for use in step.use.arrays.values()) for n in range(dim)]
+            domain.take(reach, "kernel")
+        chosen.add((domain.halo, steps_together(domain, steps)))
+    assert len(chosen) == 1
+
+
+@pytest.mark.parametrize(("reach", "steps"), [(1, 4), (4, 1)])
+def test_fewer_exchanges_must_not_send_more(reach: int, steps: int) -> None:
+    domain = domain_of((512, 256, 256), (2, 1, 1), None)
+    domain.__dict__["memory"] = OnDevice
+    domain.take([reach] * 3, "kernel")
+    read = ArrayUse(0, ((reach, reach),) * 3, False, (), False)
+    # The heat equation, and the wave equation in place.
+    written = ArrayUse(0, ((0, 0),) * 3, False, (), True, is_covered=reach == 1)
+    use = GridUse(3, {"u": read, "v": written}, {}, {}, indexed=frozenset())
+    fields: Any = {"u": Counted(), "v": Counted()}
+    parts: Any = [SimpleNamespace(use=use, arguments=fields), Swap(((fields["u"], fields["v"]),))]
+    assert (domain.halo[0], steps_together(domain, parts)) == (reach * steps, steps)
 
 
 @pytest.mark.parametrize("given", [0, 1.5, True, "2"])

@@ -19,8 +19,9 @@ from tikgen.grid.processes import Processes
 # Points of a part on a device from which on the further launches of an overlap pay: where messages
 # are part of streams, and where they go through the host.
 _MANY_IN_STREAMS, _MANY = 1 << 20, 1 << 24
-# Steps from one exchange to the next on a device, and layers for them, at most.
-_STEPS, _LAYERS = 4, 8
+# Steps from one exchange to the next on a device. Kernels that reach further need layers so wide
+# that the time of an exchange is that of its bytes, unless they have few points.
+_STEPS, _FEW_LAYERS, _FEW_POINTS = 4, 2, 1 << 18
 
 
 class Domain:
@@ -189,13 +190,18 @@ class Domain:
                     f"are {self._halo[axis]} wide, {why}; make it Grid(..., halo={max(wanted)})"
                 )
 
+    def face(self, axis: int) -> int:
+        """Return how many points across an axis a process owns at most, the same for all."""
+        most = map(self.decomposition.most, range(len(self.shape)))
+        return math.prod(n for other, n in enumerate(most) if other != axis)
+
     def _for_several(self, axis: int, reach: int) -> int:
         """Return the width of layers for several steps, where parts are wide enough."""
         if not self.divided[axis] or not reach:
             return reach
         fit = self.decomposition.fewest(axis) // reach
-        if self.chooses_steps:
-            fit = min(fit, max(1, _LAYERS // reach))
+        if self.chooses_steps and reach > _FEW_LAYERS:
+            fit = min(fit, 2 if 2 * reach * self.face(axis) <= _FEW_POINTS else 1)
         return reach * min(self.exchange_every, fit)
 
     def __str__(self) -> str:

@@ -10,7 +10,6 @@ problems", Proceedings of the ACM/IEEE Conference on Supercomputing (2001).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -50,27 +49,31 @@ def several_steps(domain: Domain, listed: Parts) -> Several | None:
         domain: the grid.
         listed: the parts of a step.
     """
+    steps = steps_together(domain, listed)
+    if steps == 1:
+        return None
+    parts = list(listed) * steps
+    why = f"ghost layers exchanged every {steps} steps"
+    return Several(steps, tuple(_parts(domain, parts, *backwards(domain, parts))), why)
+
+
+def steps_together(domain: Domain, listed: Parts) -> int:
+    """Return how many steps there are from one exchange to the next, the same on all processes.
+
+    These are as many as ghost layers are wide enough for, or where the grid chooses, as many as
+    take the least time for exchanges.
+    """
     kernels = [part for part in listed if not isinstance(part, Swap)]
     if not all(_can_compute_ghosts(domain, each.use) for each in kernels):
-        return None
-    least = sum(_seconds(domain, *_exchanged(domain, each)) for each in kernels)
-    best = None
+        return 1
+    seconds = {1: sum(_seconds(domain, *_exchanged(domain, each)) for each in kernels)}
     for steps in range(domain.exchange_every, 1, -1):
-        parts = list(listed) * steps
-        widths, needs = backwards(domain, parts)
-        if not any(map(_is_any, needs.values())) or not _is_there(domain, needs):
-            continue
-        seconds = _seconds(domain, needs, True) / steps
-        if domain.chooses_steps and seconds >= least:
-            continue
-        why = f"ghost layers exchanged every {steps} steps"
-        best, least = (steps, parts, widths, needs, why), seconds
-        if not domain.chooses_steps:
-            break
-    if best is None:
-        return None
-    steps, parts, widths, needs, why = best
-    return Several(steps, tuple(_parts(domain, parts, widths, needs)), why)
+        _, needs = backwards(domain, list(listed) * steps)
+        if any(map(_is_any, needs.values())) and _is_there(domain, needs):
+            if not domain.chooses_steps:
+                return steps
+            seconds[steps] = _seconds(domain, needs, True) / steps
+    return min(seconds, key=lambda steps: seconds[steps])
 
 
 def _exchanged(domain: Domain, step: Step) -> tuple[Needs, bool]:
@@ -83,12 +86,11 @@ def _exchanged(domain: Domain, step: Step) -> tuple[Needs, bool]:
 
 
 def _seconds(domain: Domain, needs: Needs, has_corners: bool) -> float:
-    """Return about how long GPUs take to exchange some layers."""
+    """Return about how long GPUs take to exchange some layers; all processes find the same."""
     size = 0
     for field, widths in needs.items():
         for axis, pair in enumerate(widths):
-            others = (n for other, n in enumerate(domain.extents) if other != axis)
-            size += sum(pair) * math.prod(others) * field.bytes_a_point
+            size += sum(pair) * domain.face(axis) * field.bytes_a_point
     stages = sum(domain.divided) if has_corners else 1
     return stages * _LATENCY + size / _BANDWIDTH if size else 0.0
 
