@@ -134,6 +134,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
         "are_long": are_long(update, rules, extents),
+        "others_are_long": are_long(update, rules, extents[:-1]),
         "reads_outside": any(map(any, margins)) and not is_matched,
         "places": list({own.name: own for own in places.values()}.values()),
         "lanes_of_thread": list(zip(names, lanes, strict=False)),
