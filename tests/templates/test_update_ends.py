@@ -118,7 +118,7 @@ def test_nobody_else_can_take_the_names_of_generated_code(
 def test_a_long_row_is_not_asked_again_whether_it_is_long() -> None:
     source = tikgen.render(
         "update",
-        equations="u = u + lap(v * w) + lap(v * v) + where(dz(v, along=v) > 0.3, v, dz(w, along=v))",
+        equations="u = u + lap(v*w) + lap(v*v) + where(dz(v, along=v) > 0.3, v, dz(w, along=v))",
         dim=3,
         order=4,
         boundary="antisymmetric",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Literal
 
 import numpy as np
@@ -12,11 +13,12 @@ from pydantic import Field
 from mutants import TEXT
 from tikgen import DType, Expression, Identifier, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.pipeline import budget
+from tikgen.pipeline.builder import resolve
 from tikgen.template.catalogue import find_template
 from tikgen.verification import Case
 from tikgen.verification.compare import compare
 from tikgen.verification.data import Guarded, differs, poison, random_values, scratch_poison
-from tikgen.verification.strategies import parameter_strategies
+from tikgen.verification.strategies import drawn, launches, parameter_strategies
 from tikgen.verification.worker import outcome_of
 
 
@@ -207,3 +209,15 @@ def test_a_kernel_that_would_take_minutes_to_compile_is_skipped(
     case = Case("map", str(folder), "cpu", {"expr": "o = x*x + 41*x"}, {"n0": 3})
     outcome = outcome_of(case, lambda digest: None)
     assert outcome.kind == "skipped" and "take longer than half a minute" in outcome.message
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_launches_are_of_many_sizes(seed: int) -> None:
+    # Beyond some tiles the arrays would be too large: others are taken then, not always the same.
+    vectors = {"equations": "each q in 5:\n    o.q = lap(f.q)", "vectors": {"f": 5, "o": 5}}
+    variant = resolve("update", arch="cpu", **vectors, dim=1, boundary="wall", loop="points")
+    found = drawn(launches(variant.template, variant, "cpu"), 120, seed)
+    count = Counter(launch["sizes"]["n0"] for launch in found)
+    assert len(count) > 40
+    assert max(count.values()) < 30
+    assert all(count[size] > 3 for size in (1, 2, 3))
