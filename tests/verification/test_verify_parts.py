@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -162,6 +162,18 @@ def test_writes_outside_a_guarded_array_are_found():
     assert np.isnan(beyond[6])
     beyond[7] = 0
     assert guarded.writes_outside() == "2 elements behind its last one"
+
+
+@pytest.mark.parametrize("extreme", [min, max])
+@pytest.mark.parametrize("dtype", [d for d in DType if not d.is_float])
+def test_a_minimum_or_maximum_written_outside_is_found(dtype: DType, extreme: Any) -> None:
+    found = []
+    for is_low in (False, True):
+        guarded = Guarded(np.full(2, 50, dtype.numpy), dtype, 5, is_low)
+        beyond = np.lib.stride_tricks.as_strided(guarded.value, (3,), guarded.value.strides)
+        beyond[2] = extreme(beyond[1], beyond[2])
+        found.append(guarded.writes_outside())
+    assert "1 elements behind its last one" in found
 
 
 class Numbers(Template):
