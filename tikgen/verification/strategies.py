@@ -286,8 +286,8 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
         long = draw(st.none() | st.sampled_from([*free, free[-1]])) if free else None
         if long is None:
             # What reaches beyond both ends of an axis at once has code of its own.
-            short = draw(st.none() | st.sampled_from(needed)) if needed else None
-            if short is not None:
+            if needed and draw(st.integers(0, 3)) == 3:
+                short = draw(st.sampled_from(needed))
                 sizes[short] = draw(st.sampled_from(tried[short][:_SHORTEST]))
             return sizes
         # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
@@ -302,12 +302,15 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
         def fits(length: int) -> bool:
             return _elements(variant, {**sizes, long: length + rest}) <= MOST_STRETCHED
 
+        # Either it is shorter and fills other tiles, or the others are short and have no interior.
+        fitting = list(filter(fits, beyond))
+        if fitting and not fits(wanted) and draw(st.booleans()):
+            wanted = draw(st.sampled_from(fitting))
         for part in (2, 4, len(PLAIN_SIZES)):
             if not fits(wanted):
                 sizes |= {other: tried[other][len(tried[other]) // part] for other in others}
-        # A shorter one fills fewer tiles, or tiles of another parameter.
         if not fits(wanted):
-            fitting = [length for length in beyond if fits(length)]
+            fitting = list(filter(fits, beyond))
             if not fitting:
                 return sizes
             wanted = draw(st.sampled_from(fitting))
