@@ -5,12 +5,19 @@
 
 import sys
 
-# ``python -m tikgen`` puts the working directory at the head of ``sys.path``. Files there must not
-# be imported instead of libraries, so it is removed before the first import.
-if sys.argv[:1] == ["-m"] and not getattr(sys.flags, "safe_path", sys.flags.isolated):
-    _run = sys.orig_argv[-len(sys.argv)].removeprefix("-m")
-    if _run.partition(".")[0] == __name__:
+if sys.argv[:1] == ["-m"]:
+    _run = sys.orig_argv[-len(sys.argv)].removeprefix("-m")  # What Python is about to run.
+    # ``python -m tikgen`` puts the working directory at the head of ``sys.path``. Files there must
+    # not be imported instead of libraries, so it is removed before the first import.
+    if _run.partition(".")[0] == __name__ and not getattr(
+        sys.flags, "safe_path", sys.flags.isolated
+    ):
         del sys.path[0]
+    # Whoever typed that may press Ctrl-C during the imports below; ``tikgen_start.py`` says more.
+    if _run == __name__:
+        from tikgen import ending
+
+        ending.hush()
 
 import lazy_loader
 

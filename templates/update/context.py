@@ -9,7 +9,7 @@ from tikgen.expression import Update
 from tikgen.expression.layout import broken
 from tikgen.template.boundaries import mirrors_in, rule_in_code
 from tikgen.template.grid_use import WINDOW
-from tikgen.template.layers import layers_beyond, layers_in, near_code
+from tikgen.template.layers import any_of, layers_beyond, layers_in, near_code
 from tikgen.template.matched import matched_widths
 from tikgen.template.outside import moved, stand_in
 from tikgen.template.totals import totals_of
@@ -134,11 +134,12 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),
         "are_long": are_long(update, rules, extents),
+        "others_are_long": are_long(update, rules, extents[:-1]),
         "reads_outside": any(map(any, margins)) and not is_matched,
         "places": list({own.name: own for own in places.values()}.values()),
         "lanes_of_thread": list(zip(names, lanes, strict=False)),
         "are_inside": are_inside(bounds, extents, margins, reaches_of_lanes(p, s)),
-        "near": " or ".join(filter(None, (faces, edge))),
+        "near": any_of((faces, edge)),
         "runs": runs,
         "each_start": list({run.start: run for run in runs.values()}.values()),
         "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),

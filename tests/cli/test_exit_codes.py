@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,56 @@ def test_an_arch_that_does_not_work_here_is_2(
         assert "cuda" in told, command
         assert "Traceback" not in done.errors, (command, told)
         assert not list(folder.iterdir()), command
+
+
+# Commands that take a template, with what else they need.
+OF_TEMPLATES: dict[str, tuple[str, ...]] = {
+    "describe": (),
+    "render": (),
+    "verify": (),
+    "watch": (),
+    "build": (),
+    "eject": (),
+    "ir": ("llvm",),
+    "why": (),
+    "tune": ("--shape", "10"),
+    "sweep": ("--shape", "10"),
+    "export": ("--to", "bundle"),
+}
+
+
+def test_each_command_that_takes_a_template_is_tried() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    named = set(re.findall(r"^│ (\w+) ", shown, re.MULTILINE))
+    of_none = {"list", "new", "trace", "submit", "doctor", "demo", "tuned", "bundle", "cache"}
+    assert named == of_none | OF_TEMPLATES.keys()
+
+
+@pytest.mark.parametrize("command", OF_TEMPLATES)
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        (("scam",), "There is no template 'scam'"),
+        (("scan", "op=most"), "scan: parameter 'op' takes sum, prod, min or max; got 'most'."),
+        (("scan", "ops=sum"), "scan: parameter 'ops' is unknown"),
+    ],
+)
+def test_wrong_usage_is_2_and_reported_once(
+    command: str,
+    template: tuple[str, ...],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, *params = template
+    given = params if command == "export" else [w for param in params for w in ("-p", param)]
+    shown = CliRunner().invoke(app, [command, name, *OF_TEMPLATES[command], *given])
+    told = " ".join(shown.output.split())
+    assert shown.exit_code == MISUSED, told
+    assert told.startswith("error: ")
+    assert told.count(problem) == 1, told
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

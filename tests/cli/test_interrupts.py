@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import signal
 import subprocess
@@ -47,3 +48,62 @@ def test_a_command_can_be_interrupted_while_it_imports(
         finally:
             command.kill()
     assert (command.returncode, *told) == (130, "", "")
+
+
+# Presses Ctrl-C at each import: in a copy of the process, whose end it reports if that is wrong.
+PRESSED_AT_EACH_IMPORT = """
+import os, signal, sys
+
+def press(event, arguments):
+    if event != "import":
+        return
+    copy = os.fork()
+    if not copy:
+        os.kill(os.getpid(), signal.SIGINT)
+    else:
+        status = os.waitpid(copy, 0)[1]
+        if os.waitstatus_to_exitcode(status) != 130:
+            os.write(1, f"SHOWN AT {arguments[0]}\\n".encode())
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.addaudithook(press)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="copies the process")
+@pytest.mark.parametrize(
+    ("start", "last"),
+    [(None, "tikgen_start"), (["-m", "tikgen"], "tikgen.ending")],
+    ids=["script", "module"],
+)
+def test_ctrl_c_shows_nothing_from_the_first_module_of_tikgen_on(
+    tmp_path: Path, start: list[str] | None, last: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PRESSED_AT_EACH_IMPORT)
+    if start is None:
+        (entry,) = importlib.metadata.entry_points(group="console_scripts", name="tikgen")
+        start = ["-c", f"import re, sys\nfrom {entry.module} import {entry.attr} as main\nmain()"]
+    done = subprocess.run(
+        [sys.executable, *start, "--version"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("SHOWN AT ")]
+    # Before it are Python's own, and the search for this module.
+    assert shown[-1] == last
+
+
+@pytest.mark.parametrize("imports", ["tikgen", "tikgen, tikgen.cli", "tikgen, tikgen.ring"])
+def test_whoever_imports_tikgen_handles_ctrl_c_himself(imports: str) -> None:
+    program = f"import signal, {imports}; print(signal.getsignal(signal.SIGINT))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert "default_int_handler" in done.stdout, done.stderr

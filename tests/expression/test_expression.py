@@ -49,7 +49,7 @@ REFUSED = {
     "starred arguments": ("min(*x, y)", "is a starred value"),
     "double stars": ("sin(**x)", "sin() takes no keyword arguments"),
     "too few arguments": ("where(x, y)", "where() takes 3 arguments; got 2"),
-    "too many arguments": ("sin(x, y)", "sin() takes 1 arguments; got 2"),
+    "too many arguments": ("sin(x, y)", "sin() takes 1 argument; got 2"),
     "a bit operation": (
         "(x>0) & (x<1)",
         "'(x>0) & (x<1)' has '&', which is not allowed: write 'and'",

@@ -65,6 +65,13 @@ def test_settings_of_an_engine_are_dropped_with_it() -> None:
     assert merged(batch, {"engine": "host", "queue_size": 7}).options == {}
 
 
+@pytest.mark.parametrize("wrong", [0, 2.5, "9", True], ids=repr)
+def test_a_wrong_queue_size_is_refused_by_the_name_that_was_given(wrong: Any) -> None:
+    for name in ("queue_size", "input_queue_size", "output_queue_size"):
+        with pytest.raises(InvalidConfigurationError, match=rf"^{name}=.*a whole number from 1"):
+            merged(RingKernelConfig("a"), {name: wrong})
+
+
 def test_bodies_take_a_context_and_perhaps_a_message() -> None:
     class Unsigned:
         __signature__ = "none"

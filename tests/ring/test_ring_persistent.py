@@ -16,6 +16,7 @@ from persistent_samples import ring as ring
 from tikgen.errors import ExportError, LibraryError
 from tikgen.ring.errors import (
     ColumnError,
+    InvalidConfigurationError,
     KernelStateError,
     KernelTerminated,
     QueueFullError,
@@ -271,6 +272,15 @@ def test_drain_handles_queued_messages_and_stop_counts_them() -> None:
             ring.push_columns({"x": [1]})
         with pytest.raises(KernelStateError, match="make another ring"):
             ring.start()
+
+
+@stays
+@pytest.mark.parametrize("wrong", [-1, float("nan"), "1", True], ids=repr)
+def test_a_wrong_timeout_is_refused_at_once(ring: PersistentRing, wrong: Any) -> None:
+    for use in (ring.pause, ring.resume, ring.flush, ring.drain, ring.stop):
+        with pytest.raises(InvalidConfigurationError, match="takes seconds from 0, or None"):
+            use(wrong)
+    assert ring.call(2) == 5
 
 
 @stays

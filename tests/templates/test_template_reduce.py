@@ -469,3 +469,11 @@ def test_drawn_extremes_have_all_digits_and_both_signs(rng: Any) -> None:
     ]
     for sign in (-1, 1):
         assert any(sign * value > 2 and value.view(np.int64) & 1 for value in best), best
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16"])
+def test_drawn_dots_of_small_integers_need_more_than_32_bits(dtype: str, rng: Any) -> None:
+    kernel = tikgen.build("reduce", op="dot", dtype=dtype)
+    drawn = kernel.template.inputs(kernel.problem, {"n0": 262_139}, rng)
+    total = int(np.dot(drawn["x"].astype(np.int64), drawn["y"].astype(np.int64)))
+    assert total > 2**31

@@ -113,3 +113,17 @@ def test_nobody_else_can_take_the_names_of_generated_code(
             continue
         with pytest.raises(ParameterError, match="generated code has"):
             tikgen.render("update", equations=renamed, **params)
+
+
+def test_a_long_row_is_not_asked_again_whether_it_is_long() -> None:
+    source = tikgen.render(
+        "update",
+        equations="u = u + lap(v*w) + lap(v*v) + where(dz(v, along=v) > 0.3, v, dz(w, along=v))",
+        dim=3,
+        order=4,
+        boundary="antisymmetric",
+        schedule={"loop": "function", "row_buffer": 128},
+        arch="cpu",
+    )
+    (asked,) = [line.strip() for line in source.text.splitlines() if "if row >=" in line]
+    assert asked == "if row >= 136 and u.shape[0] > 2 and u.shape[1] > 2:"

@@ -13,7 +13,7 @@ import tikgen
 from test_template_update import launched
 from tikgen.errors import ParameterError
 from tikgen.pipeline.builder import resolve
-from tikgen.template.layers import layer_errors, with_layers
+from tikgen.template.layers import any_of, layer_errors, with_layers
 
 
 def factor(shape: tuple[int, ...], layers: dict[str, tuple[int, float]], half: str) -> np.ndarray:
@@ -229,3 +229,26 @@ def test_errors_are_never_negative_where_a_part_reaches_beyond_the_grid() -> Non
     found = layer_errors({"u": np.full(40, 1e-16)}, given, after, *args, 1e-16, part)
     assert (found["u"] > 0).all()
     assert found["u"][30:].min() > 100 * found["u"][:10].max()
+
+
+def test_a_condition_that_others_contain_is_left_out() -> None:
+    near = any_of(["i < 3 or i >= u.shape[0] - 9", "", "i >= u.shape[0] - 3 or j < 2", "i < 5"])
+    assert near == "i < 5 or i >= u.shape[0] - 9 or j < 2"
+    assert any_of(["k + 8 > n - 3", "k + 8 > n - 5", "i + 2 < 1"]) == "k + 8 > n - 5 or i + 2 < 1"
+    assert any_of(["is_near", "is_near", "i < n"]) == "is_near or i < n"
+    assert any_of([]) == ""
+
+
+def test_rows_near_a_matched_layer_are_told_by_one_number() -> None:
+    beyond = {"x-": "zero", "x+": tikgen.absorbing(9, kind="cpml", beyond="zero")}
+    source = tikgen.render(
+        "update",
+        equations="u' = u + a*lap(u)",
+        dim=2,
+        order=6,
+        scalars=("a",),
+        boundary=beyond | {"y": "wall"},
+        loop="function",
+        arch="cpu",
+    )
+    assert "if i < 3 or i >= u.shape[0] - 9:" in source.text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections import Counter
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from pydantic import Field
 from mutants import TEXT
 from tikgen import DType, Expression, Identifier, ProblemModel, ScheduleModel, Template, parameter
 from tikgen.pipeline import budget
+from tikgen.pipeline.builder import resolve
 from tikgen.template.catalogue import find_template
 from tikgen.verification import Case
 from tikgen.verification.compare import compare
 from tikgen.verification.data import Guarded, differs, poison, random_values, scratch_poison
-from tikgen.verification.strategies import parameter_strategies
+from tikgen.verification.strategies import drawn, launches, parameter_strategies
 from tikgen.verification.worker import outcome_of
 
 
@@ -162,6 +164,18 @@ def test_writes_outside_a_guarded_array_are_found():
     assert guarded.writes_outside() == "2 elements behind its last one"
 
 
+@pytest.mark.parametrize("extreme", [min, max])
+@pytest.mark.parametrize("dtype", [d for d in DType if not d.is_float])
+def test_a_minimum_or_maximum_written_outside_is_found(dtype: DType, extreme: Any) -> None:
+    found = []
+    for is_low in (False, True):
+        guarded = Guarded(np.full(2, 50, dtype.numpy), dtype, 5, is_low)
+        beyond = np.lib.stride_tricks.as_strided(guarded.value, (3,), guarded.value.strides)
+        beyond[2] = extreme(beyond[1], beyond[2])
+        found.append(guarded.writes_outside())
+    assert "1 elements behind its last one" in found
+
+
 class Numbers(Template):
     class Problem(ProblemModel):
         whole: int = parameter("", 5)
@@ -207,3 +221,15 @@ def test_a_kernel_that_would_take_minutes_to_compile_is_skipped(
     case = Case("map", str(folder), "cpu", {"expr": "o = x*x + 41*x"}, {"n0": 3})
     outcome = outcome_of(case, lambda digest: None)
     assert outcome.kind == "skipped" and "take longer than half a minute" in outcome.message
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_launches_are_of_many_sizes(seed: int) -> None:
+    # Beyond some tiles the arrays would be too large: others are taken then, not always the same.
+    vectors = {"equations": "each q in 5:\n    o.q = lap(f.q)", "vectors": {"f": 5, "o": 5}}
+    variant = resolve("update", arch="cpu", **vectors, dim=1, boundary="wall", loop="points")
+    found = drawn(launches(variant.template, variant, "cpu"), 120, seed)
+    count = Counter(launch["sizes"]["n0"] for launch in found)
+    assert len(count) > 40
+    assert max(count.values()) < 30
+    assert all(count[size] > 1 for size in (1, 2, 3))

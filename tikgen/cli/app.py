@@ -19,13 +19,14 @@ from tikgen.cli import template_commands as templates
 from tikgen.cli import text_layout as layout
 from tikgen.cli import tuning_commands as tuning
 from tikgen.cli.export_command import export_command
-from tikgen.cli.interrupts import heard, hush
+from tikgen.cli.interrupts import heard
 from tikgen.cli.output import say_error
 from tikgen.cli.submit_command import submit_command
 from tikgen.cli.sweep_command import sweep_command
 from tikgen.cli.trace_command import trace_command
 from tikgen.cli.watch_command import watch_command
 from tikgen.disk import why
+from tikgen.ending import hush
 from tikgen.errors import TikgenError
 from tikgen.version import __version__
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,18 +10,7 @@ from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
-
-def _end(*_: object) -> None:
-    os._exit(130)  # As shells report Ctrl-C.
-
-
-def hush() -> None:
-    """Have Ctrl-C end the process with exit status 130.
-
-    During imports and at exit a KeyboardInterrupt would be shown, lost, or turned into another
-    error.
-    """
-    _replace(signal.default_int_handler, _end)
+from tikgen.ending import end
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -30,19 +18,19 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     within = frame
     while within is not None:
         if within.f_code.co_filename.startswith("<frozen importlib"):
-            _end()
+            end()
         within = within.f_back
     signal.default_int_handler(number, frame)
 
 
 def hushed() -> AbstractContextManager[None]:
-    """Do as :func:`hush` does within a block."""
-    return _replaced(signal.default_int_handler, _end)
+    """Do as :func:`tikgen.ending.hush` does within a block."""
+    return _replaced(signal.default_int_handler, end)
 
 
 def heard() -> AbstractContextManager[None]:
     """Have Ctrl-C raise KeyboardInterrupt while a command works."""
-    return _replaced(_end, _interrupt)
+    return _replaced(end, _interrupt)
 
 
 def pythons_own() -> AbstractContextManager[None]:

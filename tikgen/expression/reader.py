@@ -14,6 +14,7 @@ import numpy as np
 from tikgen.errors import ExpressionError, near
 from tikgen.expression.helpers import HELPERS
 from tikgen.expression.tree import CONSTANTS, FUNCTIONS, Node, literal_value
+from tikgen.units import counted
 
 MOST_CHARACTERS = 2000
 DEEPEST = 100
@@ -250,8 +251,8 @@ class Reader:
             self._refuse(f"{name}() takes no keyword arguments")
         fewest, most, _ = FUNCTIONS[name]
         if not fewest <= len(tree.args) <= most:
-            takes = str(fewest) if fewest == most else f"{fewest} to {most}"
-            self._refuse(f"{name}() takes {takes} arguments; got {len(tree.args)}")
+            least = "" if fewest == most else f"{fewest} to "
+            self._refuse(f"{name}() takes {least}{counted(most, 'argument')}; got {len(tree.args)}")
         if name == "where":
             condition = self.truth(tree.args[0], depth)
             return Node(name, (condition, *(self.number(a, depth) for a in tree.args[1:])))

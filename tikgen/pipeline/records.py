@@ -243,14 +243,27 @@ def _without(candidates: set[str], document: Document | None) -> Document:
 
 
 def _read(key: str) -> tuple[Record, ...]:
-    entries = _entries(default_store().read(KIND, key) or {})
-    usable = tuple(record for record in map(_of, entries) if record is not None)
-    if len(usable) < len(entries):
+    store = default_store()
+    document = store.read(KIND, key) or {}
+    known = [(entry, _of(entry)) for entry in _entries(document)]
+    others = [_is_of_another_version(entry, document) for entry, record in known if record is None]
+    if any(others):
         _warn_once(
             "tuning records of another version of tikgen are ignored: what they were measured on "
             "is not known; tune again"
         )
-    return usable
+    if not all(others):
+        _warn_once(
+            f"damaged tuning records are ignored: {key}.json in {store.folder / KIND} holds what "
+            "tikgen does not write; tune again"
+        )
+    return tuple(record for _, record in known if record is not None)
+
+
+def _is_of_another_version(entry: Any, document: Document) -> bool:
+    """Return whether an unusable entry may be a record with other fields than those of today."""
+    is_listed = isinstance(document["records"], list) and isinstance(entry, dict)
+    return is_listed and bool(entry) and entry.keys() != Record.__dataclass_fields__.keys()
 
 
 def _entries(document: Document) -> list[Any]:

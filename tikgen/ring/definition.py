@@ -65,9 +65,7 @@ class RingKernelConfig:
         _check_choice("engine", self.engine, tuple(ENGINE_OPTIONS))
         _check_choice("backpressure", self.backpressure, BACKPRESSURE)
         for name, least in (("input_queue_size", 1), ("output_queue_size", 1), ("deduplicate", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidConfigurationError(name, value, f"takes a whole number from {least}")
+            _check_whole(name, getattr(self, name), least)
         if isinstance(self.supervision, str):
             object.__setattr__(self, "supervision", Supervision(self.supervision))
         if not isinstance(self.supervision, Supervision):
@@ -178,10 +176,16 @@ def merged(config: RingKernelConfig, settings: Mapping[str, Any]) -> RingKernelC
     options = {**own.pop("options", {}), **options}
     queue_size = options.pop("queue_size", None)
     if queue_size is not None:
+        _check_whole("queue_size", queue_size, 1)  # By the name that was given.
         own = {"input_queue_size": queue_size, "output_queue_size": queue_size, **own}
     if "engine" in own and own["engine"] != config.engine:
         return replace(config, **own, options=options)
     return replace(config, **own, options={**config.options, **options})
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidConfigurationError(name, value, f"takes a whole number from {least}")
 
 
 _registered: dict[str, Definition] = {}

@@ -14,6 +14,7 @@ from tikgen.errors import ArgumentError
 from tikgen.template import views
 from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_extent, symbols
 from tikgen.template.shapes import MOST_ELEMENTS
+from tikgen.units import counted
 
 
 class Check:
@@ -214,7 +215,8 @@ class Rules:
             ArgumentError: if one is unknown or given twice.
         """
         if len(args) > len(self.names):
-            raise self._error(f"takes {len(self.names)} arguments ({self}); got {len(args)}")
+            taken = counted(len(self.names), "argument")
+            raise self._error(f"takes {taken} ({self}); got {len(args)}")
         values = dict(zip(self.names, args, strict=False))
         for name, value in kwargs.items():
             if name not in self.names:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,8 @@ from tikgen.template.boundaries import is_by_field, lies_on_walls, side_rules
 from tikgen.template.parameters import Invalid
 
 WIDEST = 10_000
+# A point near a side of its axis: an index and how far that is from the lower or the upper end.
+_OF_A_SIDE = re.compile(r"([^<>()]+ (?:<|>=? [^<>()]+ -)) (\d+)")
 
 # The index of the first point on the whole grid, and the extent of that, for each axis.
 Part = tuple[tuple[int, int], ...]
@@ -163,7 +166,22 @@ def near_code(layers: list[Layer], index: list[str], extents: list[str], size: i
             parts.append(f"{name} + {size} > {extent} - {width}")
         else:
             parts.append(f"{name} >= {extent} - {width}")
-    return " or ".join(dict.fromkeys(parts))
+    return any_of(parts)
+
+
+def any_of(conditions: Iterable[str]) -> str:
+    """Return code that says whether a condition holds, without those that others contain.
+
+    ``i >= n - 9`` says all that ``i >= n - 3`` says. Each condition may be several already.
+    """
+    widest: dict[str, int | None] = {}
+    for condition in " or ".join(filter(None, conditions)).split(" or "):
+        found = _OF_A_SIDE.fullmatch(condition)
+        side, width = (found[1], int(found[2])) if found else (condition, None)
+        if width is not None and (known := widest.get(side)) is not None:
+            width = max(width, known)
+        widest[side] = width
+    return " or ".join(s if width is None else f"{s} {width}" for s, width in widest.items())
 
 
 def faded_code(

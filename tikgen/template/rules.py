@@ -6,7 +6,7 @@ import functools
 import graphlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
@@ -81,12 +81,15 @@ class Rule:
         wanted = ", or ".join(map(_said, self.only))
         return f"must be {_shown(self.neutral)} {_had(failing, known)}; it matters only {wanted}"
 
-    def cannot_be(self, value: Any, lacking: Condition, known: Mapping[str, Any]) -> str:
-        """Return why a value is refused, for a message."""
+    def cannot_be(
+        self, value: Any, lacking: Condition, known: Mapping[str, Any], listed: Iterable[Any] = ()
+    ) -> str:
+        """Return why a value is refused, and which of the listed ones are not, for a message."""
         told = f"cannot be {_shown(value)} {_had(lacking, known)}"
-        if all(isinstance(wanted, Not) for wanted in lacking.values()):
-            return told
-        return f"{told}; it works only {_said(lacking)}"
+        if not all(isinstance(wanted, Not) for wanted in lacking.values()):
+            return f"{told}; it works only {_said(lacking)}"
+        usable = [each for each in listed if not self.lacks(each, known)]
+        return f"{told}; it takes {_any_of(usable)} there" if usable else told
 
 
 def rules_of(model: type[BaseModel]) -> dict[str, Rule]:
@@ -173,7 +176,9 @@ def first_refusal(model: type[BaseModel], known: Mapping[str, Any]) -> tuple[str
             if known[name] != rule.neutral:
                 return name, rule.why_not(known)
         elif lacking := rule.lacks(known[name], known):
-            return name, rule.cannot_be(known[name], lacking, known)
+            annotation = model.model_fields[name].annotation
+            listed = get_args(annotation) if get_origin(annotation) is Literal else ()
+            return name, rule.cannot_be(known[name], lacking, known, listed)
     return None
 
 

@@ -120,12 +120,14 @@ def differs(one: NDArray, other: NDArray) -> NDArray:
     return found
 
 
-def guard(dtype: DType, number: int) -> Any:
+def guard(dtype: DType, number: int, is_low: bool = False) -> Any:
     """Return a poison that differs from that of outputs and of arrays of another number.
 
     A NaN passes through arithmetic as it is: what is read outside one array and written outside
-    another must show there.
+    another must show there. A maximum with a high integer is that integer, so that others are low.
     """
+    if is_low and not dtype.is_float:
+        return dtype.numpy.type(dtype.lowest + 2 + number % 64)
     bits = poison(dtype).view(f"uint{dtype.bits}")
     return np.bitwise_xor(bits, bits.dtype.type(number % 64 + 1)).view(dtype.numpy)
 
@@ -139,11 +141,14 @@ class Guarded:
         values: what the array holds.
         dtype: its element type.
         number: a number of its own among the arrays of a launch.
+        is_low: whether the poison of integers is low, instead of high.
     """
 
-    def __init__(self, values: NDArray, dtype: DType, number: int = 0) -> None:
+    def __init__(
+        self, values: NDArray, dtype: DType, number: int = 0, is_low: bool = False
+    ) -> None:
         margin = -(-(values.size + 64) // 64) * 64  # Keeps the alignment of the buffer.
-        self._buffer = np.full(values.size + 2 * margin, guard(dtype, number), dtype.numpy)
+        self._buffer = np.full(values.size + 2 * margin, guard(dtype, number, is_low), dtype.numpy)
         self._inside = slice(margin, margin + values.size)
         self._before = self._buffer.copy()
         self.value = self._buffer[self._inside].reshape(values.shape)

@@ -33,6 +33,9 @@ MOST_ON_CPU = 2**18
 MOST_STRETCHED = 20_000
 # Elements behind the last tile that is filled.
 MOST_REST = 64
+_SMALL_REST = 16
+# How many of the sizes that are tried count as short.
+_SHORTEST = 3
 # Of all arguments together where they fill every part of a schedule; some more bytes may remain.
 MOST_FULL_BYTES = 2**26 + 2**10
 # Where they take few bytes, there is time for more. Sorted numbers rise or fall by chance.
@@ -281,20 +284,37 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
         sizes = {name: draw(st.sampled_from(tried[name])) for name in needed}
         # The last axis is the one that most schedules split.
         long = draw(st.none() | st.sampled_from([*free, free[-1]])) if free else None
-        if long is not None:
-            # Any rest may follow the last full tile, and many of them have code of their own.
-            rest = draw(st.just(0) | st.integers(1, MOST_REST))
-            stretched = draw(st.sampled_from(beyond)) + rest
-            sizes[long] = min(stretched, largest.get(long, stretched))
-            # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
-            others = [name for name in needed if name != long]
-            for other in others:
-                sizes[other] = draw(st.sampled_from(tried[other][len(tried[other]) // 2 :]))
-            for part in (2, 4, len(PLAIN_SIZES)):
-                if _elements(variant, sizes) > MOST_STRETCHED:
-                    sizes |= {other: tried[other][len(tried[other]) // part] for other in others}
-            if _elements(variant, sizes) > MOST_STRETCHED:
-                sizes[long] = tried[long][-1]
+        if long is None:
+            # What reaches beyond both ends of an axis at once has code of its own.
+            if needed and draw(st.integers(0, 3)) == 3:
+                short = draw(st.sampled_from(needed))
+                sizes[short] = draw(st.sampled_from(tried[short][:_SHORTEST]))
+            return sizes
+        # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
+        others = [name for name in needed if name != long]
+        for other in others:
+            sizes[other] = draw(st.sampled_from(tried[other][len(tried[other]) // 2 :]))
+        # Any rest may follow the last full tile, and many of them have code of their own; those
+        # that the reach of a stencil makes none are small.
+        rest = draw(st.just(0) | st.integers(1, _SMALL_REST) | st.integers(1, MOST_REST))
+        wanted = draw(st.sampled_from(beyond))
+
+        def fits(length: int) -> bool:
+            return _elements(variant, {**sizes, long: length + rest}) <= MOST_STRETCHED
+
+        # Either it is shorter and fills other tiles, or the others are short and have no interior.
+        fitting = list(filter(fits, beyond))
+        if fitting and not fits(wanted) and draw(st.booleans()):
+            wanted = draw(st.sampled_from(fitting))
+        for part in (2, 4, len(PLAIN_SIZES)):
+            if not fits(wanted):
+                sizes |= {other: tried[other][len(tried[other]) // part] for other in others}
+        if not fits(wanted):
+            fitting = list(filter(fits, beyond))
+            if not fitting:
+                return sizes
+            wanted = draw(st.sampled_from(fitting))
+        sizes[long] = min(wanted + rest, largest.get(long, wanted + rest))
         return sizes
 
     return draw_sizes().filter(lambda sizes: _elements(variant, sizes) <= limit)
