@@ -5,19 +5,21 @@
 
 import sys
 
-if sys.argv[:1] == ["-m"]:
-    _run = sys.orig_argv[-len(sys.argv)].removeprefix("-m")  # What Python is about to run.
+# What Python runs: a module with ``-m``, or the console script of this name.
+if sys.argv[:1] != ["-m"]:
+    _run = "".join(sys.argv[:1]).replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+else:
+    _run = sys.orig_argv[-len(sys.argv)].removeprefix("-m")
     # ``python -m tikgen`` puts the working directory at the head of ``sys.path``. Files there must
     # not be imported instead of libraries, so it is removed before the first import.
     if _run.partition(".")[0] == __name__ and not getattr(
         sys.flags, "safe_path", sys.flags.isolated
     ):
         del sys.path[0]
-    # Whoever typed that may press Ctrl-C during the imports below; ``tikgen_start.py`` says more.
-    if _run == __name__:
-        from tikgen import ending
+if _run == __name__:  # Whoever typed that may press Ctrl-C during the imports below.
+    from tikgen import ending
 
-        ending.hush()
+    ending.hush()
 
 import lazy_loader
 

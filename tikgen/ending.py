@@ -3,7 +3,6 @@
 # What `signal` adds are enumerations; to import those takes longer than all that is done here.
 import _signal
 import os
-import sys
 
 
 def end(*_: object) -> None:
@@ -12,14 +11,12 @@ def end(*_: object) -> None:
 
 
 def hush() -> None:
-    """Have :func:`end` handle SIGINT instead of Python, or of the module that started the command.
+    """Have :func:`end` handle SIGINT instead of Python.
 
     During imports and at exit a KeyboardInterrupt would be shown, lost, or turned into another
     error. A handler of someone else stays, and so does one that ignores the signal.
     """
-    start = sys.modules.get("tikgen_start")
-    replaceable = (_signal.default_int_handler, getattr(start, "end", None))
-    if _signal.getsignal(_signal.SIGINT) not in replaceable:
+    if _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:
         return
     try:
         _signal.signal(_signal.SIGINT, end)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 
 MAP = ("map", "-p", "expr=out = x + 1", "-p", "dim=1")
 QUICK = ("--verify", "--max-examples", "1", "--examples", "1")
-MAIN = "from tikgen_start import main\nmain()\n"
+MAIN = "from tikgen.cli import main\nmain()\n"
 OPTIONAL = {"sitecustomize", "usercustomize", "optuna", "torch", "pynvml", "pandas", "dask"}
 # What Python imports by itself for ``python -m``, before it has looked at what is to run.
 BEFORE_MODULES = {
@@ -46,7 +46,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a file for everything importable, which reports its import."""
     folder = tmp_path_factory.mktemp("evil")
     known = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), *OPTIONAL}
-    for name in (n for n in known - {"tikgen", "tikgen_start"} if n.isidentifier()):
+    for name in (n for n in known - {"tikgen"} if n.isidentifier()):
         text = f"open({str(told_by(folder))!r}, 'a').write({name + ' '!r})\nraise ImportError"
         (folder / f"{name}.py").write_text(text)
     return folder

@@ -62,8 +62,7 @@ def test_wheel_holds_the_templates_inside_the_package(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"tikgen/{name}" for name in TEMPLATE_FILES} <= names
     assert "tikgen/py.typed" in names
-    top = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert top == {"tikgen", "tikgen_start.py"}
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"tikgen"}
     assert not [name for name in names if "__pycache__" in name]
 
 
@@ -100,7 +99,7 @@ def test_metadata(wheel: Path) -> None:
     }
     assert metadata["Version"] == tikgen.__version__
     assert extras == set(metadata.get_all("Provides-Extra", []))
-    assert "tikgen = tikgen_start:main" in entry_points
+    assert "tikgen = tikgen.cli:main" in entry_points
     assert any(r.startswith("taichi<1.8,>=1.7.4") for r in metadata.get_all("Requires-Dist", []))
 
 
