@@ -43,6 +43,7 @@ def said(count: int, drawn: int, folder: Path) -> list[str]:
     assert len(lines) == drawn + 1
     assert not [line for line in lines if "nothing differs" not in line]
     assert "exchanged every 4 steps" in lines[0]
+    assert "slab by slab" in lines[0]
     return lines
 
 
@@ -54,6 +55,7 @@ def test_several_steps_give_the_same_bits(tmp_path: Path) -> None:
 def test_several_steps_of_any_program_give_the_same_bits(tmp_path: Path) -> None:
     lines = [line for count in (2, 6) for line in said(count, 30, tmp_path)]
     assert sum("exchanged every" in line for line in lines) > 20
+    assert sum("slab by slab" in line for line in lines) > 2
 
 
 def domain_of(
@@ -67,7 +69,8 @@ def domain_of(
     transport = SimpleNamespace(rank=count // 2 if rank is None else rank, size=count)
     decomposition = Decomposition(tuple(shape), tuple(counts), (True,) * len(shape))
     processes = Processes(cast("Any", transport))
-    return Domain(decomposition, processes, halo and tuple(halo), overlaps=True)
+    halos = halo and tuple(halo)
+    return Domain(decomposition, processes, halos, overlaps=True, cache=100_000)
 
 
 def uses(dim: int, fields: int) -> st.SearchStrategy[GridUse]:
@@ -139,14 +142,9 @@ def test_nothing_is_written_that_is_being_sent(data: st.DataObject) -> None:
                 assert not above or inside[axis][1] >= above + low
 
 
-class OnDevice:
-    """Stands for the memory of a device."""
-
-    is_host = False
-
-
 @given(st.data())
 def test_all_processes_choose_the_same(data: st.DataObject) -> None:
+    is_host = data.draw(st.booleans())
     dim = data.draw(st.integers(1, 3))
     counts = [data.draw(st.integers(1, 3)) for _ in range(dim)]
     shape = [
@@ -158,7 +156,7 @@ def test_all_processes_choose_the_same(data: st.DataObject) -> None:
     chosen = set()
     for rank in range(math.prod(counts)):
         domain = domain_of(shape, counts, None, rank)
-        domain.__dict__["memory"] = OnDevice
+        domain.__dict__["memory"] = SimpleNamespace(is_host=is_host)
         for step in steps:
             reach = [max(max(use.reach[n]) for use in step.use.arrays.values()) for n in range(dim)]
             domain.take(reach, "kernel")
@@ -166,10 +164,22 @@ def test_all_processes_choose_the_same(data: st.DataObject) -> None:
     assert len(chosen) == 1
 
 
+@pytest.mark.parametrize(("points", "steps"), [(32, 1), (64, 8)])
+def test_grids_that_do_not_fit_the_cache_have_layers_for_slabs(points: int, steps: int) -> None:
+    domain = domain_of((2 * points, 32, 8), (2, 1, 1), None)  # 8 bytes a point, 100 kB of cache.
+    domain.__dict__["memory"] = SimpleNamespace(is_host=True)
+    domain.take([1, 1, 1], "kernel")
+    assert (domain.halo[0], domain.exchange_every, domain.are_for_cache) == (
+        steps,
+        steps,
+        steps > 1,
+    )
+
+
 @pytest.mark.parametrize(("reach", "steps"), [(1, 4), (4, 1)])
 def test_fewer_exchanges_must_not_send_more(reach: int, steps: int) -> None:
     domain = domain_of((512, 256, 256), (2, 1, 1), None)
-    domain.__dict__["memory"] = OnDevice
+    domain.__dict__["memory"] = SimpleNamespace(is_host=False)
     domain.take([reach] * 3, "kernel")
     read = ArrayUse(0, ((reach, reach),) * 3, False, (), False)
     # The heat equation, and the wave equation in place.

@@ -22,6 +22,8 @@ _MANY_IN_STREAMS, _MANY = 1 << 20, 1 << 24
 # Steps from one exchange to the next on a device. Kernels that reach further need layers so wide
 # that the time of an exchange is that of its bytes, unless they have few points.
 _STEPS, _FEW_LAYERS, _FEW_POINTS = 4, 2, 1 << 18
+# Steps that a slab is in the cache of the host, and the bytes that two fields of f32 have a point.
+_STEPS_IN_CACHE, _BYTES_A_POINT = 8, 8
 
 
 class Domain:
@@ -36,7 +38,8 @@ class Domain:
             many points lie on the device.
         sums: ``"exact"`` for sums of floats with the same bits on any processes, or ``"fast"``.
         exchange_every: how many steps there are at most from one exchange to the next; None for
-            several where fields lie on the device.
+            several where fields lie on the device, or are larger than the cache.
+        cache: the bytes of the last cache of a processor; 0 for one that holds all.
 
     Attributes:
         owned: the points that this process owns along each axis.
@@ -52,8 +55,9 @@ class Domain:
         overlaps: bool | None = None,
         sums: str = "fast",
         exchange_every: int | None = None,
+        cache: int = 0,
     ) -> None:
-        self.sums, self._exchange_every = sums, exchange_every
+        self.sums, self._exchange_every, self._cache = sums, exchange_every, cache
         self._on_device, self._overlaps = on_device, overlaps
         self.decomposition, self.processes = decomposition, processes
         self.owned = decomposition.owned(processes.rank)
@@ -101,12 +105,22 @@ class Domain:
         """Return how many steps there are at most from one exchange to the next."""
         if self._exchange_every is not None:
             return self._exchange_every
-        return 1 if self.memory.is_host else _STEPS
+        if not self.memory.is_host:
+            return _STEPS
+        return _STEPS_IN_CACHE if self.are_for_cache else 1
 
     @property
     def chooses_steps(self) -> bool:
-        """Return whether there are fewer steps where that takes less time."""
-        return self._exchange_every is None
+        """Return whether there are fewer steps where exchanges then take less time."""
+        return self._exchange_every is None and not self.memory.is_host
+
+    @property
+    def are_for_cache(self) -> bool:
+        """Return whether several steps are of use only if a slab of the grid stays in the cache."""
+        if self._exchange_every is not None or not self.memory.is_host or not self._cache:
+            return False
+        points = math.prod(map(self.decomposition.most, range(len(self.shape))))
+        return points * _BYTES_A_POINT >= self._cache
 
     @property
     def divided(self) -> tuple[bool, ...]:
@@ -200,7 +214,9 @@ class Domain:
         if not self.divided[axis] or not reach:
             return reach
         fit = self.decomposition.fewest(axis) // reach
-        if self.chooses_steps and reach > _FEW_LAYERS:
+        if self.are_for_cache and reach > _FEW_LAYERS:
+            fit = 1
+        elif self.chooses_steps and reach > _FEW_LAYERS:
             fit = min(fit, 2 if 2 * reach * self.face(axis) <= _FEW_POINTS else 1)
         return reach * min(self.exchange_every, fit)
 

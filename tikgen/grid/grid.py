@@ -19,6 +19,7 @@ from tikgen.grid.layers import Layers
 from tikgen.grid.processes import processes_of
 from tikgen.grid.proportions import sizes_of
 from tikgen.grid.redistribution import redistributed
+from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
 from tikgen.template.matched import matched_layers
@@ -58,7 +59,8 @@ class Grid:
             proportion. By default processes are equally fast.
         exchange_every: from one exchange of ghost layers to the next, programs do at most so many
             steps, as many as these layers are wide enough for: neighbours then compute the points
-            between their parts both. By default 4 where fields lie on the device, else 1.
+            between their parts both. By default 4 where fields lie on the device, 8 where they are
+            larger than the cache of the host and a slab of them can stay there, else 1.
 
     Raises:
         GridError: if the arguments do not fit, differ between processes, or MPI cannot be used.
@@ -118,7 +120,8 @@ class Grid:
                 f"the processes make different grids: rank 0 has {first}, rank {rank} has {other}"
             )
         self._domain = Domain(
-            decomposition, processes, widths, device, overlap, sums, exchange_every
+            *(decomposition, processes, widths, device, overlap, sums, exchange_every),
+            cache=processes.shared(cache_bytes()[-1]) if processes.size > 1 else 0,
         )
 
     @property

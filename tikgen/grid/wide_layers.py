@@ -54,7 +54,8 @@ def several_steps(domain: Domain, listed: Parts) -> Several | None:
         return None
     parts = list(listed) * steps
     why = f"ghost layers exchanged every {steps} steps"
-    return Several(steps, tuple(_parts(domain, parts, *backwards(domain, parts))), why)
+    made = tuple(_parts(domain, parts, *backwards(domain, parts)))
+    return Several(steps, made, why, domain.are_for_cache)
 
 
 def steps_together(domain: Domain, listed: Parts) -> int:

@@ -38,6 +38,9 @@ class NativeStepper(ByLaunchers):
         team: the processes that do it together; None for this one alone.
         blocking: whether several steps go over slabs that fit the cache; see temporal_blocking.py.
 
+    Attributes:
+        has_blocks: whether they can.
+
     Raises:
         EngineUnavailable: if a kernel cannot run without Taichi.
     """
@@ -51,7 +54,9 @@ class NativeStepper(ByLaunchers):
         pool = thread_pool.pool_of(runtime.threads())
         phase = self._library.address("phase")
         blocks = TemporalBlocking(plan, self._launchers, phase, pool)
-        has_blocks = blocking is not False and team is None and blocks.stand_in()
+        # A step of several processes exchanges messages, several steps between them do not.
+        is_apart = team is None or plan.within is not None
+        self.has_blocks = blocking is not False and is_apart and blocks.stand_in()
         self.done = 0
         self.at = plan.first
         self._tables: dict[tuple[Call, str], npt.NDArray[Any]] = {}
@@ -60,14 +65,14 @@ class NativeStepper(ByLaunchers):
         self._starts = self._instructions.starts
         self._arrangements = {place: at for at, place in self._starts.items()}
         self._control = np.zeros(3, np.int64)
-        self._paces = Paces(blocks.block, blocking if has_blocks else False)
+        self._paces = Paces(blocks.block, blocking if self.has_blocks else False)
         self._blocks_done: dict[Call, int] = {}
 
     @property
     def how(self) -> str:
         """Return what launches the kernels, in words."""
         several = f", {self.together} steps at a time" if self.together > 1 else ""
-        return f"native code{several}"
+        return f"native code{several or ', slab by slab' * self._paces.has_blocks}"
 
     @property
     def together(self) -> int:

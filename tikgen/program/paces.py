@@ -29,6 +29,7 @@ class Paces:
 
     Attributes:
         together: how many steps a block has, 1 where there are none.
+        has_blocks: whether blocks are run, or tried.
     """
 
     def __init__(self, make: Maker, wanted: bool | None) -> None:
@@ -40,6 +41,7 @@ class Paces:
         self._most = 0  # Steps of a block, at most; not known yet.
         self._times: dict[bool, list[float]] = {True: [], False: []}
         self.together = 1
+        self.has_blocks = False
 
     @property
     def _is_chosen(self) -> bool:
@@ -78,19 +80,21 @@ class Paces:
             return
         self._spent += seconds
         self._step_seconds = seconds / steps
-        if self.together > 1 and steps >= self.together:
+        if self.has_blocks and steps >= self.together:
             self._times[block is not None].append(seconds / steps)
             # The first block meets its code for the first time.
             if len(self._times[True]) > _TRIALS and len(self._times[False]) >= _TRIALS:
                 plain, blocked = min(self._times[False]), min(self._times[True])
                 self._wanted = blocked < _GAIN * plain
+                self.has_blocks = self._wanted
                 self.together = self.together if self._wanted else 1
 
     def _block(self, at: Arrangement, most: int) -> Block | None:
         if (at, most) not in self._blocks:
             block = self._blocks[at, most] = self._make(at, most)
-            if self.together == 1 and self._wanted is not False:
-                self.together = block.steps if block is not None else 1
+            if not self.has_blocks and self._wanted is not False:
+                self.has_blocks = block is not None
+                self.together = 1 if block is None else block.steps
                 if block is None:
                     self._wanted = False
         return self._blocks[at, most]

@@ -102,11 +102,13 @@ class Several:
         steps: how many.
         parts: the parts.
         why: what they have in common, in words.
+        needs_blocks: whether they take less time only by temporal blocking.
     """
 
     steps: int
     parts: tuple[Part, ...]
     why: str
+    needs_blocks: bool = False
 
 
 Part = BoundKernel | Swap | Copy | Loop | When | Varying | Work | Composite | str

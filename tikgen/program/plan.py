@@ -114,6 +114,7 @@ class Plan:
         first: the arrangement in which each array stands for itself.
         starts: the arrangements with which a step can begin.
         team: the processes that do the steps together; None for this one alone.
+        within: the plan of a program of which it does several steps; None if it is that.
 
     Raises:
         ProgramError: if a part cannot run as it is written.
@@ -122,7 +123,7 @@ class Plan:
     def __init__(
         self, listed: tuple[parts.Part, ...], slots: Slots, within: Plan | None = None
     ) -> None:
-        self.slots = slots
+        self.slots, self.within = slots, within
         self._conditions: dict[str, Condition] = {}
         self._calls: dict[tuple[Launch, Arrangement], Call] = {}
         # By the arrays that are passed, which are the same in many arrangements.

@@ -94,6 +94,10 @@ class Program:
         self._native, self._blocking = native, temporal_blocking
         self._lock = threading.Lock()
         stepper, self._why = self._made_stepper()
+        team = self._plan.team
+        if several and several.needs_blocks and team and not all(team.all(stepper.has_blocks)):
+            self._several = None
+            stepper, self._why = self._made_stepper()
         self._walk = Walk(self._plan, stepper)
 
     def _made_stepper(self) -> tuple[Stepper, str]:

@@ -33,12 +33,17 @@ class SeveralStepper:
     @property
     def how(self) -> str:
         """Return what launches the kernels, in words."""
-        return f"{self._one.how}, {self._what.why}"
+        return f"{self._several.how}, {self._what.why}"
 
     @property
     def together(self) -> int:
         """Return how many steps are best done together."""
         return self._what.steps
+
+    @property
+    def has_blocks(self) -> bool:
+        """Return whether several steps can go over a slab that fits the cache."""
+        return self._several.has_blocks
 
     @property
     def is_current(self) -> bool:

@@ -38,6 +38,10 @@ class Stepper(Protocol):
         """Return how many steps are best done together."""
 
     @property
+    def has_blocks(self) -> bool:
+        """Return whether several steps can go over a slab that fits the cache."""
+
+    @property
     def is_current(self) -> bool:
         """Return whether every kernel still has the code that is launched."""
 
@@ -69,6 +73,7 @@ class PythonStepper:
 
     how = "launches from Python"
     together = 1
+    has_blocks = False
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

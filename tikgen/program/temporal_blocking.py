@@ -30,9 +30,9 @@ from tikgen.pipeline.builder import build
 from tikgen.pipeline.sized import SizedKernel
 from tikgen.program.instructions import LAUNCH, STEP
 from tikgen.program.launchers import Launchers, address_of, scalar_of
-from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat
+from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat, Task
 from tikgen.taichi.arrays import size_of
-from tikgen.template.grid_use import WINDOW, GridUse
+from tikgen.template.grid_use import WINDOW, GridUse, Part
 
 # After more steps, waiting for memory is a small part of the time.
 MOST_STEPS = 16
@@ -75,6 +75,9 @@ class Stage(NamedTuple):
     @property
     def wraps(self) -> bool:
         """Return whether it reads the other end of the first axis."""
+        part = part_of(self.call)
+        if part is not None and any(part[0][:2]):  # Ghost points stand for it.
+            return False
         return any(True in each.periodic[0] for each in self.use.arrays.values())
 
 
@@ -173,6 +176,10 @@ class TemporalBlocking:
 
     def __init__(self, plan: Plan, launchers: Launchers, phase: int, pool: ThreadPool) -> None:
         self._plan, self._launchers, self._phase, self._pool = plan, launchers, phase, pool
+        # What a step begins with, which keeps several of them from being one block.
+        first = plan.nodes[0]
+        self._head = first if isinstance(first, Task) else None
+        self._nodes = plan.nodes if self._head is None else plan.nodes[1:]
         # By call and part, as each thread sets numbers of its own.
         self._windowed: dict[tuple[Call, int], Call] = {}
         self._uses: dict[Call, GridUse | None] = {}
@@ -210,7 +217,8 @@ class TemporalBlocking:
         wraps = any(stage.wraps for stage in stages)
         reaches = [stage.reach for stage in stages]
         phases = slabs_of(points, self._pool.threads, reaches, wraps, size)
-        return self._written(stages, phases, steps)
+        head = () if self._head is None else self._plan.task(self._head, at).native or ()
+        return self._written(stages, phases, steps, head)
 
     def _plan_of(self, at: Arrangement, most: int) -> tuple[list[Stage], int, int, int] | None:
         """Return the stages of a block, points of the first axis, those of a slab, and steps."""
@@ -221,7 +229,8 @@ class TemporalBlocking:
         bytes_each = self._bytes() / points
         found = [self._tiled(steps, cache, bytes_each, points, most) for cache in cache_bytes()]
         # A slab in a smaller cache is worth it for many steps.
-        times, size = next((f for f in found if f[0] * len(steps) >= _MANY_STEPS), found[-1])
+        enough = _MANY_STEPS if self._head is None else 1
+        times, size = next((f for f in found if f[0] * len(steps) >= enough), found[-1])
         stages = [stage for step in steps for stage in step] * times
         return (stages, points, size, times * len(steps)) if times else None
 
@@ -238,7 +247,8 @@ class TemporalBlocking:
         share = _SHARE_OF_LAST if cache == cache_bytes()[-1] else _SHARE
         room = int(share * cache / threads / bytes_each)
         reaches = [stage.reach for step in steps for stage in step]
-        for times in range(max(1, most // len(steps)), 0, -1):
+        times_at_most = 1 if self._head is not None else max(1, most // len(steps))
+        for times in range(times_at_most, 0, -1):
             size = slab_size(room, points, threads, reaches * times)
             if size and len(reaches) * times <= MOST_STAGES:
                 return times, size
@@ -250,8 +260,10 @@ class TemporalBlocking:
         now = at
         while not found or now != at:
             stages: list[Stage] = []
-            after = self._walked(self._plan.nodes, now, stages)
+            after = self._walked(self._nodes, now, stages)
             if after is None or not stages or len(found) == MOST_STEPS:
+                return []
+            if self._head is not None and after != at:
                 return []
             found.append(stages)
             now = after
@@ -287,10 +299,14 @@ class TemporalBlocking:
         return sum(map(size_of, self._plan.slots.arrays))
 
     def _written(
-        self, stages: Sequence[Stage], phases: Sequence[list[list[Slab]]], steps: int
+        self,
+        stages: Sequence[Stage],
+        phases: Sequence[list[list[Slab]]],
+        steps: int,
+        head: Sequence[tuple[int, int]],
     ) -> Block:
         kept: list[Any] = []
-        code = []
+        code = [[LAUNCH, function, context, 0] for function, context in head]
         for lists in filter(None, phases):
             words = [self._words(stages, part, slabs) for part, slabs in enumerate(lists)]
             held = np.array([word for found in words for word in found], np.int64)
@@ -325,6 +341,12 @@ class TemporalBlocking:
         return self._windowed[call, part]
 
 
+def part_of(call: Call) -> Part | None:
+    """Return the part of a grid that the arrays of a call hold; None where they hold all of it."""
+    found: Part | None = getattr(call.kernel.problem, "part", None)
+    return found
+
+
 def _use_of(call: Call) -> GridUse | None:
     """Return what a call reads and writes of a grid; None where it cannot be a stage."""
     kernel = call.kernel
@@ -334,7 +356,7 @@ def _use_of(call: Call) -> GridUse | None:
         return None
     if use is None or use.totals or use.layers or use.window_schedule is None or call.varying:
         return None
-    if getattr(kernel.problem, "part", None) is not None or isinstance(kernel, SizedKernel):
+    if isinstance(kernel, SizedKernel):
         return None
     schedule = dict(kernel.schedule)
     return use if use.window_schedule.items() <= schedule.items() else None
