@@ -99,6 +99,12 @@ def test_every_kind_of_change_is_made() -> None:
         assert f"- {old}{comment}\n+ {new}{comment}" in found, new
 
 
+def test_a_number_that_the_narrower_dtype_holds_stays() -> None:
+    for number, is_held in (("0.04614257812500001", True), ("0.1", False), ("0.5", True)):
+        found = changes(KERNEL.replace("ti.f64(0.1)", f"ti.f64({number})"))
+        assert any(f"+ total += ti.f32({number})" in diff for diff in found) is not is_held
+
+
 def test_hints_and_what_no_mutant_can_change_are_left_alone() -> None:
     assert not any("loop_config" in diff for diff in changes())
     # More room, an integer that no extent reaches, the order of a minimum.

@@ -176,8 +176,8 @@ class TemporalBlocking:
 
     def __init__(self, plan: Plan, launchers: Launchers, phase: int, pool: ThreadPool) -> None:
         self._plan, self._launchers, self._phase, self._pool = plan, launchers, phase, pool
-        # What a step begins with, which keeps several of them from being one block.
-        first = plan.nodes[0]
+        # Several steps of processes begin with an exchange, and are one block each.
+        first = plan.nodes[0] if plan.within is not None else None
         self._head = first if isinstance(first, Task) else None
         self._nodes = plan.nodes if self._head is None else plan.nodes[1:]
         # By call and part, as each thread sets numbers of its own.

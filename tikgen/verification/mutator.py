@@ -267,7 +267,7 @@ class _Changes:
             yield "operator", *self._span(node.func), twin
         if node.args and (narrower := self._narrower(node.func)):
             value = _number(node.args[0])
-            if value is not None and not _fits(value, narrower):
+            if value is not None and not _fits(value, self._name(node), narrower):
                 yield "dtype", *self._span(node.func), narrower
         if not _NO_ORDER.fullmatch(name):
             yield from self._swaps(node.args)
@@ -350,12 +350,17 @@ def _number(node: ast.expr) -> int | float | None:
     return node.value if is_number else None  # type: ignore[attr-defined]
 
 
-def _fits(value: float, dtype: str) -> bool:
-    """Tell whether a dtype, such as ``ti.f32``, holds a number exactly."""
-    name = dtype.removeprefix("ti.")
+def _fits(value: float, dtype: str, narrower: str) -> bool:
+    """Tell whether a narrower dtype, such as ``ti.f32``, holds the number that another one does.
+
+    Up to the last digit of the other one: 0.04614257812500001 is a number of f32 that was computed.
+    """
+    name = narrower.removeprefix("ti.")
     if name[0] == "f":
-        with np.errstate(over="ignore"):
-            return float(np.dtype(f"float{name[1:]}").type(value)) == value
+        wide = np.dtype(f"float{dtype.removeprefix('ti.f')}").type
+        with np.errstate(over="ignore", invalid="ignore"):
+            held, exact = wide(np.dtype(f"float{name[1:]}").type(value)), wide(value)
+        return bool(abs(held - exact) <= np.spacing(abs(exact)))
     limits = np.iinfo(f"{'u' * (name[0] == 'u')}int{name[1:]}")
     return bool(limits.min <= value <= limits.max)
 
