@@ -69,7 +69,12 @@ def test_idle_processes_are_refused_where_messages_wait_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     transport = SimpleNamespace(
-        name="NCCL", rank=0, size=3, needs_own_gpu=True, all=lambda value: [value] * 3
+        name="NCCL",
+        rank=0,
+        size=3,
+        needs_own_gpu=True,
+        all=lambda value: [value] * 3,
+        shared=lambda value: value,
     )
     monkeypatch.setattr(grid, "processes_of", lambda comm: Processes(cast("Any", transport)))
     assert grid.Grid(3).ranks == (3,)
