@@ -16,7 +16,7 @@ else:
         sys.flags, "safe_path", sys.flags.isolated
     ):
         del sys.path[0]
-if _run == __name__:  # Whoever typed that may press Ctrl-C during the imports below.
+if _run == __name__:  # Ctrl-C may arrive during the imports below.
     from tikgen import ending
 
     ending.hush()

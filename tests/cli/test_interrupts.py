@@ -97,7 +97,7 @@ def test_ctrl_c_shows_nothing_from_the_first_module_of_tikgen_on(
 
 
 @pytest.mark.parametrize("imports", ["tikgen", "tikgen, tikgen.cli", "tikgen, tikgen.ring"])
-def test_whoever_imports_tikgen_handles_ctrl_c_himself(imports: str) -> None:
+def test_importing_tikgen_leaves_the_handler_of_sigint_alone(imports: str) -> None:
     program = f"import signal, {imports}; print(signal.getsignal(signal.SIGINT))"
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -97,16 +97,16 @@ class GridStep(Composite):
     @functools.cached_property
     def bound(self) -> BoundKernel:
         """Return the kernel of this process, with its arrays."""
-        return self._bound_to(self._domain.part)
+        return self.over(self._domain.part)
 
-    def _bound_to(self, part: Region) -> BoundKernel:
-        """Return the kernel that computes a part of the points of this process."""
+    def over(self, region: Region) -> BoundKernel:
+        """Return the kernel that computes the points of a region of this process's part."""
         given = {
             name: value.array if isinstance(value, Held) else value
             for name, value in self._values.items()
         }
         changes = self.use.storing if self._exact else {}
-        kernel = own_kernel(self._domain, self.kernel, part, changes)
+        kernel = own_kernel(self._domain, self.kernel, region, changes)
         return kernel.bind(**(given | self._terms))
 
     def _launch(self, bound: BoundKernel) -> BoundKernel | Varying:
@@ -137,7 +137,7 @@ class GridStep(Composite):
         found: list[Part] = []
         if regions := self._regions(read.values()) if read else []:
             begin, end = Exchange(self._domain, read).halves()
-            inside, *sides = (self._launch(self._bound_to(region)) for region in regions)
+            inside, *sides = (self._launch(self.over(region)) for region in regions)
             found = [begin, inside, end, *sides]
         else:
             if read:
@@ -158,19 +158,14 @@ class GridStep(Composite):
 
     def several_steps(self, listed: Sequence[Part]) -> Several | None:
         """Return parts that do several steps with one exchange of wider ghost layers."""
-        steps: list[GridStep | Swap] = []
-        for part in listed:
-            if not isinstance(part, Swap):
-                if not isinstance(part, GridStep) or part._varying:
-                    return None
-                if part._domain is not self._domain:
-                    return None
-            steps.append(part)
-        return several_steps(self._domain, steps)
+        steps = [part for part in listed if isinstance(part, Swap) or self._goes_with(part)]
+        return several_steps(self._domain, steps) if len(steps) == len(listed) else None
 
-    def over(self, region: Region) -> BoundKernel:
-        """Return the launch for the points of a region."""
-        return self._bound_to(region)
+    def _goes_with(self, part: Part) -> TypeGuard[GridStep]:
+        """Return whether a part is a kernel on the same grid that does the same in each step."""
+        if not isinstance(part, GridStep):
+            return False
+        return part._domain is self._domain and not part._varying
 
     def __call__(self, /, **scalars: Any) -> None:
         """Launch the kernel once, with what belongs before and after; all processes must.

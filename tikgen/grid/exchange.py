@@ -54,7 +54,7 @@ class Exchange(Work):
 
     def _stages(self, arrays: Sequence[Any]) -> list[list[Message]]:
         """Return the messages of this process, those of one stage after the other."""
-        axes = [axis for axis, count in enumerate(self._domain.decomposition.ranks) if count > 1]
+        axes = [axis for axis, is_divided in enumerate(self._domain.divided) if is_divided]
         stages = [self._messages(arrays, axis) for axis in axes]
         if not any(layers.is_diagonal for layers in self._layers):
             return [[message for stage in stages for message in stage]]
@@ -138,5 +138,5 @@ class _Half(Work):
 
 def needs(domain: Domain, use: ArrayUse) -> bool:
     """Return whether a kernel reads ghost points of an array."""
-    ranks = domain.decomposition.ranks
-    return any(count > 1 and any(use.reach[axis]) for axis, count in enumerate(ranks))
+    axes = zip(domain.divided, use.reach, strict=True)
+    return any(is_divided and any(pair) for is_divided, pair in axes)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tikgen.grid.domain import Domain
+from tikgen.template.grid_use import Widths
 
 # For each axis the points below and above it that are not computed, the index of the first point
 # of arrays on the whole grid, and the extent of that: the problem parameter `part`.
 Region = tuple[tuple[int, int, int, int], ...]
-# For each axis how many points below and above.
-Widths = Sequence[tuple[int, int]]
 
 
 def with_ghosts(domain: Domain, widths: Widths) -> Region:

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from tikgen.grid.domain import Domain
 from tikgen.grid.exchange import Exchange
 from tikgen.grid.field import Field
-from tikgen.grid.regions import Region, Widths, inside_and_sides, with_ghosts
+from tikgen.grid.regions import Region, inside_and_sides, with_ghosts
 from tikgen.program.parts import Part, Several, Swap
-from tikgen.template.grid_use import ArrayUse, GridUse
+from tikgen.template.grid_use import ArrayUse, GridUse, Widths, widest
 
 
 class Step(Protocol):
@@ -82,7 +82,7 @@ def _exchanged(domain: Domain, step: Step) -> tuple[Needs, bool]:
     none: Widths = ((0, 0),) * len(domain.shape)
     needs: Needs = {}
     for field, use in _uses(step):
-        needs[field] = _most(needs.get(field, none), _read(none, use, domain.divided))
+        needs[field] = widest(needs.get(field, none), _read(none, use, domain.divided))
     return needs, any(use.is_diagonal for _, use in _uses(step))
 
 
@@ -121,12 +121,12 @@ def backwards(domain: Domain, parts: Parts) -> tuple[list[Widths], Needs]:
         else:
             uses = _uses(part)
             for field, use in uses:
-                own = _most(own, needs.get(field, none)) if use.written else own
+                own = widest(own, needs.get(field, none)) if use.written else own
             for field, use in uses:
                 needs[field] = none if use.is_covered else needs.get(field, none)
             for field, use in uses:
                 if not use.is_covered:
-                    needs[field] = _most(needs[field], _read(own, use, domain.divided))
+                    needs[field] = widest(needs[field], _read(own, use, domain.divided))
         found.append(own)
     return found[::-1], needs
 
@@ -143,11 +143,6 @@ def _read(own: Widths, use: ArrayUse, divided: Sequence[bool]) -> Widths:
         (low + below, high + above) if is_divided else (0, 0)
         for (low, high), (below, above), is_divided in axes
     )
-
-
-def _most(one: Widths, other: Widths) -> Widths:
-    pairs = zip(one, other, strict=True)
-    return tuple((max(a[0], b[0]), max(a[1], b[1])) for a, b in pairs)
 
 
 def _is_any(widths: Widths) -> bool:
@@ -197,8 +192,8 @@ def _regions(domain: Domain, first: Step | Swap, own: Widths, needs: Needs) -> l
     reach: Widths = ((0, 0),) * len(domain.shape)
     spared = reach
     for field, use in _uses(first):
-        reach = _most(reach, use.reach)
+        reach = widest(reach, use.reach)
         # What is on its way must not be written yet: the neighbour above has it below its part.
         sent = [(high, low) for low, high in needs[field]]
-        spared = _most(spared, sent if use.written else use.reach)
+        spared = widest(spared, sent if use.written else use.reach)
     return inside_and_sides(domain, reach, with_ghosts(domain, own), spared)

@@ -80,9 +80,9 @@ class Program:
         self._plan = Plan(listed, self._slots)
         if not self._plan.calls():
             raise ProgramError("a program takes at least one kernel")
-        several = self._several = several_steps(listed)
-        self._plan_of_several = (
-            None if several is None else Plan(several.parts, self._slots, self._plan)
+        several = several_steps(listed)
+        self._several = (
+            None if several is None else (several, Plan(several.parts, self._slots, self._plan))
         )
         self._epoch = runtime.epoch()
         maker = sys._getframe(1)
@@ -95,19 +95,18 @@ class Program:
         self._lock = threading.Lock()
         stepper, self._why = self._made_stepper()
         team = self._plan.team
-        if several and several.needs_blocks and team and not all(team.all(stepper.has_blocks)):
-            self._several = None
-            stepper, self._why = self._made_stepper()
+        if team and isinstance(stepper, SeveralStepper) and not stepper.is_of_use(team):
+            self._several, stepper = None, stepper.one
         self._walk = Walk(self._plan, stepper)
 
     def _made_stepper(self) -> tuple[Stepper, str]:
         """Return what does the steps, and why it is Python, if it is."""
         how = self._native, self._blocking
         stepper, why = stepper_of(self._plan, *how)
-        if self._several is None or self._plan_of_several is None:
+        if self._several is None:
             return stepper, why
-        several, _ = stepper_of(self._plan_of_several, *how)
-        return SeveralStepper(stepper, several, self._several), why
+        several, plan = self._several
+        return SeveralStepper(stepper, stepper_of(plan, *how)[0], several), why
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -8,6 +8,7 @@ from tikgen.program.parts import Composite, Part, Several
 from tikgen.program.plan import Arrangement, Call
 from tikgen.program.scalars import Flag
 from tikgen.program.stepping import Stepper
+from tikgen.program.team import Team
 
 
 def several_steps(listed: Sequence[Part]) -> Several | None:
@@ -23,10 +24,13 @@ class SeveralStepper:
         one: does single steps.
         several: does as many steps in each of its own.
         what: what does so, and how many steps that are.
+
+    Attributes:
+        one: does single steps.
     """
 
     def __init__(self, one: Stepper, several: Stepper, what: Several) -> None:
-        self._one, self._several, self._what = one, several, what
+        self.one, self._several, self._what = one, several, what
         self.done = 0
         self.at: Arrangement = one.at
 
@@ -45,33 +49,37 @@ class SeveralStepper:
         """Return whether several steps can go over a slab that fits the cache."""
         return self._several.has_blocks
 
+    def is_of_use(self, team: Team) -> bool:
+        """Return whether several steps take less time on all processes, which all have to ask."""
+        return not self._what.needs_blocks or all(team.all(self.has_blocks))
+
     @property
     def is_current(self) -> bool:
         """Return whether every kernel still has the code that is launched."""
-        return self._one.is_current and self._several.is_current
+        return self.one.is_current and self._several.is_current
 
     @property
     def stopped(self) -> bool:
         """Return whether it was told to stop."""
-        return self._one.stopped
+        return self.one.stopped
 
     @stopped.setter
     def stopped(self, value: bool) -> None:
-        self._one.stopped = self._several.stopped = value
+        self.one.stopped = self._several.stopped = value
 
     def launch(self, call: Call, step: int) -> None:
         """Launch one call as in a step."""
-        self._one.launch(call, step)
+        self.one.launch(call, step)
 
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed."""
-        return self._one.value_of(flag)
+        return self.one.value_of(flag)
 
     def run(self, at: Arrangement, step: int, count: int) -> None:
         """Do some steps, fewer if it is told to stop."""
         self.done, self.at = 0, at
         steps = self._what.steps
-        for stepper, each in ((self._several, steps), (self._one, 1)):
+        for stepper, each in ((self._several, steps), (self.one, 1)):
             if times := (count - self.done) // each:
                 try:
                     stepper.run(self.at, step + self.done, times)
@@ -83,5 +91,5 @@ class SeveralStepper:
 
     def finish(self) -> None:
         """Do what is left after a run."""
-        self._one.finish()
+        self.one.finish()
         self._several.finish()

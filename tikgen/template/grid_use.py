@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,8 @@ from tikgen.template.parameters import Invalid
 # The part of a larger grid that arrays hold: for each axis the ghost points below and above, the
 # index of the first point, and the extent of the whole grid.
 Part = tuple[tuple[int, int, int, int], ...]
+# For each axis how many points below and above.
+Widths = Sequence[tuple[int, int]]
 WHAT_A_PART_IS = (
     "the part of a larger grid that arrays hold: for each axis the ghost points below and "
     "above, the index of the first point, and the extent of the whole grid"
@@ -43,6 +45,12 @@ def ghosts_of(part: Part | None, dim: int) -> list[tuple[int, int]]:
     return [(low, high) for low, high, *_ in part or [(0, 0)] * dim]
 
 
+def widest(one: Widths, other: Widths) -> tuple[tuple[int, int], ...]:
+    """Return the greater of two widths below and above each axis."""
+    both = zip(one, other, strict=True)
+    return tuple((max(a[0], b[0]), max(a[1], b[1])) for a, b in both)
+
+
 @dataclass(frozen=True)
 class ArrayUse:
     """What a kernel does with an array over a grid.
@@ -67,10 +75,9 @@ class ArrayUse:
 
     def joined(self, other: ArrayUse) -> ArrayUse:
         """Return what is done with an array that is passed for two arguments."""
-        both = zip(self.reach, other.reach, strict=True)
         return ArrayUse(
             self.first_axis,
-            tuple((max(a[0], b[0]), max(a[1], b[1])) for a, b in both),
+            widest(self.reach, other.reach),
             self.is_diagonal or other.is_diagonal,
             tuple(a | b for a, b in zip(self.periodic, other.periodic, strict=True)),
             self.written or other.written,
