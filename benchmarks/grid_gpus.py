@@ -202,6 +202,7 @@ def main() -> None:
             f"of {ROUNDS} rounds in turn",
             ("work", "points", "one alone", "behind", "beside", "default", "of alone"),
             rows,
+            section=f"{count} GPUs",
         )
     dist.barrier()
     dist.destroy_process_group()

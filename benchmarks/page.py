@@ -73,8 +73,9 @@ def write_works(
     head: Sequence[str],
     rows: Iterable[Sequence[str]],
     *more: str,
+    section: str = "",
 ) -> None:
-    """Print works that were timed, and put them between the markers of ``arch`` in ``page``.
+    """Print works that were timed, and put them between the markers of ``section`` in ``page``.
 
     Args:
         page: the page.
@@ -83,6 +84,7 @@ def write_works(
         head: what the columns show.
         rows: a work each.
         more: paragraphs below the table.
+        section: the name in the markers, ``arch`` if none is given.
     """
     from machine import description
 
@@ -92,7 +94,7 @@ def write_works(
     lines += ["", *table(head, rows)]
     lines += [line for paragraph in more for line in ("", paragraph)]
     print("\n".join(lines))
-    write_section(page, arch, lines)
+    write_section(page, section or arch, lines)
 
 
 def drawn_seed(description: str) -> int:
