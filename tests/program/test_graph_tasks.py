@@ -59,6 +59,6 @@ def test_graphs_hold_jobs_that_can_be_recorded(
     found = tikgen.Program(parts, u=u, un=un)
     assert found.is_native, found.why_not_native
     stepper = found._walk.stepper
-    stepper.run(found._walk.at, 0, 33)
-    assert (stepper.done, recorded) == (33, [32, 2] if is_recordable else [])
-    assert (un == 2.0**34 - 1).all()
+    stepper.run(found._walk.at, 0, 45)
+    assert (stepper.done, recorded) == (45, [32, 16, 8, 2] if is_recordable else [])
+    assert (un == 2.0**46 - 1).all()

@@ -95,9 +95,10 @@ class GraphStepper(ByLaunchers, PythonStepper):
         self.done, self.at = 0, at
         try:
             while self.done < count and not self.stopped:
-                if 1 < self._at_once <= count - self.done:
-                    self.at = self._repeat(self._plan.nodes, self._at_once, self.at)
-                    self.done += self._at_once
+                left = count - self.done
+                if steps := next((each for each in self._at_once if each <= left), 0):
+                    self.at = self._repeat(self._plan.nodes, steps, self.at)
+                    self.done += steps
                 else:
                     self.at = self._do(self._plan.nodes, self.at, step + self.done)
                     self.done += 1
@@ -165,17 +166,20 @@ class GraphStepper(ByLaunchers, PythonStepper):
                     inner = _after(node.nodes, inner)
             at = _after([node], at)
 
-    def _steps_at_once(self) -> int:
-        """Return how many steps a graph does, after which all arrays stand as before."""
+    def _steps_at_once(self) -> list[int]:
+        """Return how many steps graphs do, most first; all arrays stand as before after each."""
         nodes = self._plan.nodes
         launches = _launches(nodes)
         if not all(map(self._is_fixed, nodes)) or not launches:
-            return 1
+            return []
         period, at = 1, _after(nodes, self._plan.first)
         while at != self._plan.first:
             period, at = period + 1, _after(nodes, at)
-        found = period * max(1, _LAUNCHES // (launches * period))
-        return found if found * launches <= _MOST_LAUNCHES else 1
+        if period * launches > _MOST_LAUNCHES:
+            return []
+        # Halves of the most, so that what remains of a run takes few graphs too.
+        most = max(1, _LAUNCHES // (launches * period)).bit_length() - 1
+        return [period << power for power in range(most, -1, -1)]
 
 
 def _one(launches: Sequence[Action]) -> Action:
