@@ -92,7 +92,7 @@ def staggered_programs() -> SearchStrategy[Tree]:
 
 
 def _reductions(value: SearchStrategy[Tree]) -> SearchStrategy[Any]:
-    """Return a strategy for some reductions: operation, value, what is added to it.
+    """Return a strategy for some reductions: operation, value, what is added to it or "plain".
 
     An extreme hides what is lost of all other numbers, so that a sum is beside most of them; and
     those of numbers of both signs have always the same sign, so that something is added to all.
@@ -109,7 +109,10 @@ def _reductions(value: SearchStrategy[Tree]) -> SearchStrategy[Any]:
             for name, (of, added) in zip(*drawn, strict=False)
         )
     )
-    return in_proportion((3, st.just(())), (2, some))
+    plain = st.tuples(
+        st.sampled_from(("max", "min")), st.sampled_from(("u", "abs(u)", "-u")), st.just("plain")
+    ).map(lambda drawn: (drawn,))
+    return in_proportion((6, st.just(())), (3, some), (1, plain))
 
 
 def text_of(program: Tree, dim: int, is_float: bool) -> str:
@@ -129,6 +132,9 @@ def text_of(program: Tree, dim: int, is_float: bool) -> str:
         lines[-1] = _with_block(target, lines[-1], own, region, writer)
     computed = [target for target, _ in statements if target.endswith("'")]
     for number, (operation, value, added) in enumerate(reductions):
+        if added == "plain":
+            lines.append(f"t{number} = {operation}({value})")
+            continue
         # The extreme of a coordinate would lie at the same point in every launch.
         varied = "" if operation == "sum" else " + 9*u"
         term = writer.text(value, temporary="r") + varied + _added(added, computed)
@@ -162,7 +168,7 @@ def _staggered_text(text: str, dim: int, is_float: bool) -> str:
 
 def _totals(reductions: Any) -> list[str]:
     return [
-        f"t{number} = {operation}({of}{_added(added)})"
+        f"t{number} = {operation}({'p' if added == 'plain' else of + _added(added)})"
         for number, (operation, of, added) in enumerate(reductions)
     ]
 
