@@ -25,6 +25,8 @@ SERIAL = 2**15
 # Up to so many rows, or columns, most threads of a tile would do nothing: an H200 took 3.2 ms to
 # transpose 1 x 64,731,019 f32 in tiles, 25 times as long as a copy.
 THIN = 4
+# Arrays of fewer elements take as many threads as there are, and shorter rows fewer elements each.
+FEW, SHORT_ROW = 2**21, 64
 # What a block of threads may share on every device.
 SHARED_BYTES = 32768
 
@@ -73,7 +75,9 @@ class Transpose(Template):
             only={"loop": ("strips", "tiles")},
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
-            "elements a step along a row of y", 1, only={"loop": ("rows", "strips")}
+            "elements a step along a row of y; of points, those of a thread, one below the other",
+            1,
+            only={"loop": ("rows", "strips", "points")},
         )
         chunk: Literal[256, 512, 1024, 2048, 4096, 8192, 16384] = parameter(
             "elements of a chunk; a thread takes 512 chunks at a time",
@@ -129,7 +133,7 @@ class Transpose(Template):
         return {
             "loop": ("points",) if keeps_last_axis(p) else ("tiles", "points"),
             "tile": (0, 16, 32, 64),
-            "unroll": (1,),
+            "unroll": (1, 2, 4, 8) if keeps_last_axis(p) else (1,),
             "block_dim": (64, 128, 256, 512),
             **axes,
         }
@@ -200,6 +204,7 @@ class Transpose(Template):
             "function": "elements",
             "bounds": [(AXES[axis], "0", own[axis]) for axis in range(dim)],
             "permuted": lambda index: [index[p.perm.index(axis)] for axis in range(dim)],
+            "names": list(names),
             "row": names[row],
             "column": names[column],
             "extent": lambda name: f"{name}_extent" if is_merged else counts[names.index(name)],
@@ -211,6 +216,10 @@ class Transpose(Template):
                 f"({count} - 1) // {side} + 1" if side > 1 else count
                 for number, count in enumerate(counts)
                 for side in [height if number == row else width if number == column else 0]
+            ],
+            "counts_in_groups": lambda size: [
+                f"({count} - 1) // {size} + 1" if number == len(counts) - 2 else count
+                for number, count in enumerate(counts)
             ],
             "plus": lambda step: f" + {step}" if step else "",
         }
@@ -224,6 +233,12 @@ class Transpose(Template):
         return {"y": 0}
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
+        if s.loop == "points" and s.unroll > 1:
+            counts = extents(p.perm, merged(p.perm), sizes)
+            *leading, count, last = counts if len(counts) > 1 else (*counts, s.block_dim or 128)
+            size = s.unroll * (1 if len(counts) > 1 else last)
+            groups = math.prod(leading) * ((count - 1) // size + 1)
+            return parallel(groups * last, looped(s.unroll))
         if s.loop in ("rows", "points"):
             return box([sizes[f"n{axis}"] for axis in p.perm], s.loop == "rows", s.unroll)
         if s.loop == "flat":
@@ -317,7 +332,9 @@ def gpu_schedule(
     p: Any, arch: str, axes: tuple[int, int] | None, sizes: Mapping[str, int] | None
 ) -> Mapping[str, Any]:
     """Return the default schedule of a GPU, given the axes along which x and y are contiguous."""
-    if axes is None or axes[0] == axes[1] or (sizes and min(along(p, axes, sizes)) <= THIN):
+    if axes is None or axes[0] == axes[1]:
+        return several_points(p, sizes)
+    if sizes and min(along(p, axes, sizes)) <= THIN:
         return {"loop": "points", "block_dim": 128}
     # H200, 8192^2 f32: 133 us on cuda with tiles of 64, 137 with tiles of 32; 157 on Vulkan
     # with tiles of 32, 165 with tiles of 64. A copy takes 134.
@@ -326,8 +343,23 @@ def gpu_schedule(
         block_dim = 256  # 265 x 472 x 211 f64: 140 us, with 128 threads 147.
     elif arch == "cuda" and not (sizes and _wastes(along(p, axes, sizes))):
         # 8191 x 8193 f32: 164 us, with 256 threads 178; 259 x 268 x 638 u8: 98, with 256 76.
+        # Of tiles that reach far beyond the edges, 175 x 97 x 74 x 37 f32: 159 us, with 256 141.
         tile, block_dim = 64, 512 if p.dtype.bits == 32 else 256
+        if sizes and _padded(along(p, axes, sizes), 64) > 1.1:
+            block_dim = 256
     return {"loop": "tiles", "tile": tile, "block_dim": block_dim, **named(p, *axes)}
+
+
+def several_points(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
+    """Return how many elements of kept rows a thread takes, which spares divisions."""
+    if sizes is None or math.prod(sizes.values()) < FEW:
+        return {"loop": "points", "block_dim": 128}
+    # H200, one element, 2, 4 and 8: 336, 247, 212 and 214 us of 62 x 169 x 106 x 78 f32 with
+    # perm=(1, 0, 2, 3); 816, 543, 349 and 278 of 31 x 501 x 77 x 130 f16 with (0, 2, 1, 3);
+    # 140, 117, 139 and 151 of 5003 x 701 x 9 f32 with (1, 0, 2).
+    *others, last = extents(p.perm, merged(p.perm), sizes)
+    many = 8 if not others or p.dtype.bits < 32 else 4
+    return {"loop": "points", "unroll": 2 if last < SHORT_ROW else many, "block_dim": 256}
 
 
 def _wastes(lengths: Sequence[int]) -> bool:
@@ -336,8 +368,12 @@ def _wastes(lengths: Sequence[int]) -> bool:
     Along axes of 71 and 54 elements, less than half of each tile of 64 has elements: on an H200
     54 x 207 x 108 x 71 f32 took 644 us in such tiles, 326 in tiles of 32.
     """
-    large, small = (math.prod(-(-length // side) * side for length in lengths) for side in (64, 32))
-    return small < 0.8 * large
+    return _padded(lengths, 32) < 0.8 * _padded(lengths, 64)
+
+
+def _padded(lengths: Sequence[int], side: int) -> float:
+    """Return how many elements fit into the tiles for each that there is."""
+    return math.prod(-(-length // side) * side / length for length in lengths)
 
 
 def kept_rows(p: Any, extents: list[str]) -> Mapping[str, Any]:

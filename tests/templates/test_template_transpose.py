@@ -69,6 +69,7 @@ def test_every_dtype_keeps_every_bit(name: str, ti_arch: str, rng: np.random.Gen
     [
         {"loop": "points", "unroll": 1},
         {"loop": "points", "unroll": 1, "block_dim": 64},
+        {"loop": "points", "unroll": 4, "block_dim": 64},
         {"loop": "rows", "unroll": 1},
         {"loop": "rows", "unroll": 8, "block_dim": 32},
         {"loop": "strips", "tile": 16, "unroll": 1},
@@ -274,7 +275,7 @@ def test_cost_counts_one_read_and_one_write() -> None:
         ({"perm": "10"}, "takes a tuple of an integer"),
         ({"perm": (1, 0.5)}, "takes a tuple of an integer"),
         ({"perm": (0, 1), "loop": "strips", "tile": 64}, "'row' must be apart from column"),
-        ({"loop": "points", "unroll": 4}, "'unroll' must be 1 where loop='points'"),
+        ({"loop": "flat", "unroll": 4}, "'unroll' must be 1 where loop='flat'"),
         ({"loop": "rows", "tile": 64}, "'tile' must be 0 where loop='rows'"),
         ({"loop": "strips", "tile": 0}, "'tile' cannot be 0 where loop='strips'"),
         (

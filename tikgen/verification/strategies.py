@@ -278,6 +278,7 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
         largest = dict(template.largest_sizes(variant.problem))
     # Where all are powers of two, as for a ring of slots, others may make no sense.
     free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
+    sides = [size for size in beyond if size**2 <= MOST_STRETCHED]
 
     @st.composite
     def draw_sizes(draw: DrawFn) -> dict[str, int]:
@@ -290,10 +291,19 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
                 short = draw(st.sampled_from(needed))
                 sizes[short] = draw(st.sampled_from(tried[short][:_SHORTEST]))
             return sizes
-        # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
         others = [name for name in needed if name != long]
+        seconds = [name for name in free if name != long]
+        # Tiles have two sides: to fill them takes two long axes, and short ones beside them.
+        has_two = sides and seconds and draw(st.integers(0, 3)) == 3
+        second = draw(st.sampled_from(seconds)) if has_two else None
         for other in others:
-            sizes[other] = draw(st.sampled_from(tried[other][len(tried[other]) // 2 :]))
+            # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
+            some = slice(_SHORTEST) if second else slice(len(tried[other]) // 2, None)
+            sizes[other] = draw(st.sampled_from(tried[other][some]))
+        if second:
+            sizes[second] = draw(st.sampled_from(sides))
+            sizes[second] = min(sizes[second], largest.get(second, sizes[second]))
+            others.remove(second)
         # Any rest may follow the last full tile, and many of them have code of their own; those
         # that the reach of a stencil makes none are small.
         rest = draw(st.just(0) | st.integers(1, _SMALL_REST) | st.integers(1, MOST_REST))

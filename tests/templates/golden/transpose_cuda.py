@@ -42,10 +42,24 @@ def transpose(
             tile[turn + 48, lane] = x_6
             tile[turn + 56, lane] = x_7
         else:
-            for step in range(8):
-                j = j_turn + step * 8
-                if i_lane < y.shape[0] and j < y.shape[1]:
-                    tile[turn + step * 8, lane] = x[j, i_lane]
+            # Beyond an edge the last element is read, so that no read waits for a condition.
+            i = ti.min(i_lane, y.shape[0] - 1)
+            x_0 = x[ti.min(j_turn, y.shape[1] - 1), i]
+            x_1 = x[ti.min(j_turn + 8, y.shape[1] - 1), i]
+            x_2 = x[ti.min(j_turn + 16, y.shape[1] - 1), i]
+            x_3 = x[ti.min(j_turn + 24, y.shape[1] - 1), i]
+            x_4 = x[ti.min(j_turn + 32, y.shape[1] - 1), i]
+            x_5 = x[ti.min(j_turn + 40, y.shape[1] - 1), i]
+            x_6 = x[ti.min(j_turn + 48, y.shape[1] - 1), i]
+            x_7 = x[ti.min(j_turn + 56, y.shape[1] - 1), i]
+            tile[turn, lane] = x_0
+            tile[turn + 8, lane] = x_1
+            tile[turn + 16, lane] = x_2
+            tile[turn + 24, lane] = x_3
+            tile[turn + 32, lane] = x_4
+            tile[turn + 40, lane] = x_5
+            tile[turn + 48, lane] = x_6
+            tile[turn + 56, lane] = x_7
         ti.simt.block.sync()
         if (i_tile + 1) * 64 <= y.shape[0] and (j_tile + 1) * 64 <= y.shape[1]:
             y[i_turn, j_lane] = tile[lane, turn]
@@ -57,7 +71,7 @@ def transpose(
             y[i_turn + 48, j_lane] = tile[lane, turn + 48]
             y[i_turn + 56, j_lane] = tile[lane, turn + 56]
         else:
-            for step in range(8):
+            for step in ti.static(range(8)):
                 i = i_turn + step * 8
                 if i < y.shape[0] and j_lane < y.shape[1]:
                     y[i, j_lane] = tile[lane, turn + step * 8]
