@@ -51,6 +51,17 @@ def test_the_way_that_is_gone_more_often(old: str, new: str, always: str, left_o
     assert other.count("pass") == 1
 
 
+def test_a_condition_of_many_parts() -> None:
+    pairs = [(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)]
+    test = " and ".join(f"(y.shape[{a}] == 1 or y.shape[{b}] == 1)" for a, b in pairs)
+    text = f"def k(x, y):\n    if {test}:\n        copy(x, y)\n    else:\n        walk(x, y)\n"
+    for number in range(len(pairs)):
+        parts = test.split(" and ")
+        parts[number] = parts[number].replace(" or ", " and ")
+        found = other_ways(text, text.replace(test, " and ".join(parts)))
+        assert found is not None and "if 0 == 1" in found[0] and "copy" not in found[1]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("2 <= i", "2 > i"), ("= 0", "= 1"), ("i < 3", "i < n"), ("x[i]\n", "x[i + 1]\n")],

@@ -148,17 +148,27 @@ def _drawn_value(node: ast.expr, names: dict[str, int], numbers: random.Random) 
 
 
 def _move_to_edge(test: ast.expr, names: dict[str, int], numbers: random.Random) -> None:
-    """Draw numbers for which the sides of a comparison differ by little, however large they are."""
+    """Draw numbers for which the sides of comparisons differ by little, however large they are.
+
+    Of one comparison in half of the cases, else of several: all parts of a condition hold then.
+    """
     tests = [node for node in ast.walk(test) if isinstance(node, ast.Compare)]
     pairs = [pair for each in tests for pair in itertools.pairwise([each.left, *each.comparators])]
     if not pairs:
         return
-    left, right = numbers.choice(pairs)
+    count = 1 if numbers.random() < 0.5 else numbers.randint(1, len(pairs))
+    for left, right in numbers.sample(pairs, count):
+        _move_together(left, right, names, numbers)
+
+
+def _move_together(
+    left: ast.expr, right: ast.expr, names: dict[str, int], numbers: random.Random
+) -> None:
+    """Move a name that one side reads, so that the sides differ by 2 at most, or are equal."""
     distance = _drawn_value(right, names, numbers) - _drawn_value(left, names, numbers)
-    distance += numbers.randint(-2, 2)
+    distance += numbers.choice((0, numbers.randint(-2, 2)))
     for side, step in ((left, distance), (right, -distance)):
-        variables = (ast.dump(node) for node in ast.walk(side) if isinstance(node, ast.Name))
-        for name in variables:
+        for name in map(ast.dump, ast.walk(side)):
             if name in names:
                 names[name] += step
                 return
