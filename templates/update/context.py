@@ -94,7 +94,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         all(margins[-1]) and not any(interior[-1]) and p.dim > 1 and not (layered or is_matched)
     )
     if has_ends and not (ends_are_known and (are_faces_rows or not faces or p.dim == 2)):
-        found = patches_of(update, runs)
+        found = patches_of(p, update, runs)
         patches = found if len(found) <= MOST_PATCHES else {}
     places = places_of(update, rules)
     lanes = lanes_of(p, s)

@@ -82,15 +82,23 @@ class Patch:
         return f"{self.name}[{moved('lane', self.low + step)}]"
 
 
-def patches_of(update: Update, runs: Mapping[Any, Any]) -> dict[Any, Patch]:
-    """Return what is copied, for each array and offset of its row."""
+def patches_of(p: Any, update: Update, runs: Mapping[Any, Any]) -> dict[Any, Patch]:
+    """Return what is copied, for each array and offset of its row.
+
+    Nothing is copied that only a condition reads which never holds: Taichi crashes where it
+    compiles local arrays that are filled on two ways and not read.
+    """
+    folded = update.assignments.folded(p.dtype).assignments
+    read = {name for _, expression in folded for name in expression.names}
     found: dict[Any, Patch] = {}
-    for name, (*leading, step) in update.accesses.values():
+    for own, (name, (*leading, step)) in update.accesses.items():
+        if own not in read:
+            continue
         key = name, tuple(leading)
         is_face = any(within(kind) != kind for kind in runs[key].kinds_at_face)
         patch = found.setdefault(key, Patch(f"patch_{len(found)}", is_face))
         patch.low, patch.high = max(patch.low, -step), max(patch.high, step)
-    return {key: p for key, p in found.items() if p.is_face or p.low or p.high}
+    return {key: it for key, it in found.items() if it.is_face or it.low or it.high}
 
 
 def within(kind: str) -> str:

@@ -127,3 +127,19 @@ def test_a_long_row_is_not_asked_again_whether_it_is_long() -> None:
     )
     (asked,) = [line.strip() for line in source.text.splitlines() if "if row >=" in line]
     assert asked == "if row >= 136 and u.shape[0] > 2 and u.shape[1] > 2:"
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="real functions belong to cpu")
+@pytest.mark.parametrize(("text", "params"), [TEXTS[0], TEXTS[2], TEXTS[6]], ids=str)
+def test_what_never_holds_is_not_copied(
+    text: str, params: dict[str, Any], ti_arch: str, rng: np.random.Generator
+) -> None:
+    lines = "\n    ".join(text.split("; "))
+    params = {"dim": 2, "boundary": "clamp", "row_buffer": 8} | params
+    kernel = tikgen.update(f"r = 0.25\nwhere r > 1:\n    {lines}", **params)
+    # Taichi crashes where it compiles arrays that are filled on two ways and not read.
+    assert "patch_" not in str(kernel.source)
+    shape = (3,) * (params["dim"] - 1) + (50,)
+    values = {name: rng.uniform(-1, 1, shape).astype("f4") for name in kernel.signature.names}
+    kernel(**values)
+    assert (values["u_next"] == values["u"]).all()
