@@ -62,8 +62,12 @@ def test_a_macro_file_rebuilds_the_kernels_that_import_it(
     change = next_change(watcher)
     assert (change.template, change.rebuilt) == ("adder", (adder,))
     assert change.files == (root / "_shared/inner.j2",)
-    assert (added(adder), added(plain)) == (12, 1)
     assert watcher.changes == (change,)
+    assert (added(adder), added(plain)) == (12, 1)
+    assert added(adder) == 12
+    (compiled,) = watcher.changes[1:]
+    assert compiled.ok and compiled.compiled == (adder,)
+    assert str(compiled) == "adder: _shared/inner.j2 changed: rebuilt adder_n5"
 
 
 def test_a_new_local_macro_file_overrides_the_built_in_one(

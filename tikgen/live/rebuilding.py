@@ -31,6 +31,7 @@ class Change:
         rebuilt: kernels whose next call compiles and runs the new code.
         unchanged: kernels whose code is the same as before.
         kept: kernels that keep their old code, with the error of the new one.
+        compiled: kernels that run the new code since their first call with it, which compiled it.
         error: why the template cannot be used; all of its kernels keep their code then.
         seconds: duration of the rebuild.
     """
@@ -40,6 +41,7 @@ class Change:
     rebuilt: tuple[Kernel, ...] = ()
     unchanged: tuple[Kernel, ...] = ()
     kept: Mapping[Kernel, TikgenError] = field(default_factory=dict)
+    compiled: tuple[Kernel, ...] = ()
     error: TikgenError | None = None
     seconds: float = 0.0
 
@@ -57,6 +59,8 @@ class Change:
         if self.rebuilt:
             took = f"{1e3 * self.seconds:.0f} ms"
             parts.append(f"loaded {_listed(self.rebuilt)} in {took}, compiled by the next call")
+        if self.compiled:
+            parts.append(f"rebuilt {_listed(self.compiled)}")
         if self.unchanged:
             parts.append(f"the code of {_listed(self.unchanged)} is the same")
         if self.kept:
@@ -66,10 +70,10 @@ class Change:
         return "\n".join([*lines, *by_problem.values()])
 
 
-def rebuild(folder: Path, files: tuple[Path, ...], on_refusal: Callable[[Change], None]) -> Change:
+def rebuild(folder: Path, files: tuple[Path, ...], on_compiled: Callable[[Change], None]) -> Change:
     """Rebuild the kernels of the loaded template in ``folder``; the next call of each compiles it.
 
-    If the new code is refused then, ``on_refusal`` is called in the thread of that call.
+    Once the new code is compiled or refused, ``on_compiled`` is called in the thread of that call.
     """
     began = time.perf_counter()
     rebuilt: list[Kernel] = []
@@ -84,7 +88,7 @@ def rebuild(folder: Path, files: tuple[Path, ...], on_refusal: Callable[[Change]
             if kernel.template.folder != folder:
                 continue
             try:
-                report = _reporter(kernel, template, files, on_refusal)
+                report = _reporter(kernel, template, files, on_compiled)
                 is_new = _rebuild(kernel, template, report)
                 (rebuilt if is_new else unchanged).extend(builder.handles(kernel))
             except TikgenError as error:
@@ -100,12 +104,14 @@ def _reporter(
     kernel: Kernel,
     template: Template,
     files: tuple[Path, ...],
-    on_refusal: Callable[[Change], None],
+    on_compiled: Callable[[Change], None],
 ) -> Callable[[TikgenError | None], None]:
     def report(error: TikgenError | None) -> None:
-        if error is not None:
-            kept = dict.fromkeys(builder.handles(kernel), error)
-            on_refusal(Change(template.name, files, kept=kept))
+        handles = tuple(builder.handles(kernel))
+        if error is None:
+            on_compiled(Change(template.name, files, compiled=handles))
+        else:
+            on_compiled(Change(template.name, files, kept=dict.fromkeys(handles, error)))
 
     return report
 

@@ -90,7 +90,7 @@ class Watcher:
     @property
     def folders(self) -> frozenset[Path]:
         """Return the folders of the watched templates."""
-        found = {path.parent for root in self._roots for path in root.glob(f"*/{TEXT_NAME}")}
+        found = {folder for root in self._roots for folder in _templates_in(root)}
         # Unpacked in one step: another thread may add to the known ones.
         return frozenset([*self._templates, *found, *self._known])
 
@@ -107,7 +107,7 @@ class Watcher:
     def wait(self, timeout: float | None = None) -> Change | None:
         """Return the oldest rebuild that no ``wait`` has returned yet, or None after ``timeout``.
 
-        If Taichi refuses the new code at the next call of the kernel, that change goes to
+        Whether Taichi compiles or refuses the new code at the next call of the kernel goes to
         ``on_change`` and :attr:`changes` only.
 
         Args:
@@ -231,10 +231,18 @@ def _folder_of(target: Target) -> Path:
     return folder
 
 
+def _templates_in(root: Path) -> list[Path]:
+    """Return the folders of templates in a folder, which may be deleted at any time."""
+    try:
+        return [path.parent for path in root.glob(f"*/{TEXT_NAME}")]
+    except FileNotFoundError:
+        return []
+
+
 def _print(change: Change) -> None:
     from rich.console import Console
 
-    colour = "green" if change.rebuilt else "yellow"
+    colour = "green" if change.rebuilt or change.compiled else "yellow"
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     console.print(
         f"{time.strftime('%H:%M:%S')} {change}", style=colour if change.ok else "red", markup=False
