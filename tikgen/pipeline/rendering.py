@@ -6,6 +6,7 @@ import ast
 import functools
 import hashlib
 import io
+import math
 import re
 import tokenize
 import types
@@ -236,18 +237,36 @@ def _with_extents(text: str, arguments: tuple[Argument, ...]) -> str:
     """Return ``text`` with the extents that are known, such as ``x.shape[0]``, as numbers.
 
     An extent of 1 stays: Taichi would know the index along such an axis as well, and it rounds
-    quotients of negative constants towards 0.
+    quotients of negative constants towards 0. So do those of parallel loops with few turns: where
+    Taichi knows that there are 1024 or fewer, LLVM 15 reads ``x[i - 1]`` under ``if i >= 1`` at an
+    index that is too large by 2**32, and the process ends with SIGSEGV.
     """
     known = {a.name: a.shape for a in arguments if isinstance(a, Array)}
 
-    def number(match: re.Match[str]) -> str:
+    def extent(match: re.Match[str]) -> int | None:
         shape, axis = known.get(match[1], ()), int(match[2])
-        extent = shape[axis] if axis < len(shape) else None
-        return str(extent) if isinstance(extent, int) and extent != 1 else match[0]
+        found = shape[axis] if axis < len(shape) else None
+        return found if isinstance(found, int) else None
 
-    return re.sub(r"\b(\w+)\.shape\[(\d)\]", number, text)
+    def number(match: re.Match[str]) -> str:
+        found = extent(match)
+        return match[0] if found in (None, 1) else str(found)
+
+    def with_numbers(part: str) -> str:
+        return _EXTENT.sub(number, part)
+
+    found, after = [], 0
+    for head in _PARALLEL_LOOP.finditer(text):
+        turns = math.prod(extent(each) or 1 for each in _EXTENT.finditer(head[0]))
+        found.append(with_numbers(text[after : head.start()]))
+        found.append(head[0] if turns <= _FEW_TURNS else with_numbers(head[0]))
+        after = head.end()
+    return "".join([*found, with_numbers(text[after:])])
 
 
+_EXTENT = re.compile(r"\b(\w+)\.shape\[(\d)\]")
+_PARALLEL_LOOP = re.compile(r"^    for .*?:$", re.MULTILINE | re.DOTALL)
+_FEW_TURNS = 1024
 _DOCSTRING = re.compile(r'^ *"""[^"\\\n]*"""$', re.MULTILINE)
 
 
