@@ -293,16 +293,18 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
             return sizes
         others = [name for name in needed if name != long]
         seconds = [name for name in free if name != long]
-        # Tiles have two sides: to fill them takes two long axes, and short ones beside them.
-        has_two = sides and seconds and draw(st.integers(0, 3)) == 3
+        # Tiles have two sides: to fill them takes two long axes, and short ones beside them. So does
+        # a layer at the far end of a grid, which a part only meets where it reaches up to there.
+        has_two = sides and seconds and draw(st.integers(0, 3)) >= (1 if largest else 3)
         second = draw(st.sampled_from(seconds)) if has_two else None
         for other in others:
             # Next to a long axis others of 1 or 2 leave no interior, and of the greatest no room.
             some = slice(_SHORTEST) if second else slice(len(tried[other]) // 2, None)
             sizes[other] = draw(st.sampled_from(tried[other][some]))
         if second:
-            sizes[second] = draw(st.sampled_from(sides))
-            sizes[second] = min(sizes[second], largest.get(second, sizes[second]))
+            most = largest.get(second, MOST_STRETCHED)
+            fitting = [most] if second in largest and draw(st.booleans()) else sides
+            sizes[second] = min(most, draw(st.sampled_from(fitting)))
             others.remove(second)
         # Any rest may follow the last full tile, and many of them have code of their own; those
         # that the reach of a stencil makes none are small.
