@@ -293,8 +293,8 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
             return sizes
         others = [name for name in needed if name != long]
         seconds = [name for name in free if name != long]
-        # Tiles have two sides: to fill them takes two long axes, and short ones beside them. So does
-        # a layer at the far end of a grid, which a part only meets where it reaches up to there.
+        # Tiles have two sides: to fill them takes two long axes, and short ones beside them. So
+        # does a layer at the far end of a grid, which a part meets where it reaches up to there.
         has_two = sides and seconds and draw(st.integers(0, 3)) >= (1 if largest else 3)
         second = draw(st.sampled_from(seconds)) if has_two else None
         for other in others:
