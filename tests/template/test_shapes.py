@@ -15,7 +15,9 @@ pytestmark = pytest.mark.once
 def test_a_baked_shape_stands_in_the_text_and_in_the_signature(ti_arch, rng) -> None:
     sizes = tuple(int(n) for n in rng.integers(3, 40, 2))
     kernel = tikgen.build("stencil", dim=2, boundary="periodic", shape=sizes)
-    assert ".shape[" not in kernel.source.text
+    # Parallel loops of few turns keep theirs.
+    lines = kernel.source.text.splitlines()
+    assert not [each for each in lines if ".shape[" in each and not each.startswith("    for ")]
     assert f"# shape: n0={sizes[0]}, n1={sizes[1]}" in kernel.source.text
     assert kernel.name.endswith(f"{sizes[0]}x{sizes[1]}")
     x = rng.random(sizes, np.float32)
