@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.expression.reductions import reduced, reduced_error
+from tikgen.expression.reductions import numbers_to_rank, reduced, reduced_error
 from tikgen.template.grid_use import ghosts_of
 
 from .program import argument_names, grid_shape, is_scalar
@@ -83,8 +83,5 @@ def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[s
     if not is_ranked or "sum" in p.expr.reductions.values() or rng.random() < 0.5:
         return {}
     for name in (name for name in p.expr.inputs if not is_scalar(p, name)):
-        special = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
-        chosen = rng.random(shape) < rng.choice([0.01, 0.5, 1.0])
-        x = np.where(chosen, rng.choice(special, shape), rng.uniform(-1, 1, shape))
-        found[name] = x.astype(p.dtype.numpy)
+        found[name] = numbers_to_rank(shape, p.dtype, rng)
     return found

@@ -212,14 +212,9 @@ class Transpose(Template):
             "along": along,
             "in_x": lambda index: place(index, order),
             "in_y": lambda index: place(index, range(len(groups))),
-            "counts": lambda height, width: [
-                f"({count} - 1) // {side} + 1" if side > 1 else count
-                for number, count in enumerate(counts)
-                for side in [height if number == row else width if number == column else 0]
-            ],
-            "counts_in_groups": lambda size: [
-                f"({count} - 1) // {size} + 1" if number == len(counts) - 2 else count
-                for number, count in enumerate(counts)
+            "counts": lambda sides: [
+                f"({count} - 1) // {sides[name]} + 1" if sides.get(name, 1) > 1 else count
+                for name, count in zip(names, counts, strict=True)
             ],
             "plus": lambda step: f" + {step}" if step else "",
         }

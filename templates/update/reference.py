@@ -8,7 +8,7 @@ import numpy as np
 
 from tikgen import DType
 from tikgen.expression.components import part_of
-from tikgen.expression.reductions import reduced, reduced_error
+from tikgen.expression.reductions import numbers_to_rank, reduced, reduced_error
 from tikgen.template.boundaries import padded
 from tikgen.template.grid_use import WINDOW
 from tikgen.template.layers import layer_errors, layers_in, with_layers
@@ -96,11 +96,7 @@ def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[s
     found: dict[str, Any] = {}
     shape = tuple(sizes[f"n{axis}"] for axis in range(p.dim))
     if (ranked := ranked_fields(p)) and rng.random() < 0.5:
-        special = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
-        for name, dtype in ranked.items():
-            chosen = rng.random(shape) < rng.choice([0.01, 0.5, 1.0])
-            x = np.where(chosen, rng.choice(special, shape), rng.uniform(-1, 1, shape))
-            found[name] = x.astype(dtype.numpy)
+        found = {n: numbers_to_rank(shape, dtype, rng) for n, dtype in ranked.items()}
     if p.window:
         start, stop = sorted(rng.integers(-2, sizes["n0"] + 3, 2).tolist())
         found |= dict(zip(WINDOW, (start, stop), strict=True))

@@ -67,6 +67,14 @@ def _is_of_one(call: ast.Call) -> bool:
     return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
 
 
+def numbers_to_rank(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator) -> NDArray:
+    """Return numbers of which some, or all, are infinities or NaN, to verify extremes with."""
+    special = rng.choice([-np.inf, np.inf, np.nan], rng.integers(1, 4))
+    chosen = rng.random(shape) < rng.choice([0.01, 0.5, 1.0])
+    x = np.where(chosen, rng.choice(special, shape), rng.uniform(-1, 1, shape))
+    return x.astype(dtype.numpy)
+
+
 def reduced(operation: str, terms: NDArray) -> NDArray:
     """Return the sum or the extreme of the terms in their dtype, with shape (1,).
 

@@ -252,20 +252,18 @@ def _with_extents(text: str, arguments: tuple[Argument, ...]) -> str:
         found = extent(match)
         return match[0] if found in (None, 1) else str(found)
 
-    def with_numbers(part: str) -> str:
-        return _EXTENT.sub(number, part)
+    def head_or_number(match: re.Match[str]) -> str:
+        if match[1]:
+            return number(match)
+        turns = math.prod(extent(each) or 1 for each in _EXTENT.finditer(match[0]))
+        return match[0] if turns <= _FEW_TURNS else _EXTENT.sub(number, match[0])
 
-    found, after = [], 0
-    for head in _PARALLEL_LOOP.finditer(text):
-        turns = math.prod(extent(each) or 1 for each in _EXTENT.finditer(head[0]))
-        found.append(with_numbers(text[after : head.start()]))
-        found.append(head[0] if turns <= _FEW_TURNS else with_numbers(head[0]))
-        after = head.end()
-    return "".join([*found, with_numbers(text[after:])])
+    return _EXTENT_OR_HEAD.sub(head_or_number, text)
 
 
 _EXTENT = re.compile(r"\b(\w+)\.shape\[(\d)\]")
-_PARALLEL_LOOP = re.compile(r"^    for .*?:$", re.MULTILINE | re.DOTALL)
+# Heads of parallel loops, and of some others.
+_EXTENT_OR_HEAD = re.compile(rf"{_EXTENT.pattern}|^    for .*?:$", re.MULTILINE | re.DOTALL)
 _FEW_TURNS = 1024
 _DOCSTRING = re.compile(r'^ *"""[^"\\\n]*"""$', re.MULTILINE)
 
