@@ -109,14 +109,15 @@ class Stencil(Template):
                 )
 
     class Schedule(ScheduleModel):
-        loop: Literal["function", "rows", "points", "linear", "sweep"] = parameter(
+        loop: Literal["function", "rows", "points", "linear", "blocks", "sweep"] = parameter(
             "parallel over strips of rows that a real function computes, over rows, over points, "
-            "over points by their linear index, or over columns that threads walk along the "
-            "slowest axis",
+            "over points by their linear index, over blocks of threads with several points each, "
+            "or over columns that threads walk along the slowest axis",
             "rows",
             needs={
                 "function": {"storage": "ndarray", "arch": "cpu"},
                 "linear": PLAIN,
+                "blocks": {"dim": 1},
                 "sweep": {"storage": "ndarray", "dim": (2, 3)},
             },
         )
@@ -148,8 +149,10 @@ class Stencil(Template):
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice",
             0,
-            only={"loop": ("rows", "points", "linear")},
+            only={"loop": ("rows", "points", "linear", "blocks")},
+            needs={0: {"loop": Not("blocks")}},
         )
+        items: Literal[1, 2, 4, 8] = parameter("points a thread", 1, only={"loop": "blocks"})
         block_x: Literal[32, 64, 128, 256] = parameter(
             "threads along the last axis", 64, only=SWEEP
         )
@@ -191,9 +194,10 @@ class Stencil(Template):
     def check(self, p: Any, s: Any, arch: str) -> None:
         if s.block_x * s.block_y > 1024:
             raise Invalid("block_y", "times block_x must not exceed 1024 threads")
-        if s.unroll * len(weights(p)) > 1024:
+        terms = s.unroll * s.items
+        if terms * len(weights(p)) > 1024:
             raise Invalid(
-                "unroll",
+                "items" if s.items > 1 else "unroll",
                 f"times the {len(weights(p))} points of the stencil exceeds 1024 terms, "
                 "which would take long to compile",
             )
@@ -270,6 +274,9 @@ class Stencil(Template):
             if s.blocks:
                 return looped((tiles - 1) // s.blocks + 1, walk)
             return parallel(tiles * threads, walk)
+        if s.loop == "blocks":
+            pieces = (last - 1) // (s.block_dim * s.items) + 1
+            return parallel(pieces * s.block_dim, looped(s.items))
         if s.loop == "rows" and s.row_buffer:
             count = math.prod(leading) if leading else (last - 1) // s.chunk + 1
             length = last if leading else min(last, s.chunk)
@@ -289,6 +296,10 @@ class Stencil(Template):
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
         if s.loop == "function":
             room = s.row_buffer + 6  # A full buffer, and some points after it.
+        elif s.loop == "blocks":
+            # The threads of a block between others lie far from the ends; some of the last lack
+            # points.
+            room = 3 * s.block_dim * s.items - 5
         elif s.loop == "sweep" and p.boundary != "interior":
             room = 64  # So long that some threads walk far from the faces.
         else:

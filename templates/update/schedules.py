@@ -64,8 +64,9 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
     least = {4: 2**20 if reduces else 2**18, 2: 2**16}
     if p.dim == 1:
         # On an H200, 2 points a thread and blocks of 256 took 0.5 to 1.0 of the time from 300,000
-        # points on, with reductions 0.9 from 50 M on; 4 took 0.5 to 1.4.
-        least = {2: 2**22 if reduces else 2**18}
+        # points on, with reductions 0.9 from 50 M on; 4 took 0.5 to 1.4. On an H100 with 61 M
+        # points 8 took 0.91 to 0.98 of the time of 2, with reductions 4 took 0.92 to 1.0.
+        least = {4: 2**25, 2: 2**22} if reduces else {8: 2**25, 2: 2**18}
     items = next((count for count, most in least.items() if points >= most), 1)
     rows = 2 if items == 4 and points >= 2**20 and _shares_rows(p) else 1
     while items > 1 and _operations_outside(p) * (items * rows + 1) > MOST_IN_LANES:
@@ -80,7 +81,7 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
         # A part ends with its block. Few parts walk through the whole array: what another block
         # reads has left the cache, and conjugate gradients took 1.4 times as long. Small grids stay
         # there.
-        found["parts"] = 262144 if items == 4 else MOST_PARTS
+        found["parts"] = 262144 if items == 4 and p.dim > 1 else MOST_PARTS
     return found
 
 

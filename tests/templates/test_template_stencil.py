@@ -83,6 +83,41 @@ def test_a_sweep_near_faces_and_far_from_them(
         np.testing.assert_allclose(y, kernel.reference(x, y), rtol=1e-12, atol=1e-12)
 
 
+LINES: dict[str, dict[str, Any]] = {
+    "both sides": {"order": 4},
+    "ahead": {"points": {(1,): 0.5, (3,): -1.5}},
+    "nowhere": {"points": {(0,): 2.0}},
+}
+
+
+@spread("points, boundary, items", [*LINES], ["interior", "zero", "clamp", "periodic"], [1, 2, 8])
+def test_several_points_of_a_line_a_thread(
+    points: str, boundary: str, items: int, ti_arch: str, rng: np.random.Generator
+) -> None:
+    schedule = {"loop": "blocks", "unroll": 1, "items": items, "block_dim": 32}
+    problem = {"dim": 1, "boundary": boundary, **LINES[points]}
+    kernel = tikgen.build("stencil", dtype="f64", schedule=schedule, **problem)
+    # Fewer points than the stencil has, whole blocks of threads, and points beyond them.
+    for length in (1, 2, 3, 32 * items, 32 * items + 5, 96 * items + 1):
+        x = rng.standard_normal(length)
+        y = np.full(length, np.nan)
+        kernel(x, y)
+        np.testing.assert_allclose(y, kernel.reference(x, y), rtol=1e-12, atol=1e-12)
+
+
+def test_a_gpu_takes_more_points_a_thread_on_a_longer_line() -> None:
+    template = tikgen.build("stencil", dim=1).template
+    problem = template.Problem(dim=1)
+
+    def items(arch: str, points: int) -> int:
+        schedule = template.default_schedule(problem, arch, {"n0": points})
+        template.check_schedule(problem, template.Schedule(**schedule), arch)
+        return schedule.get("items", 1)
+
+    assert [items("cuda", 10**n) for n in (3, 5, 6, 7, 8)] == [1, 1, 2, 4, 8]
+    assert items("vulkan", 10**8) == 1
+
+
 def test_what_lies_outside_is_0_beside_an_infinity(ti_arch: str) -> None:
     x = np.array([[1] * 99 + [np.inf]], np.float32)
     y = np.zeros_like(x)

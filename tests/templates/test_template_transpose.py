@@ -70,6 +70,7 @@ def test_every_dtype_keeps_every_bit(name: str, ti_arch: str, rng: np.random.Gen
         {"loop": "points", "unroll": 1},
         {"loop": "points", "unroll": 1, "block_dim": 64},
         {"loop": "points", "unroll": 4, "block_dim": 64},
+        {"loop": "points", "unroll": 2, "lanes": 0, "block_dim": 32},
         {"loop": "rows", "unroll": 1},
         {"loop": "rows", "unroll": 8, "block_dim": 32},
         {"loop": "strips", "tile": 16, "unroll": 1},
@@ -190,6 +191,13 @@ def test_the_schedule_follows_extents_of_one() -> None:
     assert chosen("cpu", (0, 2, 1, 3), 40, 1, 5000, 1)["loop"] == "flat"
     assert chosen("cuda", (1, 0), 1, 122_689)["loop"] == "points"
     assert chosen("cpu", (1, 0, 3, 2), 20, 10, 30, 1)["loop"] == "rows"
+    # There is nothing below an element: threads take others along the longest axis.
+    assert chosen("cuda", (2, 1, 0), 10_553_056, 1, 1)["lanes"] == 2
+    assert chosen("cuda", (2, 0, 1), 3, 23_314_239, 1)["lanes"] == 2
+    assert chosen("cuda", (2, 1, 0), 1, 1, 10_553_056)["lanes"] == 0
+    assert chosen("cuda", (1, 0), 1, 10_553_056)["lanes"] == 0
+    assert "lanes" not in chosen("cuda", (1, 0, 2), 1000, 100, 100)
+    assert chosen("cuda", (0, 2, 1), 2000, 1, 2000) == {"loop": "points", "block_dim": 128}
     for arch in ("cpu", "cuda"):
         # The last axis stays, and has one element.
         found = chosen(arch, (0, 2, 1, 3), 10, 1488, 190, 1)
@@ -276,6 +284,10 @@ def test_cost_counts_one_read_and_one_write() -> None:
         ({"perm": (1, 0.5)}, "takes a tuple of an integer"),
         ({"perm": (0, 1), "loop": "strips", "tile": 64}, "'row' must be apart from column"),
         ({"loop": "flat", "unroll": 4}, "'unroll' must be 1 where loop='flat'"),
+        (
+            {"loop": "points", "perm": (2, 0, 1), "unroll": 2, "lanes": 1},
+            r"'lanes' must be one of \[0, 2\], or -1 where perm=\(2, 0, 1\); got 1",
+        ),
         ({"loop": "rows", "tile": 64}, "'tile' must be 0 where loop='rows'"),
         ({"loop": "strips", "tile": 0}, "'tile' cannot be 0 where loop='strips'"),
         (
