@@ -6,7 +6,7 @@ from typing import Any
 from tikgen import DType
 
 from .kinds import accuracy, family, is_whole, kept_axes, known_dtypes, neutral, work_dtype
-from .schedules import BLOCK, TEAM_BLOCK
+from .schedules import BLOCK, SEEK_BLOCK, TEAM_BLOCK
 
 AXES = ("i", "j", "k")
 # Where each chunk leaves what it knows; the place of what it found is its own number.
@@ -32,6 +32,7 @@ def context(p: Any, s: Any) -> Mapping[str, Any]:
         "kept": [AXES[axis] for axis in kept_axes(p)],
         "kept_extents": [extents[axis] for axis in kept_axes(p)],
         "block_length": BLOCK if s.team == 1 else TEAM_BLOCK,
+        "seek_length": SEEK_BLOCK,
         "state": known,
         "final_state": final,
         "best_only": {"best": final["best"]} if "best" in final else {},

@@ -12,7 +12,7 @@ from conftest import ARCH
 from tikgen.template.shapes import SMALL_BYTES, are_small
 
 KERNELS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
-    "stencil": ({"dim": 2, "boundary": "clamp"}, {"n0": 9, "n1": 70}),
+    "stencil": ({"dim": 2, "boundary": "clamp"}, {"n0": 9, "n1": 80}),
     "update": (
         {"equations": "u' = u + 0.1*lap(u); t = sum(u*u)", "dim": 2, "boundary": "periodic"},
         {"n0": 9, "n1": 70},

@@ -15,8 +15,9 @@ Sizes = dict[str, int]
 # Taichi indexes with 32 bits.
 MOST_ELEMENTS = 2**31 - 1
 # Arrays of fewer bytes in all are work for one thread of a processor. On two cores a step of
-# Gray-Scott over 130 kB took 60 us in parallel and 9 by one thread, over 1 MB 60 and 75.
-SMALL_BYTES = 1 << 17
+# Gray-Scott over 260 kB took 60 us in parallel and 10 by one thread, over 1 MB 82 and 31; with
+# direct-cpu 5 and 7, 14 and 25.
+SMALL_BYTES = 1 << 18
 
 
 def are_small(arguments: Iterable[Argument], sizes: Mapping[str, int] | None) -> bool:

@@ -17,66 +17,111 @@ def rows(
     plane = x.shape[1] * row
     for j in range(first, last):
         begin = i * plane + j * row
-        left = 2
-        right = ti.max(row - 2, left)
-        start = begin + left
-        stop = begin + right
-        buffer = ti.Vector.zero(ti.f32, 32)
-        for step in range((stop - start) // 32):
-            k = start + step * 32
-            # Bounded, so that LLVM knows that adding to them cannot overflow.
-            out = ti.min(k, 2147483136)
-            run0 = ti.min(k - 2 * plane, 2147483136)
-            run1 = ti.min(k - plane, 2147483136)
-            run2 = ti.min(k - 2 * row, 2147483136)
-            run3 = ti.min(k - row, 2147483136)
-            run4 = ti.min(k - 2, 2147483136)
-            run5 = ti.min(k + row, 2147483136)
-            run6 = ti.min(k + 2 * row, 2147483136)
-            run7 = ti.min(k + plane, 2147483136)
-            run8 = ti.min(k + 2 * plane, 2147483136)
-            for u in range(32):
-                buffer[u] = (
+        start_run0 = begin - 2 * plane
+        start_run1 = begin - plane
+        start_run2 = begin - 2 * row
+        start_run3 = begin - row
+        start_run4 = begin
+        start_run5 = begin + row
+        start_run6 = begin + 2 * row
+        start_run7 = begin + plane
+        start_run8 = begin + 2 * plane
+        inner = row - 4
+        if inner >= 32:
+            points = ti.Vector.zero(ti.f32, 32)
+            for step in range((row - 5) // 32 + 1):
+                k = ti.min(2 + step * 32, row - 34)
+                # Bounded, so that LLVM knows that adding to them cannot overflow.
+                out = ti.min(begin + k, 2147483136)
+                run0 = ti.min(start_run0 + k, 2147483136)
+                run1 = ti.min(start_run1 + k, 2147483136)
+                run2 = ti.min(start_run2 + k, 2147483136)
+                run3 = ti.min(start_run3 + k, 2147483136)
+                run4 = ti.min(start_run4 + k - 2, 2147483136)
+                run5 = ti.min(start_run5 + k, 2147483136)
+                run6 = ti.min(start_run6 + k, 2147483136)
+                run7 = ti.min(start_run7 + k, 2147483136)
+                run8 = ti.min(start_run8 + k, 2147483136)
+                for u in range(32):
+                    points[u] = (
+                        ti.f32(-0.08333333333333333) * (
+                            x[0, 0, run0 + u]
+                            + x[0, 0, run2 + u]
+                            + x[0, 0, run4 + u]
+                            + x[0, 0, run4 + u + 4]
+                            + x[0, 0, run6 + u]
+                            + x[0, 0, run8 + u]
+                        )
+                        + ti.f32(1.3333333333333333) * (
+                            x[0, 0, run1 + u]
+                            + x[0, 0, run3 + u]
+                            + x[0, 0, run4 + u + 1]
+                            + x[0, 0, run4 + u + 3]
+                            + x[0, 0, run5 + u]
+                            + x[0, 0, run7 + u]
+                        )
+                        + ti.f32(-7.5) * x[0, 0, run4 + u + 2]
+                    )
+                for u in range(32):
+                    y[0, 0, out + u] = points[u]
+        elif inner >= 8:
+            points = ti.Vector.zero(ti.f32, 8)
+            for step in range((row - 5) // 8 + 1):
+                k = ti.min(2 + step * 8, row - 10)
+                # Bounded, so that LLVM knows that adding to them cannot overflow.
+                out = ti.min(begin + k, 2147483136)
+                run0 = ti.min(start_run0 + k, 2147483136)
+                run1 = ti.min(start_run1 + k, 2147483136)
+                run2 = ti.min(start_run2 + k, 2147483136)
+                run3 = ti.min(start_run3 + k, 2147483136)
+                run4 = ti.min(start_run4 + k - 2, 2147483136)
+                run5 = ti.min(start_run5 + k, 2147483136)
+                run6 = ti.min(start_run6 + k, 2147483136)
+                run7 = ti.min(start_run7 + k, 2147483136)
+                run8 = ti.min(start_run8 + k, 2147483136)
+                for u in range(8):
+                    points[u] = (
+                        ti.f32(-0.08333333333333333) * (
+                            x[0, 0, run0 + u]
+                            + x[0, 0, run2 + u]
+                            + x[0, 0, run4 + u]
+                            + x[0, 0, run4 + u + 4]
+                            + x[0, 0, run6 + u]
+                            + x[0, 0, run8 + u]
+                        )
+                        + ti.f32(1.3333333333333333) * (
+                            x[0, 0, run1 + u]
+                            + x[0, 0, run3 + u]
+                            + x[0, 0, run4 + u + 1]
+                            + x[0, 0, run4 + u + 3]
+                            + x[0, 0, run5 + u]
+                            + x[0, 0, run7 + u]
+                        )
+                        + ti.f32(-7.5) * x[0, 0, run4 + u + 2]
+                    )
+                for u in range(8):
+                    y[0, 0, out + u] = points[u]
+        else:
+            for k in range(2, row - 2):
+                y[i, j, k] = (
                     ti.f32(-0.08333333333333333) * (
-                        x[0, 0, run0 + u]
-                        + x[0, 0, run2 + u]
-                        + x[0, 0, run4 + u]
-                        + x[0, 0, run4 + u + 4]
-                        + x[0, 0, run6 + u]
-                        + x[0, 0, run8 + u]
+                        x[i - 2, j, k]
+                        + x[i, j - 2, k]
+                        + x[i, j, k - 2]
+                        + x[i, j, k + 2]
+                        + x[i, j + 2, k]
+                        + x[i + 2, j, k]
                     )
                     + ti.f32(1.3333333333333333) * (
-                        x[0, 0, run1 + u]
-                        + x[0, 0, run3 + u]
-                        + x[0, 0, run4 + u + 1]
-                        + x[0, 0, run4 + u + 3]
-                        + x[0, 0, run5 + u]
-                        + x[0, 0, run7 + u]
+                        x[i - 1, j, k]
+                        + x[i, j - 1, k]
+                        + x[i, j, k - 1]
+                        + x[i, j, k + 1]
+                        + x[i, j + 1, k]
+                        + x[i + 1, j, k]
                     )
-                    + ti.f32(-7.5) * x[0, 0, run4 + u + 2]
+                    + ti.f32(-7.5) * x[i, j, k]
                 )
-            for u in range(32):
-                y[0, 0, out + u] = buffer[u]
-        for k in range(stop - (stop - start) % 32, stop):
-            y[0, 0, k] = (
-                ti.f32(-0.08333333333333333) * (
-                    x[0, 0, k - 2 * plane]
-                    + x[0, 0, k - 2 * row]
-                    + x[0, 0, k - 2]
-                    + x[0, 0, k + 2]
-                    + x[0, 0, k + 2 * row]
-                    + x[0, 0, k + 2 * plane]
-                )
-                + ti.f32(1.3333333333333333) * (
-                    x[0, 0, k - plane]
-                    + x[0, 0, k - row]
-                    + x[0, 0, k - 1]
-                    + x[0, 0, k + 1]
-                    + x[0, 0, k + row]
-                    + x[0, 0, k + plane]
-                )
-                + ti.f32(-7.5) * x[0, 0, k]
-            )
 
 
 @ti.kernel

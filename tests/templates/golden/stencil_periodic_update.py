@@ -16,58 +16,72 @@ def rows(
 ):
     for i in range(first, last):
         begin = i * row
-        left = ti.min(1, row)
-        right = ti.max(row - 1, left)
+        start_run0 = begin - row
+        start_run1 = begin
+        start_run2 = begin + row
         if i < 1 or i >= x.shape[0] - 1:
-            left = row
-            right = row
-        for j in range(left):
-            y[i, j] = x[i, j] + scale * (
-                (
-                    x[(i - 1) % x.shape[0], j]
-                    + x[i, (j - 1) % x.shape[1]]
-                    + x[i, (j + 1) % x.shape[1]]
-                    + x[(i + 1) % x.shape[0], j]
-                )
-                + ti.f32(-4.0) * x[i, j]
-            )
-        start = begin + left
-        stop = begin + right
-        buffer = ti.Vector.zero(ti.f32, 32)
-        for step in range((stop - start) // 32):
-            k = start + step * 32
-            # Bounded, so that LLVM knows that adding to them cannot overflow.
-            out = ti.min(k, 2147483136)
-            run0 = ti.min(k - row, 2147483136)
-            run1 = ti.min(k - 1, 2147483136)
-            run2 = ti.min(k + row, 2147483136)
-            for u in range(32):
-                buffer[u] = x[0, run1 + u + 1] + scale * (
+            start_run0 = (i - 1) % x.shape[0] * row
+            start_run2 = (i + 1) % x.shape[0] * row
+        if row < 8:
+            for k in range(row):
+                y[i, k] = x[i, k] + scale * (
                     (
-                        x[0, run0 + u]
-                        + x[0, run1 + u]
-                        + x[0, run1 + u + 2]
-                        + x[0, run2 + u]
+                        x[(i - 1) % x.shape[0], k]
+                        + x[i, (k - 1) % x.shape[1]]
+                        + x[i, (k + 1) % x.shape[1]]
+                        + x[(i + 1) % x.shape[0], k]
                     )
-                    + ti.f32(-4.0) * x[0, run1 + u + 1]
+                    + ti.f32(-4.0) * x[i, k]
                 )
-            for u in range(32):
-                y[0, out + u] = buffer[u]
-        for k in range(stop - (stop - start) % 32, stop):
-            y[0, k] = x[0, k] + scale * (
-                (x[0, k - row] + x[0, k - 1] + x[0, k + 1] + x[0, k + row])
-                + ti.f32(-4.0) * x[0, k]
-            )
-        for j in range(right, x.shape[1]):
-            y[i, j] = x[i, j] + scale * (
-                (
-                    x[(i - 1) % x.shape[0], j]
-                    + x[i, (j - 1) % x.shape[1]]
-                    + x[i, (j + 1) % x.shape[1]]
-                    + x[(i + 1) % x.shape[0], j]
-                )
-                + ti.f32(-4.0) * x[i, j]
-            )
+        else:
+            is_long = row >= 34
+            # A long row is what lies between its ends, in parts, and a short one is all end.
+            stride = ti.select(is_long, row, 8)
+            for part in range(ti.select(is_long, 3, (row - 1) // 8 + 1)):
+                if is_long and part == 1:
+                    points = ti.Vector.zero(ti.f32, 32)
+                    for step in range((row - 3) // 32 + 1):
+                        k = ti.min(1 + step * 32, row - 33)
+                        # Bounded, so that LLVM knows that adding to them cannot overflow.
+                        out = ti.min(begin + k, 2147483136)
+                        run0 = ti.min(start_run0 + k, 2147483136)
+                        run1 = ti.min(start_run1 + k - 1, 2147483136)
+                        run2 = ti.min(start_run2 + k, 2147483136)
+                        for u in range(32):
+                            points[u] = x[0, run1 + u + 1] + scale * (
+                                (
+                                    x[0, run0 + u]
+                                    + x[0, run1 + u]
+                                    + x[0, run1 + u + 2]
+                                    + x[0, run2 + u]
+                                )
+                                + ti.f32(-4.0) * x[0, run1 + u + 1]
+                            )
+                        for u in range(32):
+                            y[0, out + u] = points[u]
+                else:
+                    k = ti.min(part * stride, row - 8)
+                    points = ti.Vector.zero(ti.f32, 8)
+                    near_run1 = ti.Vector.zero(ti.f32, 10)
+                    for u in range(10):
+                        place = k + u - 1
+                        near_run1[u] = x[0, start_run1 + ti.select(place < 0, place + row, ti.select(place >= row, place - row, place))]
+                    # Bounded, so that LLVM knows that adding to them cannot overflow.
+                    out = ti.min(begin + k, 2147483136)
+                    run0 = ti.min(start_run0 + k, 2147483136)
+                    run2 = ti.min(start_run2 + k, 2147483136)
+                    for u in range(8):
+                        points[u] = near_run1[u + 1] + scale * (
+                            (
+                                x[0, run0 + u]
+                                + near_run1[u]
+                                + near_run1[u + 2]
+                                + x[0, run2 + u]
+                            )
+                            + ti.f32(-4.0) * near_run1[u + 1]
+                        )
+                    for u in range(8):
+                        y[0, out + u] = points[u]
 
 
 @ti.kernel
