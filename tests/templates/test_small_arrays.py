@@ -15,7 +15,7 @@ KERNELS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "stencil": ({"dim": 2, "boundary": "clamp"}, {"n0": 9, "n1": 80}),
     "update": (
         {"equations": "u' = u + 0.1*lap(u); t = sum(u*u)", "dim": 2, "boundary": "periodic"},
-        {"n0": 9, "n1": 70},
+        {"n0": 9, "n1": 80},
     ),
     "histogram": ({"bins": 40}, {"n": 900}),
     "spmv": ({}, {"rows": 30, "cols": 20, "nnz": 99}),
