@@ -4,16 +4,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tikgen import Invalid
+from tikgen import DType, Invalid
+from tikgen.expression.vector_math import VECTORISED
 from tikgen.pipeline.loop_steps import box, looped, parallel, steps_of_points
 from tikgen.template.grid_use import ghosts_of
 from tikgen.template.totals import MOST_PARTS
 
 from .program import takes_turns
 
-# What LLVM calls a function for, an element at a time.
+# What LLVM calls a function for, an element at a time, unless they are vectorised.
 TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
-CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+# How many operations take as long as a function that is vectorised.
+OPERATIONS_A_FUNCTION = 10
+CHUNKS = (64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 CHUNKS_A_TASK = 512
 # Reductions: most chunks, the length of those of one thread alone, and sums side by side, of which
 # LLVM unrolls 32 too early to vectorize them: x, r and r*r of 8 M took 1.5 times as long.
@@ -24,7 +27,9 @@ GRAIN_OF_ROWS = 16
 
 def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """Return the schedule parameters that differ from their defaults."""
-    costly = bool(TRANSCENDENTAL & p.expr.functions)
+    functions = TRANSCENDENTAL & p.expr.functions
+    vectorised = VECTORISED & functions if p.dtype.computed is DType.f32 else set()
+    costly = functions > vectorised
     is_large = sizes is not None and math.prod(sizes.values()) >= 2**26
     if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
         schedule = {"loop": "points", "unroll": 1, "block_dim": 256 if arch != "cpu" else 0}
@@ -37,11 +42,14 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
         # with 16 items, in 279 with 8 items of 256, 527 with one; on Vulkan in 293 with the 8.
         # On an H100 a*x + y of 700 to 140,000 f32 took 1.3 to 1.6 us of the device with 4 items
         # of 512, and 7.6 to 10 by 8448 blocks; of 4.4 M 18 and 26, of 100 M 654 and 646.
-        most = (16 if is_large else 4) if arch == "cuda" else 8
+        # A root is rounded correctly on cuda, in many steps: with one, 74 M f32 took 263 us with 4
+        # items of 512 on an H200, and 375 to 395 by 8448 blocks with 16.
+        is_long = is_large and "sqrt" not in p.expr.functions
+        most = (16 if is_long else 4) if arch == "cuda" else 8
         items = most if p.expr.operations <= 16 else 4 if p.expr.operations <= 64 else 1
         schedule = {"loop": "blocks", "unroll": 1, "items": items, "block_dim": 256}
         if arch == "cuda":
-            schedule |= {"block_dim": 512, "blocks": 8448 if is_large else 0}
+            schedule |= {"block_dim": 512, "blocks": 8448 if is_long else 0}
         return schedule
     # On 2 cores, 16 M f32, a*x + y took 1.04 times as long as in Numba, 1.01 in place, a
     # polynomial of degree 5 0.97, a root and a quotient, which Taichi computes exactly, 1.24.
@@ -53,13 +61,15 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
     count = math.prod(sizes.values())
     # Waking the other threads takes 25 us. One thread took 0.27, 0.38 and 0.79 of Numba's time
     # for 1,000, 10,000 and 100,000 elements of a*x + y; two threads 1.01 for 1 M.
-    if count * max(1, p.expr.operations) <= (2**14 if costly else 2**20):
+    operations = max(1, p.expr.operations + OPERATIONS_A_FUNCTION * len(vectorised))
+    if count * operations <= (2**14 if costly else 2**20):
         return {**schedule, "serial": True}
     # Eight tasks or more; the largest chunks that leave so many, for they cost least. Every second
-    # length is enough: each is compiled, and neighbours take the same within noise.
-    usual = CHUNKS[1::2]
+    # length is enough: each is compiled, and neighbours take the same within noise. Where elements
+    # take long, short ones occupy the other threads as well: 200,000 sines 0.5 of the time.
+    usual = (512, 2048, 8192)
     fitting = [c for c in usual if count >= 8 * CHUNKS_A_TASK * c]
-    return {**schedule, "chunk": max(fitting, default=usual[0])}
+    return {**schedule, "chunk": max(fitting, default=64 if functions else usual[0])}
 
 
 def schedule_space(

@@ -7,6 +7,7 @@ from typing import Any
 
 from tikgen import DType
 from tikgen.expression.helpers import definition
+from tikgen.expression.vector_math import in_vectors
 
 from .program import is_scalar, reductions_of
 
@@ -59,12 +60,20 @@ def assignments(p: Any, place: str, target: Callable[[str], str], of: str = "") 
     return lines
 
 
-def helpers(p: Any) -> str:
-    """Return the functions that generated code calls."""
-    found = p.expr.helpers(p.dtype)
-    if (p.expr.reductions or p.expr.terms) and p.dtype is DType.f16 and "def widened(" not in found:
-        found = "\n\n\n".join(filter(None, (definition("widened", DType.f32), found)))
-    return str(found)
+def helpers(p: Any, is_row: bool) -> str:
+    """Return the functions that generated code calls; ``is_row`` as of :func:`in_row`."""
+    found = [p.expr.helpers(p.dtype)]
+    sums = p.expr.reductions or p.expr.terms
+    if sums and p.dtype is DType.f16 and "def widened(" not in found[0]:
+        found.insert(0, definition("widened", DType.f32))
+    if is_row:
+        found.append(p.expr.vector_functions(p.dtype))
+    return "\n\n\n".join(filter(None, found))
+
+
+def in_row(code: str, p: Any, is_row: bool) -> str:
+    """Return code for elements, which LLVM makes vectors of if a real function walks a row."""
+    return in_vectors(code, p.dtype) if is_row else code
 
 
 def index_names(p: Any) -> tuple[str, ...]:

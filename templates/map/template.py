@@ -43,7 +43,7 @@ from . import schedules
 from .program import is_scalar, leader, reductions_of
 from .reference import inputs, reference, tolerance
 from .rows import rows_of
-from .statements import free_name, helpers, index_names, run, statements
+from .statements import free_name, helpers, in_row, index_names, run, statements
 
 KERNEL_NAME = "map"
 MOST_ARGUMENTS = 64
@@ -137,7 +137,7 @@ class Map(Template):
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
             "elements a step", 4, only={"loop": "rows"}, neutral=1
         )
-        chunk: Literal[256, 512, 1024, 2048, 4096, 8192, 16384] = parameter(
+        chunk: Literal[64, 256, 512, 1024, 2048, 4096, 8192, 16384] = parameter(
             "elements of a chunk; a thread takes 512 chunks at a time",
             2048,
             only={"loop": "flat", "serial": False},
@@ -213,10 +213,15 @@ class Map(Template):
             (str(low), f"{extent} - {high}" if high else extent) for extent, (low, high) in margins
         ]
         passed = [a for a in self.arguments(p) if a.name not in p.expr.reductions]
+        is_row = s.loop == "flat"
+
+        def flat(places: list[str]) -> str:
+            return in_row(statements(p, [zeros + place for place in places]), p, is_row)
+
         return {
             "bounds": [(name, *both) for name, both in zip(index_names(p), inner, strict=True)],
             "count": " * ".join(extents),
-            "helpers": helpers(p),
+            "helpers": helpers(p, is_row),
             "totals": totals,
             "row_arguments": (*passed, *self.workspace(p, s)),
             "written": [a for a in passed if isinstance(a, Array) and a.written],
@@ -226,10 +231,10 @@ class Map(Template):
             "rows": rows_of(p, extents) if p.part else None,
             "grain_of_rows": schedules.GRAIN_OF_ROWS,
             "serial_chunk": schedules.SERIAL_CHUNK,
-            "run": lambda place, target, of: run(p, zeros + place, target, of),
+            "run": lambda place, target, of: in_row(run(p, zeros + place, target, of), p, is_row),
             "function": free_name(p, "chunk"),
             "at": lambda index: statements(p, [", ".join(index)]),
-            "flat": lambda places: statements(p, [zeros + place for place in places]),
+            "flat": flat,
         }
 
     def grid_use(self, p: Any) -> GridUse:

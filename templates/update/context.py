@@ -1,12 +1,13 @@
 """What the text of the template is told."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from tikgen.expression import Update
 from tikgen.expression.layout import broken
+from tikgen.expression.vector_math import in_vectors
 from tikgen.template.boundaries import mirrors_in, rule_in_code
 from tikgen.template.grid_use import WINDOW
 from tikgen.template.layers import any_of, layers_beyond, layers_in, near_code
@@ -63,6 +64,10 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     helpers = [layered_of(p).assignments.helpers(p.dtype)]
     if "def widened(" not in helpers[0]:
         helpers.append(widened_helper(p, update))
+    in_loop: Callable[[str], str] = str
+    if s.loop == "function":
+        helpers.append(layered_of(p).assignments.vector_functions(p.dtype))
+        in_loop = functools.partial(in_vectors, dtype=p.dtype)
     rules = rules_in_use(p, update)
     runs = runs_of(p, update, rules, memory)
     margins = margins_of(p, update, rules)
@@ -152,9 +157,11 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "each_run": list({r.name: r for (name, _), r in runs.items() if name}.values()),
         "centre": runs[None, (0,) * (p.dim - 1)],
         "equations": lambda read, target, index, of="", unless="", is_run=False, is_layered=False: (
-            statements(
-                *(p, read, target, index, None if is_run else extents, of or element, unless),
-                is_layered=is_layered,
+            in_loop(
+                statements(
+                    *(p, read, target, index, None if is_run else extents, of or element, unless),
+                    is_layered=is_layered,
+                )
             )
         ),
         "layers": layers,

@@ -29,6 +29,7 @@ from tikgen.expression.tree import (
     literal_value,
     suitability_problem,
 )
+from tikgen.expression.vector_math import vector_functions
 
 NDArray = npt.NDArray[Any]
 
@@ -270,6 +271,10 @@ class Assignments(Text):
         """Return the definitions of each ``ti.func`` that the generated code calls."""
         nodes = [expression.node for _, expression in self.folded(dtype).assignments]
         return helper_functions(nodes, dtype)
+
+    def vector_functions(self, dtype: DType) -> str:
+        """Return the definitions of each ``ti.func`` that the code calls in vectors."""
+        return vector_functions((e.node for _, e in self.folded(dtype).assignments), dtype)
 
     def evaluate(self, /, **values: Any) -> dict[str, NDArray]:
         """Return the value of each output, computed by NumPy in the dtype of the inputs."""

@@ -14,6 +14,7 @@ import numpy as np
 from tikgen.errors import ExpressionError, near
 from tikgen.expression.helpers import HELPERS
 from tikgen.expression.tree import CONSTANTS, FUNCTIONS, Node, literal_value
+from tikgen.expression.vector_math import NAMES
 from tikgen.units import counted
 
 MOST_CHARACTERS = 2000
@@ -39,7 +40,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.NotEq: "!=",
 }
 # Names that generated code uses.
-_RESERVED = HELPERS | {"ti", "np", "dtype", "range"}
+_RESERVED = HELPERS | NAMES | {"ti", "np", "dtype", "range"}
 # Operators on bits, and what to write instead.
 _INSTEAD: dict[type, tuple[str, str]] = {
     ast.BitAnd: ("&", "'and'"),
