@@ -64,6 +64,8 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
     operations = max(1, p.expr.operations + OPERATIONS_A_FUNCTION * len(vectorised))
     if count * operations <= (2**14 if costly else 2**20):
         return {**schedule, "serial": True}
+    if p.part and p.dim > 1:
+        return schedule  # Rows take the place of chunks.
     # Eight tasks or more; the largest chunks that leave so many, for they cost least. Every second
     # length is enough: each is compiled, and neighbours take the same within noise. Where elements
     # take long, short ones occupy the other threads as well: 200,000 sines 0.5 of the time.

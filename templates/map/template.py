@@ -140,7 +140,10 @@ class Map(Template):
         chunk: Literal[64, 256, 512, 1024, 2048, 4096, 8192, 16384] = parameter(
             "elements of a chunk; a thread takes 512 chunks at a time",
             2048,
-            only={"loop": "flat", "serial": False},
+            only=[
+                {"loop": "flat", "serial": False, "part": None},
+                {"loop": "flat", "serial": False, "dim": 1},
+            ],
         )
         serial: bool = parameter("whether one thread does it all", False, only={"loop": "flat"})
         items: Literal[1, 2, 4, 8, 16] = parameter("elements a thread", 1, only={"loop": "blocks"})

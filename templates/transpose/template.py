@@ -148,7 +148,9 @@ class Transpose(Template):
     def check(self, p: Any, s: Any, arch: str) -> None:
         ends = {group[-1] for group in merged(p.perm)}
         usual = [end_of(axis, p) for axis in last_axes(p)]
-        for name, own in ("row", usual[0]), ("column", usual[1]), ("lanes", -1):
+        # Of axes that are one, threads stand along it in any case.
+        alone = -1 if len(ends) > 1 else usual[0]
+        for name, own in ("row", usual[0]), ("column", usual[1]), ("lanes", alone):
             axis, others = getattr(s, name), sorted(ends - {own})
             if axis >= 0 and axis not in others:
                 values = f"one of {others}, or -1" if others else "-1"
