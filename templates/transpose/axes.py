@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+AXES = ("i", "j", "k", "l")
 
 
 def merged(perm: Sequence[int]) -> list[tuple[int, ...]]:
@@ -50,3 +53,56 @@ def walked(perm: Sequence[int], sizes: Mapping[str, int]) -> tuple[int, int] | N
     if order == long:
         return None
     return groups[order[-1]][-1], groups[long[-1]][-1]
+
+
+def last_axes(p: Any) -> tuple[int, int]:
+    """Return the axis of y along which x is contiguous, and the last one."""
+    return p.perm.index(len(p.perm) - 1), len(p.perm) - 1
+
+
+def end_of(axis: int, p: Any) -> int:
+    """Return the last axis of y that is merged with one."""
+    groups = merged(p.perm)
+    return groups[group_of(axis, groups)][-1]
+
+
+def named(p: Any, row: int, column: int) -> Mapping[str, int]:
+    """Return the parameters that say along which axes strips and tiles go."""
+    usual = [end_of(axis, p) for axis in last_axes(p)]
+    return {
+        "row": -1 if row == usual[0] else row,
+        "column": -1 if column == usual[1] else column,
+    }
+
+
+def along(p: Any, axes: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
+    """Return how many elements there are along axes of y and those merged with them."""
+    groups = merged(p.perm)
+    counts = extents(p.perm, groups, sizes)
+    return [counts[group_of(axis, groups)] for axis in axes]
+
+
+def kept_rows(p: Any, extents: list[str]) -> Mapping[str, Any]:
+    """Return what the text needs where the last axes keep their places.
+
+    A row is what lies along those axes; the others lead to it, in y in their order. The index of
+    the row `start` is found by division, and `row_place` is its number in x.
+    """
+    dim = len(p.perm)
+    leading = next((n for n in reversed(range(1, dim + 1)) if p.perm[n - 1] != n - 1), 0)
+    index = []
+    for axis in reversed(range(leading)):
+        inner = "".join(f" // {extent}" for extent in reversed(extents[axis + 1 : leading]))
+        index.append((AXES[axis], f"start{inner}" + (f" % {extents[axis]}" if axis else "")))
+    place = ""
+    for axis in range(leading):
+        name = AXES[p.perm.index(axis)]
+        outer = f"({place})" if axis > 1 else place
+        place = f"{outer} * x.shape[{axis}] + {name}" if axis else name
+    return {
+        "axes": AXES,
+        "leading": leading,
+        "row_length": " * ".join(extents[leading:]),
+        "row_index": index,
+        "row_place": place,
+    }

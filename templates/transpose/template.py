@@ -11,9 +11,22 @@ from tikgen.dtypes import ALL_DTYPES
 from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import GPUS, Not
 
-from .axes import extents, group_of, in_x, merged, swapped, walked
+from .axes import (
+    AXES,
+    along,
+    end_of,
+    extents,
+    group_of,
+    in_x,
+    kept_rows,
+    last_axes,
+    merged,
+    named,
+    swapped,
+    walked,
+)
+from .on_gpu import gpu_schedule
 
-AXES = ("i", "j", "k", "l")
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 STRIP_LENGTHS = (64, 128, 256, 512)
 # Taichi gives so many iterations to a thread.
@@ -23,11 +36,6 @@ SHORT = 16
 # To wake the other threads takes 25 to 60 us. On two cores 500 x 500 f32 took 198 us by one thread
 # and 245 in parallel, with direct-cpu 203 and 222; 320,000 f32 in rows 56 and 135, 48 and 39.
 SERIAL = 2**18
-# Up to so many rows, or columns, most threads of a tile would do nothing: an H200 took 3.2 ms to
-# transpose 1 x 64,731,019 f32 in tiles, 25 times as long as a copy.
-THIN = 4
-# Arrays of fewer elements take as many threads as there are, and shorter rows fewer elements each.
-FEW, SHORT_ROW = 2**21, 64
 # What a block of threads may share on every device.
 SHARED_BYTES = 32768
 
@@ -289,11 +297,6 @@ def keeps_last_axis(p: Any) -> bool:
     return bool(p.perm[-1] == len(p.perm) - 1)
 
 
-def last_axes(p: Any) -> tuple[int, int]:
-    """Return the axis of y along which x is contiguous, and the last one."""
-    return p.perm.index(len(p.perm) - 1), len(p.perm) - 1
-
-
 def walk(p: Any, s: Any) -> tuple[int, int]:
     """Return the groups of axes along which strips and tiles walk x, and are wide."""
     groups = merged(p.perm)
@@ -311,28 +314,6 @@ def lanes_of(p: Any, s: Any) -> int | None:
     if s.loop != "points" or s.unroll == 1 or (s.lanes < 0 and len(groups) > 1):
         return None
     return 0 if s.lanes < 0 else group_of(s.lanes, groups)
-
-
-def end_of(axis: int, p: Any) -> int:
-    """Return the last axis of y that is merged with one."""
-    groups = merged(p.perm)
-    return groups[group_of(axis, groups)][-1]
-
-
-def named(p: Any, row: int, column: int) -> Mapping[str, int]:
-    """Return the parameters that say along which axes strips and tiles go."""
-    usual = [end_of(axis, p) for axis in last_axes(p)]
-    return {
-        "row": -1 if row == usual[0] else row,
-        "column": -1 if column == usual[1] else column,
-    }
-
-
-def along(p: Any, axes: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
-    """Return how many elements there are along axes of y and those merged with them."""
-    groups = merged(p.perm)
-    counts = extents(p.perm, groups, sizes)
-    return [counts[group_of(axis, groups)] for axis in axes]
 
 
 def strips(p: Any, axes: tuple[int, int], sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
@@ -356,86 +337,4 @@ def strips(p: Any, axes: tuple[int, int], sizes: Mapping[str, int] | None) -> Ma
         "unroll": 2 if width < 4 else 4 if width < SHORT else 8,
         "serial": 0 < count <= SERIAL,
         **named(p, row, column),
-    }
-
-
-def gpu_schedule(
-    p: Any, arch: str, axes: tuple[int, int] | None, sizes: Mapping[str, int] | None
-) -> Mapping[str, Any]:
-    """Return the default schedule of a GPU, given the axes along which x and y are contiguous."""
-    if axes is None or axes[0] == axes[1]:
-        return several_points(p, sizes)
-    if sizes and min(along(p, axes, sizes)) <= THIN:
-        return {"loop": "points", "block_dim": 128}
-    # H200, 8192^2 f32: 133 us on cuda with tiles of 64, 137 with tiles of 32; 157 on Vulkan
-    # with tiles of 32, 165 with tiles of 64. A copy takes 134.
-    tile, block_dim = 32, 128
-    if arch == "cuda" and p.dtype.bits > 32:
-        block_dim = 256  # 265 x 472 x 211 f64: 140 us, with 128 threads 147.
-    elif arch == "cuda" and not (sizes and _wastes(along(p, axes, sizes))):
-        # 8191 x 8193 f32: 164 us, with 256 threads 178; 259 x 268 x 638 u8: 98, with 256 76.
-        # Of tiles that reach far beyond the edges, 175 x 97 x 74 x 37 f32: 159 us, with 256 141.
-        tile, block_dim = 64, 512 if p.dtype.bits == 32 else 256
-        if sizes and _padded(along(p, axes, sizes), 64) > 1.1:
-            block_dim = 256
-    return {"loop": "tiles", "tile": tile, "block_dim": block_dim, **named(p, *axes)}
-
-
-def several_points(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
-    """Return how many elements of kept rows a thread takes, which spares divisions."""
-    if sizes is None or math.prod(sizes.values()) < FEW:
-        return {"loop": "points", "block_dim": 128}
-    # H200, one element, 2, 4 and 8: 336, 247, 212 and 214 us of 62 x 169 x 106 x 78 f32 with
-    # perm=(1, 0, 2, 3); 816, 543, 349 and 278 of 31 x 501 x 77 x 130 f16 with (0, 2, 1, 3);
-    # 140, 117, 139 and 151 of 5003 x 701 x 9 f32 with (1, 0, 2).
-    groups = merged(p.perm)
-    counts = extents(p.perm, groups, sizes)
-    many = 8 if len(counts) == 1 or p.dtype.bits < 32 else 4
-    if len(counts) > 1 and (counts[-2] < many or counts[-1] == 1):
-        # No elements one below the other, or no others beside them: H100, 10,553,056 x 1 x 1 f32
-        # with perm=(2, 1, 0) took 39 us instead of 60 (a copy 34).
-        if max(counts) < 8 * 256:
-            return {"loop": "points", "block_dim": 128}
-        longest = groups[counts.index(max(counts))][-1]
-        return {"loop": "points", "unroll": 8, "lanes": longest, "block_dim": 256}
-    return {"loop": "points", "unroll": 2 if counts[-1] < SHORT_ROW else many, "block_dim": 256}
-
-
-def _wastes(lengths: Sequence[int]) -> bool:
-    """Return whether tiles of 64 reach much further beyond the edges than tiles of 32.
-
-    Along axes of 71 and 54 elements, less than half of each tile of 64 has elements: on an H200
-    54 x 207 x 108 x 71 f32 took 644 us in such tiles, 326 in tiles of 32.
-    """
-    return _padded(lengths, 32) < 0.8 * _padded(lengths, 64)
-
-
-def _padded(lengths: Sequence[int], side: int) -> float:
-    """Return how many elements fit into the tiles for each that there is."""
-    return math.prod(-(-length // side) * side / length for length in lengths)
-
-
-def kept_rows(p: Any, extents: list[str]) -> Mapping[str, Any]:
-    """Return what the text needs where the last axes keep their places.
-
-    A row is what lies along those axes; the others lead to it, in y in their order. The index of
-    the row `start` is found by division, and `row_place` is its number in x.
-    """
-    dim = len(p.perm)
-    leading = next((n for n in reversed(range(1, dim + 1)) if p.perm[n - 1] != n - 1), 0)
-    index = []
-    for axis in reversed(range(leading)):
-        inner = "".join(f" // {extent}" for extent in reversed(extents[axis + 1 : leading]))
-        index.append((AXES[axis], f"start{inner}" + (f" % {extents[axis]}" if axis else "")))
-    place = ""
-    for axis in range(leading):
-        name = AXES[p.perm.index(axis)]
-        outer = f"({place})" if axis > 1 else place
-        place = f"{outer} * x.shape[{axis}] + {name}" if axis else name
-    return {
-        "axes": AXES,
-        "leading": leading,
-        "row_length": " * ".join(extents[leading:]),
-        "row_index": index,
-        "row_place": place,
     }
