@@ -36,6 +36,10 @@ TEXTS = (
 
 def drawn(rng: np.random.Generator) -> dict[str, Any]:
     """Return the kernels of a step, and what the grid is, at random."""
+    if rng.random() < 0.2:  # Most others have no room for slabs.
+        text = str(rng.choice([TEXTS[0][0], TEXTS[3][0], "a' = a + 0.1*lap(a)"]))
+        shape = (int(rng.integers(22, 30)) * WORLD.size, int(rng.integers(7, 10)))
+        return kept() | {"texts": [text], "shape": shape, "runs": rng.integers(4, 12, 3).tolist()}
     dim = int(rng.choice([1, 2, 2, 3]))
     order = int(rng.choice([2, 4]))
     texts = [text for n in rng.integers(0, len(TEXTS), rng.integers(1, 3)) for text in TEXTS[n]]

@@ -55,6 +55,7 @@ def test_several_steps_give_the_same_bits(tmp_path: Path) -> None:
 def test_several_steps_of_any_program_give_the_same_bits(tmp_path: Path) -> None:
     lines = [line for count in (2, 6) for line in said(count, 30, tmp_path)]
     assert sum("exchanged every" in line for line in lines) > 20
+    assert sum("slab by slab" in line for line in lines) > 2
 
 
 def domain_of(
