@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tikgen import DType, Invalid
-from tikgen.expression.vector_math import VECTORISED
+from tikgen import Invalid
+from tikgen.expression.vector_math import vectorised
 from tikgen.pipeline.loop_steps import box, looped, parallel, steps_of_points
 from tikgen.template.grid_use import ghosts_of
 from tikgen.template.totals import MOST_PARTS
@@ -13,7 +13,9 @@ from tikgen.template.totals import MOST_PARTS
 from .program import takes_turns
 
 # What LLVM calls a function for, an element at a time, unless they are vectorised.
-TRANSCENDENTAL = {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
+TRANSCENDENTAL = frozenset(
+    {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
+)
 # How many operations take as long as a function that is vectorised.
 OPERATIONS_A_FUNCTION = 10
 CHUNKS = (64, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -28,8 +30,8 @@ GRAIN_OF_ROWS = 16
 def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """Return the schedule parameters that differ from their defaults."""
     functions = TRANSCENDENTAL & p.expr.functions
-    vectorised = VECTORISED & functions if p.dtype.computed is DType.f32 else set()
-    costly = functions > vectorised
+    in_vectors = vectorised(functions, p.dtype)
+    costly = functions > in_vectors
     is_large = sizes is not None and math.prod(sizes.values()) >= 2**26
     if p.expr.reductions and (arch != "cpu" or takes_turns(p)):
         schedule = {"loop": "points", "unroll": 1, "block_dim": 256 if arch != "cpu" else 0}
@@ -61,7 +63,7 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
     count = math.prod(sizes.values())
     # Waking the other threads takes 25 us. One thread took 0.27, 0.38 and 0.79 of Numba's time
     # for 1,000, 10,000 and 100,000 elements of a*x + y; two threads 1.01 for 1 M.
-    operations = max(1, p.expr.operations + OPERATIONS_A_FUNCTION * len(vectorised))
+    operations = max(1, p.expr.operations + OPERATIONS_A_FUNCTION * len(in_vectors))
     if count * operations <= (2**14 if costly else 2**20):
         return {**schedule, "serial": True}
     if p.part and p.dim > 1:

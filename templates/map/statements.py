@@ -7,7 +7,6 @@ from typing import Any
 
 from tikgen import DType
 from tikgen.expression.helpers import definition
-from tikgen.expression.vector_math import in_vectors
 
 from .program import is_scalar, reductions_of
 
@@ -61,7 +60,7 @@ def assignments(p: Any, place: str, target: Callable[[str], str], of: str = "") 
 
 
 def helpers(p: Any, is_row: bool) -> str:
-    """Return the functions that generated code calls; ``is_row`` as of :func:`in_row`."""
+    """Return the functions that generated code calls, where real functions walk rows or not."""
     found = [p.expr.helpers(p.dtype)]
     sums = p.expr.reductions or p.expr.terms
     if sums and p.dtype is DType.f16 and "def widened(" not in found[0]:
@@ -69,11 +68,6 @@ def helpers(p: Any, is_row: bool) -> str:
     if is_row:
         found.append(p.expr.vector_functions(p.dtype))
     return "\n\n\n".join(filter(None, found))
-
-
-def in_row(code: str, p: Any, is_row: bool) -> str:
-    """Return code for elements, which LLVM makes vectors of if a real function walks a row."""
-    return in_vectors(code, p.dtype) if is_row else code
 
 
 def index_names(p: Any) -> tuple[str, ...]:

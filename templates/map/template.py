@@ -1,5 +1,6 @@
 """Elementwise arithmetic on arrays and scalars."""
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
+from tikgen.expression.vector_math import in_vectors
 from tikgen.template.arguments import positive_values
 from tikgen.template.grid_use import (
     WHAT_A_PART_IS,
@@ -43,7 +45,7 @@ from . import schedules
 from .program import is_scalar, leader, reductions_of
 from .reference import inputs, reference, tolerance
 from .rows import rows_of
-from .statements import free_name, helpers, in_row, index_names, run, statements
+from .statements import free_name, helpers, index_names, run, statements
 
 KERNEL_NAME = "map"
 MOST_ARGUMENTS = 64
@@ -217,10 +219,7 @@ class Map(Template):
         ]
         passed = [a for a in self.arguments(p) if a.name not in p.expr.reductions]
         is_row = s.loop == "flat"
-
-        def flat(places: list[str]) -> str:
-            return in_row(statements(p, [zeros + place for place in places]), p, is_row)
-
+        in_loop = functools.partial(in_vectors, dtype=p.dtype) if is_row else str
         return {
             "bounds": [(name, *both) for name, both in zip(index_names(p), inner, strict=True)],
             "count": " * ".join(extents),
@@ -234,10 +233,10 @@ class Map(Template):
             "rows": rows_of(p, extents) if p.part else None,
             "grain_of_rows": schedules.GRAIN_OF_ROWS,
             "serial_chunk": schedules.SERIAL_CHUNK,
-            "run": lambda place, target, of: in_row(run(p, zeros + place, target, of), p, is_row),
+            "run": lambda place, target, of: in_loop(run(p, zeros + place, target, of)),
             "function": free_name(p, "chunk"),
             "at": lambda index: statements(p, [", ".join(index)]),
-            "flat": flat,
+            "flat": lambda places: in_loop(statements(p, [zeros + place for place in places])),
         }
 
     def grid_use(self, p: Any) -> GridUse:

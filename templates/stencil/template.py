@@ -19,7 +19,7 @@ from tikgen import (
 )
 from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import Not
-from tikgen.template.shapes import are_small
+from tikgen.template.shapes import are_rows_short, are_small
 
 from .schedules import on_gpu, space
 
@@ -34,8 +34,6 @@ AXES = ("i", "j", "k")
 # Where the neighbours of a point lie a fixed step of the linear index away.
 PLAIN = {"boundary": "interior", "storage": "ndarray"}
 SWEEP = {"loop": "sweep"}
-# Rows of fewer points hold few steps of 32.
-SHORT_ROW = 72
 
 
 class Stencil(Template):
@@ -184,10 +182,9 @@ class Stencil(Template):
             # done by one thread, which takes up to 3 times as long.
             # 25^3 with a boundary took 0.7 to 0.9 of the time with 16 points a step, 300 x 30 the
             # same to 0.8.
-            is_short = sizes is not None and p.dim > 1 and sizes[f"n{p.dim - 1}"] < SHORT_ROW
+            points = 16 if are_rows_short(p.dim, sizes) else 32
             strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
-            schedule = {"loop": "function", "unroll": 1, "row_buffer": 32, **strips}
-            schedule |= {"row_buffer": 16} if is_short else {}
+            schedule = {"loop": "function", "unroll": 1, "row_buffer": points, **strips}
             is_small = are_small(self.arguments(p), sizes)
             return schedule | ({"serial": True} if is_small else {"iterations": 8})
         return on_gpu(p, arch, sizes, max(map(max, radii(p))))

@@ -9,7 +9,7 @@ from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.boundaries import FLUXES, OPPOSITE
 from tikgen.template.layers import layers_in
 from tikgen.template.matched import matched_widths
-from tikgen.template.shapes import are_small
+from tikgen.template.shapes import are_rows_short, are_small
 from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
@@ -19,7 +19,6 @@ from .reading import layered_of, update_of
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
 MOST_LONG_BUFFERS = 6
-SHORT_ROW = 72
 # Of equations as often as they stand in a kernel of a GPU, with what stands for values outside: it
 # takes some 4 s to compile, and with twice as many 15.
 MOST_IN_LANES = 1000
@@ -45,7 +44,7 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
         strips = {"rows": 2, "iterations": 16}
     # Many buffers of 32 points do not fit the registers, and short rows hold few: with 25 points a
     # row, 16 took 0.4 to 0.6 of the time.
-    is_short = sizes is not None and p.dim > 1 and sizes[f"n{p.dim - 1}"] < SHORT_ROW
+    is_short = are_rows_short(p.dim, sizes)
     points = 16 if is_short or len(update.outputs) > MOST_LONG_BUFFERS else 32
     schedule = {"loop": "function", "row_buffer": points, "iterations": 8, **strips}
     if are_small(arguments(p), sizes):

@@ -159,18 +159,21 @@ NAMES = frozenset({*_TEXTS, "word_of", "quarters_of", "wave_of", "wide_exp_of"})
 VECTORISED = frozenset(_IN_VECTORS)
 
 
+def vectorised(functions: frozenset[str], dtype: DType) -> frozenset[str]:
+    """Return those of some functions that LLVM makes vectors of in a dtype."""
+    return VECTORISED & functions if dtype.computed is DType.f32 else frozenset()
+
+
 def in_vectors(code: str, dtype: DType) -> str:
     """Return the code of an expression in a dtype with calls that LLVM makes vectors of."""
-    if dtype.computed is not DType.f32:
+    if not vectorised(VECTORISED, dtype):
         return code
     return _CALL.sub(lambda call: f"{_IN_VECTORS[call[1]]}(", code)
 
 
 def vector_functions(nodes: Iterable[Node], dtype: DType) -> str:
     """Return the definitions of each ``ti.func`` that the code of nodes calls in vectors."""
-    if dtype.computed is not DType.f32:
-        return ""
-    used = frozenset[str]().union(*(node.kinds for node in nodes))
+    used = vectorised(frozenset[str]().union(*(node.kinds for node in nodes)), dtype)
     needed = [own for name, own in _IN_VECTORS.items() if name in used]
     texts = dict.fromkeys(text.strip() for own in needed for text in _TEXTS[own])
     return "\n\n\n".join(texts)

@@ -18,11 +18,18 @@ MOST_ELEMENTS = 2**31 - 1
 # Gray-Scott over 260 kB took 60 us in parallel and 10 by one thread, over 1 MB 82 and 31; with
 # direct-cpu 5 and 7, 14 and 25.
 SMALL_BYTES = 1 << 18
+# Rows of fewer points hold few steps of 32, so that a processor does better with steps of 16.
+SHORT_ROW = 72
 
 
 def are_small(arguments: Iterable[Argument], sizes: Mapping[str, int] | None) -> bool:
     """Return whether arrays of these sizes, if any are known, are work for one thread."""
     return sizes is not None and array_bytes(arguments, sizes) < SMALL_BYTES
+
+
+def are_rows_short(dim: int, sizes: Mapping[str, int] | None) -> bool:
+    """Return whether rows of a grid with these sizes, if any are known, hold few long steps."""
+    return sizes is not None and dim > 1 and sizes[f"n{dim - 1}"] < SHORT_ROW
 
 
 def array_bytes(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> int:
