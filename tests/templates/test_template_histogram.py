@@ -267,7 +267,7 @@ def test_cost_counts_one_pass() -> None:
         ({"bins": 1025, "bins_in": "local"}, "'bins_in' must be 'workspace' beyond 1024 bins"),
         ({"bins_in": "shared"}, "'bins_in' cannot be 'shared' on cpu"),
         ({"bins_in": "local", "arch": "cuda"}, "'bins_in' cannot be 'local' on cuda"),
-        ({"copies": 2}, "'copies' must be 1 where bins_in='workspace'"),
+        ({"copies": 2, "buffer": 0}, "'copies' must be 1 where bins_in='workspace'"),
         ({"dtype": "i32", "buffer": 16}, "'buffer' must be 0 where dtype=i32"),
         ({"buffer": 16, "unroll": 2}, "'unroll' must be 1 where buffer=16"),
         (
