@@ -8,7 +8,15 @@ import pytest
 
 import tikgen
 from mutants import MUTANTS
-from test_verify import BEFORE, TWICE_CODE, TWICE_TEXT, failure_of, make_template, verify_briefly
+from test_verify import (
+    ARCH,
+    BEFORE,
+    TWICE_CODE,
+    TWICE_TEXT,
+    failure_of,
+    make_template,
+    verify_briefly,
+)
 from tikgen.errors import TemplateError
 from tikgen.verification import Trial
 
@@ -45,6 +53,21 @@ def test_a_workspace_never_holds_zeros_by_luck(ti_arch, tmp_path, defect, seed):
     sizes = template.middle_sizes(tikgen.build(template, **mutant.params).problem)
     trial = Trial(template, mutant.params, sizes=sizes, seed=seed)
     assert [trial.run().kind for _ in range(2)] == ["mismatch", "mismatch"]
+
+
+# Zero, whatever is read.
+NEIGHBOUR = "x[i] + x[i] + ti.min(ti.max(x[i {} 1], 0.0), 0.0)"
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="only memory of the host can be fenced")
+@pytest.mark.parametrize("sign", "+-")
+def test_a_read_outside_is_found_though_nothing_depends_on_it(check, tmp_path, sign):
+    text = TWICE_TEXT.replace("x[i] + x[i]", NEIGHBOUR.format(sign))
+    template = make_template(tmp_path, "curious", text, TWICE_CODE)
+    failure = failure_of(check(template, dtype="f32"))
+    assert failure.case.container == "fenced"
+    assert failure.outcome.kind == "crash"
+    assert "reads or writes outside an array" in failure.outcome.message
 
 
 TOLERANCE = "\n    @staticmethod\n    def tolerance(p, inputs, expected):\n        "

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections import Counter
 from typing import Annotated, Any, Literal
 
@@ -18,6 +21,7 @@ from tikgen.template.catalogue import find_template
 from tikgen.verification import Case
 from tikgen.verification.compare import compare
 from tikgen.verification.data import Guarded, differs, poison, random_values, scratch_poison
+from tikgen.verification.fences import are_fences_known
 from tikgen.verification.strategies import drawn, launches, parameter_strategies
 from tikgen.verification.worker import outcome_of
 
@@ -160,6 +164,38 @@ def test_writes_outside_a_guarded_array_are_found():
     assert guarded.writes_outside() == ""
     beyond = np.lib.stride_tricks.as_strided(guarded.value, shape=(9,), strides=(4,))
     assert np.isnan(beyond[6])
+    beyond[7] = 0
+    assert guarded.writes_outside() == "2 elements behind its last one"
+
+
+FENCED = """
+import ctypes
+import sys
+import numpy as np
+from tikgen.dtypes import DType
+from tikgen.verification.data import Guarded
+size, fence, place = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+guarded = Guarded(np.arange(size, dtype=np.float32), DType.f32, fence=fence)
+assert (guarded.read() == np.arange(size)).all()
+assert guarded.writes_outside() == ""
+print(ctypes.c_float.from_address(guarded.value.ctypes.data + 4 * place).value)
+"""
+
+
+@pytest.mark.skipif(not are_fences_known(), reason="pages cannot be protected here")
+@pytest.mark.parametrize("size", [1, 1000, 1024, 5000])
+def test_memory_next_to_a_fenced_array_cannot_be_read(size: int) -> None:
+    def ends(fence: str, place: int) -> int:
+        command = [sys.executable, "-c", FENCED, str(size), fence, str(place)]
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    assert ends("behind", size - 1) == ends("before", 0) == 0
+    assert ends("behind", size) == ends("before", -1) == -signal.SIGSEGV
+
+
+def test_writes_between_an_array_and_the_far_fence_are_found():
+    guarded = Guarded(np.zeros(6, np.float32), F32, fence="before")
+    beyond = np.lib.stride_tricks.as_strided(guarded.value, shape=(9,), strides=(4,))
     beyond[7] = 0
     assert guarded.writes_outside() == "2 elements behind its last one"
 

@@ -12,7 +12,7 @@ from tikgen import engines
 from tikgen.children.job import KernelJob, KernelOutcome
 
 Data = Literal["whole", "uniform", "sparse", "sorted", "records", "few", "large"]
-Container = Literal["numpy", "ndarray"]
+Container = Literal["numpy", "ndarray", "fenced"]
 Kind = Literal[
     "passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared", "invalid"
 ]
@@ -28,7 +28,8 @@ class Case(KernelJob):
             or descending numbers, ``"records"`` numbers of which a few exceed all before,
             ``"few"`` up to three halves, or whole numbers, over and over, ``"large"`` integers of
             64 bits that do not fit 32.
-        container: what holds arrays that are no fields: NumPy or ``ti.ndarray``.
+        container: what holds arrays that are no fields: NumPy, ``ti.ndarray``, or ``"fenced"``:
+            NumPy, next to memory that may not even be read, on cpu alone.
         inplace: whether outputs share the array of an input, where the kernel allows it.
         engine: what launches the kernel.
         offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run.
@@ -58,7 +59,11 @@ class Case(KernelJob):
     def __str__(self) -> str:
         params = ", ".join(f"{k}={v!r}" for k, v in self.params.items())
         sizes = ", ".join(f"{k}={v}" for k, v in self.sizes.items())
-        held = {"numpy": "NumPy arrays", "ndarray": "ti.ndarray"}[self.container]
+        held = {
+            "numpy": "NumPy arrays",
+            "ndarray": "ti.ndarray",
+            "fenced": "NumPy arrays next to memory that may not be read",
+        }[self.container]
         return (
             f"{self.template}({params}) with {sizes or 'fixed shapes'}, "
             f"{self.data} data of seed {self.seed} in {held}"

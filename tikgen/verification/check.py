@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import taichi as ti
@@ -85,6 +85,8 @@ class Trial:
         self._seed = seed
         # Not the last digit: full launches of two sizes have even and odd seeds.
         self._guards_are_low = seed // 2 % 2 == 1
+        side: Literal["before", "behind"] = "before" if seed // 4 % 2 else "behind"
+        self._fence: Literal["", "before", "behind"] = side if container == "fenced" else ""
         self._owner = self._shared_arrays(sizes) if inplace else {}
         rng = np.random.default_rng(seed)
         special = self._inputs(sizes, rng)
@@ -186,15 +188,13 @@ class Trial:
             )
             for array in self.kernel.workspace
         ]
-        on_host = self._container == "numpy" or not by_taichi
+        on_host = self._container != "ndarray" or not by_taichi
         if contents and on_host and runtime.current_arch() == "cpu":
             # In place of those that tikgen allocates, to find writes outside.
             for number, (array, content) in enumerate(
                 zip(self.kernel.workspace, contents, strict=True), len(self.arguments)
             ):
-                self._scratch[array.name] = Guarded(
-                    content, array.dtype, number, self._guards_are_low
-                )
+                self._scratch[array.name] = self._guarded(array, content, number)
             guarded = tuple(box.value for box in self._scratch.values())
             if by_taichi:
                 loaded.run((*values, *guarded))
@@ -253,7 +253,10 @@ class Trial:
             return OnDevice(values, ti.field(getattr(ti, array.dtype.value), values.shape))
         if self._container == "ndarray":
             return OnDevice(values, arrays.make_ndarray(array.dtype.value, values.shape))
-        return Guarded(values, array.dtype, number, self._guards_are_low)
+        return self._guarded(array, values, number)
+
+    def _guarded(self, array: Array, values: NDArray, number: int) -> Guarded:
+        return Guarded(values, array.dtype, number, self._guards_are_low, self._fence)
 
     def _expected(
         self, before: Mapping[str, NDArray]

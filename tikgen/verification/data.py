@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.template.base import NDArray
 from tikgen.verification.case import Data
+from tikgen.verification.fences import fenced
 
 _SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "records": 3, "large": 20}
 # What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do. Large
@@ -142,14 +143,26 @@ class Guarded:
         dtype: its element type.
         number: a number of its own among the arrays of a launch.
         is_low: whether the poison of integers is low, instead of high.
+        fence: on which side memory may not even be read; neither where empty.
     """
 
     def __init__(
-        self, values: NDArray, dtype: DType, number: int = 0, is_low: bool = False
+        self,
+        values: NDArray,
+        dtype: DType,
+        number: int = 0,
+        is_low: bool = False,
+        fence: Literal["", "before", "behind"] = "",
     ) -> None:
-        margin = -(-(values.size + 64) // 64) * 64  # Keeps the alignment of the buffer.
-        self._buffer = np.full(values.size + 2 * margin, guard(dtype, number, is_low), dtype.numpy)
-        self._inside = slice(margin, margin + values.size)
+        if fence:
+            self._buffer = fenced(values.size, dtype)
+            self._buffer.fill(guard(dtype, number, is_low))
+            start = 0 if fence == "before" else self._buffer.size - values.size
+        else:
+            start = -(-(values.size + 64) // 64) * 64  # Keeps the alignment of the buffer.
+            room = values.size + 2 * start
+            self._buffer = np.full(room, guard(dtype, number, is_low), dtype.numpy)
+        self._inside = slice(start, start + values.size)
         self._before = self._buffer.copy()
         self.value = self._buffer[self._inside].reshape(values.shape)
         self.value[...] = values

@@ -162,7 +162,9 @@ class MutationRun:
             for launch in full_launches(self._template, variant, case.arch)
         ]
         # What is large shows most; NumPy's arrays show writes outside of them as well.
-        large = sorted(plain, key=lambda c: (-math.prod(c.sizes.values()), c.container != "numpy"))
+        large = sorted(
+            plain, key=lambda c: (-math.prod(c.sizes.values()), c.container == "ndarray")
+        )
         large = large[:_LARGEST]
         # What fills every part takes seconds: it is for mutants that survive all others.
         cases = large + [c for c in plain if c not in large] + full

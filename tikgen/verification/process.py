@@ -25,7 +25,10 @@ class ArchProcess(JobProcess):
 
     def run(self, case: Case, timeout: float | None = None) -> Outcome:
         """Return the outcome of a case; ``timeout`` is in seconds, the usual one where None."""
-        return Outcome(**self.answer(case.line, self.timeout if timeout is None else timeout))
+        answer = self.answer(case.line, self.timeout if timeout is None else timeout)
+        if answer["kind"] == "crash" and case.container == "fenced":
+            answer["message"] += "; the kernel reads or writes outside an array or a workspace"
+        return Outcome(**answer)
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()

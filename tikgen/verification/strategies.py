@@ -16,8 +16,9 @@ from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
 from tikgen.template.schedules import fitted
-from tikgen.verification.case import Case, Data, literal
+from tikgen.verification.case import Case, Container, Data, literal
 from tikgen.verification.diagnosis import blamed
+from tikgen.verification.fences import are_fences_known
 from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
@@ -137,11 +138,14 @@ def launches(template: Template, variant: Variant, arch: str) -> SearchStrategy[
     inplace = any(isinstance(a, Array) and a.inplace for a in variant.arguments)
     dtypes = [a.dtype for a in variant.arguments if isinstance(a, Array | Scalar)]
     wide = any(dtype.bits == 64 and not dtype.is_float for dtype in dtypes)
+    containers: tuple[Container, ...] = ("numpy", "ndarray")
+    if arch == "cpu" and are_fences_known():
+        containers += ("fenced",)
     return st.fixed_dictionaries(
         {
             "sizes": _sizes(template, variant, _most(arch)),
             "data": st.sampled_from(_DATA if wide else _DATA[:-1]),
-            "container": st.sampled_from(("numpy", "ndarray")),
+            "container": st.sampled_from(containers),
             "inplace": st.booleans() if inplace else st.just(False),
             # Each shape that is baked in is one more kernel to compile.
             "baked": st.integers(0, 3).map(lambda n: n == 3),
