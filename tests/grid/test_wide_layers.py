@@ -96,7 +96,7 @@ def test_what_a_kernel_reads_is_there(data: st.DataObject) -> None:
     swaps = pairs.map(lambda pair: Swap((tuple(pair),))) if fields > 1 else st.nothing()
     steps = uses(dim, fields).map(lambda use: SimpleNamespace(use=use, arguments=names))
     parts: Any = data.draw(st.lists(st.one_of(steps, swaps), min_size=1, max_size=8))
-    widths, needs = backwards(domain, parts)
+    widths, needs = backwards(domain.divided, parts)
     # How many ghost points of each field hold what the neighbours have, on both sides of each axis.
     there = {name: np.array(needs.get(name, ((0, 0),) * dim)) for name in names}
     divided = np.array(domain.divided)[:, None]
@@ -123,7 +123,7 @@ def test_nothing_is_written_that_is_being_sent(data: st.DataObject) -> None:
     )
     fields: Any = FIELDS[:3]
     step: Any = SimpleNamespace(use=data.draw(uses(dim, 3)), arguments=fields)
-    widths, needs = backwards(domain, [step] * data.draw(st.integers(1, 4)))
+    widths, needs = backwards(domain.divided, [step] * data.draw(st.integers(1, 4)))
     regions = _regions(domain, step, widths[0], needs)
     computed = np.zeros(domain.extents, int)
     for region in regions:

@@ -24,9 +24,13 @@ FLAT = ((1e3, 1e-6), (1e12, 1e3))
 
 
 def heat(
-    shape: tuple[int, ...], text: str = "u' = u + dt*lap(u)", periodic: bool = True, **options: Any
+    shape: tuple[int, ...],
+    text: str = "u' = u + dt*lap(u)",
+    periodic: bool = True,
+    every: int | None = None,
+    **options: Any,
 ) -> tikgen.Program:
-    grid = tikgen.Grid(shape, periodic=periodic)
+    grid = tikgen.Grid(shape, periodic=periodic, exchange_every=every)
     boundary = "periodic" if periodic else "zero"
     step = tikgen.update(text, dim=len(shape), scalars="dt", boundary=boundary, **options)
     names = {name: np.zeros(1, np.float32) for name in ("warmest", "total") if name in text}
@@ -57,6 +61,30 @@ def test_a_step_is_its_launches_and_its_exchanges() -> None:
     assert cube.exchanging == pytest.approx(
         2e-6 + 5e-6 + 2 * (2048 + 2048 + 1024) * 1e-9 + runs * 1e-9
     )
+
+
+def test_several_steps_share_an_exchange_and_compute_ghost_points() -> None:
+    shape = (64, 32, 16)
+    (_, two) = predict(heat(shape, every=3), [2], NET, machine()).strong
+    assert two.exchange_every == 3
+    # 32 planes, and two and one of each neighbour; a point takes 8 bytes.
+    assert two.computing == pytest.approx(8e-9 * 512 * (36 + 34 + 32) / 3)
+    assert two.exchanging == pytest.approx((3e-6 + 2 * 3 * 2048e-9 + 2e-9) / 3)
+    assert predict(heat(shape), [2], NET, machine(), exchange_every=3).strong[-1] == two
+    # Of 8 planes, layers hold at most 8.
+    eight = predict(heat(shape), [8], NET, machine(), exchange_every=20).strong[-1]
+    assert eight.parts == (8, 1, 1)
+    assert eight.exchange_every == 8
+    # With corners, axes are exchanged one after the other.
+    cube = predict(heat((48, 48, 96)), [27], NET, machine(), exchange_every=2).strong[-1]
+    assert cube.parts == (3, 3, 3)
+    sent = 2 * (2 * 16 * 32 + 2 * 16 * 32 + 2 * 16 * 16) * 4e-9 + 2 * (32 + 32 + 256) * 1e-9
+    assert cube.exchanging == pytest.approx((3 * 3e-6 + sent) / 2)
+    for text in ("u' = u + dt*lap(u); total = sum(u')", "u' = u + dt*i*lap(u)"):
+        alone = predict(heat(shape, text), [2], NET, machine(), exchange_every=3).strong[-1]
+        assert alone.exchange_every == 1
+    with pytest.raises(GridError, match="exchange_every takes a whole number of 1 or more"):
+        predict(heat(shape), [2], NET, machine(), exchange_every=0)
 
 
 def test_weak_scaling_keeps_the_points_of_a_rank() -> None:

@@ -158,10 +158,10 @@ class GridStep(Composite):
 
     def several_steps(self, listed: Sequence[Part]) -> Several | None:
         """Return parts that do several steps with one exchange of wider ghost layers."""
-        steps = [part for part in listed if isinstance(part, Swap) or self._goes_with(part)]
+        steps = [part for part in listed if isinstance(part, Swap) or self.goes_with(part)]
         return several_steps(self._domain, steps) if len(steps) == len(listed) else None
 
-    def _goes_with(self, part: Part) -> TypeGuard[GridStep]:
+    def goes_with(self, part: Part) -> TypeGuard[GridStep]:
         """Return whether a part is a kernel on the same grid that does the same in each step."""
         if not isinstance(part, GridStep):
             return False

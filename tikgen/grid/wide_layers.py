@@ -54,7 +54,7 @@ def several_steps(domain: Domain, listed: Parts) -> Several | None:
         return None
     parts = list(listed) * steps
     why = f"ghost layers exchanged every {steps} steps"
-    made = tuple(_parts(domain, parts, *backwards(domain, parts)))
+    made = tuple(_parts(domain, parts, *backwards(domain.divided, parts)))
     return Several(steps, made, why, domain.are_for_cache)
 
 
@@ -64,13 +64,13 @@ def steps_together(domain: Domain, listed: Parts) -> int:
     These are as many as ghost layers are wide enough for, or where the grid chooses, as many as
     take the least time for exchanges.
     """
-    kernels = [part for part in listed if not isinstance(part, Swap)]
-    if not all(_can_compute_ghosts(domain, each.use) for each in kernels):
+    if not can_compute_ghosts(domain.divided, domain.decomposition.periodic, listed):
         return 1
+    kernels = [part for part in listed if not isinstance(part, Swap)]
     seconds = {1: sum(_seconds(domain, *_exchanged(domain, each)) for each in kernels)}
     for steps in range(domain.exchange_every, 1, -1):
-        _, needs = backwards(domain, list(listed) * steps)
-        if any(map(_is_any, needs.values())) and _is_there(domain, needs):
+        _, needs = backwards(domain.divided, list(listed) * steps)
+        if any(map(is_any, needs.values())) and _is_there(domain, needs):
             if not domain.chooses_steps:
                 return steps
             seconds[steps] = _seconds(domain, needs, True) / steps
@@ -96,21 +96,25 @@ def _seconds(domain: Domain, needs: Needs, has_corners: bool) -> float:
     return stages * _LATENCY + size / _BANDWIDTH if size else 0.0
 
 
-def _can_compute_ghosts(domain: Domain, use: GridUse) -> bool:
-    """Return whether a kernel computes what neighbours do for their points."""
-    axes = zip(domain.divided, domain.decomposition.periodic, strict=True)
+def can_compute_ghosts(divided: Sequence[bool], periodic: Sequence[bool], parts: Parts) -> bool:
+    """Return whether kernels compute what neighbours do for their points."""
     # Beyond an end of a periodic axis the same points have other indices.
-    wraps = {axis for axis, pair in enumerate(axes) if all(pair)}
-    return not (use.totals or use.layers or use.indexed & wraps)
+    wraps = {axis for axis, pair in enumerate(zip(divided, periodic, strict=True)) if all(pair)}
+    uses = [part.use for part in parts if not isinstance(part, Swap)]
+    return not any(use.totals or use.layers or use.indexed & wraps for use in uses)
 
 
-def backwards(domain: Domain, parts: Parts) -> tuple[list[Widths], Needs]:
+def backwards(divided: Sequence[bool], parts: Parts) -> tuple[list[Widths], Needs]:
     """Return how many ghost points each part computes, and how many of each field it takes.
 
     They are found from the last part on, which computes none: what a kernel reads has to be there
     for all points that it computes.
+
+    Args:
+        divided: for each axis whether processes divide it.
+        parts: launches and swaps of one step or several.
     """
-    none: Widths = ((0, 0),) * len(domain.shape)
+    none: Widths = ((0, 0),) * len(divided)
     needs: Needs = {}
     found: list[Widths] = []
     for part in reversed(parts):
@@ -126,7 +130,7 @@ def backwards(domain: Domain, parts: Parts) -> tuple[list[Widths], Needs]:
                 needs[field] = none if use.is_covered else needs.get(field, none)
             for field, use in uses:
                 if not use.is_covered:
-                    needs[field] = widest(needs[field], _read(own, use, domain.divided))
+                    needs[field] = widest(needs[field], _read(own, use, divided))
         found.append(own)
     return found[::-1], needs
 
@@ -145,7 +149,8 @@ def _read(own: Widths, use: ArrayUse, divided: Sequence[bool]) -> Widths:
     )
 
 
-def _is_any(widths: Widths) -> bool:
+def is_any(widths: Widths) -> bool:
+    """Return whether layers hold any point."""
     return any(map(any, widths))
 
 
@@ -170,7 +175,7 @@ def _parts(domain: Domain, parts: Parts, widths: list[Widths], needs: Needs) -> 
         {
             field: ArrayUse(field.first_axis, tuple(own), corners, (), False)
             for field, own in needs.items()
-            if _is_any(own)
+            if is_any(own)
         },
     )
     regions = _regions(domain, parts[0], widths[0], needs)

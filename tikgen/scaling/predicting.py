@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tikgen.errors import GridError
+from tikgen.grid.arguments import whole_number
 from tikgen.grid.decomposition import Decomposition, balanced, divisions
 from tikgen.program.program import Program
 from tikgen.scaling.machine import Machine
 from tikgen.scaling.measuring import measure
 from tikgen.scaling.network import Network
 from tikgen.scaling.prediction import Point, Prediction
-from tikgen.scaling.steps import Extents, Launch, grid_of, launches_of
+from tikgen.scaling.rounds import Round, alike, most_steps, round_of
+from tikgen.scaling.steps import Extents, Launch, domain_of, grid_of, launches_of, messages_of
 
 _MOST_RANKS = 10_000_000
 
@@ -21,6 +23,8 @@ def predict(
     ranks: Iterable[int],
     network: Network | None = None,
     machine: Machine | Sequence[Machine] = (),
+    *,
+    exchange_every: int | None = None,
 ) -> Prediction:
     """Predict how long a step takes on some numbers of ranks.
 
@@ -28,7 +32,8 @@ def predict(
     points. Weak scaling gives each rank as many points as
     the largest part has now. A step is the launches of the rank that has the most points and
     neighbours on all sides, the exchanges before them and the joins of reductions after them, one
-    after the other. Assignments, swaps and conditions take no time in the model.
+    after the other. Assignments, swaps and conditions take no time in the model. With
+    ``exchange_every``, ranks compute ghost points themselves from one exchange to the next.
 
     Args:
         program: a program over a grid.
@@ -37,6 +42,8 @@ def predict(
             those within the machine.
         machine: what :func:`measure` found, for one number of ranks or several; by default this
             process is measured alone.
+        exchange_every: as of a :class:`tikgen.Grid`; by default that of the program's grid, and
+            where that chooses, what takes the least time.
 
     Raises:
         GridError: if an argument does not fit, a part of the program is no launch on a grid, or
@@ -46,6 +53,11 @@ def predict(
     shape, periodic, own = grid_of(program)
     machines = [machine] if isinstance(machine, Machine) else list(machine)
     counts = _counts(ranks)
+    parts, domain = alike(program), domain_of(program)
+    most = most_steps(domain)
+    if exchange_every is not None:
+        most = whole_number("exchange_every", exchange_every, least=1)
+    is_chosen = exchange_every is None and domain.chooses_steps
     if not machines:
         machines = [measure(program)]
     machines.sort(key=lambda each: each.ranks)
@@ -67,7 +79,16 @@ def predict(
                 "several ranks need a network: tikgen.scaling.measure in two processes of mpiexec, "
                 "or tikgen.scaling.Network(latency=..., bandwidth=...)"
             )
-        return _point(launches, decomposition, here, between)
+        found = _point(launches, decomposition, here, between)
+        if count == 1 or between is None:
+            return found
+        for steps in range(most, 1, -1):
+            if several := round_of(parts, steps, decomposition):
+                each = _several(several, decomposition, here, between)
+                if not is_chosen:
+                    return each
+                found = min(found, each, key=lambda point: point.seconds)
+        return found
 
     divided = [Decomposition(shape, balanced(shape, count, halo), periodic) for count in counts]
     # With more ranks, some would own nothing.
@@ -110,3 +131,15 @@ def _point(
         if launch.joined:
             joining += launch.times * network.joined(count, launch.joined)
     return Point(count, decomposition.shape, decomposition.ranks, computing, exchanging, joining)
+
+
+def _several(
+    several: Round, decomposition: Decomposition, machine: Machine, network: Network
+) -> Point:
+    """Return a step of a round, which takes an equal share of it."""
+    owned = tuple(map(decomposition.most, range(len(decomposition.shape))))
+    computing = sum(machine.seconds(name, moved) for name, moved in several.moved(owned))
+    exchanging = sum(map(network.seconds, messages_of(several.read, decomposition, owned)))
+    steps = several.steps
+    times = computing / steps, exchanging / steps, 0.0
+    return Point(decomposition.count, decomposition.shape, decomposition.ranks, *times, steps)

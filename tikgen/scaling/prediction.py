@@ -29,6 +29,7 @@ class Point:
         computing: seconds of its launches.
         exchanging: seconds of its exchanges of ghost layers.
         joining: seconds of its joins of reductions.
+        exchange_every: how many steps there are from one exchange to the next.
     """
 
     ranks: int
@@ -37,6 +38,7 @@ class Point:
     computing: float
     exchanging: float
     joining: float
+    exchange_every: int = 1
 
     @property
     def seconds(self) -> float:
@@ -104,13 +106,14 @@ class Prediction:
 
     def _table(self, kind: str) -> str:
         parts = ("computing", "exchanging", "joining")
-        rows: list[tuple[str, ...]] = [("ranks", "grid", "divided", "step", *parts, "efficiency")]
+        heads = ("ranks", "grid", "divided", "step", *parts, "every", "efficiency")
+        rows: list[tuple[str, ...]] = [heads]
         shares = self.efficiency(kind)
         for p in self.points(kind):
             times = (p.seconds, p.computing, p.exchanging, p.joining)
             texts = (duration(seconds) if seconds else "0" for seconds in times)
-            share = f"{shares[p.ranks]:.0%}"
-            rows.append((f"{p.ranks:,}", by(p.shape), by(p.parts), *texts, share))
+            every, share = str(p.exchange_every), f"{shares[p.ranks]:.0%}"
+            rows.append((f"{p.ranks:,}", by(p.shape), by(p.parts), *texts, every, share))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))

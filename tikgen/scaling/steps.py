@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tikgen.errors import GridError
 from tikgen.grid.binding import GridStep
 from tikgen.grid.decomposition import Decomposition
+from tikgen.grid.domain import Domain
 from tikgen.grid.field import Field
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program.parts import Loop, Part, Swap, When
@@ -59,19 +60,32 @@ class Launch:
 
     def messages(self, decomposition: Decomposition, owned: Extents) -> Iterator[Messages]:
         """Yield what a rank in the middle sends before a launch, one after the other."""
-        ranks, periodic = decomposition.ranks, decomposition.periodic
-        divided = [axis for axis, count in enumerate(ranks) if count > 1]
-        is_diagonal = any(use.is_diagonal for _, use in self.read)
-        for axes in [[axis] for axis in divided] if is_diagonal else [divided]:
-            count = size = runs = 0
-            for axis in axes:
-                # Of two ranks along an axis that is not periodic, each has one neighbour.
-                sides = 1 if ranks[axis] == 2 and not periodic[axis] else 2
-                layers = [layer_of(each, use, owned, axis, ranks) for each, use in self.read]
-                count += sides if any(size for size, _ in layers) else 0
-                size += sides * sum(size for size, _ in layers)
-                runs += sides * sum(run for _, run in layers)
-            yield Messages(count, size, runs)
+        return messages_of(self.read, decomposition, owned)
+
+
+def messages_of(
+    read: Sequence[tuple[int, ArrayUse]], decomposition: Decomposition, owned: Extents
+) -> Iterator[Messages]:
+    """Yield what a rank in the middle sends, one after the other.
+
+    Args:
+        read: bytes of a point and use of each field.
+        decomposition: how the ranks divide the grid.
+        owned: points that a rank owns along each axis.
+    """
+    ranks, periodic = decomposition.ranks, decomposition.periodic
+    divided = [axis for axis, count in enumerate(ranks) if count > 1]
+    is_diagonal = any(use.is_diagonal for _, use in read)
+    for axes in [[axis] for axis in divided] if is_diagonal else [divided]:
+        count = size = runs = 0
+        for axis in axes:
+            # Of two ranks along an axis that is not periodic, each has one neighbour.
+            sides = 1 if ranks[axis] == 2 and not periodic[axis] else 2
+            layers = [layer_of(each, use, owned, axis, ranks) for each, use in read]
+            count += sides if any(size for size, _ in layers) else 0
+            size += sides * sum(size for size, _ in layers)
+            runs += sides * sum(run for _, run in layers)
+        yield Messages(count, size, runs)
 
 
 def layer_of(
@@ -112,7 +126,7 @@ def _launches(parts: Iterable[Part], times: int) -> Iterator[Launch]:
         if isinstance(part, Loop) and part.until is None:
             yield from _launches(part.parts, times * part.times)
         elif isinstance(part, GridStep):
-            yield _launch(part, times)
+            yield launch_of(part, times)
         elif not isinstance(part, Swap | str):
             what = "a condition" if isinstance(part, Loop | When) else type(part).__name__
             raise GridError(
@@ -121,7 +135,8 @@ def _launches(parts: Iterable[Part], times: int) -> Iterator[Launch]:
             )
 
 
-def _launch(step: GridStep, times: int) -> Launch:
+def launch_of(step: GridStep, times: int = 1) -> Launch:
+    """Return the launch of a kernel on a grid, which a step does some times."""
     use = step.kernel.template.grid_use(step.kernel.problem)
     assert use is not None
     read: dict[Field, tuple[int, ArrayUse]] = {}
@@ -135,12 +150,16 @@ def _launch(step: GridStep, times: int) -> Launch:
 
 def grid_of(program: Program) -> tuple[Extents, tuple[bool, ...], Extents]:
     """Return the extents of a program's grid, which axes are periodic, and the points of a rank."""
+    whole = domain_of(program).decomposition
+    return whole.shape, whole.periodic, tuple(map(whole.most, range(len(whole.shape))))
+
+
+def domain_of(program: Program) -> Domain:
+    """Return the grid of a program, as a process has it."""
     for part in steps_of(program.parts):
         for field in part.held:
             if isinstance(field, Field):
-                whole = field.domain.decomposition
-                most = tuple(map(whole.most, range(len(whole.shape))))
-                return whole.shape, whole.periodic, most
+                return field.domain
     raise GridError("scaling takes a program of kernels that grid.bind bound")
 
 
