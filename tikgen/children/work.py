@@ -85,6 +85,15 @@ def start(arch: str, **options: Any) -> None:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
+def device_answers() -> bool:
+    """Return whether the device still works; after an illegal access every launch fails."""
+    try:
+        ti.sync()
+    except Exception:
+        return False
+    return True
+
+
 def one_line(error: BaseException) -> str:
     """Return an error as one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

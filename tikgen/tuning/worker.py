@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import sys
 
-from tikgen.children.work import Tell, serve
+from tikgen.children.work import Tell, device_answers, serve
 from tikgen.pipeline.builder import clear
-from tikgen.taichi import runtime
 from tikgen.tuning.job import Job
 from tikgen.tuning.measuring import measure
 
@@ -29,15 +28,6 @@ def _answer(line: str, tell: Tell) -> str:
     if not found.ok and not device_answers():
         tell({"stage": "broken", "note": ""})
     return found.line
-
-
-def device_answers() -> bool:
-    """Return whether the device still works; after an illegal access every launch fails."""
-    try:
-        runtime.sync()
-    except Exception:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Case(KernelJob):
             ``"few"`` up to three halves, or whole numbers, over and over, ``"large"`` integers of
             64 bits that do not fit 32.
         container: what holds arrays that are no fields: NumPy, ``ti.ndarray``, or ``"fenced"``:
-            NumPy, next to memory that may not even be read, on cpu alone.
+            NumPy (torch on cuda) next to memory that may not even be read.
         inplace: whether outputs share the array of an input, where the kernel allows it.
         engine: what launches the kernel.
         offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run.
@@ -62,7 +62,7 @@ class Case(KernelJob):
         held = {
             "numpy": "NumPy arrays",
             "ndarray": "ti.ndarray",
-            "fenced": "NumPy arrays next to memory that may not be read",
+            "fenced": "arrays next to memory that may not be read",
         }[self.container]
         return (
             f"{self.template}({params}) with {sizes or 'fixed shapes'}, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import taichi as ti
@@ -19,6 +19,7 @@ from tikgen.template.base import NDArray, Template
 from tikgen.verification.case import Container, Data, Outcome
 from tikgen.verification.compare import compare
 from tikgen.verification.data import (
+    Fence,
     Guarded,
     OnDevice,
     differs,
@@ -27,7 +28,10 @@ from tikgen.verification.data import (
     random_values,
     scratch_poison,
 )
+from tikgen.verification.device_fences import FencedOnDevice
 from tikgen.verification.diagnosis import blamed, check_unchanged
+
+Box = Guarded | OnDevice | FencedOnDevice
 
 
 class Trial:
@@ -81,12 +85,12 @@ class Trial:
         self._steps = [n for _, n in variant.schedule if type(n) is int and n > 1]
         self.arguments = template.arguments(self._problem)
         self._container = container
-        self._scratch: dict[str, Guarded | OnDevice] = {}
+        self._scratch: dict[str, Box] = {}
         self._seed = seed
         # Not the last digit: full launches of two sizes have even and odd seeds.
         self._guards_are_low = seed // 2 % 2 == 1
-        side: Literal["before", "behind"] = "before" if seed // 4 % 2 else "behind"
-        self._fence: Literal["", "before", "behind"] = side if container == "fenced" else ""
+        side: Fence = "before" if seed // 4 % 2 else "behind"
+        self._fence = side if container == "fenced" else None
         self._owner = self._shared_arrays(sizes) if inplace else {}
         rng = np.random.default_rng(seed)
         special = self._inputs(sizes, rng)
@@ -105,7 +109,7 @@ class Trial:
             KernelCompileError: if Taichi refuses the kernel.
             TemplateError: if the reference or the tolerance of the template fails.
         """
-        boxes: dict[str, Guarded | OnDevice] = {}
+        boxes: dict[str, Box] = {}
         for number, array in enumerate(self._arrays()):
             if array.name not in self._owner:
                 boxes[array.name] = self._box(array, self._start[array.name], number)
@@ -189,7 +193,7 @@ class Trial:
             for array in self.kernel.workspace
         ]
         on_host = self._container != "ndarray" or not by_taichi
-        if contents and on_host and runtime.current_arch() == "cpu":
+        if contents and (self._fence or (on_host and runtime.current_arch() == "cpu")):
             # In place of those that tikgen allocates, to find writes outside.
             for number, (array, content) in enumerate(
                 zip(self.kernel.workspace, contents, strict=True), len(self.arguments)
@@ -248,15 +252,18 @@ class Trial:
             return np.full(shape, poison(dtype), dtype.numpy)
         return random_values(dtype, shape, data, rng, self._steps)
 
-    def _box(self, array: Array, values: NDArray, number: int) -> Guarded | OnDevice:
+    def _box(self, array: Array, values: NDArray, number: int) -> Box:
         if array.storage == "field":
             return OnDevice(values, ti.field(getattr(ti, array.dtype.value), values.shape))
         if self._container == "ndarray":
             return OnDevice(values, arrays.make_ndarray(array.dtype.value, values.shape))
         return self._guarded(array, values, number)
 
-    def _guarded(self, array: Array, values: NDArray, number: int) -> Guarded:
-        return Guarded(values, array.dtype, number, self._guards_are_low, self._fence)
+    def _guarded(self, array: Array, values: NDArray, number: int) -> Guarded | FencedOnDevice:
+        given = values, array.dtype, number, self._guards_are_low
+        if self._fence and runtime.current_arch() == "cuda":
+            return FencedOnDevice(*given, self._fence)
+        return Guarded(*given, self._fence)
 
     def _expected(
         self, before: Mapping[str, NDArray]

@@ -13,6 +13,8 @@ from tikgen.verification.case import Data
 from tikgen.verification.fences import fenced
 
 _SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "records": 3, "large": 20}
+# The side of an array on which memory may not be touched.
+Fence = Literal["before", "behind"]
 # What 32 bits do not hold. Sums and products wrap in 64 bits, as those of the reference do. Large
 # quotients take small divisors.
 _LARGE = (2**40, 2**40, 2**40, 3)
@@ -143,7 +145,7 @@ class Guarded:
         dtype: its element type.
         number: a number of its own among the arrays of a launch.
         is_low: whether the poison of integers is low, instead of high.
-        fence: on which side memory may not even be read; neither where empty.
+        fence: on which side memory may not even be read.
     """
 
     def __init__(
@@ -152,17 +154,17 @@ class Guarded:
         dtype: DType,
         number: int = 0,
         is_low: bool = False,
-        fence: Literal["", "before", "behind"] = "",
+        fence: Fence | None = None,
     ) -> None:
         if fence:
             self._buffer = fenced(values.size, dtype)
             self._buffer.fill(guard(dtype, number, is_low))
-            start = 0 if fence == "before" else self._buffer.size - values.size
+            self._inside = behind_or_before(self._buffer.size, values.size, fence)
         else:
-            start = -(-(values.size + 64) // 64) * 64  # Keeps the alignment of the buffer.
-            room = values.size + 2 * start
+            margin = -(-(values.size + 64) // 64) * 64  # Keeps the alignment of the buffer.
+            room = values.size + 2 * margin
             self._buffer = np.full(room, guard(dtype, number, is_low), dtype.numpy)
-        self._inside = slice(start, start + values.size)
+            self._inside = slice(margin, margin + values.size)
         self._before = self._buffer.copy()
         self.value = self._buffer[self._inside].reshape(values.shape)
         self.value[...] = values
@@ -174,15 +176,26 @@ class Guarded:
 
     def writes_outside(self) -> str:
         """Return where memory outside the array was written, or an empty string."""
-        touched = differs(self._buffer, self._before)
-        touched[self._inside] = False
-        if not touched.any():
-            return ""
-        where = int(np.flatnonzero(touched)[0])
-        distance = where - self._inside.start
-        if distance < 0:
-            return f"{-distance} elements before its first one"
-        return f"{where - self._inside.stop + 1} elements behind its last one"
+        return outside(self._buffer, self._before, self._inside)
+
+
+def behind_or_before(room: int, size: int, fence: Fence) -> slice:
+    """Return where in memory of ``room`` elements an array lies next to a fence."""
+    start = 0 if fence == "before" else room - size
+    return slice(start, start + size)
+
+
+def outside(after: NDArray, before: NDArray, inside: slice) -> str:
+    """Return where memory outside an array was written, or an empty string."""
+    touched = differs(after, before)
+    touched[inside] = False
+    if not touched.any():
+        return ""
+    where = int(np.flatnonzero(touched)[0])
+    distance = where - inside.start
+    if distance < 0:
+        return f"{-distance} elements before its first one"
+    return f"{where - inside.stop + 1} elements behind its last one"
 
 
 class OnDevice:

@@ -16,9 +16,9 @@ from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
 from tikgen.template.schedules import fitted
+from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
 from tikgen.verification.diagnosis import blamed
-from tikgen.verification.fences import are_fences_known
 from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ NEAR_SIZES = (1, 5, 17, 64, 300, 1031, 5000, 70_000, 10**6, 10**7)
 _FULL = 16
 _DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "records", "few", "large")
 
+# Where memory next to arrays can be forbidden.
+_FENCES = {"cpu": fences, "cuda": device_fences}
 # After ten values hypothesis mostly alters those that it has drawn.
 _RUN = 9
 
@@ -139,7 +141,7 @@ def launches(template: Template, variant: Variant, arch: str) -> SearchStrategy[
     dtypes = [a.dtype for a in variant.arguments if isinstance(a, Array | Scalar)]
     wide = any(dtype.bits == 64 and not dtype.is_float for dtype in dtypes)
     containers: tuple[Container, ...] = ("numpy", "ndarray")
-    if arch == "cpu" and are_fences_known():
+    if arch in _FENCES and _FENCES[arch].are_fences_known():
         containers += ("fenced",)
     return st.fixed_dictionaries(
         {

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from tikgen.children.job import described
-from tikgen.children.work import Tell, one_line, serve, start
+from tikgen.children.work import Tell, device_answers, one_line, serve, start
 from tikgen.errors import (
     CompileBudgetExceeded,
     EngineUnavailable,
@@ -51,8 +52,13 @@ class _Worker:
             self._has_cache, self._cases = wanted, 0
         self._cases += 1
         if case.text:
-            return self._mutants.outcome_of(case).line
-        return outcome_of(case, lambda digest: tell({"stage": "built", "note": digest})).line
+            outcome = self._mutants.outcome_of(case)
+        else:
+            outcome = outcome_of(case, lambda digest: tell({"stage": "built", "note": digest}))
+        if not outcome.ok and not device_answers():
+            tell({"stage": "broken", "note": ""})
+            outcome = replace(outcome, kind="crash")
+        return outcome.line
 
 
 class _Mutants:

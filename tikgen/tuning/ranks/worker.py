@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from tikgen.children.job import described
-from tikgen.children.work import MOST_SECONDS, one_line, start
+from tikgen.children.work import MOST_SECONDS, device_answers, one_line, start
 from tikgen.errors import GridError
 from tikgen.grid.gpus import choose_gpu
 from tikgen.grid.processes import Processes, processes_of
@@ -25,7 +25,7 @@ from tikgen.pipeline.builder import clear
 from tikgen.taichi import error_stream
 from tikgen.tuning.job import Measurement, RanksJob
 from tikgen.tuning.ranks.measuring import forget, measure
-from tikgen.tuning.worker import JOBS_PER_INIT, device_answers
+from tikgen.tuning.worker import JOBS_PER_INIT
 
 # In which the process that asked ends all ranks.
 _END_SECONDS = 60.0
