@@ -1,6 +1,5 @@
 """General matrix multiply."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -71,6 +70,12 @@ class Gemm(Template):
             # A cpu has no memory that threads share, a GPU no registers indexed at run time.
             needs={"panels": {"arch": "cpu"}, "shared": {"arch": GPUS}},
         )
+        panels_of: Literal["b", "a"] = parameter(
+            "the operand that is copied in panels; with 'a', a thread computes tile_m columns and "
+            "tile_n rows",
+            "b",
+            only={"via": "panels"},
+        )
         tile_m: Literal[1, 2, 4, 8, 16] = parameter(
             "rows of C that a thread computes",
             4,
@@ -81,7 +86,7 @@ class Gemm(Template):
             4,
             needs={
                 (1, 2): {"via": "arrays"},
-                (4, 8): {"via": ("arrays", "shared")},
+                4: {"via": ("arrays", "shared")},
                 16: {"via": ("panels", "shared")},
                 (32, 64): {"via": "panels"},
             },
@@ -104,6 +109,12 @@ class Gemm(Template):
         )
         split_k: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256] = parameter(
             "parts of the inner axis, which blocks take by themselves", 1, only=SHARED
+        )
+        iterations: Literal[1, 8, 64] = parameter(
+            "iterations of the parallel loop a tile, all but one of them empty: Taichi gives a "
+            "thread 512 at least",
+            1,
+            only={"via": "panels", "serial": False},
         )
         serial: bool = parameter(
             "whether one thread does it all",
@@ -139,9 +150,11 @@ class Gemm(Template):
         if arch == "cpu":
             return {
                 "via": ("arrays", "panels"),
+                "panels_of": ("b", "a"),
                 "tile_m": (1, 2, 4, 8),
                 "tile_n": (1, 4, 8, 16, 32, 64),
-                "unroll": (1, 2, 4, 8),
+                "unroll": (1, 4),
+                "iterations": (1, 8),
                 "serial": (False, True),
                 "block_dim": (0,),
             }
@@ -188,7 +201,8 @@ class Gemm(Template):
         if s.via != "panels":
             return ()
         # One panel of k rows of tile_n elements after the other, the last one full as well.
-        return (Array("panels", p.dtype, (f"n + {s.tile_n - 1}", "k"), role="work"),)
+        extent = "m" if s.panels_of == "a" else "n"
+        return (Array("panels", p.dtype, (f"{extent} + {s.tile_n - 1}", "k"), role="work"),)
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan" or p.epilogue is None:
@@ -279,26 +293,46 @@ class Gemm(Template):
 def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """Return the schedule of a processor.
 
-    On two cores, f32, 1024^3 took 26 to 31 ms (np.matmul 10 to 11.5, a plain triple loop 2080): 4
-    or 8 rows of 64 with unroll 4 or 8 are within 10%, 2 rows take up to 1.5 times, 128 columns
-    twice. Panels pay where both A and B are used more than once: of 300 x 4 x 300 arrays took 50 us
-    and panels 80, of 55 x 19 x 157 arrays 48 and panels 15.
+    On two cores, direct-cpu, 1024^3 f32 took 10.7 ms in tiles of 4 by 32 (np.matmul 10.6), 13.7 of
+    4 by 64, 14.4 of 4 by 16. Where C is one row or column, A and B are read where they are.
     """
-    widest = 2048 // p.dtype.bits
+    tiles = _NANOSECONDS[p.dtype.bits]
     if sizes is None:
-        return {"via": "panels", "tile_n": widest, "unroll": 4}
-    m, n = sizes["m"], sizes["n"]
-    schedule: dict[str, Any]
-    if min(m, n) >= 8:
-        # What lies beyond the edge is computed as well, and narrow panels cost more.
-        width = min((w for w in (16, 32, 64) if w <= widest), key=lambda w: -(-n // w) * (w + 8))
-        schedule = {"via": "panels", "tile_m": 4, "tile_n": width, "unroll": 4}
-    else:
-        schedule = {
-            f"tile_{name}": 1 if size < 4 else 4 if size < 8 or other >= 4 else 8
-            for name, size, other in (("m", m, n), ("n", n, m))
-        }
-    return schedule | {"serial": math.prod(sizes.values()) <= SERIAL}
+        tile_m, tile_n = min(tiles, key=tiles.__getitem__)
+        return panels("b", tile_m, tile_n) | {"iterations": 8}
+    m, n, k = (sizes[name] for name in ("m", "n", "k"))
+    is_small = m * n * k <= SERIAL
+    if min(m, n) == 1:
+        along = {"m": 1, "n": 1} | ({"m": 4} if n == 1 < m else {"n": 8} if n > 1 else {})
+        return {f"tile_{name}": tile for name, tile in along.items()} | {"serial": is_small}
+
+    def seconds(choice: tuple[str, int, int]) -> float:
+        panels_of, tile_m, tile_n = choice
+        across, along = (m, n) if panels_of == "a" else (n, m)
+        count, tiles_along = -(-across // tile_n), -(-along // tile_m)
+        products = tiles[tile_m, tile_n] * count * tile_n * tiles_along * tile_m * k
+        copied = _COPIED * count * tile_n * k + _STORED[panels_of] * m * n
+        return products + copied + _TILE * count * tiles_along
+
+    choices = [(operand, *tile) for operand in ("b", "a") for tile in tiles]
+    best = panels(*min(choices, key=seconds))
+    return best | ({"serial": True} if is_small else {"iterations": 8})
+
+
+def panels(panels_of: str, tile_m: int, tile_n: int) -> dict[str, Any]:
+    """Return the schedule that copies an operand to panels."""
+    tiles = {"panels_of": panels_of, "tile_m": tile_m, "tile_n": tile_n}
+    return {"via": "panels", "unroll": 4} | tiles
+
+
+# What one core took, fitted to 110 drawn products, in nanoseconds: a product by size of the element
+# and tile, an element of a panel, one of C, and a tile. The tile chosen takes 1.06 times as long as
+# the best one (geometric mean).
+_NANOSECONDS = {
+    32: {(4, 32): 0.019, (8, 16): 0.02, (4, 16): 0.022, (8, 8): 0.034},
+    64: {(4, 16): 0.038, (8, 8): 0.04, (4, 8): 0.051},
+}
+_COPIED, _STORED, _TILE = 0.35, {"b": 0.15, "a": 0.5}, 10
 
 
 def small(sizes: Mapping[str, int]) -> bool:

@@ -129,30 +129,28 @@ def test_the_default_is_in_a_space_worth_searching(arch: str, dtype: str, size: 
     assert 20 <= len(valid) <= 300
 
 
-def test_panels_are_made_only_where_they_pay() -> None:
+def schedule_for(m: int, n: int, k: int, **problem: Any) -> Any:
     template = tikgen.render("gemm").variant.template
-    p = template.Problem()
-
-    def via(m: int, n: int, k: int) -> str:
-        sizes = {"m": m, "n": n, "k": k}
-        return template.Schedule(**template.default_schedule(p, "cpu", sizes)).via
-
-    assert via(128, 128, 128) == via(64, 64, 64) == via(55, 19, 157) == "panels"
-    assert via(300, 4, 300) == via(1, 1024, 1024) == via(1024, 1, 1024) == "arrays"
+    p = template.Problem(**problem)
+    return template.Schedule(**template.default_schedule(p, "cpu", {"m": m, "n": n, "k": k}))
 
 
-def test_panels_fit_the_columns_and_little_work_is_for_one_thread() -> None:
-    template = tikgen.render("gemm").variant.template
+def test_panels_are_made_but_for_a_single_row_or_column() -> None:
+    vias = [schedule_for(*sizes).via for sizes in ((1, 1024, 1024), (1024, 1, 1024), (1, 1, 1))]
+    assert vias == ["arrays"] * 3
+    assert schedule_for(300, 4, 300).via == schedule_for(2, 2, 2).via == "panels"
 
-    def found(dtype: str, m: int, n: int, k: int) -> tuple[int, bool]:
-        p, sizes = template.Problem(dtype=dtype), {"m": m, "n": n, "k": k}
-        schedule = template.Schedule(**template.default_schedule(p, "cpu", sizes))
-        return schedule.tile_n, schedule.serial
 
-    assert found("f32", 100, 11, 50) == (16, True)
-    assert found("f32", 100, 19, 50) == (32, True)
-    assert found("f32", 1000, 1000, 1000) == (64, False)
-    assert found("f64", 1000, 1000, 1000) == (32, False)
+def test_tiles_fit_c_and_panels_are_of_the_operand_that_takes_less() -> None:
+    def found(*sizes: int, **problem: Any) -> tuple[str, int, int, bool]:
+        s = schedule_for(*sizes, **problem)
+        return s.panels_of, s.tile_m, s.tile_n, s.serial
+
+    assert found(100, 11, 50) == ("b", 8, 16, True)
+    assert found(8, 261, 182) == ("a", 8, 8, True)
+    assert found(1000, 1000, 1000) == ("b", 4, 32, False)
+    assert found(1000, 1000, 1000, dtype="f64") == ("b", 4, 16, False)
+    assert found(12, 1300, 170) == ("a", 8, 16, False)
 
 
 @pytest.mark.parametrize("via", ["arrays", "panels"])
@@ -270,7 +268,7 @@ BLOCK |= {"block_m": 128, "block_n": 128, "block_k": 8}
             {"via": "panels", "tile_m": 8, "tile_n": 16, "unroll": 8},
             "'unroll' times the 8 tile exceeds 32",
         ),
-        ({"via": "panels", "tile_n": 8}, "'tile_n' cannot be 8 where via='panels'"),
+        ({"via": "panels", "tile_n": 4}, "'tile_n' cannot be 4 where via='panels'"),
         ({"via": "panels", "tile_n": 16, "block_m": 64}, "'block_m' must be 0 where via='panels'"),
         ({"via": "shared", "arch": "cpu"}, "'via' cannot be 'shared' on cpu"),
         ({"via": "panels", "arch": "cuda"}, "'via' cannot be 'panels' on cuda"),
