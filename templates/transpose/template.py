@@ -65,7 +65,7 @@ class Transpose(Template):
             "stay rows; strips: over blocks of y, as many rows of x side by side as unroll says; "
             "tiles: over square tiles through memory that a block of threads shares",
             "rows",
-            needs={"tiles": {"arch": GPUS}, "flat": {"arch": "cpu"}},
+            needs={"tiles": {"arch": GPUS}, ("flat", "strips"): {"arch": "cpu"}},
         )
         tile: Literal[0, 16, 32, 64, 128, 256, 512] = parameter(
             "side of a tile, or length of a strip along rows of x",
@@ -83,10 +83,11 @@ class Transpose(Template):
             -1,
             only={"loop": ("strips", "tiles")},
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter(
+        unroll: Literal[1, 2, 3, 4, 5, 6, 7, 8, 16] = parameter(
             "elements a step along a row of y; of points, those of a thread, one below the other",
             1,
             only={"loop": ("rows", "strips", "points")},
+            needs={(3, 5, 6, 7): {"loop": "strips"}},
         )
         lanes: Literal[-1, 0, 1, 2, 3] = parameter(
             "axis of y along which the threads of a block stand side by side, their elements a "
@@ -141,7 +142,7 @@ class Transpose(Template):
                 "chunk": CHUNKS,
                 "serial": (False, True),
                 "tile": (0, *STRIP_LENGTHS),
-                "unroll": (1, 2, 4, 8, 16),
+                "unroll": tuple(sorted({1, 4, 8, 16, usual.get("unroll", 1)})),
                 "block_dim": (0,),
                 **axes,
             }
@@ -203,23 +204,39 @@ class Transpose(Template):
             places[row], places[column] = one, other
             return places
 
-        def place(index: Sequence[str], order: Sequence[int]) -> str:
-            if not is_merged:
-                return ", ".join(index[number] for number in order)
+        def linear(index: Sequence[str], order: Sequence[int]) -> str:
             found = index[order[0]]
             for number in order[1:]:
                 outer = f"({found})" if " " in found else found
-                inner = index[number]
-                found = f"{outer} * {names[number]}_extent + {inner}"
-            return f"{zeros}{found}"
+                found = f"{outer} * {names[number]}_extent + {index[number]}"
+            return found
 
+        def place(index: Sequence[str], order: Sequence[int]) -> str:
+            if is_merged:
+                return f"{zeros}{linear(index, order)}"
+            return ", ".join(index[number] for number in order)
+
+        def step(axis: int, order: Sequence[int]) -> str:
+            behind = list(order)[list(order).index(axis) + 1 :]
+            return " * ".join(f"{names[number]}_extent" for number in behind) or "1"
+
+        in_order = range(len(groups))
+        is_linear = is_merged or s.loop == "strips"
         return {
             **kept_rows(p, own),
+            "linear_in_x": lambda index: linear(index, order),
+            "linear_in_y": lambda index: linear(index, in_order),
+            "steps": {
+                "x_row": step(row, order),
+                "x_column": step(column, order),
+                "y_row": step(row, in_order),
+                "y_column": step(column, in_order),
+            },
             "keeps_last_axis": keeps_last_axis(p),
             "swapped": swapped(p.perm),
             "zeros": zeros,
             "count": " * ".join(own),
-            "function": "elements",
+            "function": "copy_strip" if s.loop == "strips" else "elements",
             "bounds": [(AXES[axis], "0", own[axis]) for axis in range(dim)],
             "permuted": lambda index: [index[p.perm.index(axis)] for axis in range(dim)],
             "names": list(names),
@@ -227,10 +244,10 @@ class Transpose(Template):
             "column": names[column],
             "lanes": None if lanes is None else names[lanes],
             "extent": lambda name: f"{name}_extent" if is_merged else counts[names.index(name)],
-            "merged": dict(zip(names, counts, strict=True)) if is_merged else {},
+            "merged": dict(zip(names, counts, strict=True)) if is_linear else {},
             "along": along,
             "in_x": lambda index: place(index, order),
-            "in_y": lambda index: place(index, range(len(groups))),
+            "in_y": lambda index: place(index, in_order),
             "counts": lambda sides: [
                 f"({count} - 1) // {sides[name]} + 1" if sides.get(name, 1) > 1 else count
                 for name, count in zip(names, counts, strict=True)
@@ -318,10 +335,10 @@ def lanes_of(p: Any, s: Any) -> int | None:
 
 def strips(p: Any, axes: tuple[int, int], sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """Return the length and the width of the strips of cpu, and where they lie."""
-    # 4096 x 4096 f32 on 2 cores: 8.3 ms in strips of 512 x 8, 8.9 of 256 x 8, 10 of 64 x 8 or
-    # 128 x 16, 13 of 64 x 4, 21 in square tiles of 16, 43 point by point, 124 in NumPy.
-    # Taichi makes 512 strips a task, so small arrays need short ones: 1024 x 1024 took 0.40 ms
-    # of 64 x 8 or 128 x 8 and 0.61 of 256 x 8.
+    # 4096 x 4096 f32 on 2 cores, direct-cpu: 6.2 ms in strips of 512 x 8, 7.1 of 256 x 8, 8.3 of
+    # 512 x 16, 12 of 16 x 8, 124 in NumPy; 512 x 512 by one thread 0.09 ms of 512 x 8 and 0.1 of
+    # 64 x 8, in NumPy 0.59.
+    # Taichi makes 512 strips a task, so small arrays need short ones.
     if sizes is None:
         return {"tile": 256, "unroll": 8}
     row, column = axes
@@ -331,10 +348,10 @@ def strips(p: Any, axes: tuple[int, int], sizes: Mapping[str, int] | None) -> Ma
         row, column, width = column, row, length
     count = math.prod(sizes.values())
     fitting = [t for t in STRIP_LENGTHS if count // 8 >= 4 * ITERATIONS_A_TASK * t]
+    is_serial = 0 < count <= SERIAL
     return {
-        "tile": max(fitting, default=STRIP_LENGTHS[0]),
-        # What is left over of a narrow block goes one by one.
-        "unroll": 2 if width < 4 else 4 if width < SHORT else 8,
-        "serial": 0 < count <= SERIAL,
+        "tile": STRIP_LENGTHS[-1] if is_serial else max(fitting, default=STRIP_LENGTHS[0]),
+        "unroll": min(width, 8),
+        "serial": is_serial,
         **named(p, row, column),
     }

@@ -5,6 +5,43 @@
 import taichi as ti
 
 
+@ti.real_func
+def copy_strip(
+    x: ti.types.ndarray(dtype=ti.f32, ndim=2),
+    y: ti.types.ndarray(dtype=ti.f32, ndim=2),
+    from_x: ti.i32,
+    from_y: ti.i32,
+    x_column: ti.i32,
+    y_row: ti.i32,
+    rows: ti.i32,
+    columns: ti.i32,
+):
+    if columns == 8:
+        for row in range(rows):
+            # Bounded, so that LLVM knows that adding to it cannot overflow.
+            place = ti.min(from_y + row * y_row, 2147483136)
+            x_0 = x[0, from_x + row]
+            x_1 = x[0, from_x + x_column + row]
+            x_2 = x[0, from_x + 2 * x_column + row]
+            x_3 = x[0, from_x + 3 * x_column + row]
+            x_4 = x[0, from_x + 4 * x_column + row]
+            x_5 = x[0, from_x + 5 * x_column + row]
+            x_6 = x[0, from_x + 6 * x_column + row]
+            x_7 = x[0, from_x + 7 * x_column + row]
+            y[0, place] = x_0
+            y[0, place + 1] = x_1
+            y[0, place + 2] = x_2
+            y[0, place + 3] = x_3
+            y[0, place + 4] = x_4
+            y[0, place + 5] = x_5
+            y[0, place + 6] = x_6
+            y[0, place + 7] = x_7
+    else:
+        for row in range(rows):
+            for column in range(columns):
+                y[0, from_y + column + row * y_row] = x[0, from_x + column * x_column + row]
+
+
 @ti.kernel
 def transpose(
     x: ti.types.ndarray(dtype=ti.f32, ndim=2),
@@ -14,28 +51,18 @@ def transpose(
         (y.shape[0] - 1) // 256 + 1,
         (y.shape[1] - 1) // 8 + 1,
     ):
-        i_start = i_strip * 256
-        i_stop = ti.min(i_start + 256, y.shape[0])
-        j = j_step * 8
-        if j + 7 < y.shape[1]:
-            for i in range(i_start, i_stop):
-                x_0 = x[j, i]
-                x_1 = x[j + 1, i]
-                x_2 = x[j + 2, i]
-                x_3 = x[j + 3, i]
-                x_4 = x[j + 4, i]
-                x_5 = x[j + 5, i]
-                x_6 = x[j + 6, i]
-                x_7 = x[j + 7, i]
-                y[i, j] = x_0
-                y[i, j + 1] = x_1
-                y[i, j + 2] = x_2
-                y[i, j + 3] = x_3
-                y[i, j + 4] = x_4
-                y[i, j + 5] = x_5
-                y[i, j + 6] = x_6
-                y[i, j + 7] = x_7
-        else:
-            for i in range(i_start, i_stop):
-                for j_rest in range(j, y.shape[1]):
-                    y[i, j_rest] = x[j_rest, i]
+        i_extent = y.shape[0]
+        j_extent = y.shape[1]
+        i = i_strip * 256
+        # The last step overlaps the one before, which copies the same elements.
+        j = ti.max(ti.min(j_step * 8, j_extent - 8), 0)
+        copy_strip(
+            x,
+            y,
+            j * i_extent + i,
+            i * j_extent + j,
+            i_extent,
+            j_extent,
+            ti.min(256, i_extent - i),
+            ti.min(8, j_extent - j),
+        )
