@@ -1,7 +1,7 @@
 """How fast: the schedules of a reduction, and how many steps they take."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tikgen import Invalid
@@ -24,6 +24,8 @@ MANY_LINES = 2**16
 ENOUGH = 3
 # Bytes of a row that is too short to be read ahead, and of what stays in the caches of the cpu.
 SHORT_ROW, CACHED = 2048, 2**23
+# Elements of a slab of rows.
+SLAB = 1024
 # Up to so many bytes one thread of the cpu does all, and fewer where an element takes long: on two
 # cores 500,009 f32 took 27 us to sum by one thread and 85 in parallel, with direct-cpu 23 and 17.
 SMALL_BYTES, SMALL_SLOW_BYTES = 2**21, 2**18
@@ -63,6 +65,10 @@ def of_lines_on_cpu(p: Any, sizes: Mapping[str, int] | None) -> dict[str, Any]:
     """Return the schedule of the cpu for lines along an axis."""
     extents = [sizes[f"n{axis}"] for axis in range(p.dim)] if sizes else [2**10] * p.dim
     count = math.prod(extents)
+    if sizes and (slab := slab_of(p, extents)):
+        if is_small(p, sizes):
+            return {"slab": slab, "chunks": 1, "serial": True}
+        return {"slab": slab, "chunks": 64, "spread": 512}
     if p.axis == p.dim - 1:
         schedule, lines = {"unroll": 1}, count // extents[-1]
     elif fits_in_out(p):
@@ -89,6 +95,15 @@ def of_lines_on_cpu(p: Any, sizes: Mapping[str, int] | None) -> dict[str, Any]:
     # Taichi hands 512 turns at a time to a thread, but empty ones take time as well.
     spread = next((n for most, n in ((64, 512), (1024, 64), (8192, 8)) if lines <= most), 1)
     return schedule | {"spread": spread}
+
+
+def slab_of(p: Any, extents: Sequence[int]) -> int:
+    """Return how many rows the cpu takes as one; 0 where rows are long, or few."""
+    if p.axis != 0 or not fits_in_out(p):
+        return 0
+    width = math.prod(extents[1:])
+    fitting = (n for n in (256, 64, 16) if n * width <= SLAB and 4 * n <= extents[0])
+    return next(fitting, 0)
 
 
 def is_small(p: Any, sizes: Mapping[str, int] | None) -> bool:
@@ -155,6 +170,7 @@ def schedule_space(
         return {
             "columns": (0, *columns),
             "strip": (0,) if last or not fits_in_out(p) else (0, 256, 1024, 4096),
+            "slab": (0, 16, 64, 256) if p.axis == 0 and fits_in_out(p) else (0,),
             "spread": (1, 8, 64, 512),
             "serial": (False, True),
             "unroll": (1, 2, 4, 8, 16),
@@ -180,8 +196,9 @@ def schedule_space(
 
 def check_schedule(p: Any, s: Any, arch: str) -> None:
     """Raise :class:`Invalid` where a schedule does not fit."""
-    if s.strip and not fits_in_out(p):
-        raise Invalid("strip", f"needs accuracy='fast', and no op={p.op!r} on {p.dtype}")
+    for name in ("strip", "slab"):
+        if getattr(s, name) and not fits_in_out(p):
+            raise Invalid(name, f"needs accuracy='fast', and no op={p.op!r} on {p.dtype}")
     if s.team == 1:
         if s.columns and (arch != "cpu" or p.accuracy != "fast"):
             raise Invalid("columns", "needs a team, or cpu and accuracy='fast'")

@@ -37,6 +37,7 @@ ACCUMULATORS = ("i32", "i64", "u32", "u64", "f32", "f64")
 WHOLE = ({"axis": None}, {"dim": 1})
 LINES = {"axis": Not(None), "dim": (2, 3)}
 NOT_LAST = ({"axis": 0, "dim": (2, 3)}, {"axis": 1, "dim": 3})
+SLABS = {"axis": 0, "dim": (2, 3), "slab": Not(0)}
 
 
 class Reduce(Template):
@@ -95,11 +96,11 @@ class Reduce(Template):
 
     class Schedule(ScheduleModel):
         chunks: int = parameter(
-            "most parts of a whole array that are reduced in parallel",
+            "most parts of a whole array, or of its rows with slab, that are reduced in parallel",
             64,
             ge=1,
             le=16384,
-            only=WHOLE,
+            only=[*WHOLE, SLABS],
         )
         grain: int = parameter(
             "fewest elements in such a part",
@@ -113,7 +114,7 @@ class Reduce(Template):
             False,
             only={"axis": None, "dim": (2, 3)},
         )
-        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step", 4)
+        unroll: Literal[1, 2, 4, 8, 16] = parameter("elements a step", 4, only={"slab": 0})
         team: Literal[1, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = parameter(
             "threads that share a part, or a line along the axis",
             1,
@@ -130,6 +131,12 @@ class Reduce(Template):
             "columns of a row that a real function joins with those of the row before, 0 for none",
             0,
             only=[{**each, "columns": 0, "arch": "cpu"} for each in NOT_LAST],
+        )
+        slab: Literal[0, 16, 64, 256] = parameter(
+            "rows that a real function takes as one, along the first axis of an array with short "
+            "rows, 0 for none",
+            0,
+            only={"dim": (2, 3), "axis": 0, "columns": 0, "strip": 0, "arch": "cpu"},
         )
         parts: Literal[1, 2, 8, 64, 512] = parameter(
             "parts of a line along the axis, each for a team of its own",
@@ -179,6 +186,9 @@ class Reduce(Template):
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
         if not is_whole(p):
             kept = tuple(f"n{axis}" for axis in kept_axes(p))
+            if s.slab:
+                shape = (s.chunks, s.slab, *kept)
+                return (Array("partial", result_dtype(p), shape, role="work"),)
             return tuple(
                 Array(PARTIAL[variable], dtype, (s.parts, *kept), role="work")
                 for variable, dtype in known_dtypes(p, places=True).items()

@@ -37,6 +37,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reduce_sum": ("reduce", {"op": "sum", "dim": 1}),
     "reduce_argmin_axis": ("reduce", {"op": "argmin", "dim": 3, "axis": 1}),
     "reduce_max_axis": ("reduce", {"op": "max", "dim": 3, "axis": 1}),
+    "reduce_slabs": ("reduce", {"op": "mean", "dim": 3, "axis": 0, "slab": 64}),
     "reduce_kahan": ("reduce", {"op": "sum", "dim": 1, "accuracy": "kahan"}),
     "scan": ("scan", {"op": "sum"}),
     "transpose": ("transpose", {"perm": (1, 0)}),
