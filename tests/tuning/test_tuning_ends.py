@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from tikgen.children import work
 from tikgen.errors import TikgenError
 from tikgen.template.catalogue import find_template
 from tikgen.tuning import given_data, worker, workload
@@ -134,7 +135,7 @@ def test_a_device_that_answers_no_more_is_told(
             raise RuntimeError("an illegal memory access")
 
     monkeypatch.setattr(worker, "measure", lambda *_, **__: Measurement("crash", "it died"))
-    monkeypatch.setattr(worker.runtime, "sync", sync)
+    monkeypatch.setattr(work.ti, "sync", sync)
     told: list[Any] = []
     assert "it died" in worker._answer(json.dumps([]), told.append)
     assert told == [{"stage": "broken", "note": ""}] * is_broken

@@ -192,8 +192,8 @@ OTHERS = (
         "for k in range(k_stop - 0 * k_stop %", params=PANELS_GEMM,
     ),
     Mutant(
-        "gemm", "last panel not full", TEXT, "_stop + k) * {{ s.tile_n }}\n        for",
-        "_stop + k) * {{ s.tile_n - 1 }}\n        for", params=PANELS_GEMM,
+        "gemm", "panels not full", TEXT, "for v in range({{ s.tile_n }}):\n            panels[",
+        "for v in range({{ s.tile_n - 1 }}):\n            panels[", params=PANELS_GEMM,
     ),
     no_remainder("spmv", **F32_CSR),
     Mutant("spmv", "beta ignored", TEXT, "value += beta", "value += 0 * beta", params=F32_CSR),
@@ -207,8 +207,8 @@ OTHERS = (
         params=SMALL_TRANSPOSE | {"perm": (0, 2, 1)},
     ),
     Mutant(
-        "transpose", "rest of a strip missed", TEXT, "_rest in range({{ column }},",
-        "_rest in range({{ column }} + 1,",
+        "transpose", "rest of a strip missed", TEXT, "_extent - {{ s.unroll }}), 0)",
+        "_extent - {{ s.unroll + 1 }}), 0)",
         params=SMALL_TRANSPOSE | {"loop": "strips", "tile": 64, "unroll": 2},
     ),
     no_remainder("map", **MAP),
