@@ -272,15 +272,12 @@ class Transpose(Template):
             return parallel(groups * size // s.unroll, looped(s.unroll))
         if s.loop in ("rows", "points"):
             return box([sizes[f"n{axis}"] for axis in p.perm], s.loop == "rows", s.unroll)
-        if s.loop == "flat":
+        if s.loop in ("flat", "strips"):
             return 0  # For cpu, where loops have no limit.
         counts = extents(p.perm, merged(p.perm), sizes)
         row, column = (counts[number] for number in walk(p, s))
-        width = s.unroll if s.loop == "strips" else s.tile
         count = math.prod(counts) // (row * column)
-        count *= ((row - 1) // s.tile + 1) * ((column - 1) // width + 1)
-        if s.loop == "strips":
-            return parallel(count, looped(s.tile, looped(s.unroll)))
+        count *= ((row - 1) // s.tile + 1) * ((column - 1) // s.tile + 1)
         return parallel(count * s.block_dim, 2 * looped(s.tile**2 // s.block_dim))
 
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:

@@ -49,12 +49,6 @@ CASES: dict[str, Case] = {
     "stencil down": ("stencil", {"dim": 2, **WEIGHTS[2]}, {}, (("n", 4), ("n", 4))),
     "transpose rows": ("transpose", {}, ROWS, ((2, "n"), ("n", 2))),
     "transpose rows across": ("transpose", {}, ROWS, (("n", 2), (2, "n"))),
-    "transpose strips": (
-        "transpose",
-        {},
-        {"loop": "strips", "tile": 512, "unroll": 4},
-        ((2, "n"), ("n", 2)),
-    ),
     "transpose": ("transpose", {}, {}, ((2, "n"), ("n", 2))),
     "scan of one chunk": (
         "scan",

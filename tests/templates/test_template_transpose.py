@@ -89,6 +89,8 @@ def test_schedules_change_nothing(
 ) -> None:
     if schedule["loop"] == "tiles" and ti_arch == "cpu":
         pytest.skip("threads share no memory there")
+    if schedule["loop"] == "strips" and ti_arch != "cpu":
+        pytest.skip("a GPU has no real functions for strips")
     kernel = tikgen.build("transpose", perm=perm, dtype="f32", schedule={"tile": 0} | schedule)
     for shape in SHAPES[len(perm)]:
         check_copy(kernel, rng.uniform(-1, 1, shape).astype(np.float32))
