@@ -24,8 +24,8 @@ MANY_LINES = 2**16
 ENOUGH = 3
 # Bytes of a row that is too short to be read ahead, and of what stays in the caches of the cpu.
 SHORT_ROW, CACHED = 2048, 2**23
-# Elements of a slab of rows.
-SLAB = 1024
+# Elements of a slab of rows, and rows of the slabs of all chunks.
+SLAB, MOST_SLAB_ROWS = 1024, 2**16
 # Up to so many bytes one thread of the cpu does all, and fewer where an element takes long: on two
 # cores 500,009 f32 took 27 us to sum by one thread and 85 in parallel, with direct-cpu 23 and 17.
 SMALL_BYTES, SMALL_SLOW_BYTES = 2**21, 2**18
@@ -199,6 +199,8 @@ def check_schedule(p: Any, s: Any, arch: str) -> None:
     for name in ("strip", "slab"):
         if getattr(s, name) and not fits_in_out(p):
             raise Invalid(name, f"needs accuracy='fast', and no op={p.op!r} on {p.dtype}")
+    if s.slab and s.chunks * s.slab > MOST_SLAB_ROWS:
+        raise Invalid("chunks", f"times slab exceeds {MOST_SLAB_ROWS} rows; got {s.chunks}")
     if s.team == 1:
         if s.columns and (arch != "cpu" or p.accuracy != "fast"):
             raise Invalid("columns", "needs a team, or cpu and accuracy='fast'")

@@ -76,6 +76,7 @@ def test_the_default_takes_slabs_where_rows_are_short() -> None:
         ({"axis": 1}, "'slab' must be 0 where axis=1"),
         ({"strip": 256}, "'slab' must be 0 where strip=256"),
         ({"op": "argmax"}, "'slab' needs accuracy='fast', and no op='argmax'"),
+        ({"chunks": 1025}, "'chunks' times slab exceeds 65536 rows; got 1025"),
         ({"unroll": 8}, "'unroll' must be . where slab=64"),
     ],
 )
