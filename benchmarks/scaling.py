@@ -32,7 +32,6 @@ from tikgen.units import duration
 
 Extents = tuple[int, ...]
 # Equations, options, and grids of one rank.
-SMALL = [(12, 17, 15), (30, 41, 36), (70, 52, 61)]
 WORKS: Mapping[str, tuple[str, dict[str, Any], Sequence[Extents]]] = {
     "heat, 3D": (
         "u' = u + dt*lap(u)",
@@ -44,15 +43,20 @@ WORKS: Mapping[str, tuple[str, dict[str, Any], Sequence[Extents]]] = {
         {"dim": 2, "order": 4},
         [(190, 230), (530, 410), (1210, 1100)],
     ),
-    "heat, 3D, exchange every 4": ("u' = u + dt*lap(u)", {"dim": 3}, SMALL),
+    "heat, 3D, exchange every 4": (
+        "u' = u + dt*lap(u)",
+        {"dim": 3},
+        [(12, 17, 15), (30, 41, 36), (70, 52, 61)],
+    ),
 }
+EXCHANGE_EVERY = {"heat, 3D, exchange every 4": 4}
 TURNS = 5
 
 
 def program_of(work: str, shape: Extents) -> tikgen.Program:
     """Return the program of a work over a periodic grid."""
     text, options, _ = WORKS[work]
-    grid = tikgen.Grid(shape, periodic=True, exchange_every=4 if work.endswith("4") else None)
+    grid = tikgen.Grid(shape, periodic=True, exchange_every=EXCHANGE_EVERY.get(work))
     kernel = tikgen.update(text, scalars="dt", boundary="periodic", **options)
     u, un = grid.field(lambda *at: np.cos(sum(at))), grid.zeros()
     results = {"warmest": np.zeros(1, np.float32)} if "warmest" in text else {}

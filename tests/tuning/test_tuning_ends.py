@@ -135,7 +135,7 @@ def test_a_device_that_answers_no_more_is_told(
             raise RuntimeError("an illegal memory access")
 
     monkeypatch.setattr(worker, "measure", lambda *_, **__: Measurement("crash", "it died"))
-    monkeypatch.setattr(work.ti, "sync", sync)
+    monkeypatch.setattr(work.runtime, "sync", sync)
     told: list[Any] = []
     assert "it died" in worker._answer(json.dumps([]), told.append)
     assert told == [{"stage": "broken", "note": ""}] * is_broken

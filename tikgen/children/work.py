@@ -15,7 +15,7 @@ from typing import Any
 
 import taichi as ti
 
-from tikgen.taichi import error_stream
+from tikgen.taichi import error_stream, runtime
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -88,7 +88,7 @@ def start(arch: str, **options: Any) -> None:
 def device_answers() -> bool:
     """Return whether the device still works; after an illegal access every launch fails."""
     try:
-        ti.sync()
+        runtime.sync()
     except Exception:
         return False
     return True

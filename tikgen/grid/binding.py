@@ -158,14 +158,15 @@ class GridStep(Composite):
 
     def several_steps(self, listed: Sequence[Part]) -> Several | None:
         """Return parts that do several steps with one exchange of wider ghost layers."""
-        steps = [part for part in listed if isinstance(part, Swap) or self.goes_with(part)]
-        return several_steps(self._domain, steps) if len(steps) == len(listed) else None
+        return several_steps(self._domain, listed) if self.repeats(listed) else None
 
-    def goes_with(self, part: Part) -> TypeGuard[GridStep]:
-        """Return whether a part is a kernel on the same grid that does the same in each step."""
-        if not isinstance(part, GridStep):
-            return False
-        return part._domain is self._domain and not part._varying
+    def repeats(self, listed: Sequence[Part]) -> TypeGuard[Sequence[GridStep | Swap]]:
+        """Return whether parts are swaps and kernels on its grid that do the same in each step."""
+        return all(
+            isinstance(part, Swap)
+            or (isinstance(part, GridStep) and part._domain is self._domain and not part._varying)
+            for part in listed
+        )
 
     def __call__(self, /, **scalars: Any) -> None:
         """Launch the kernel once, with what belongs before and after; all processes must.

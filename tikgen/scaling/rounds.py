@@ -44,11 +44,8 @@ class Round:
 
 def alike(program: Program) -> Parts:
     """Return the parts of a step if several steps may follow an exchange, or nothing."""
-    parts = [part for part in program.parts if isinstance(part, Swap | GridStep)]
-    first = next(steps_of(parts), None)
-    if len(parts) < len(program.parts) or first is None:
-        return ()
-    return parts if all(isinstance(p, Swap) or first.goes_with(p) for p in parts) else ()
+    first, parts = next(steps_of(program.parts), None), program.parts
+    return parts if first is not None and first.repeats(parts) else ()
 
 
 def most_steps(domain: Domain) -> int:

@@ -42,11 +42,11 @@ class FencedOnDevice:
         self, values: NDArray, dtype: DType, number: int, is_low: bool, fence: Fence
     ) -> None:
         torch = importlib.import_module("torch")
-        memory = _Pages(values.nbytes)
-        self._inside = behind_or_before(memory.size // values.itemsize, values.size, fence)
-        self._before = np.full(memory.size // values.itemsize, guard(dtype, number, is_low))
+        self._all = torch.as_tensor(_Pages(values.size, dtype), device=f"cuda:{DEVICE}")
+        room = self._all.numel()
+        self._inside = behind_or_before(room, values.size, fence)
+        self._before = np.full(room, guard(dtype, number, is_low))
         self._before[self._inside] = values.ravel()
-        self._all = torch.as_tensor(memory.of(dtype), device=f"cuda:{DEVICE}")
         self._all.copy_(torch.from_numpy(self._before))
         self.value = self._all[self._inside].view(values.shape)
 
@@ -64,10 +64,11 @@ class _Pages:
     """Whole pages of the device, freed with the last tensor that shows them.
 
     Args:
-        size: how many bytes there must be room for.
+        elements: how many elements there must be room for.
+        dtype: their type.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, elements: int, dtype: DType) -> None:
         enter()
         d = driver()
         made = d.CUmemAllocationProp()
@@ -76,26 +77,23 @@ class _Pages:
         made.location.id = DEVICE
         least = d.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         (page,) = _done("cuMemGetAllocationGranularity", made, least)
-        self.size = max(-(-size // page), 1) * page
-        (start,) = _done("cuMemAddressReserve", page + self.size + page, 0, 0, 0)
-        (handle,) = _done("cuMemCreate", self.size, made, 0)
-        self._address = int(start) + page
-        _done("cuMemMap", self._address, self.size, 0, handle, 0)
+        itemsize = dtype.bits // 8
+        size = max(-(-elements * itemsize // page), 1) * page
+        (start,) = _done("cuMemAddressReserve", page + size + page, 0, 0, 0)
+        (handle,) = _done("cuMemCreate", size, made, 0)
+        address = int(start) + page
+        _done("cuMemMap", address, size, 0, handle, 0)
         access = d.CUmemAccessDesc()
         access.location = made.location
         access.flags = d.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        _done("cuMemSetAccess", self._address, self.size, [access], 1)
-        weakref.finalize(self, _free, int(start), page, self.size, handle).atexit = False
-
-    def of(self, dtype: DType) -> _Pages:
-        """Return itself, as an array of a dtype that torch takes."""
-        self.__cuda_array_interface__: dict[str, Any] = {
-            "shape": (self.size // (dtype.bits // 8),),
+        _done("cuMemSetAccess", address, size, [access], 1)
+        weakref.finalize(self, _free, int(start), page, size, handle).atexit = False
+        self.__cuda_array_interface__ = {
+            "shape": (size // itemsize,),
             "typestr": np.dtype(dtype.numpy).str,
-            "data": (self._address, False),
+            "data": (address, False),
             "version": 3,
         }
-        return self
 
 
 def _free(start: int, page: int, size: int, handle: Any) -> None:
