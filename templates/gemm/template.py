@@ -22,13 +22,13 @@ from tikgen.pipeline.loop_steps import looped, parallel, stepped
 from tikgen.template.rules import GPUS, Not
 from tikgen.template.shapes import MOST_ELEMENTS
 
+from .on_cpu import lies_in_rows, on_cpu, space_on_cpu
+
 SHARED, OTHER = {"via": "shared"}, {"via": Not("shared")}
+VECTORS = ("panels", "rows", "dots")
 # Products that may stand in the unrolled code; 256 take some 5 s to compile on vulkan.
-MOST_PRODUCTS = {"arrays": 128, "panels": 32, "shared": 256}
+MOST_PRODUCTS = {"arrays": 128, "panels": 32, "rows": 32, "dots": 64, "shared": 256}
 SHARED_BYTES = 48 * 1024
-# To wake the other threads takes 25 us, and Taichi gives each of them 512 tiles. So few products
-# are for one thread.
-SERIAL = 2**21
 # Mesa's Vulkan on a processor counts the steps of a thread: no part is longer there.
 DEEP = 32_768
 # Fewer blocks of 64 threads or more than these leave processors of a large GPU idle.
@@ -63,35 +63,39 @@ class Gemm(Template):
                 raise Invalid("epilogue", f"must depend on v; got '{self.epilogue}'")
 
     class Schedule(ScheduleModel):
-        via: Literal["arrays", "panels", "shared"] = parameter(
-            "how A and B reach a thread: as they are, B through a copy in panels, or both through "
-            "shared memory",
+        via: Literal["arrays", "panels", "rows", "dots", "shared"] = parameter(
+            "how A and B reach a thread: as they are; one of them in vectors, through a copy in "
+            "panels or from its rows; both in vectors along the inner axis; or both through shared "
+            "memory",
             "arrays",
             # A cpu has no memory that threads share, a GPU no registers indexed at run time.
-            needs={"panels": {"arch": "cpu"}, "shared": {"arch": GPUS}},
+            needs={VECTORS: {"arch": "cpu"}, "shared": {"arch": GPUS}},
         )
-        panels_of: Literal["b", "a"] = parameter(
-            "the operand that is copied in panels; with 'a', a thread computes tile_m columns and "
+        vectors_of: Literal["b", "a"] = parameter(
+            "the operand that is read in vectors; with 'a', a thread computes tile_m columns and "
             "tile_n rows",
             "b",
-            only={"via": "panels"},
+            only={"via": ("panels", "rows")},
         )
         tile_m: Literal[1, 2, 4, 8, 16] = parameter(
             "rows of C that a thread computes",
             4,
-            needs={(1, 2): {"via": ("arrays", "panels")}, 16: SHARED},
+            needs={(1, 2): {"via": Not("shared")}, 16: SHARED},
         )
-        tile_n: Literal[1, 2, 4, 8, 16, 32, 64] = parameter(
+        tile_n: Literal[1, 2, 4, 8, 16, 32, 64, 256] = parameter(
             "columns of C that a thread computes",
             4,
             needs={
-                (1, 2): {"via": "arrays"},
-                4: {"via": ("arrays", "shared")},
-                16: {"via": ("panels", "shared")},
-                (32, 64): {"via": "panels"},
+                (1, 2): {"via": ("arrays", "dots")},
+                4: {"via": ("arrays", "dots", "shared")},
+                16: {"via": ("panels", "rows", "shared")},
+                (32, 64): {"via": ("panels", "rows")},
+                256: {"via": "rows"},
             },
         )
-        unroll: Literal[1, 2, 4, 8] = parameter("steps along k at a time", 1)
+        unroll: Literal[1, 2, 4, 8] = parameter(
+            "steps along k at a time; with via='dots', vectors of 64 bytes", 1
+        )
         block_m: Literal[0, 16, 32, 64, 128, 256] = parameter(
             "rows of C that the threads of a block compute", 0, only=SHARED, needs={0: OTHER}
         )
@@ -108,13 +112,15 @@ class Gemm(Template):
             "neighbours among the rows and columns of a thread", 1, only=SHARED
         )
         split_k: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256] = parameter(
-            "parts of the inner axis, which blocks take by themselves", 1, only=SHARED
+            "parts of the inner axis, which threads or blocks take by themselves",
+            1,
+            only={"via": Not("arrays")},
         )
         iterations: Literal[1, 8, 64] = parameter(
             "iterations of the parallel loop a tile, all but one of them empty: Taichi gives a "
             "thread 512 at least",
             1,
-            only={"via": "panels", "serial": False},
+            only={"via": VECTORS, "serial": False},
         )
         serial: bool = parameter(
             "whether one thread does it all",
@@ -148,16 +154,7 @@ class Gemm(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:
         if arch == "cpu":
-            return {
-                "via": ("arrays", "panels"),
-                "panels_of": ("b", "a"),
-                "tile_m": (1, 2, 4, 8),
-                "tile_n": (1, 4, 8, 16, 32, 64),
-                "unroll": (1, 4),
-                "iterations": (1, 8),
-                "serial": (False, True),
-                "block_dim": (0,),
-            }
+            return space_on_cpu(p, sizes)
         if sizes and small(sizes):
             best = small_blocks(sizes, MOST_ELEMENTS)
             parts = best["split_k"]
@@ -184,9 +181,10 @@ class Gemm(Template):
         }
 
     def check(self, p: Any, s: Any, arch: str) -> None:
-        products = s.tile_m * s.unroll * (1 if s.via == "panels" else s.tile_n)
+        in_vectors = s.via in ("panels", "rows")
+        products = s.tile_m * s.unroll * (1 if in_vectors else s.tile_n)
         if products > MOST_PRODUCTS[s.via]:
-            tile = s.tile_m if s.via == "panels" else f"{s.tile_m} by {s.tile_n}"
+            tile = s.tile_m if in_vectors else f"{s.tile_m} by {s.tile_n}"
             raise Invalid(
                 "unroll",
                 f"times the {tile} tile exceeds {MOST_PRODUCTS[s.via]} products, "
@@ -194,15 +192,19 @@ class Gemm(Template):
             )
         if s.via == "shared":
             check_block(s, p.dtype.bits // 8)
+        if s.via == "dots" and p.layout == "tn":
+            raise Invalid("via", "cannot be 'dots' where layout='tn': no operand lies along k")
+        if s.via == "rows" and not lies_in_rows(p.layout, s.vectors_of):
+            stored = p.layout["ab".index(s.vectors_of)]
+            raise Invalid(
+                "via",
+                f"cannot be 'rows' of {s.vectors_of}, which layout='{p.layout}' has stored "
+                f"'{stored}': its rows lie along k; take 'dots' or 'panels'",
+            )
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
-        if s.split_k > 1:
-            return (Array("partial", p.dtype, (s.split_k, "m", "n"), role="work"),)
-        if s.via != "panels":
-            return ()
-        # One panel of k rows of tile_n elements after the other, the last one full as well.
-        extent = "m" if s.panels_of == "a" else "n"
-        return (Array("panels", p.dtype, (f"{extent} + {s.tile_n - 1}", "k"), role="work"),)
+        partial = Array("partial", p.dtype, (s.split_k, "m", "n"), role="work")
+        return (*copies(p, s), *((partial,) if s.split_k > 1 else ()))
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan" or p.epilogue is None:
@@ -226,6 +228,8 @@ class Gemm(Template):
             "threads": threads_m * threads_n,
             "a_transposed": p.layout[0] == "t",
             "b_transposed": p.layout[1] == "t",
+            # Elements in a vector of 64 bytes.
+            "lanes": 512 // p.dtype.bits,
             "helpers": p.epilogue.helpers(p.dtype) if p.epilogue else "",
             "stored": p.epilogue.taichi({"v": "value"}, p.dtype) if p.epilogue else "value",
         }
@@ -290,49 +294,15 @@ class Gemm(Template):
         return {"epilogue": st.none() | st.sampled_from(texts)}
 
 
-def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
-    """Return the schedule of a processor.
-
-    On two cores, direct-cpu, 1024^3 f32 took 10.7 ms in tiles of 4 by 32 (np.matmul 10.6), 13.7 of
-    4 by 64, 14.4 of 4 by 16. Where C is one row or column, A and B are read where they are.
-    """
-    tiles = _NANOSECONDS[p.dtype.bits]
-    if sizes is None:
-        tile_m, tile_n = min(tiles, key=tiles.__getitem__)
-        return panels("b", tile_m, tile_n) | {"iterations": 8}
-    m, n, k = (sizes[name] for name in ("m", "n", "k"))
-    is_small = m * n * k <= SERIAL
-    if min(m, n) == 1:
-        along = {"m": 1, "n": 1} | ({"m": 4} if n == 1 < m else {"n": 8} if n > 1 else {})
-        return {f"tile_{name}": tile for name, tile in along.items()} | {"serial": is_small}
-
-    def seconds(choice: tuple[str, int, int]) -> float:
-        panels_of, tile_m, tile_n = choice
-        across, along = (m, n) if panels_of == "a" else (n, m)
-        count, tiles_along = -(-across // tile_n), -(-along // tile_m)
-        products = tiles[tile_m, tile_n] * count * tile_n * tiles_along * tile_m * k
-        copied = _COPIED * count * tile_n * k + _STORED[panels_of] * m * n
-        return products + copied + _TILE * count * tiles_along
-
-    choices = [(operand, *tile) for operand in ("b", "a") for tile in tiles]
-    best = panels(*min(choices, key=seconds))
-    return best | ({"serial": True} if is_small else {"iterations": 8})
-
-
-def panels(panels_of: str, tile_m: int, tile_n: int) -> dict[str, Any]:
-    """Return the schedule that copies an operand to panels."""
-    tiles = {"panels_of": panels_of, "tile_m": tile_m, "tile_n": tile_n}
-    return {"via": "panels", "unroll": 4} | tiles
-
-
-# What one core took, fitted to 110 drawn products, in nanoseconds: a product by size of the element
-# and tile, an element of a panel, one of C, and a tile. The tile chosen takes 1.06 times as long as
-# the best one (geometric mean).
-_NANOSECONDS = {
-    32: {(4, 32): 0.019, (8, 16): 0.02, (4, 16): 0.022, (8, 8): 0.034},
-    64: {(4, 16): 0.038, (8, 8): 0.04, (4, 8): 0.051},
-}
-_COPIED, _STORED, _TILE = 0.35, {"b": 0.15, "a": 0.5}, 10
+def copies(p: Any, s: Any) -> tuple[Array, ...]:
+    """Return the arrays to which an operand is copied."""
+    if s.via == "panels":
+        # One panel of k rows of tile_n elements after the other, the last one full as well.
+        extent = "m" if s.vectors_of == "a" else "n"
+        return (Array("panels", p.dtype, (f"{extent} + {s.tile_n - 1}", "k"), role="work"),)
+    if s.via == "dots" and p.layout != "nt":
+        return (Array("lines", p.dtype, ("m" if p.layout[0] == "t" else "n", "k"), role="work"),)
+    return ()
 
 
 def small(sizes: Mapping[str, int]) -> bool:

@@ -101,6 +101,30 @@ def test_schedules_change_nothing(
         check_product(kernel, draw(kernel, sizes, rng), 0.7, 1.3)
 
 
+IN_PLACE = [
+    ("nn", {"via": "rows", "tile_m": 1, "tile_n": 256, "unroll": 8, "split_k": 4}),
+    ("nn", {"via": "dots", "tile_m": 4, "tile_n": 1, "iterations": 8}),
+    ("nt", {"via": "dots", "tile_m": 2, "tile_n": 4, "split_k": 2, "iterations": 8}),
+    ("tt", {"via": "dots", "tile_m": 1, "tile_n": 8, "serial": True}),
+    ("tt", {"via": "rows", "vectors_of": "a", "tile_m": 2, "tile_n": 16, "unroll": 4}),
+    ("tn", {"via": "rows", "vectors_of": "a", "tile_n": 8, "unroll": 2, "split_k": 8}),
+    ("tn", {"via": "rows", "tile_m": 8, "tile_n": 8, "serial": True}),
+    ("tn", {"via": "panels", "tile_n": 8, "split_k": 2, "iterations": 8}),
+]
+
+
+@pytest.mark.parametrize(("layout", "schedule"), IN_PLACE)
+def test_operands_are_read_where_they_lie(
+    layout: str, schedule: dict[str, Any], ti_arch: str, rng: np.random.Generator
+) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("a GPU has no registers indexed at run time")
+    dtype = rng.choice(["f32", "f64", "i32"])
+    kernel = tikgen.build("gemm", layout=layout, dtype=dtype, schedule=schedule)
+    for sizes in [*SIZES, (3, 300, 37), (290, 2, 67)]:
+        check_product(kernel, draw(kernel, sizes, rng), 3, -2)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
 def test_default_schedule(dtype: str, ti_arch: str, rng: np.random.Generator) -> None:
     # The kernel may be that of another test, whose last call chose another schedule.
@@ -135,19 +159,38 @@ def schedule_for(m: int, n: int, k: int, **problem: Any) -> Any:
     return template.Schedule(**template.default_schedule(p, "cpu", {"m": m, "n": n, "k": k}))
 
 
-def test_panels_are_made_but_for_a_single_row_or_column() -> None:
-    vias = [schedule_for(*sizes).via for sizes in ((1, 1024, 1024), (1024, 1, 1024), (1, 1, 1))]
-    assert vias == ["arrays"] * 3
-    assert schedule_for(300, 4, 300).via == schedule_for(2, 2, 2).via == "panels"
+@pytest.mark.parametrize(
+    ("sizes", "layout", "expected"),
+    [
+        ((1, 1024, 1024), "nn", {"via": "rows", "vectors_of": "b", "tile_m": 1, "tile_n": 256}),
+        ((1024, 1, 1024), "nn", {"via": "dots", "tile_m": 4, "tile_n": 1, "serial": False}),
+        ((1024, 3, 1024), "nn", {"via": "dots", "tile_m": 4, "tile_n": 2}),
+        ((1024, 3, 1024), "tn", {"via": "rows", "vectors_of": "a", "tile_m": 4}),
+        ((3, 1024, 1024), "nt", {"via": "dots", "tile_m": 4, "tile_n": 2}),
+        ((3, 30, 10), "nn", {"via": "rows", "tile_n": 16, "serial": True}),
+        ((9, 1024, 1024), "nn", {"via": "panels"}),
+    ],
+)
+def test_thin_products_read_the_large_operand_where_it_lies(
+    sizes: tuple[int, int, int], layout: str, expected: dict[str, Any]
+) -> None:
+    schedule = schedule_for(*sizes, layout=layout)
+    assert {name: getattr(schedule, name) for name in expected} == expected
+
+
+def test_few_tiles_share_the_inner_axis() -> None:
+    found = [schedule_for(*sizes).split_k for sizes in ((2, 3, 900_000), (20, 30, 40_000))]
+    assert all(parts > 4 for parts in found)
+    assert schedule_for(1000, 1000, 1000).split_k == schedule_for(2, 3, 60).split_k == 1
 
 
 def test_tiles_fit_c_and_panels_are_of_the_operand_that_takes_less() -> None:
     def found(*sizes: int, **problem: Any) -> tuple[str, int, int, bool]:
         s = schedule_for(*sizes, **problem)
-        return s.panels_of, s.tile_m, s.tile_n, s.serial
+        return s.vectors_of, s.tile_m, s.tile_n, s.serial
 
     assert found(100, 11, 50) == ("b", 8, 16, True)
-    assert found(8, 261, 182) == ("a", 8, 8, True)
+    assert found(9, 261, 182) == ("a", 8, 16, True)
     assert found(1000, 1000, 1000) == ("b", 4, 32, False)
     assert found(1000, 1000, 1000, dtype="f64") == ("b", 4, 16, False)
     assert found(12, 1300, 170) == ("a", 8, 16, False)
@@ -272,6 +315,9 @@ BLOCK |= {"block_m": 128, "block_n": 128, "block_k": 8}
         ({"via": "panels", "tile_n": 16, "block_m": 64}, "'block_m' must be 0 where via='panels'"),
         ({"via": "shared", "arch": "cpu"}, "'via' cannot be 'shared' on cpu"),
         ({"via": "panels", "arch": "cuda"}, "'via' cannot be 'panels' on cuda"),
+        ({"via": "dots", "layout": "tn"}, "'via' cannot be 'dots' where layout='tn'"),
+        ({"via": "rows", "layout": "nt"}, "'rows' of b, which layout='nt' has stored 't'"),
+        ({"via": "panels", "tile_n": 256}, "'tile_n' cannot be 256 where via='panels'"),
         (BLOCK | {"block_dim": 64}, "'block_dim' must be 0"),
         (BLOCK | {"tile_m": 4, "tile_n": 4, "block_m": 256, "block_n": 128}, "2048 threads; at"),
         (BLOCK | {"tile_n": 16, "block_n": 64}, "'block_m' must divide the number of threads, 64"),

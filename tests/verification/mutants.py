@@ -146,6 +146,7 @@ PLAIN_GEMM = {
 }
 SMALL_GEMM = PLAIN_GEMM | {"via": "arrays", "tile_m": 2, "tile_n": 2, "unroll": 2}
 PANELS_GEMM = PLAIN_GEMM | {"via": "panels", "tile_m": 2, "tile_n": 16, "unroll": 2}
+DOTS_GEMM = PLAIN_GEMM | {"via": "dots", "tile_m": 2, "tile_n": 2}
 F32_CSR = {"dtype": "f32", "format": "csr", "unroll": 2, "lanes": 1}
 MAP = {"expr": "z = a*x + y", "dim": 1, "dtype": "f32", "unroll": 2, "loop": "rows"}
 SMALL_TRANSPOSE = {"perm": (1, 0), "dtype": "i32", "loop": "rows", "tile": 0}
@@ -182,18 +183,30 @@ OTHERS = (
         "== best, {{ index }} + 1,", params=I32_SUM | {"op": "argmin", "dim": 1, "team": 1},
     ),
     no_remainder("gemm", **SMALL_GEMM),
-    Mutant("gemm", "beta ignored", TEXT, "value += beta", "value += 0 * beta", params=SMALL_GEMM),
+    Mutant(
+        "gemm", "beta ignored", "operands.j2", "value += beta", "value += 0 * beta",
+        params=SMALL_GEMM,
+    ),
     Mutant(
         "gemm", "last column missed", TEXT, "if j0 + v < n:", "if j0 + v < n - 1:",
         params=SMALL_GEMM,
     ),
     Mutant(
-        "gemm", "steps left over missed", TEXT, "for k in range(k_stop - k_stop %",
-        "for k in range(k_stop - 0 * k_stop %", params=PANELS_GEMM,
+        "gemm", "steps left over missed", "vectors.j2", "for k in range(k_stop - {{ length }}",
+        "for k in range(k_stop - 0 * {{ length }}", params=PANELS_GEMM,
     ),
     Mutant(
-        "gemm", "panels not full", TEXT, "for v in range({{ s.tile_n }}):\n            panels[",
+        "gemm", "panels not full", "vectors.j2",
+        "for v in range({{ s.tile_n }}):\n            panels[",
         "for v in range({{ s.tile_n - 1 }}):\n            panels[", params=PANELS_GEMM,
+    ),
+    Mutant(
+        "gemm", "rest of a line missed", "dots.j2", "for k in range(k_stop - {{ length }}",
+        "for k in range(k_stop - 0 * {{ length }}", params=DOTS_GEMM,
+    ),
+    Mutant(
+        "gemm", "narrow rows taken for whole", "vectors.j2", '{{ products("width") }}',
+        '{{ products(s.tile_n - 1) }}', params=PANELS_GEMM | {"via": "rows", "layout": "nn"},
     ),
     no_remainder("spmv", **F32_CSR),
     Mutant("spmv", "beta ignored", TEXT, "value += beta", "value += 0 * beta", params=F32_CSR),

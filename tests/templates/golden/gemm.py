@@ -1,6 +1,6 @@
 # gemm: Matrix product, C = alpha * op(A) @ op(B) + beta * C.
 # problem: layout='nt', dtype=f32, epilogue='max(v, 0)'
-# schedule: via='panels', panels_of='b', tile_m=4, tile_n=32, unroll=4, iterations=8, block_dim=0
+# schedule: via='panels', vectors_of='b', tile_m=4, tile_n=32, unroll=4, split_k=1, iterations=8, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -44,6 +44,7 @@ def compute_tile(
     i1 = ti.min(i0 + 1, m - 1)
     i2 = ti.min(i0 + 2, m - 1)
     i3 = ti.min(i0 + 3, m - 1)
+    width = ti.min(32, n - j0)
     row0 = ti.Vector.zero(ti.f32, 32)
     row1 = ti.Vector.zero(ti.f32, 32)
     row2 = ti.Vector.zero(ti.f32, 32)
@@ -76,7 +77,6 @@ def compute_tile(
             row1[v] += a10 * b0
             row2[v] += a20 * b0
             row3[v] += a30 * b0
-    width = ti.min(32, n - j0)
     start = ti.min(i0 * n + j0, 2147483136)
     if beta == 0:
         for v in range(width):
