@@ -164,7 +164,10 @@ def schedule_for(m: int, n: int, k: int, **problem: Any) -> Any:
     [
         ((1, 1024, 1024), "nn", {"via": "rows", "vectors_of": "b", "tile_m": 1, "tile_n": 256}),
         ((1024, 1, 1024), "nn", {"via": "dots", "tile_m": 4, "tile_n": 1, "serial": False}),
+        ((1024, 1, 100), "nn", {"via": "arrays", "tile_m": 4, "tile_n": 1}),
+        ((1, 1, 1_000_000), "nn", {"via": "arrays", "serial": True}),
         ((1024, 3, 1024), "nn", {"via": "dots", "tile_m": 4, "tile_n": 2}),
+        ((1024, 3, 100), "nn", {"via": "panels", "vectors_of": "b", "tile_m": 8, "tile_n": 8}),
         ((1024, 3, 1024), "tn", {"via": "rows", "vectors_of": "a", "tile_m": 4}),
         ((3, 1024, 1024), "nt", {"via": "dots", "tile_m": 4, "tile_n": 2}),
         ((3, 30, 10), "nn", {"via": "rows", "tile_n": 16, "serial": True}),
