@@ -184,7 +184,7 @@ OTHERS = (
     ),
     no_remainder("gemm", **SMALL_GEMM),
     Mutant(
-        "gemm", "beta ignored", "operands.j2", "value += beta", "value += 0 * beta",
+        "gemm", "beta ignored", "../gemm/operands.j2", "value += beta", "value += 0 * beta",
         params=SMALL_GEMM,
     ),
     Mutant(
@@ -192,20 +192,21 @@ OTHERS = (
         params=SMALL_GEMM,
     ),
     Mutant(
-        "gemm", "steps left over missed", "vectors.j2", "for k in range(k_stop - {{ length }}",
+        "gemm", "steps left over missed", "../gemm/vectors.j2",
+        "for k in range(k_stop - {{ length }}",
         "for k in range(k_stop - 0 * {{ length }}", params=PANELS_GEMM,
     ),
     Mutant(
-        "gemm", "panels not full", "vectors.j2",
+        "gemm", "panels not full", "../gemm/vectors.j2",
         "for v in range({{ s.tile_n }}):\n            panels[",
         "for v in range({{ s.tile_n - 1 }}):\n            panels[", params=PANELS_GEMM,
     ),
     Mutant(
-        "gemm", "rest of a line missed", "dots.j2", "for k in range(k_stop - {{ length }}",
+        "gemm", "rest of a line missed", "../gemm/dots.j2", "for k in range(k_stop - {{ length }}",
         "for k in range(k_stop - 0 * {{ length }}", params=DOTS_GEMM,
     ),
     Mutant(
-        "gemm", "narrow rows taken for whole", "vectors.j2", '{{ products("width") }}',
+        "gemm", "narrow rows taken for whole", "../gemm/vectors.j2", '{{ products("width") }}',
         '{{ products(s.tile_n - 1) }}', params=PANELS_GEMM | {"via": "rows", "layout": "nn"},
     ),
     no_remainder("spmv", **F32_CSR),
