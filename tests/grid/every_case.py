@@ -1,13 +1,13 @@
 """Runs each case on some of these processes, and says what differs from one process alone.
 
-``python every_case.py FOLDER SEED DRAWN HOW``; the process of rank 0 compares, and writes a line
+``python every_case.py FOLDER SEED DRAWN CASES``; the process of rank 0 compares, and writes a line
 for each case into a file. ``DRAWN`` of them are drawn at random; none but these with 8 processes.
-Each case runs on all of its numbers of processes where ``HOW`` is ``all``. Else a third of the
-cases run, each on one of its numbers, mostly the fewest.
+``CASES`` is ``all``, on all numbers of processes, or names some in JSON, each with its number.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -19,11 +19,12 @@ import numpy as np
 import taichi as ti
 from mpi4py import MPI
 
+import start
 from cases import CASES, Case, alone, drawn, shared
 from tikgen.grid import mailboxes
 from tikgen.grid.mpi import meet
 
-FOLDER, SEED, DRAWN, HOW = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+FOLDER, SEED, DRAWN, NAMED = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 
 WORLD = MPI.COMM_WORLD
 OVERLAPS = ("far", "vectors", "one side")
@@ -82,17 +83,14 @@ def differences(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> 
 
 
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
-ti.init(arch=getattr(ti, ARCH), fast_math=False, cpu_max_num_threads=1, log_level=ti.ERROR)
+start.init(arch=getattr(ti, ARCH), fast_math=False)
 seeds = range(SEED, SEED + DRAWN)
 every = CASES if WORLD.size < 8 else {}
-rng = np.random.default_rng(SEED)
-if HOW == "some":
-    every = {name: every[name] for name in every if rng.random() < 1 / 3}
-every = every | {f"drawn {seed}": drawn(seed, WORLD.size) for seed in seeds}
 ranks = {name: case.ranks for name, case in every.items()}
-if HOW == "some":
-    some = {name: rng.random() < 0.25 for name in every}
-    ranks = {n: (rng.choice(of) if some[n] else min(of),) for n, of in ranks.items()}
+if NAMED != "all":
+    ranks = {name: (count,) for name, count in json.loads(NAMED).items()}
+every = {name: every[name] for name in ranks} | {f"drawn {n}": drawn(n, WORLD.size) for n in seeds}
+ranks |= {name: every[name].ranks for name in every if name not in ranks}
 for count in range(WORLD.size, 0, -1):
     # Native code and messages take turns; overlaps have several kernels to compile.
     mine = [

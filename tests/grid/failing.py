@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 
-import taichi as ti
-
+import start
 import tikgen
 
 
@@ -27,7 +26,7 @@ def called(program: tikgen.Program) -> None:
 
 
 how = sys.argv[1]
-ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
+start.init()
 grid = tikgen.Grid((40,))
 step = tikgen.update("u' = u + dt*lap(u)", dim=1, scalars="dt", boundary="zero", engine="taichi")
 u, un = grid.full(1), grid.zeros()

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import taichi as ti
 from mpi4py import MPI
 
+import start
 import tikgen
 from tikgen.grid.mpi import meet
 
 FOLDER = Path(sys.argv[1])
 WORLD = MPI.COMM_WORLD
-ti.init(arch=ti.cpu, fast_math=False, cpu_max_num_threads=1, log_level=ti.ERROR)
+start.init(fast_math=False)
 whole = np.array([[0.5, 2.25, -1.0]])
 last = WORLD.size - 1
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import taichi as ti
 
+import start
 import tikgen
 from tikgen.scaling import measure, predict
 
-ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
+start.init()
 grid = tikgen.Grid((24, 20), periodic=True)
 step = tikgen.update("u' = u + dt*lap(u); total = sum(u)", dim=2, scalars="dt", boundary="periodic")
 u, un, total = grid.full(2.0), grid.zeros(), np.full(1, 7, np.float32)

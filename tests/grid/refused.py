@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import taichi as ti
 from mpi4py import MPI
 
+import start
 import tikgen
 from tikgen.errors import GridError, ProgramError
 from tikgen.program import reference, zarr_arrays
 
 FOLDER = Path(sys.argv[1])
-ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
+start.init()
 grid = tikgen.Grid((30, 9), ranks=(3, 1))
 rank = grid.rank
 TEXT = "u' = u + dt*lap(u)"

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import taichi as ti
 from mpi4py import MPI
 
+import start
 import tikgen
 from tikgen.errors import ProgramError
 
@@ -43,7 +43,7 @@ def rate(step: int) -> float:
     return 0.1 + 0.001 * (step % 7)
 
 
-ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR, fast_math=False)
+start.init(fast_math=False)
 grid = tikgen.Grid(SHAPE, periodic=True, halo=HALO)
 heat = tikgen.update(
     "u' = u + dt*lap(u)", dim=2, scalars="dt", boundary="periodic", engine="taichi"

@@ -6,6 +6,7 @@ killed while it writes over a store, of which the others end. ``kept``: that sto
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -15,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import taichi as ti
 from mpi4py import MPI
 
+import start
 import tikgen
 from tikgen.grid.mpi import meet
 from tikgen.program import zarr_arrays
@@ -25,10 +26,10 @@ from tikgen.program import zarr_arrays
 NDArray = npt.NDArray[Any]
 FOLDER, HOW = Path(sys.argv[1]), sys.argv[2]
 WORLD = MPI.COMM_WORLD
-ti.init(arch=ti.cpu, cpu_max_num_threads=1, log_level=ti.ERROR)
+start.init()
 DTYPES = {"f16": np.float16, "f64": np.float64, "u8": np.uint8, "i64": np.int64}
 # The second is divided by speeds. Of two points the third process owns none.
-SHAPES = ((23,), (10, 7), (5, 9, 6), (2,))
+SHAPES = ((13,), (8, 5), (4, 5, 3), (2,))
 KEPT = ("cpml_dxx_u",)
 SPEEDS = (1, 3, 1.5, 5)
 # The system keeps what a killed process wrote: nothing has to wait for the disk.
@@ -46,6 +47,7 @@ def values(shape: tuple[int, ...], seed: int) -> dict[str, NDArray]:
     return found
 
 
+@functools.cache
 def heat(dim: int) -> tikgen.Kernel:
     """Return a kernel whose first axis has matched layers, which keep something too."""
     boundary = dict.fromkeys("xyz"[:dim], "reflect")
@@ -89,15 +91,28 @@ def own(program: tikgen.Program) -> dict[str, NDArray]:
 def crosswise() -> int:
     """Return how many stores were read."""
     read = 0
+    comms = {
+        size: WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED)
+        for size in range(1, WORLD.size + 1)
+    }
+
+    @functools.cache
+    def reader(size: int, shape: tuple[int, ...]) -> tikgen.Program:
+        """Return the program of so many processes; from the second store on it has read others."""
+        return made(comms[size], shape, values(shape, 99))
+
+    @functools.cache
+    def lone_reader(shape: tuple[int, ...]) -> tikgen.Program:
+        return alone(values(shape, 99))
+
     for writers in range(1, WORLD.size + 1):
         for number, shape in enumerate(SHAPES):
             # Chunks of all that a process has, of several pieces, and of an element each.
             zarr_arrays.MOST = (1 << 24, 64, 8)[(writers + number) % 3]
             path = FOLDER / f"run_{writers}_{number}.zarr"
-            comm = WORLD.Split(0 if WORLD.rank < writers else MPI.UNDEFINED)
             whole = None
-            if comm != MPI.COMM_NULL:
-                program = made(comm, shape, values(shape, writers))
+            if WORLD.rank < writers:
+                program = made(comms[writers], shape, values(shape, writers))
                 program.run(writers)  # An odd number leaves the arrays of a pair swapped.
                 program.save(FOLDER / "other.zarr")
                 program.save(path)
@@ -110,10 +125,9 @@ def crosswise() -> int:
             whole = WORLD.bcast(whole)
             for readers in range(1, WORLD.size + 1):
                 meet(WORLD)
-                comm = WORLD.Split(0 if WORLD.rank < readers else MPI.UNDEFINED)
-                if comm == MPI.COMM_NULL:
+                if WORLD.rank >= readers:
                     continue
-                program = made(comm, shape, values(shape, 99))
+                program = reader(readers, shape)
                 program.load(path)
                 assert program.steps == writers
                 for name, found in own(program).items():
@@ -124,13 +138,13 @@ def crosswise() -> int:
                     assert found.tobytes() == wanted.tobytes(), (writers, readers, shape, name)
                 read += 1
             if WORLD.rank == 0:
-                program = alone(values(shape, 99))
+                program = lone_reader(shape)
                 program.load(path)
                 for name, wanted in whole.items():
                     assert program[name].tobytes() == wanted.tobytes(), (writers, shape, name)
                 program.save(path)
             meet(WORLD)
-            program = made(WORLD, shape, values(shape, 99))
+            program = reader(WORLD.size, shape)
             program.load(path)  # What one process without a grid wrote.
             for name, found in own(program).items():
                 at = ... if isinstance(program[name], np.ndarray) else program[name].indices

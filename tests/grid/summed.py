@@ -11,9 +11,9 @@ import sys
 from typing import Any
 
 import numpy as np
-import taichi as ti
 from mpi4py import MPI
 
+import start
 import tikgen
 from tikgen.grid.mpi import meet
 
@@ -28,7 +28,7 @@ SHAPES: dict[int, list[tuple[int, int] | int]] = {
     6: [(3, 2), 8],
 }
 WHOLE = (13, 22)
-ti.init(arch=ti.cpu, fast_math=False, cpu_max_num_threads=1, log_level=ti.ERROR)
+start.init(fast_math=False)
 
 rng = np.random.default_rng(SEED)
 field = rng.normal(size=WHOLE) * 10.0 ** rng.integers(-1, 2, WHOLE)

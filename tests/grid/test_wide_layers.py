@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +49,7 @@ def said(count: int, drawn: int, folder: Path) -> list[str]:
 
 
 def test_several_steps_give_the_same_bits(tmp_path: Path) -> None:
-    said(4, 2, tmp_path)
+    said(random.choice((2, 3, 4)), 1, tmp_path)
 
 
 @pytest.mark.slow
