@@ -17,6 +17,11 @@ SEED = "TIKGEN_TEST_SEED"
 _ON_CPU, _ELSEWHERE = (3, 2), (5, 1)  # One case of so many, and at least so many.
 
 
+def examples(every: int, some: int) -> int:
+    """Return how many examples a test draws anew in each run: ``some`` of them with ``--some``."""
+    return some if SEED in os.environ else every
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--some", action="store_true", help="draw some cases of tests with kernels")
 

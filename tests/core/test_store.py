@@ -270,7 +270,7 @@ def test_processes_build_every_template_with_an_empty_store(used: Store) -> None
             stderr=subprocess.PIPE,
             text=True,
         )
-        for _ in range(4)
+        for _ in range(2)
     ]
     for child in children:
         assert child.stdout is not None

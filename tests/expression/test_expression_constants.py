@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
+from some_cases import examples
 from tikgen import DType, Expression
 from tikgen.dtypes import FLOATS, INTS
 from tikgen.pipeline.comparison import worst_error
@@ -175,7 +176,7 @@ def _meaning(dtype: DType) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150, 60), deadline=None)
 @given(st.data(), st.sampled_from(INTS))
 def test_literals_fold_to_one(data: Any, dtype: str) -> None:
     kind = DType(dtype)

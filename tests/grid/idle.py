@@ -18,19 +18,19 @@ WORLD = MPI.COMM_WORLD
 start.init(fast_math=False)
 whole = np.array([[0.5, 2.25, -1.0]])
 last = WORLD.size - 1
+heat = tikgen.update(
+    "u' = 0.9*u + dt*lap(u); top = max(abs(u')); least = min(u')",
+    dim=2,
+    scalars="dt",
+    on_device="dt",
+    dtype="f64",
+    boundary="clamp",
+)
 
 
 def made(comm: Any, halo: int | None, native: bool | None = None) -> tuple[Any, Any, Any]:
     """Return a grid, a program on it, and its greatest value after a step."""
     grid = tikgen.Grid(whole.shape, comm=comm, halo=halo)
-    heat = tikgen.update(
-        "u' = 0.9*u + dt*lap(u); top = max(abs(u')); least = min(u')",
-        dim=2,
-        scalars="dt",
-        on_device="dt",
-        dtype="f64",
-        boundary="clamp",
-    )
     u, un = grid.field(whole), grid.zeros("f64")
     dt, top, least = np.full(1, 0.1), np.ones(1), np.zeros(1)
     step = grid.bind(heat, u=u, u_next=un, dt=dt, top=top, least=least)

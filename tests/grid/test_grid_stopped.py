@@ -65,16 +65,24 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> npt.NDArray[np.fl
     return found
 
 
-@pytest.mark.parametrize("name", ["run.npz", "run.zarr"])
+# Each way and each kind of file; the others run in `make verify`.
+QUICK = {("one", 3, "run.npz"), ("mpiexec", 2, "run.zarr")}
+STOPS = [
+    ("one", 3, 1, 11),  # The last of three processes is idle, and is told to stop.
+    ("mpiexec", 2, 0, 1),
+    ("one", 1, 3, 11),
+    ("one", 2, 1, 1),
+    ("all", 4, 2, 1),
+    ("all", 8, 6, 1),
+]
+
+
 @pytest.mark.parametrize(
-    ("how", "first", "second", "halo"),
+    ("how", "first", "second", "halo", "name"),
     [
-        ("one", 3, 1, 11),  # The last of three processes is idle, and is told to stop.
-        ("mpiexec", 2, 0, 1),
-        pytest.param("one", 1, 3, 11, marks=pytest.mark.slow),
-        pytest.param("one", 2, 1, 1, marks=pytest.mark.slow),
-        pytest.param("all", 4, 2, 1, marks=pytest.mark.slow),
-        pytest.param("all", 8, 6, 1, marks=pytest.mark.slow),
+        pytest.param(*stop, name, marks=[] if (*stop[:2], name) in QUICK else pytest.mark.slow)
+        for stop in STOPS
+        for name in ("run.npz", "run.zarr")
     ],
 )
 def test_what_is_stopped_goes_on_bit_for_bit(

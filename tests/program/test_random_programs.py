@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
+from some_cases import examples
 from steppers import graphs_on_cpu, stepped
 from tikgen.errors import ProgramError
 
@@ -117,14 +118,14 @@ def do(tree: Any, values: dict[str, Any], step: int) -> None:
 
 
 @stepped
-@settings(max_examples=40 if ARCH == "cpu" else 4)
+@settings(max_examples=examples(40, 15) if ARCH == "cpu" else 4)
 @given(st.lists(trees, min_size=1, max_size=5), st.integers(0, 5), st.integers(0, 5))
 def test_random_programs(native: bool, listed: list[Any], first: int, second: int) -> None:
     check(native, listed, first, second)
 
 
 @pytest.mark.skipif(ARCH != "cpu", reason="cuda has graphs")
-@settings(max_examples=40)
+@settings(max_examples=examples(40, 15))
 @given(st.lists(trees, min_size=1, max_size=5), st.integers(0, 5), st.integers(0, 600))
 def test_random_programs_as_graphs(listed: list[Any], first: int, second: int) -> None:
     with graphs_on_cpu():

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from some_cases import examples
 from tikgen.errors import ParameterError
 from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.rendering import Variant, render_variant
@@ -70,7 +71,7 @@ def means_the_same(variant: Variant, name: str) -> bool:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 @settings(
-    max_examples=20,
+    max_examples=examples(20, 7),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),

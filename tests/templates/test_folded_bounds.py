@@ -9,6 +9,7 @@ import pytest
 from hypothesis.errors import Unsatisfiable
 
 import tikgen
+from some_cases import examples
 from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.rendering import render_variant
 from tikgen.template.catalogue import find_template
@@ -16,7 +17,7 @@ from tikgen.verification.strategies import drawn, trials
 
 # As in `x.shape[1] - 1 - 1 - 1`; numbers that are data have dtypes, as in `ti.f32(0.5)`.
 UNFOLDED = re.compile(r" [+-] \d+ [+-] \d+(?![\w.]| [*/%])")
-COUNT = 20
+COUNT = examples(20, 7)
 
 
 @pytest.mark.once
