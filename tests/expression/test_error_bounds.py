@@ -55,6 +55,16 @@ def test_terms_may_be_added_in_any_order_and_factors_taken_out(text: str, seed: 
         assert (np.abs(way.astype(np.float64) - exact) <= bound + 1e-12).all()
 
 
+def test_a_quotient_by_a_huge_number_may_be_zero() -> None:
+    values = {"x": np.full(3, 100, F), "y": np.array([2.0**126, 2.0**126 * 1.5, -(2.0**127)], F)}
+    quotient = 100 / values["y"].astype(np.float64)
+    bound = Expression.parse("x / y").error_bound(values, DType.f32)
+    assert (bound >= np.abs(quotient)).tolist() == [False, True, True]
+    assert (bound < 2 * np.abs(quotient)).all()
+    wide = {name: value.astype(np.float64) for name, value in values.items()}
+    assert (Expression.parse("x / y").error_bound(wide, DType.f64) < 1e-40).all()
+
+
 def test_a_divergence_that_vanishes_is_within_its_bound(ti_arch: str) -> None:
     at = {"bx": "face x", "by": "face y"}
     kernel = tikgen.update("q = dx(bx) + dy(by)", dtype="f64", order=4, boundary="periodic", at=at)

@@ -39,6 +39,9 @@ COST = {
 COST_F32 = {"asin": (4, 5000), "acos": (4, 5000), "atan2": (4, 64)}
 # On Vulkan, sine, cosine and tangent of larger numbers have no correct digits.
 LARGEST_ANGLE_F32 = 2.0**22
+# On cuda, a quotient by a larger number is 0 with fast math (CUDA C++ Programming Guide, intrinsic
+# functions, __fdividef).
+LARGEST_DIVISOR_F32 = 2.0**126
 
 _MONOTONE = {
     "sqrt": np.sqrt,
@@ -206,6 +209,9 @@ class _Analysis:
         passed_on = (a.error + _scaled(b.error, np.abs(value))) / least
         passed_on = np.where((a.error == 0) & (b.error == 0), 0, passed_on)
         passed_on = np.where((least <= 0) & (b.error > 0), np.inf, passed_on)
+        if self._dtype is DType.f32:
+            lost = np.abs(b.value) + b.error > LARGEST_DIVISOR_F32
+            passed_on = np.where(lost & np.isfinite(b.value), passed_on + np.abs(value), passed_on)
         quotient = self._round("/", value, passed_on)
         return _of_terms(quotient, a.terms, lambda: a.mass / np.abs(b.value))
 
