@@ -108,27 +108,19 @@ _COPIED, _STORED, _TILE = 0.35, {"b": 0.15, "a": 0.5}, 10
 
 def space_on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, tuple[Any, ...]]:
     """Return the schedules that are worth trying on a processor."""
-    if sizes and min(sizes["m"], sizes["n"]) <= THIN:
-        best = on_cpu(p, sizes)
-        by_rows = best["via"] == "rows"
-        return {
-            "via": (best["via"],),
-            "vectors_of": (best.get("vectors_of", "b"),),
-            "tile_m": (1, 2, 4, 8) if by_rows else (1, 2, 4),
-            "tile_n": (16, 64, 256) if by_rows else (1, 2, 4),
-            "unroll": (4, 8) if by_rows else (2, 4),
-            "split_k": tuple(sorted({1, best.get("split_k", 1)})),
-            "iterations": tuple(sorted({1, best.get("iterations", 8)})),
-            "serial": (False, True),
-            "block_dim": (0,),
-        }
-    return {
-        "via": ("arrays", "panels"),
+    best = on_cpu(p, sizes)
+    via, parts = best.get("via"), best.get("split_k", 1)
+    space = {
         "vectors_of": ("b", "a"),
-        "tile_m": (1, 2, 4, 8),
-        "tile_n": (1, 4, 8, 16, 32, 64),
-        "unroll": (1, 4),
-        "iterations": (1, 8),
+        "iterations": tuple(sorted({1, best.get("iterations", 8)})),
         "serial": (False, True),
         "block_dim": (0,),
     }
+    if via not in ("rows", "dots"):
+        tiles = {"tile_m": (1, 2, 4, 8), "tile_n": (1, 4, 8, 16, 32, 64), "unroll": (1, 4)}
+        return space | tiles | {"via": ("arrays", "panels"), "split_k": (parts,)}
+    space |= {"via": (via,), "split_k": tuple(sorted({1, parts}))}
+    if via == "dots":
+        return space | {"tile_m": (1, 2, 4), "tile_n": (1, 2, 4), "unroll": (2, 4)}
+    tiles = {"tile_m": (1, 2, 4, 8), "tile_n": (16, 64, 256), "unroll": (4, 8)}
+    return space | tiles | {"vectors_of": (best["vectors_of"],)}

@@ -137,11 +137,32 @@ def test_default_schedule(dtype: str, ti_arch: str, rng: np.random.Generator) ->
 
 @pytest.mark.parametrize("arch", ["cpu", "cuda", "vulkan"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("size", [None, 16, 512, 4096])
-def test_the_default_is_in_a_space_worth_searching(arch: str, dtype: str, size: int | None) -> None:
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        None,
+        *(dict.fromkeys("mnk", size) for size in (16, 512, 4096)),
+        *(
+            dict(zip("mnk", each, strict=True))
+            for each in (
+                (1, 1, 10),
+                (1000, 1, 100),
+                (1000, 1, 1000),
+                (1, 4096, 4096),
+                (1000, 6, 50),
+                (6, 1000, 90_000),
+                (3, 2, 900_000),
+                (20, 30, 40_000),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_the_default_is_in_a_space_worth_searching(
+    arch: str, dtype: str, sizes: dict[str, int] | None
+) -> None:
     template = tikgen.render("gemm").variant.template
     p = template.Problem(dtype=dtype)
-    sizes = size and dict.fromkeys("mnk", size)
     space = template.schedule_space(p, arch, sizes)
     valid = []
     for values in itertools.product(*space.values()):
