@@ -228,6 +228,7 @@ class Gemm(Template):
             "threads": threads_m * threads_n,
             "a_transposed": p.layout[0] == "t",
             "b_transposed": p.layout[1] == "t",
+            "lies_in_rows": lies_in_rows(p.layout, s.vectors_of),
             # Elements in a vector of 64 bytes.
             "lanes": 512 // p.dtype.bits,
             "helpers": p.epilogue.helpers(p.dtype) if p.epilogue else "",
