@@ -60,13 +60,13 @@ def thin(layout: str, m: int, n: int, k: int) -> dict[str, Any]:
 def spread(tiles: int, products: int, k: int) -> dict[str, Any]:
     """Return the parts of the inner axis and the iterations a tile that occupy all threads."""
     units = min(products // 2**14, 256)
-    fitting = [parts for parts in (2, 4, 8, 16, 32, 64, 128, 256) if k >= 64 * parts]
+    # Every second number is enough: each is compiled.
+    fitting = [parts for parts in (4, 16, 64, 256) if k >= 64 * parts]
     parts = next(
         (parts for parts in (1, *fitting) if tiles * parts >= units), max(fitting, default=1)
     )
     tasks = tiles * parts
-    iterations = 64 if tasks < 128 else 8 if tasks < 512 or products > 2**14 * tasks else 1
-    return {"split_k": parts, "iterations": iterations}
+    return {"split_k": parts, "iterations": 64 if tasks < 128 else 8}
 
 
 def lies_in_rows(layout: str, operand: str) -> bool:

@@ -288,6 +288,16 @@ class Gemm(Template):
     def sizes(self, p: Any) -> Mapping[str, tuple[int, ...]]:
         return dict.fromkeys(("m", "n", "k"), (1, 2, 3, 8, 9, 17, 33, 65))
 
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if s.via not in VECTORS:
+            return ()
+        # Two steps of every part of the inner axis, a rest, and tiles over both edges.
+        step = s.unroll * (512 // p.dtype.bits if s.via == "dots" else 1)
+        along = {"m": s.tile_m + 1, "n": s.tile_n + 1}
+        if s.vectors_of == "a":
+            along = {"m": s.tile_n + 1, "n": s.tile_m + 1}
+        return ({**along, "k": (2 * step + 1) * s.split_k - 1},)
+
     def strategies(self) -> Mapping[str, Any]:
         from hypothesis import strategies as st
 

@@ -255,6 +255,11 @@ class Histogram(Template):
         eps = float(np.finfo(p.weight_dtype.numpy).eps)
         return {"counts": open_amounts + eps * count * (amount + open_amounts)}
 
+    def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        # Two steps of every chunk and a rest, but for the last one.
+        step = s.buffer or s.unroll
+        return ({"n": (2 * step + 1) * s.chunks - 1},) if s.chunks > 1 else ()
+
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
         size = (sizes["n"] - 1) // s.chunks + 1
         if s.bins_in == "shared":

@@ -55,9 +55,8 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
 def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """Return the points of a thread, and the threads of a block."""
     points = math.prod(sizes.values()) if sizes else SOME_POINTS
-    # Elsewhere drivers take seconds to compile several points of a thread.
     if arch != "cuda":
-        return {"block_dim": 128}
+        return _on_vulkan(p, points)
     # On an H100, with grids of 60 M to 90 M points, 4 points a thread took 0.53 of the time of one
     # for -lap(p) in 3D, 0.71 for the wave equation of order 8 and for Maxwell's equations, 0.79 for
     # Gray-Scott; 8 took 1.1 of the time of 4 in 3D. With small grids, which lack threads, 2 or 4
@@ -85,6 +84,19 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
         # there.
         found["parts"] = 262144 if items == 4 and p.dim > 1 else MOST_PARTS
     return found
+
+
+def _on_vulkan(p: Any, points: int) -> dict[str, int]:
+    """Return the same for Vulkan, where Taichi launches 131,072 threads at most.
+
+    On an H200 2 points a thread took 0.7 of the time of one for Gray-Scott (2D, 51 M points) and
+    for Maxwell's equations (5 M and 64 M), 0.75 to 0.85 for `lap(u)` in 1D and 3D and for the wave
+    equation of order 8. 4 took 0.65 and 0.7 of it for the first two, but 1.3 for `lap(u)` of order
+    8. Reductions took 1.0 to 1.4 of it.
+    """
+    several = points >= 2**18 and not update_of(p).reductions
+    items = 2 if several and 3 * _operations_outside(p) <= MOST_IN_LANES else 1
+    return {"items": items, "block_dim": 256 if items > 1 and p.dim == 1 else 128}
 
 
 def _shares_rows(p: Any) -> bool:

@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
-from tikgen.children import process, safe_path
+from tikgen.children import process, safe_path, work
 from tikgen.children.job_process import JobProcess
 from tikgen.children.process import ChildProcess, Died
 
 SLEEPS = "import time; time.sleep(600)"
 DIES = "import sys; sys.exit('no such driver')"
 LEAVES = 'import os; print(\'{"absent": ""}\', flush=True); os.close(0); os._exit(3)'
+SPENT = """
+import json, os, sys
+print('{"absent": ""}', flush=True)
+for line in sys.stdin:
+    print('{"stage": "spent", "note": ""}', flush=True)
+    print(json.dumps({"kind": "ok", "message": str(os.getpid())}), flush=True)
+"""
 
 
 def running(monkeypatch: pytest.MonkeyPatch, code: str) -> ChildProcess:
@@ -52,6 +59,21 @@ def test_a_job_on_an_arch_that_does_not_work_has_an_outcome(
     made: Any = Absent("none", "cuda", timeout=1.0)
     said = {"kind": "error", "message": "cuda does not work here: no device"}
     assert made.answer("{}", 1.0) == said
+
+
+def test_another_process_takes_the_place_of_a_spent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe_path, "command", lambda *_: [sys.executable, "-c", SPENT])
+    with JobProcess("none", "vulkan", timeout=60.0) as process:
+        answers = [process.answer("{}", 60.0) for _ in range(3)]
+    assert {answer["kind"] for answer in answers} == {"ok"}
+    assert len({answer["message"] for answer in answers}) == 3
+
+
+def test_a_process_is_spent_by_what_its_driver_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "_INITS_ON_VULKAN", 2)
+    for arch, inits, spent in (("cpu", 9, False), ("vulkan", 1, False), ("vulkan", 2, True)):
+        monkeypatch.setattr(work, "_inits", [arch] * inits)
+        assert work.is_spent() is spent
 
 
 def test_the_package_is_found_wherever_it_was_imported_from(

@@ -13,8 +13,9 @@ class JobProcess(ChildProcess):
     """Runs jobs on one arch in a process of its own, which is started again after it died.
 
     The process answers each line with the fields of an outcome. Before, it may report stages,
-    as ``{"stage": name, "note": text}``: ``"built"``, with the digest of the kernel, and
-    ``"broken"``, where its device no longer answers.
+    as ``{"stage": name, "note": text}``: ``"built"``, with the digest of the kernel;
+    ``"broken"``, where its device no longer answers; and ``"spent"``, where it can do no more jobs.
+    After either of the last two another process takes its place.
 
     Args:
         module: the module to run.
@@ -54,14 +55,14 @@ class JobProcess(ChildProcess):
             if problem:
                 return {"kind": "error", "message": f"{self.arch} does not work here: {problem}"}
         digest = doing = ""
-        is_broken, until = False, time.monotonic() + timeout
+        is_last, until = False, time.monotonic() + timeout
         try:
             self.send(line)
             while "stage" in (reply := self.reply(until - time.monotonic())):
                 stage = reply["stage"]
                 doing = self.activities.get(stage, doing)
                 digest = reply["note"] if stage == "built" else digest
-                is_broken = is_broken or stage == "broken"
+                is_last = is_last or stage in ("broken", "spent")
                 if limits is not None and stage in limits:
                     timeout = limits[stage]
                     until = time.monotonic() + timeout
@@ -77,6 +78,6 @@ class JobProcess(ChildProcess):
         except KeyboardInterrupt:
             self.stop()  # The next job would get the answer to this one.
             raise
-        if is_broken:
+        if is_last:
             self.stop()
         return reply

@@ -22,6 +22,9 @@ Tell = Callable[[dict[str, Any]], None]
 # Above every limit of a parent.
 MOST_SECONDS = 3600
 _SIGNALS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGILL", "SIGBUS")
+# NVIDIA's Vulkan driver ends a process by SIGSEGV when Taichi is initialised there the 30th time.
+_INITS_ON_VULKAN = 16
+_inits: list[str] = []
 
 
 def serve(
@@ -79,6 +82,7 @@ def start(arch: str, **options: Any) -> None:
             **options,
         }
     )
+    _inits.append(arch)
     # Taichi turns these signals into exit status 255.
     for name in _SIGNALS:
         if hasattr(signal, name):
@@ -92,6 +96,11 @@ def device_answers() -> bool:
     except Exception:
         return False
     return True
+
+
+def is_spent() -> bool:
+    """Return whether this process should do no more jobs, as its driver stands few inits."""
+    return _inits.count("vulkan") >= _INITS_ON_VULKAN
 
 
 def one_line(error: BaseException) -> str:

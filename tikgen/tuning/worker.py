@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tikgen.children.work import Tell, device_answers, serve
+from tikgen.children.work import Tell, device_answers, is_spent, serve
 from tikgen.pipeline.builder import clear
 from tikgen.tuning.job import Job
 from tikgen.tuning.measuring import measure
@@ -27,6 +27,8 @@ def _answer(line: str, tell: Tell) -> str:
     found = measure(*jobs, on_stage=lambda name, note: tell({"stage": name, "note": note}))
     if not found.ok and not device_answers():
         tell({"stage": "broken", "note": ""})
+    if is_spent():
+        tell({"stage": "spent", "note": ""})
     return found.line
 
 

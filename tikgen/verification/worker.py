@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tikgen.children.job import described
-from tikgen.children.work import Tell, device_answers, one_line, serve, start
+from tikgen.children.work import Tell, device_answers, is_spent, one_line, serve, start
 from tikgen.errors import (
     CompileBudgetExceeded,
     EngineUnavailable,
@@ -58,6 +58,8 @@ class _Worker:
         if not outcome.ok and not device_answers():
             tell({"stage": "broken", "note": ""})
             outcome = replace(outcome, kind="crash")
+        if is_spent():
+            tell({"stage": "spent", "note": ""})
         return outcome.line
 
 
