@@ -169,6 +169,30 @@ def test_parts_of_a_map_are_filled(
     assert {process.run(replace(case, text=changed)).kind for case in found} - {"passed"}
 
 
+DOTS = {"via": "dots", "layout": "nt", "tile_m": 1, "tile_n": 2, "unroll": 2, "split_k": 64}
+ROWS = {"via": "rows", "tile_m": 4, "tile_n": 64, "unroll": 4, "split_k": 64, "iterations": 8}
+COUNTED = {"bins": 5, "bins_in": "local", "chunks": 1024, "unroll": 8, "serial": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "steps"),
+    [
+        ("gemm", DOTS, "range((k_stop - k_start) // 32)"),
+        ("gemm", ROWS, "range((k_stop - k_start) // 4)"),
+        ("histogram", COUNTED, "range(ti.max(stop - start, 0) // 8)"),
+        ("histogram", COUNTED | {"buffer": 64, "unroll": 1}, "range(steps)"),
+    ],
+)
+def test_steps_of_a_part_are_done(
+    process: ArchProcess, name: str, params: dict[str, Any], steps: str
+) -> None:
+    found, text = cases(name, **params)
+    assert steps in text
+    assert all(process.run(case).kind == "passed" for case in found)
+    changed = text.replace(steps, "range(0)")
+    assert any(process.run(replace(case, text=changed)).kind == "mismatch" for case in found)
+
+
 def test_parts_of_a_grid_have_points_between_their_ghost_points() -> None:
     template = find_template("map")
     part = ((1, 4, 5, 97), (4, 1, 8, 96), (2, 4, 7, 83), (2, 1, 3, 47))
