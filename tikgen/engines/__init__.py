@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
 # Taichi, until another engine is proven for the kernel.
 AUTO = "auto"
+# The engine beside Taichi of the arch, where it can launch the kernel, else Taichi.
+DIRECT = "direct"
 # What launches a kernel unless the call that made it says otherwise; see :func:`resolved`.
 DEFAULT = "default"
+_OPTIONS = (AUTO, DIRECT, DEFAULT)
+# Takes the place of the default.
+_VARIABLE = "TIKGEN_ENGINE"
+_wanted = os.environ.get(_VARIABLE, "") or DEFAULT
 
 
 class _Place(NamedTuple):
@@ -187,9 +194,11 @@ def engine(name: str) -> Engine:
 def resolved(option: str, arch: str | None) -> str:
     """Return what an option means on an arch.
 
-    The default is :data:`AUTO` on cuda, where the engine beside Taichi runs Taichi's instructions,
-    so that results have the same bits at any size. Elsewhere it is :data:`TAICHI`.
+    The default is what the environment variable ``TIKGEN_ENGINE`` says; without it :data:`AUTO` on
+    cuda, where the engine beside Taichi runs Taichi's instructions, so that results have the same
+    bits at any size, and elsewhere :data:`TAICHI`.
     """
+    option = _wanted if option == DEFAULT else option
     if option != DEFAULT:
         return option
     return AUTO if arch == "cuda" else TAICHI
@@ -214,6 +223,10 @@ def missing(name: str) -> str:
 
 def problem(name: object) -> str:
     """Return why an engine cannot be used on this machine, or an empty string."""
-    if not isinstance(name, str) or name not in (*ENGINES, AUTO, DEFAULT):
-        return f"there is none of that name; take one of {', '.join((*ENGINES, AUTO, DEFAULT))}"
+    known = (*ENGINES, *_OPTIONS)
+    if not isinstance(name, str) or name not in known:
+        return f"there is none of that name; take one of {', '.join(known)}"
+    name = _wanted if name == DEFAULT else name
+    if name not in known:
+        return f"{_VARIABLE} names {name!r}; take one of {', '.join(known)}"
     return engine(name).problem() if name in _PLACES else ""

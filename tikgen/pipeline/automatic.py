@@ -20,7 +20,7 @@ from tikgen import engines
 from tikgen.engines.code_store import Stored
 from tikgen.errors import EngineUnavailable, TikgenError, WrongThread
 from tikgen.pipeline import events, evidence
-from tikgen.pipeline.direct import Direct
+from tikgen.pipeline.direct import Direct, engine_where_possible, why_left
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.machine_code import MachineCode
 from tikgen.taichi import arrays, runtime
@@ -218,6 +218,8 @@ def launch(
 def engine_of(loaded: Loaded, option: str) -> str:
     """Return the engine that launches small arrays under an option of ``with_engine``."""
     option = engines.resolved(option, runtime.current_arch())
+    if option == engines.DIRECT:
+        return engine_where_possible(loaded)
     if option != engines.AUTO:
         return option
     if not runtime.is_initialised() or choice_of(loaded).direct is None:
@@ -228,6 +230,8 @@ def engine_of(loaded: Loaded, option: str) -> str:
 def why(loaded: Loaded, option: str) -> str:
     """Return in a sentence why that engine launches, and no other one."""
     option = engines.resolved(option, runtime.current_arch())
+    if option == engines.DIRECT and (left := why_left(loaded)):
+        return f"no engine beside Taichi launches it: {left}"
     if option != engines.AUTO:
         return f"{option} was chosen by name, or is the default"
     if not runtime.is_initialised():

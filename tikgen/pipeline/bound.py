@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tikgen import engines
 from tikgen.errors import ArgumentError
 from tikgen.pipeline.automatic import Automatic, bytes_of, choice_of
-from tikgen.pipeline.direct import direct_of, takes_context
+from tikgen.pipeline.direct import direct_for, takes_context
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.signature import Signature
 from tikgen.taichi import launcher, runtime
@@ -189,8 +189,8 @@ class _Binding:
             if bytes_of(values) <= choice.most_bytes:
                 self._direct = choice.direct
                 self.choice = None if choice.direct or choice.why else choice
-        elif engine != engines.TAICHI:
-            self._direct = direct_of(loaded, engine)
+        else:
+            self._direct = direct_for(loaded, engine)
         self.engine = engines.TAICHI if self._direct is None else self._direct.engine
         if self._direct is None:
             self.values = list(loaded.with_workspace(values, self.sizes))

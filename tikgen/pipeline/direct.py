@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tikgen import engines
+from tikgen.errors import EngineUnavailable
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.machine_code import MachineCode
 from tikgen.pipeline.quick_call import QuickCall, quick_call
@@ -162,3 +163,43 @@ def direct_of(loaded: Loaded, name: str) -> Direct:
         made = Direct(loaded, name, MachineCode(loaded, name).load())
         _directs.setdefault(loaded, {})[name] = made
         return made
+
+
+# Why Taichi launches a kernel that may also be launched directly, and the ``ti.init`` of that.
+_left: weakref.WeakKeyDictionary[Loaded, tuple[object, str]] = weakref.WeakKeyDictionary()
+
+
+def direct_for(loaded: Loaded, engine: str) -> Direct | None:
+    """Return the machine code of a kernel for an engine; None if Taichi launches.
+
+    Raises:
+        EngineUnavailable: if an engine was named, and the kernel cannot run without Taichi.
+        TikgenError: as a first launch by Taichi does.
+    """
+    if engine != engines.DIRECT:
+        return None if engine == engines.TAICHI else direct_of(loaded, engine)
+    if why_left(loaded):
+        return None
+    name = engines.for_arch(runtime.current_arch())
+    why = engines.problem(name) if name else f"there is none for {runtime.current_arch()}"
+    if not why and runtime.is_profiling():
+        why = "Taichi's profiler must see each launch"
+    if not why:
+        try:
+            return direct_of(loaded, name)
+        except EngineUnavailable as error:
+            why = error.why
+    _left[loaded] = runtime.epoch(), why
+    return None
+
+
+def why_left(loaded: Loaded) -> str:
+    """Return why Taichi launches a kernel, where that was found since ``ti.init``, or ""."""
+    epoch, why = _left.get(loaded, (None, ""))
+    return why if epoch is runtime.epoch() else ""
+
+
+def engine_where_possible(loaded: Loaded) -> str:
+    """Return the engine of the arch, or Taichi where that is known to launch the kernel."""
+    name = engines.for_arch(runtime.current_arch()) if runtime.is_initialised() else ""
+    return engines.TAICHI if why_left(loaded) or not name else name

@@ -16,7 +16,7 @@ from tikgen.errors import (
 )
 from tikgen.pipeline import automatic
 from tikgen.pipeline.bound import BoundKernel
-from tikgen.pipeline.direct import Direct, direct_of
+from tikgen.pipeline.direct import Direct, direct_for
 from tikgen.pipeline.eject import eject_text
 from tikgen.pipeline.events import Event
 from tikgen.pipeline.evidence import Evidence, evidence_for
@@ -213,10 +213,8 @@ class Kernel:
 
         Args:
             engine: ``"taichi"``; ``"direct-cpu"``, which compiles Taichi's code for the processor
-                at hand and launches it without Taichi; ``"direct-cuda"``, which launches Taichi's
-                PTX through the CUDA driver; ``"auto"``, which is Taichi until the engine of the
-                arch is proven for the kernel, and then that one where it is faster; or
-                ``"default"``, which is ``"auto"`` on cuda and ``"taichi"`` elsewhere.
+                at hand; ``"direct-cuda"``, which takes Taichi's PTX; ``"direct"``, either of them,
+                or Taichi; ``"auto"``, Taichi until one is proven; or ``"default"``.
 
         Raises:
             EngineUnavailable: if the engine cannot run here, or is unknown.
@@ -256,17 +254,19 @@ class Kernel:
 
     def _launch(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Check the arguments at length, and launch."""
-        loaded, engine = self._loaded, engines.resolved(self._engine, runtime.current_arch())
-        values = loaded.signature.order(args, kwargs)
+        values = (loaded := self._loaded).signature.order(args, kwargs)
         sizes = self._viewing.check(loaded, values)
         if sizes is None:
             return self.for_arguments(values, {})._launch(values, {})
-        if engine == engines.TAICHI or is_differentiating():
-            return loaded.run(loaded.with_workspace(values, sizes))
+        engine = engines.TAICHI if is_differentiating() else self._engine
+        engine = engines.resolved(engine, runtime.current_arch())
         if engine == engines.AUTO:
             returned, self._direct = automatic.launch(loaded, values, sizes)
             return returned
-        direct = self._direct = direct_of(loaded, engine)
+        direct = direct_for(loaded, engine)
+        if direct is None:
+            return loaded.run(loaded.with_workspace(values, sizes))
+        self._direct = direct
         direct.launch(loaded, direct.passed(loaded, values, sizes))
         return None
 

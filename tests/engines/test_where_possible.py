@@ -1,0 +1,123 @@
+"""The engine "direct": that of the arch where it can launch a kernel, else Taichi."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from conftest import ARCH, init_taichi
+from tikgen import engines
+from tikgen.errors import ArgumentError, EngineUnavailable
+
+ITS = engines.for_arch(ARCH)
+if ITS:
+    pytest.importorskip("llvmlite" if ARCH == "cpu" else "cuda", reason="an extra of tikgen")
+
+TEXT = """
+import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in range(x.shape[0]):
+        x[i] = 2 * x[i]
+        if x[i] < 0:
+            print(x[i])
+"""
+CODE = """
+from tikgen import Array, DType, Template
+
+
+class Loud(Template):
+    def arguments(self, p):
+        return (Array("x", DType.f32, ("n",), role="inout"),)
+"""
+DEFAULT = """
+import taichi as ti, tikgen
+ti.init(arch=ti.cpu, log_level=ti.ERROR)
+try:
+    print(tikgen.build("map", expr="y = 2*x").engine)
+except tikgen.errors.TikgenError as error:
+    print(error)
+"""
+
+
+def doubled(kernel: Any, count: int = 9) -> str:
+    """Launch a kernel that doubles, plainly and bound; return what launched it."""
+    x, y, z = (np.full(count, k, np.float32) for k in (3, 0, 0))
+    kernel(x, y)
+    bound = kernel.bind(x, z)
+    bound()
+    np.testing.assert_array_equal(y, 2 * x)
+    np.testing.assert_array_equal(z, 2 * x)
+    assert bound.engine == kernel.engine
+    return str(kernel.engine)
+
+
+@pytest.fixture
+def kernel(ti_arch: str) -> Any:
+    return tikgen.build("map", expr="y = 2*x", dtype="f32", engine="direct")
+
+
+def test_the_engine_of_the_arch_launches(kernel: Any) -> None:
+    assert doubled(kernel) == doubled(kernel, 100_003) == (ITS or "taichi")
+    assert ("there is none for" in kernel.why) == (not ITS)
+    with pytest.raises(ArgumentError, match="y is missing"):
+        kernel(np.zeros(3, np.float32))
+
+
+def test_taichi_launches_where_the_engine_is_missing(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "problem", lambda name: f"{name} is not installed")
+    init_taichi()
+    assert doubled(kernel) == "taichi"
+    assert kernel.why.endswith("is not installed" if ITS else f"there is none for {ARCH}")
+    monkeypatch.undo()
+    assert doubled(kernel) == "taichi"  # Until the next ti.init.
+    init_taichi()
+    assert doubled(kernel) == (ITS or "taichi")
+
+
+@pytest.mark.skipif(not ITS, reason="Taichi launches all there")
+def test_taichi_launches_what_the_engine_refuses(ti_arch: str, tmp_path: Any) -> None:
+    folder = tmp_path / "loud"
+    folder.mkdir()
+    (folder / "kernel.py.j2").write_text(TEXT)
+    (folder / "template.py").write_text(CODE)
+    loud = tikgen.build(tikgen.load_template(folder), engine="direct")
+    x = np.ones(5, np.float32)
+    for _ in range(2):
+        loud(x)
+    loud.bind(x)()
+    assert x.tolist() == [8] * 5
+    assert loud.engine == "taichi" and "it prints" in loud.why
+    with pytest.raises(EngineUnavailable, match="it prints"):
+        loud.with_engine(ITS)(x)
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="the same on every arch")
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("", "taichi"),
+        ("taichi", "taichi"),
+        ("direct", "direct-cpu"),
+        ("fast", "TIKGEN_ENGINE names 'fast'; take one of taichi, direct-cpu"),
+    ],
+)
+def test_the_environment_says_what_the_default_is(wanted: str, said: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", DEFAULT],
+        env={**os.environ, "TIKGEN_ENGINE": wanted},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said in run.stdout.splitlines()[-1]
