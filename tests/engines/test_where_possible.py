@@ -13,7 +13,7 @@ import pytest
 import tikgen
 from conftest import ARCH, init_taichi
 from tikgen import engines
-from tikgen.errors import ArgumentError, EngineUnavailable
+from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
 
 ITS = engines.for_arch(ARCH)
 if ITS:
@@ -100,6 +100,13 @@ def test_taichi_launches_what_the_engine_refuses(ti_arch: str, tmp_path: Any) ->
     assert loud.engine == "taichi" and "it prints" in loud.why
     with pytest.raises(EngineUnavailable, match="it prints"):
         loud.with_engine(ITS)(x)
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="the same on every arch")
+def test_verification_names_its_engine() -> None:
+    for option in ("auto", "direct", "default"):
+        with pytest.raises(ParameterError, match="takes the name of one engine"):
+            tikgen.verify("map", engine=option, archs=("cpu",))
 
 
 @pytest.mark.skipif(ARCH != "cpu", reason="the same on every arch")

@@ -88,7 +88,7 @@ def verify(
     _check(template, archs, max_examples, mutants, params)
     _check_options(seed, timeout, shrink_seconds, scripts)
     problem = engines.problem(engine)
-    if problem or engine in (engines.AUTO, engines.DEFAULT):
+    if problem or engine not in engines.ENGINES:
         problem = problem or f"takes the name of one engine; got {engine!r}"
         raise ParameterError("verify", {"engine": problem})
     if engine != engines.TAICHI and tuple(archs) != (arch := engines.arch_of(engine),):
