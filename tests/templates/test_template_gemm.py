@@ -174,10 +174,10 @@ def test_the_default_is_in_a_space_worth_searching(
     assert 20 <= len(valid) <= 300
 
 
-def schedule_for(m: int, n: int, k: int, **problem: Any) -> Any:
+def schedule_for(m: int, n: int, k: int, arch: str = "cpu", **problem: Any) -> Any:
     template = tikgen.render("gemm").variant.template
     p = template.Problem(**problem)
-    return template.Schedule(**template.default_schedule(p, "cpu", {"m": m, "n": n, "k": k}))
+    return template.Schedule(**template.default_schedule(p, arch, {"m": m, "n": n, "k": k}))
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,17 @@ def test_few_tiles_share_the_inner_axis() -> None:
     found = [schedule_for(*sizes).split_k for sizes in ((2, 3, 900_000), (20, 30, 40_000))]
     assert all(parts > 4 for parts in found)
     assert schedule_for(1000, 1000, 1000).split_k == schedule_for(2, 3, 60).split_k == 1
+
+
+@pytest.mark.parametrize("arch", ["cuda", "vulkan"])
+def test_a_gpu_splits_a_long_inner_axis_or_occupies_its_processors(arch: str) -> None:
+    def parts(*sizes: int) -> int:
+        return int(schedule_for(*sizes, arch=arch).split_k)
+
+    assert parts(844, 1480, 147) == parts(3214, 710, 159) == parts(64, 64, 63) == 1
+    assert parts(4851, 407, 1164) == 2
+    assert parts(432, 650, 897) == 16
+    assert parts(64, 64, 65_536) == 256
 
 
 def test_tiles_fit_c_and_panels_are_of_the_operand_that_takes_less() -> None:
