@@ -11,7 +11,7 @@ import math
 import multiprocessing
 import random
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,7 +60,8 @@ def works(seed: int) -> Iterator[Work]:
         yield Work(name, tuple(draw.randint(low, high) for _ in range(dim)), draw.randrange(2**31))
 
 
-def gray_scott(array: Callable[[str], Any]) -> tuple[tikgen.Program, Any]:
+# Each takes what makes an array of a name, and returns the names of the fields that change as well.
+def gray_scott(array: Callable[[str], Any]) -> tuple[tikgen.Program, Iterable[str]]:
     """Return two reacting fields on a torus."""
     fields = {name: array(name) for name in ("u", "v", "u_next", "v_next")}
     kernel = tikgen.update(GRAY_SCOTT, dim=2, boundary="periodic", scalars="dt Du Dv F k")
@@ -68,21 +69,21 @@ def gray_scott(array: Callable[[str], Any]) -> tuple[tikgen.Program, Any]:
     return tikgen.Program([kernel.bind(**fields, **NUMBERS), swap]), "uv"
 
 
-def shallow_water(array: Callable[[str], Any]) -> tuple[tikgen.Program, Any]:
+def shallow_water(array: Callable[[str], Any]) -> tuple[tikgen.Program, Iterable[str]]:
     """Return water that flows over a rough bottom on a torus."""
     fields = {name: array(name) for name in "huvb"}
     after = {name: array(f"{name}_next") for name in "huv"}
     return flowing_water(fields, after, 0.1), "huv"
 
 
-def wave(array: Callable[[str], Any]) -> tuple[tikgen.Program, Any]:
+def wave(array: Callable[[str], Any]) -> tuple[tikgen.Program, Iterable[str]]:
     """Return the wave equation of order 8 with a speed for each point."""
     p, q, c = (array(name) for name in "pqc")
     kernel = tikgen.update("q = 2*p - q + 0.1*c*lap(p)", dim=3, order=8)
     return tikgen.Program([kernel.bind(p=p, q=q, c=c), tikgen.swap((p, q))]), "pq"
 
 
-def maxwell(array: Callable[[str], Any]) -> tuple[tikgen.Program, Any]:
+def maxwell(array: Callable[[str], Any]) -> tuple[tikgen.Program, Iterable[str]]:
     """Return Maxwell's equations on Yee's grid, six fields."""
     names = ("ex", "ey", "ez", "hx", "hy", "hz")
     fields = {name: array(name) for name in names}
@@ -90,7 +91,7 @@ def maxwell(array: Callable[[str], Any]) -> tuple[tikgen.Program, Any]:
     return tikgen.Program([kernel.bind(**fields, a=0.4) for kernel in kernels]), names
 
 
-def poisson(array: Callable[[str], Any]) -> tuple[tikgen.Program, Any]:
+def poisson(array: Callable[[str], Any]) -> tuple[tikgen.Program, Iterable[str]]:
     """Return conjugate gradients for Poisson's equation."""
     r, p = array("r"), array("r")
     one = {name: ti.ndarray(ti.f32, 1) for name in ("pq", "a", "b", "rr_next", "rr")}
@@ -102,12 +103,8 @@ FLAT = {"Gray-Scott": gray_scott, "shallow water": shallow_water}
 SOLID = {"wave, order 8": wave, "Maxwell": maxwell, "conjugate gradients": poisson}
 
 
-class _Running(NamedTuple):
-    program: tikgen.Program
-    names: tuple[str, ...]
-
-
-_running: list[_Running] = []
+# That of this process, once it is prepared.
+_programs: list[tikgen.Program] = []
 
 
 def begin(arch: str) -> None:
@@ -117,7 +114,7 @@ def begin(arch: str) -> None:
 
 def prepare(work: Work) -> dict[str, Array]:
     """Make the program of a work, run four steps, and return some values of its fields."""
-    _running.clear()
+    _programs.clear()
 
     def array(name: str) -> Any:
         made = ti.ndarray(ti.f32, work.shape)
@@ -127,7 +124,7 @@ def prepare(work: Work) -> dict[str, Array]:
         return made
 
     program, names = (FLAT | SOLID)[work.name](array)
-    _running.append(_Running(program, tuple(names)))
+    _programs.append(program)
     program.run(4)
     ti.sync()
     chosen = np.random.default_rng(work.seed).integers(0, math.prod(work.shape), COMPARED)
@@ -136,7 +133,7 @@ def prepare(work: Work) -> dict[str, Array]:
 
 def seconds_a_step() -> float:
     """Return the median of the seconds that a step of the prepared program takes."""
-    return steps_in_turn({"it": _running[0].program.run}, ti.sync, rounds=ROUNDS)["it"]
+    return steps_in_turn({"it": _programs[0].run}, ti.sync, rounds=ROUNDS)["it"]
 
 
 def main() -> None:

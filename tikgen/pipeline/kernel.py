@@ -213,8 +213,8 @@ class Kernel:
 
         Args:
             engine: ``"taichi"``; ``"direct-cpu"``, which compiles Taichi's code for the processor
-                at hand; ``"direct-cuda"``, which takes Taichi's PTX; ``"direct"``, either of them,
-                or Taichi; ``"auto"``, Taichi until one is proven; or ``"default"``.
+                at hand; ``"direct-cuda"``, Taichi's PTX; ``"direct"``, either, or Taichi;
+                ``"auto"``, Taichi until one is proven; ``"default"``, see `engines.resolved`.
 
         Raises:
             EngineUnavailable: if the engine cannot run here, or is unknown.
