@@ -20,21 +20,15 @@ from tikgen.errors import ExpressionError
 from tikgen.expression import lacks_on_vulkan
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
 from tikgen.template.rules import GPUS, Not
-from tikgen.template.shapes import MOST_ELEMENTS
 
 from .on_cpu import lies_in_rows, on_cpu, space_on_cpu
+from .on_gpu import on_gpu, space_on_gpu
 
 SHARED, OTHER = {"via": "shared"}, {"via": Not("shared")}
 VECTORS = ("panels", "rows", "dots")
 # Products that may stand in the unrolled code; 256 take some 5 s to compile on vulkan.
 MOST_PRODUCTS = {"arrays": 128, "panels": 32, "rows": 32, "dots": 64, "shared": 256}
 SHARED_BYTES = 48 * 1024
-# Mesa's Vulkan on a processor counts the steps of a thread: no part is longer there.
-DEEP = 32_768
-# Fewer blocks of 64 threads or more than these leave processors of a large GPU idle.
-FEW_BLOCKS = 768
-# As many give each of its processors two.
-SOME_BLOCKS = 264
 
 
 class Gemm(Template):
@@ -138,49 +132,14 @@ class Gemm(Template):
     ) -> Mapping[str, Any]:
         if arch == "cpu":
             return on_cpu(p, sizes)
-        # H200, f64, blocks of 64 by 64: 1.5 to 2 times as fast as in strips of 4.
-        block = {"via": "shared", "block_k": 8, "strip": 1 if p.dtype.bits == 64 else 4}
-        if sizes and small(sizes):
-            return block | small_blocks(sizes, DEEP if arch == "vulkan" else MOST_ELEMENTS)
-        if p.dtype.bits == 64:
-            # H200, cuda, 2048^3: 17.0 TFLOP/s, and 2.5 with 128 by 128, whose threads spill.
-            return block | {"block_m": 128, "block_n": 64, "tile_m": 8, "tile_n": 8, "strip": 2}
-        # H200, 4096^3 f32: 31.8 TFLOP/s on cuda (torch 51.2), 27.8 with tiles of 8 by 8, and with
-        # these 29.1 on Vulkan.
-        block |= {"block_m": 128, "block_n": 128}
-        if arch == "cuda":
-            return block | {"tile_m": 16, "tile_n": 4, "unroll": 4}
-        return block | {"tile_m": 8, "tile_n": 8}
+        return on_gpu(p, arch, sizes)
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:
         if arch == "cpu":
             return space_on_cpu(p, sizes)
-        if sizes and small(sizes):
-            best = small_blocks(sizes, MOST_ELEMENTS)
-            parts = best["split_k"]
-            return {
-                "via": ("shared",),
-                "tile_m": (4, 8),
-                "tile_n": (4, 8),
-                "unroll": (1, 2),
-                "block_m": tuple({best["block_m"], 64}),
-                "block_n": tuple({best["block_n"], 64}),
-                "block_k": (8, 16),
-                "strip": (1, 2) if p.dtype.bits == 64 else (1, 4),
-                "split_k": tuple(sorted({1, parts, min(4 * parts, 256)})),
-            }
-        return {
-            "via": ("shared",),
-            "tile_m": (8, 16),
-            "tile_n": (4, 8, 16),
-            "unroll": (1, 2, 4),
-            "block_m": (64, 128, 256),
-            "block_n": (64, 128),
-            "block_k": (8, 16),
-            "strip": (1, 2) if p.dtype.bits == 64 else (1, 4),
-        }
+        return space_on_gpu(p, arch, sizes)
 
     def check(self, p: Any, s: Any, arch: str) -> None:
         in_vectors = s.via in ("panels", "rows")
@@ -316,41 +275,6 @@ def copies(p: Any, s: Any) -> tuple[Array, ...]:
     if s.via == "dots" and p.layout != "nt":
         return (Array("lines", p.dtype, ("m" if p.layout[0] == "t" else "n", "k"), role="work"),)
     return ()
-
-
-def small(sizes: Mapping[str, int]) -> bool:
-    """Tell whether C has fewer blocks of 128 by 128 than a large GPU has processors."""
-    return sizes["m"] * sizes["n"] < 1536**2
-
-
-def small_blocks(sizes: Mapping[str, int], longest: int) -> dict[str, Any]:
-    """Return the blocks of a GPU for a small C, and the parts of an inner axis.
-
-    Args:
-        sizes: the extents.
-        longest: most steps of a part along the inner axis, while there are parts enough.
-    """
-    m, n, k = (sizes[name] for name in ("m", "n", "k"))
-    # One side of 16 at most: 64 threads a block, each with a tile of 4 by 4.
-    block_m = next((size for size in (16, 32) if m <= size), 64)
-    block_n = next((size for size in (16, 32) if n <= size), 64)
-    if block_m + block_n <= 48:
-        block_m = block_n = 32
-    blocks = ((m - 1) // block_m + 1) * ((n - 1) // block_n + 1)
-    # Parts of four steps at least, and of more where two blocks a processor are there without them:
-    # H200, f32, 844 x 1480 x 147: 25 us, in four parts 33; 4851 x 407 x 1164: 242 us, in two 229;
-    # f64, 3214 x 710 x 159: 65 us, in two parts 85.
-    least = 256 if blocks >= SOME_BLOCKS else 32
-    fitting = [parts for parts in (2, 4, 8, 16, 32, 64, 128, 256) if k >= parts * least]
-    enough = [
-        parts for parts in (1, *fitting) if parts * blocks >= FEW_BLOCKS and k <= parts * longest
-    ]
-    parts = min(enough, default=max(fitting, default=1))
-    # H100, f32, 64 x 65536 x 64 in 64 parts: 75 us in steps of 16, 112 in steps of 8.
-    block_k = 16 if k >= parts * 64 else 8
-    found = {"block_m": block_m, "block_n": block_n, "block_k": block_k, "split_k": parts}
-    # H100, f32, 777 x 999 x 555: 54 us by tiles of 8 x 4, 66 by 4 x 4, 58 by 8 x 8.
-    return found | ({"tile_m": 8} if block_m == block_n == 64 else {})
 
 
 def check_block(s: Any, size: int) -> None:

