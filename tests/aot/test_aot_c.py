@@ -23,6 +23,7 @@ from tikgen.aot.c.files import c_files
 from tikgen.aot.c.identifiers import prefix_of
 from tikgen.aot.manifest_reading import decode
 
+pytest_plugins = ["one_compiler"]
 TESTS = Path(__file__).parent
 EXAMPLES = TESTS.parents[1] / "examples"
 C_API = Path(ti.__path__[0]) / "_lib" / "c_api"
@@ -196,7 +197,7 @@ def all_filled(*given: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def box(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def box(tmp_path_factory: pytest.TempPathFactory, one_compiler: None) -> Path:
     """Return a bundle with a bit of everything."""
     from conftest import init_taichi
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from damage import damaged
+from some_cases import examples
 from tikgen.aot.bundle import Bundle
 from tikgen.aot.bundle_shown import rows_of
 from tikgen.aot.c.files import c_files
@@ -153,7 +154,7 @@ def test_no_text_of_a_manifest_becomes_code_in_c() -> None:
         assert "evil" not in code, name
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300, 100), deadline=None)
 @given(data=st.data())
 def test_any_damage_to_a_manifest_is_a_bundle_error_or_makes_sound_files(
     data: st.DataObject,

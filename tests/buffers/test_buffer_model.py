@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from conftest import init_taichi
+from some_cases import examples
 from tikgen.buffers.buffer_state import BufferState
 from tikgen.buffers.memory_pool import MemoryPool
 from tikgen.buffers.unified_buffer import UnifiedBuffer
@@ -236,5 +237,7 @@ class Buffers(RuleBasedStateMachine):
 def test_buffers_agree_with_their_model(ti_arch: str) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Buffers,
-        settings=settings(max_examples=15, stateful_step_count=30, deadline=None, database=None),
+        settings=settings(
+            max_examples=examples(15, 5), stateful_step_count=30, deadline=None, database=None
+        ),
     )

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import tikgen
 from damage import ESCAPES, LONG, damaged
+from some_cases import examples
 from tikgen import untrusted
 from tikgen.aot import manifest
 from tikgen.aot.recording import recording_file
@@ -276,10 +277,12 @@ def record_of_map() -> dict[str, Any]:
 
 
 FUZZ = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(100, 30),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 # Where each builds a kernel several times.
-FEW = settings(FUZZ, max_examples=40)
+FEW = settings(FUZZ, max_examples=examples(40, 12))
 
 
 @FEW

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import tikgen
 from conftest import ARCH, init_taichi
 from proving import until_decided, want_few_launches
+from some_cases import examples
 from tikgen import aot, engines
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
 from tikgen.pipeline import automatic, evidence
@@ -97,7 +98,9 @@ def test_a_later_ti_init_finds_the_code_and_needs_no_compiler(kernel: Any) -> No
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15, 8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=st.lists(st.sampled_from(["call", "bound", "scalar", "rebind", "large"]), max_size=30))
 def test_any_order_of_launches_gives_the_bits_of_taichi(kernel: Any, steps: list[str]) -> None:
@@ -248,7 +251,7 @@ def test_verifications_keep_evidence_of_their_engine(
     few_launches: None, one_process: None, tmp_path: Path
 ) -> None:
     given = {"expr": f"z = x + {next(numbers)}", "dtype": "f32"}
-    tikgen.verify("map", archs=(ARCH,), engine=DIRECT, max_examples=8, scripts=tmp_path, **given)
+    tikgen.verify("map", archs=(ARCH,), engine=DIRECT, max_examples=3, scripts=tmp_path, **given)
     found = [e for digest in verified_digests() for e in tikgen.verification.evidence_for(digest)]
     found = [e for e in found if given["expr"] in e.params.get("expr", "")]
     assert {(e.engine, e.arch, e.passed) for e in found} == {(DIRECT, ARCH, True)}

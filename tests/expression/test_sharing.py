@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from some_cases import examples
 from tikgen.dtypes import DType
 from tikgen.expression import Assignments, Equations
 from tikgen.expression.sharing import shared
@@ -66,7 +67,7 @@ def test_an_operator_that_is_written_twice_is_computed_once() -> None:
     assert shown(text, 2).count("u.1.0") == 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80, 40), deadline=None)
 @given(st.data())
 def test_sharing_changes_no_value(data: Any) -> None:
     leaf = st.sampled_from(("p", "q", "(p*q + 2*p - q)", "(1 + q*q)", "3"))

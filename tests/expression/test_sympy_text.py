@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from some_cases import examples
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError
 from tikgen.expression import Equations
@@ -163,7 +164,7 @@ def _grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60, 30), deadline=None)
 @example(sympy.exp(-((1 + sympy.Abs(sympy.exp(-(NAMES["p"] ** 2)))) ** -2)), 0)
 @given(st.recursive(LEAVES, _grown, max_leaves=6), st.integers(0, 2**32 - 1))
 def test_the_reference_agrees_with_lambdify(right: Any, seed: int) -> None:

@@ -1,7 +1,8 @@
 """Writes stores of Zarr on some processes, reads them on others; ``stored.py FOLDER HOW``.
 
-``crosswise``: every number of processes writes, and every number reads. ``killed``: a process is
-killed while it writes over a store, of which the others end. ``kept``: that store is read.
+``crosswise COUNTS GRIDS``: each of these numbers of processes, of which the last is that of all,
+writes each of these grids, and each number reads them. ``killed``: a process is killed while it
+writes over a store, of which the others end. ``kept``: that store is read.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tikgen.program import zarr_arrays
 
 NDArray = npt.NDArray[Any]
 FOLDER, HOW = Path(sys.argv[1]), sys.argv[2]
+COUNTS, GRIDS = ([int(n) for n in words.split(",")] for words in sys.argv[3:] or ("1", "0"))
 WORLD = MPI.COMM_WORLD
 start.init()
 DTYPES = {"f16": np.float16, "f64": np.float64, "u8": np.uint8, "i64": np.int64}
@@ -91,10 +93,7 @@ def own(program: tikgen.Program) -> dict[str, NDArray]:
 def crosswise() -> int:
     """Return how many stores were read."""
     read = 0
-    comms = {
-        size: WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED)
-        for size in range(1, WORLD.size + 1)
-    }
+    comms = {size: WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED) for size in COUNTS}
 
     @functools.cache
     def reader(size: int, shape: tuple[int, ...]) -> tikgen.Program:
@@ -105,8 +104,9 @@ def crosswise() -> int:
     def lone_reader(shape: tuple[int, ...]) -> tikgen.Program:
         return alone(values(shape, 99))
 
-    for writers in range(1, WORLD.size + 1):
-        for number, shape in enumerate(SHAPES):
+    for writers in COUNTS:
+        for number in GRIDS:
+            shape = SHAPES[number]
             # Chunks of all that a process has, of several pieces, and of an element each.
             zarr_arrays.MOST = (1 << 24, 64, 8)[(writers + number) % 3]
             path = FOLDER / f"run_{writers}_{number}.zarr"
@@ -123,7 +123,7 @@ def crosswise() -> int:
                 }
             meet(WORLD)
             whole = WORLD.bcast(whole)
-            for readers in range(1, WORLD.size + 1):
+            for readers in COUNTS:
                 meet(WORLD)
                 if WORLD.rank >= readers:
                     continue

@@ -32,7 +32,9 @@ def ran(command: list[str]) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("command", ["python", "mpiexec -n 4 python"])
+@pytest.mark.parametrize(
+    "command", ["python", pytest.param("mpiexec -n 4 python", marks=pytest.mark.slow)]
+)
 def test_the_example_prints_what_the_page_shows(command: str) -> None:
     script = "examples/heat_grid.py"
     line = re.escape(f"$ {command} {script}")

@@ -13,9 +13,12 @@ import ranks
     ("how", "told"),
     [
         ("raises in a step", "ArithmeticError: no such number"),
-        ("raises outside of a program", "ArithmeticError: no such number"),
+        pytest.param(
+            *("raises outside of a program", "ArithmeticError: no such number"),
+            marks=pytest.mark.slow,  # The same hook hears of it.
+        ),
         ("exits in a call", "SystemExit: rank 1 leaves"),
-        ("is killed", ""),
+        pytest.param("is killed", "", marks=pytest.mark.slow),  # This is mpiexec's work.
     ],
 )
 def test_a_process_that_fails_ends_all(how: str, told: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import ranks
 
 
-@pytest.mark.parametrize("count", [2, 3, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 6))])
 def test_fields_move_between_grids(count: int) -> None:
     seed = int.from_bytes(os.urandom(3), "little")
     done = ranks.run(count, "moved.py", str(seed))

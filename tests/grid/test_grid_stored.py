@@ -8,15 +8,27 @@ import pytest
 
 import ranks
 
+# Numbers of processes, and of grids: in each run that with weights, and that with idle processes.
+SOME = ((1, 3), (1, 3))
+ALL = [(tuple(range(1, count + 1)), (0, 1, 2, 3)) for count in (3, 4)]
 
-@pytest.mark.parametrize("count", [3, pytest.param(4, marks=pytest.mark.slow)])
-def test_stores_are_read_by_any_number_of_processes(count: int, tmp_path: Path) -> None:
-    done = ranks.run(count, "stored.py", str(tmp_path), "crosswise")
+
+@pytest.mark.parametrize(
+    ("counts", "grids"),
+    [SOME, *(pytest.param(*each, marks=pytest.mark.slow) for each in ALL)],
+    ids=("some", "three", "four"),
+)
+def test_stores_are_read_by_any_number_of_processes(
+    counts: tuple[int, ...], grids: tuple[int, ...], tmp_path: Path
+) -> None:
+    count = counts[-1]
+    words = (",".join(map(str, each)) for each in (counts, grids))
+    done = ranks.run(count, "stored.py", str(tmp_path), "crosswise", *words)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("done") == count, done.stdout
-    # Four grids, written by each number of processes; the process of rank 0 is among all readers.
-    assert f"{4 * count * count} reads" in done.stdout
-    stores = {f"run_{writers}_{n}.zarr" for writers in range(1, count + 1) for n in range(4)}
+    # Each grid is written by each number of processes; rank 0 is among all readers.
+    assert f"{len(grids) * len(counts) ** 2} reads" in done.stdout
+    stores = {f"run_{writers}_{n}.zarr" for writers in counts for n in grids}
     assert {path.name for path in tmp_path.iterdir()} == {"other.zarr", *stores}
 
 

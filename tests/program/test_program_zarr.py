@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from some_cases import examples
 from tikgen.errors import ProgramError
 from tikgen.program import zarr_arrays, zarr_checkpoints
 
@@ -219,6 +220,9 @@ def test_a_save_killed_at_any_point_leaves_a_whole_store(
         if not _is_killed(point, made, store):
             break
         found.add(_what_is_left(made, store))
+        if rng.integers(examples(1, 3)):
+            made.save(store)
+            continue
         # The next one is killed as well, and meets what was left.
         made.run(1)
         _is_killed(int(rng.integers(30)), made, store)

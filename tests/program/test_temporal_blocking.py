@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
+from some_cases import examples
 from tikgen.errors import ProgramError
 from tikgen.program import paces, temporal_blocking
 from tikgen.program.paces import Paces
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("ti_arch")
 on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="blocks are instructions for native code")
 
 
+@settings(max_examples=examples(100, 40))
 @given(st.data())
 def test_stages_find_what_they_read_and_leave_what_others_need(data: st.DataObject) -> None:
     """Sums over a reach, wide or none, from any array into any other, are those of whole steps."""
@@ -117,7 +119,7 @@ def small_cache(patch: pytest.MonkeyPatch, size: float) -> None:
 
 @on_cpu
 @pytest.mark.parametrize("text", TEXTS)
-@settings(deadline=None, max_examples=4)
+@settings(deadline=None, max_examples=examples(4, 2))
 @given(seed=st.integers(0, 2**30), data=st.data())
 def test_blocks_give_the_bits_of_single_steps(text: str, seed: int, data: st.DataObject) -> None:
     others = data.draw(st.sampled_from([(9, 1), (3, 70), (5, 33), (1, 40)]))

@@ -1,4 +1,4 @@
-"""Runs several programs in one process: Python and Taichi are loaded once for all of them."""
+"""Runs programs in one process, when they are asked for: Python and Taichi are loaded once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 RUN = """
 import os, runpy, sys, traceback
 path = list(sys.path)
-for folder in sys.argv[1:]:
+told = os.fdopen(os.dup(1), "w")
+for line in sys.stdin:
+    folder = line.rstrip("\\n")
     page = os.path.join(folder, "page.py")
     os.chdir(folder)
     for stream, name in ((1, "output"), (2, "errors")):
@@ -29,6 +31,7 @@ for folder in sys.argv[1:]:
         open("failed", "w").close()
     sys.stdout.flush()
     sys.stderr.flush()
+    print(folder, file=told, flush=True)
 """
 
 
@@ -45,21 +48,43 @@ class Ran:
         return (self.folder / "output").read_text()
 
 
-def run_programs(
-    programs: Mapping[str, str], folder: Path, environment: Mapping[str, str]
-) -> dict[str, Ran]:
-    """Run programs one after another, each in a folder of its name."""
-    for name, text in programs.items():
-        (folder / name).mkdir(exist_ok=True)
-        (folder / name / "page.py").write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *(str(folder / name) for name in programs)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr + "".join(
-        path.read_text() for path in folder.glob("*/errors")
-    )
-    return {name: Ran(folder / name) for name in programs}
+class Programs:
+    """Programs by name, each in a folder of its name; one runs when it is first asked for."""
+
+    def __init__(
+        self,
+        programs: Mapping[str, str],
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._ran: dict[str, Ran] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", RUN],
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def __enter__(self) -> Programs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)  # It ends where its input ends.
+        assert self._process.returncode == 0
+
+    def __getitem__(self, name: str) -> Ran:
+        """Return where a program ran, and run it there unless it has."""
+        if name not in self._ran:
+            folder = self._folder / name
+            folder.mkdir(exist_ok=True)
+            (folder / "page.py").write_text(self._programs[name], encoding="utf-8")
+            assert self._process.stdin is not None and self._process.stdout is not None
+            print(folder, file=self._process.stdin, flush=True)
+            told = self._process.stdout.readline()
+            assert told.rstrip("\n") == str(folder), (folder / "errors").read_text()
+            self._ran[name] = Ran(folder)
+        return self._ran[name]

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import tikgen
-from programs import Ran, run_programs
+from programs import Programs
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -104,16 +105,17 @@ IN_README = dict(
 
 
 @pytest.fixture(scope="module")
-def readme(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
-    """Run the programs of the README."""
+def readme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """Run the programs of the README that tests ask for."""
     # What the programs print does not depend on how many examples a verification tries.
     quick = IN_README["aot"].replace("verify=True", "verify=True, max_examples=1")
     assert quick != IN_README["aot"]
-    return run_programs(IN_README | {"aot": quick}, tmp_path_factory.mktemp("readme"), {})
+    with Programs(IN_README | {"aot": quick}, tmp_path_factory.mktemp("readme")) as programs:
+        yield programs
 
 
 @pytest.mark.parametrize("program", IN_README)
-def test_readme_runs_as_printed(program: str, readme: dict[str, Ran]) -> None:
+def test_readme_runs_as_printed(program: str, readme: Programs) -> None:
     printed = readme[program].output
     wanted = ("@ti.kernel", "compile", "<Runtime of heat on", "[1.0, 3.0, 5.0, 7.0]")
     assert any(told in printed for told in wanted)
@@ -146,6 +148,7 @@ def test_example_template_computes(affine: Path, ti_arch: str, rng: np.random.Ge
     np.testing.assert_allclose(y, kernel.reference(x, y), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow  # What it shows is tested in tests/aot, and the README exports and runs a bundle.
 def test_ahead_of_time_runs_as_printed(tmp_path: Path) -> None:
     program = "\n".join(CODE.findall((ROOT / "docs" / "aot.md").read_text(encoding="utf-8")))
     # What a verification prints does not depend on how many examples it tries.

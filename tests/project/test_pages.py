@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 import tikgen
-from programs import Ran, run_programs
+from programs import Programs
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -27,7 +28,6 @@ def blocks(page: str, language: str = "python") -> list[str]:
 FIRST = "tutorials/first-template.md"
 SYMPY = "tutorials/from-sympy.md"
 EQUATION = "tutorials/equation.md"
-# The first comes first, as it shows kernels that nobody has compiled.
 PROGRAMS = {
     "concepts": "\n".join(blocks("concepts.md")),
     "index": "\n".join(blocks("index.md")),
@@ -49,11 +49,13 @@ if importlib.util.find_spec("sympy"):
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
-    """Run the programs of the pages."""
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """Run the programs of the pages that tests ask for."""
     folder = tmp_path_factory.mktemp("pages")
     write_smooth(folder / "first")
-    return run_programs(PROGRAMS, folder, {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"})
+    environment = {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    with Programs(PROGRAMS, folder, environment) as programs:
+        yield programs
 
 
 def promised(program: str) -> list[str]:
@@ -61,16 +63,37 @@ def promised(program: str) -> list[str]:
     return re.findall(r"^ *print\(.*\)  # (.*?)(?::.*)?$", program, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "page", ["index", "start", "concepts", "engines", "programs", "grids", "equations", "equation"]
-)
-def test_the_programs_of_a_page_run_as_printed(page: str, ran: dict[str, Ran]) -> None:
+def assert_as_printed(page: str, ran: Programs) -> None:
     printed = ran[page].output.splitlines()
     for line in promised(PROGRAMS[page]):
         assert line in printed or line == "the same in NumPy"
 
 
-def test_equations_of_sympy_run_as_printed(ran: dict[str, Ran]) -> None:
+@pytest.mark.parametrize("page", ["index", "start", "engines", "programs", "grids"])
+def test_the_programs_of_a_page_run_as_printed(page: str, ran: Programs) -> None:
+    assert_as_printed(page, ran)
+
+
+def test_the_page_of_concepts_shows_kernels_that_nobody_has_compiled(tmp_path: Path) -> None:
+    with Programs(PROGRAMS, tmp_path) as alone:
+        assert_as_printed("concepts", alone)
+
+
+@pytest.mark.parametrize("page", ["equations", "equation"])
+def test_equations_run_as_printed_and_mistakes_are_quoted(page: str, ran: Programs) -> None:
+    assert_as_printed(page, ran)
+    mistakes = blocks(f"{page}.md" if page == "equations" else EQUATION, "text")
+    assert mistakes
+    assert all(shown in ran[page].output for shown in mistakes)
+
+
+def test_the_tutorial_on_equations_draws_its_picture(ran: Programs) -> None:
+    assert ran["equation"].output
+    (drawn,) = ran["equation"].folder.glob("*.png")
+    assert (DOCS / "images" / drawn.name).is_file()
+
+
+def test_equations_of_sympy_run_as_printed(ran: Programs) -> None:
     pytest.importorskip("sympy")
     printed = ran["sympy"].output
     (shown,) = blocks(SYMPY, "text")
@@ -79,26 +102,13 @@ def test_equations_of_sympy_run_as_printed(ran: dict[str, Ran]) -> None:
 
 
 @pytest.mark.parametrize("index", range(len(blocks("gallery.md"))))
-def test_a_program_of_the_gallery_draws_its_picture(index: int, ran: dict[str, Ran]) -> None:
+def test_a_program_of_the_gallery_draws_its_picture(index: int, ran: Programs) -> None:
     assert not re.search(r"range\(\d{3,}\):", PROGRAMS[f"gallery-{index}"])
     done = ran[f"gallery-{index}"]
     assert done.output is not None
     (drawn,) = done.folder.glob("*.png")
     assert (DOCS / "images" / "gallery" / drawn.name).is_file()
     assert f"](images/gallery/{drawn.name})" in (DOCS / "gallery.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("page", ["equations", "equation"])
-def test_a_mistake_in_equations_is_quoted_as_printed(page: str, ran: dict[str, Ran]) -> None:
-    mistakes = blocks(f"{page}.md" if page == "equations" else EQUATION, "text")
-    assert mistakes
-    assert all(shown in ran[page].output for shown in mistakes)
-
-
-def test_the_tutorial_on_equations_draws_its_picture(ran: dict[str, Ran]) -> None:
-    assert ran["equation"].output
-    (drawn,) = ran["equation"].folder.glob("*.png")
-    assert (DOCS / "images" / drawn.name).is_file()
 
 
 def write_smooth(folder: Path) -> Path:
@@ -110,7 +120,7 @@ def write_smooth(folder: Path) -> Path:
     return folder / "smooth"
 
 
-def test_the_first_template_runs_as_printed(ran: dict[str, Ran]) -> None:
+def test_the_first_template_runs_as_printed(ran: Programs) -> None:
     printed = ran["first"].output
     (shown,) = blocks(FIRST, "text")
     assert shown in printed

@@ -198,7 +198,15 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        # Making its kernels takes long, and test_ring_engines.py and test_ring_persistent.py do it.
+        pytest.param(page, marks=pytest.mark.slow) if page.stem == "engines" else page
+        for page in PAGES
+    ],
+    ids=lambda page: page.stem,
+)
 def test_the_blocks_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
     program = "\n".join(CODE.findall(page.read_text(encoding="utf-8")))
     # Taichi reads the source of a kernel from its file.

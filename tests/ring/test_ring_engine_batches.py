@@ -35,6 +35,9 @@ from tikgen.ring.errors import (
 from tikgen.ring.persistent import words
 from tikgen.ring.runtime import RingKernelRuntime
 
+pytest_plugins = ["one_compiler"]
+pytestmark = pytest.mark.usefixtures("one_compiler")
+
 # Batches.
 
 

@@ -34,6 +34,9 @@ from tikgen.ring.persistent import lifetime as life
 from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.ring.runtime import RingKernelRuntime
 
+pytest_plugins = ["one_compiler"]
+pytestmark = pytest.mark.usefixtures("one_compiler")
+
 # Supervision.
 
 

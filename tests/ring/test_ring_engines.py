@@ -39,6 +39,9 @@ from tikgen.ring.messages.base import message
 from tikgen.ring.persistent.engine import PersistentEngine
 from tikgen.ring.runtime import RingKernelRuntime
 
+pytest_plugins = ["one_compiler"]
+pytestmark = pytest.mark.usefixtures("one_compiler")
+
 # Replies.
 
 

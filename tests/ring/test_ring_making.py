@@ -20,6 +20,9 @@ from tikgen.pipeline.rendering import render_variant
 from tikgen.ring.persistent import making
 from tikgen.ring.persistent.ring import PersistentRing
 
+pytest_plugins = ["one_compiler"]
+pytestmark = pytest.mark.usefixtures("one_compiler")
+
 stays = pytest.mark.skipif(ARCH == "vulkan", reason="no kernel stays on vulkan")
 
 PROGRAM = """

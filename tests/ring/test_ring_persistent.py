@@ -27,6 +27,9 @@ from tikgen.ring.persistent import lifetime as life
 from tikgen.ring.persistent.handler import RingBody
 from tikgen.ring.persistent.ring import PersistentRing
 
+pytest_plugins = ["one_compiler"]
+pytestmark = pytest.mark.usefixtures("one_compiler")
+
 # Replies.
 
 

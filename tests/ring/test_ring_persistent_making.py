@@ -31,6 +31,9 @@ from tikgen.ring.persistent.ring import PersistentRing
 from tikgen.store import default_store
 from tikgen.template.base import BUILTIN_FOLDER
 
+pytest_plugins = ["one_compiler"]
+pytestmark = pytest.mark.usefixtures("one_compiler")
+
 # Invalid input.
 
 

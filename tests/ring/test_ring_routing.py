@@ -22,6 +22,7 @@ from ring_samples import (
     turns,
     until,
 )
+from some_cases import examples
 from tikgen.ring import Barrier, KernelContext, RingKernelRuntime
 from tikgen.ring.errors import (
     BarrierBroken,
@@ -177,7 +178,7 @@ def _as_regex(pattern: str) -> str:
     return "".join(one.get(word, re.escape(word) + r"\.") for word in pattern.split("."))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300, 100), deadline=None)
 @given(st.lists(st.tuples(PATTERN, st.sampled_from("xyz")), max_size=6), TOPIC)
 def test_topics_agree_with_regular_expressions(pairs: list[tuple[str, str]], topic: str) -> None:
     topics = Topics()

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from message_samples import Arrays, AsPeer, Derived, Everything, Request, Vectors
+from some_cases import examples
 from tikgen.dtypes import DType
 from tikgen.ring.errors import MessageDeserializationError, MessageSerializationError
 from tikgen.ring.messages.base import (
@@ -187,7 +188,7 @@ _anything = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300, 100), deadline=None)
 @given(st.binary() | _anything.map(msgspec.msgpack.encode), st.data())
 def test_any_bytes_give_a_message_or_the_error(data, draw):
     for kind in (Derived, Arrays, RingKernelMessage):
@@ -202,7 +203,7 @@ def test_any_bytes_give_a_message_or_the_error(data, draw):
     assert type(read) is Arrays and checker(Arrays)(read) is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150, 50), deadline=None)
 @given(st.sampled_from(["x", "y", "v", "k", "message_id", "priority"]), _anything)
 def test_a_field_of_another_type_is_refused(name, value):
     if value is None:

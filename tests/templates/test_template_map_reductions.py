@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from some_cases import examples
 from test_template_update_reductions import launched
 from tikgen import DType
 from tikgen.errors import ParameterError
@@ -25,7 +26,7 @@ SHAPES = ((1,), (31,), (1031,), (70001,), (3, 700), (3, 5, 9), (2, 3, 5, 7))
 DTYPES = ("i8", "u8", "i16", "i32", "u32", "i64", "u64", "f16", "f32", "f32", "f64")
 
 
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(5, 3), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_reductions_agree_with_numpy(ti_arch: str, data: st.DataObject) -> None:
     dtype = DType(data.draw(st.sampled_from(DTYPES)))

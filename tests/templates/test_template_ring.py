@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tikgen
+from some_cases import examples
 from tikgen import Assignments, DType, Kernel
 from tikgen.errors import ParameterError, UnsupportedOnArch
 from tikgen.pipeline.builder import resolve
@@ -64,7 +65,7 @@ def launched(
 
 
 def test_verification_passes(arch: str, tmp_path: Path, one_process: None) -> None:
-    report = tikgen.verify("ring", archs=(arch,), max_examples=8, scripts=tmp_path)
+    report = tikgen.verify("ring", archs=(arch,), max_examples=examples(8, 4), scripts=tmp_path)
     assert report.ok, str(report)
 
 
@@ -215,7 +216,9 @@ LATE = ("counts a batch as one message", "does not pause", "drains what it must 
     "name",
     [pytest.param(name, marks=pytest.mark.slow) if name in LATE else name for name in MUTANTS],
 )
-def test_verification_finds_what_is_broken(name: str, arch: str, tmp_path: Path) -> None:
+def test_verification_finds_what_is_broken(
+    name: str, arch: str, tmp_path: Path, one_process: None
+) -> None:
     before, after = MUTANTS[name]
     if arch == "cuda" and "count" in before:
         pytest.skip("a kernel with state takes one message at a time there")

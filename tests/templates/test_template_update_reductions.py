@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from comparing import compared
+from some_cases import examples
 from tikgen.errors import ParameterError
 
 TEXTS = (
@@ -81,7 +82,7 @@ def cases(draw: st.DrawFn, arch: str) -> tuple[tikgen.Kernel, tuple[int, ...]]:
     return kernel, draw(st.sampled_from(SHAPES[dim]))
 
 
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(5, 2), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_reductions_agree_with_numpy(ti_arch: str, data: st.DataObject) -> None:
     kernel, shape = data.draw(cases(ti_arch))

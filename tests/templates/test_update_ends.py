@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tikgen
 from comparing import assert_near
 from conftest import ARCH
+from some_cases import examples
 from tikgen.errors import ParameterError
 
 LONG = "u' = u + dx(c*dx(u)) + dy(c*dy(u)) + u**3 - 2*u*c + c**2"
@@ -54,7 +55,7 @@ def boundaries(draw: st.DrawFn, dim: int) -> Any:
 
 @pytest.mark.skipif(ARCH != "cpu", reason="real functions belong to cpu")
 @pytest.mark.parametrize(("text", "params"), TEXTS, ids=str)
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(2, 1), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_long_and_short_rows_agree_with_numpy(
     text: str, params: dict[str, Any], ti_arch: str, data: Any

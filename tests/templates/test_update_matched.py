@@ -172,7 +172,10 @@ def test_all_that_an_update_may_have(
 
 @pytest.mark.parametrize(
     ("text", "dim", "order"),
-    [(LONG, 2, 2), (LONG, 2, 8), (LONG, 3, 4), (SHORT, 2, 2), (SHORT, 3, 2), (SHORT, 3, 4)],
+    [
+        *[(LONG, 2, 2), (LONG, 2, 8), (SHORT, 2, 2), (SHORT, 3, 2)],
+        *(pytest.param(text, 3, 4, marks=pytest.mark.slow) for text in (LONG, SHORT)),
+    ],
 )
 @pytest.mark.parametrize("rule", ["periodic", tikgen.dirichlet(0.5)], ids=str)
 def test_layers_of_the_last_axis_alone(
@@ -278,7 +281,9 @@ PARTS = {
 
 
 @pytest.mark.usefixtures("without_fast_math")
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    "part", [pytest.param("a corner", marks=pytest.mark.slow), "the middle", "the end"]
+)
 def test_a_part_is_computed_as_the_whole(part: str, ti_arch: str, rng: np.random.Generator) -> None:
     rules = {"x-": tikgen.absorbing(11, kind="cpml"), "x+": "clamp", "y": LAYER}
     options: Any = {"dim": 2, "boundary": rules}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH, init_taichi
+from some_cases import examples
 from tikgen import aot, engines
 from tikgen.errors import ArgumentError, ExportError, ProgramError, TemplateError
 from tikgen.pipeline.kernel import Kernel
@@ -127,7 +128,7 @@ DRAWN: dict[str, Any] = {
 
 
 @on_cpu
-@settings(max_examples=3, **DRAWN)
+@settings(max_examples=examples(3, 2), **DRAWN)
 @given(kernel=kernels(), how=st.sampled_from(("called", "bound")), data=st.data())
 def test_views_give_the_bits_of_copies(kernel: Kernel, how: str, data: st.DataObject) -> None:
     launch_both_ways(kernel, how, data.draw)

@@ -82,22 +82,31 @@ def wait_until_gone(mark: str) -> None:
 # On real ranks.
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [HEAT["equations"]],
+        pytest.param([HEAT["equations"], "u = u + dt*v; total = sum(u*v)"], marks=pytest.mark.slow),
+    ],
+    ids=len,
+)
 def test_a_step_is_verified_and_timed_on_ranks_and_a_sweep_goes_on(
-    tmp_path: Path, mark: str
+    texts: list[str], tmp_path: Path, mark: str
 ) -> None:
     ranks.mpiexec()
     path = tmp_path / "results.jsonl"
     given: dict[str, Any] = {"shape": (40, 30), "rounds": 2, "results": path, **HEAT}
-    given["equations"] = [HEAT["equations"], "u = u + dt*v; total = sum(u*v)"]
+    given["equations"] = texts
     found = sweep("update", ranks=2, **given)
     wait_until_gone(mark)
+    assert len(found.rows) == len(texts)
     for row in found.rows:
         assert row["kind"] == "timed", row["message"]
         assert (row["ranks"], row["shape"], row["part"]) == (2, "40x30", None)
         assert row["seconds"] > 0 and row["gb_per_s"] > 0 and 0 < row["worst"] <= 1
     jobs = [json.loads(line)["job"] for line in path.read_text().splitlines()]
     on_ranks = [(job["ranks"], job["launcher"]) for job in jobs if job["template"] == "update"]
-    assert on_ranks == [(2, "")] * 2
+    assert on_ranks == [(2, "")] * len(texts)
     again = sweep("update", ranks=2, **given)
     assert again.about["counts"]["measured"] == 0
     assert again.rows == found.rows
@@ -133,11 +142,10 @@ def test_a_worker_of_a_cluster_starts_ranks(double: Template, mark: str) -> None
         ) as workers,
         Client(workers) as client,
     ):
-        (row,) = sweep(double, shape=100, ranks=2, rounds=2, client=client).rows
-        assert (row["kind"], row["ranks"]) == ("timed", 2), row["message"]
-        (refused,) = sweep(
+        row, refused = sweep(
             double, shape=[100, 1], ranks=2, rounds=2, client=client, launcher="mpiexec"
-        ).rows[1:]
+        ).rows
+        assert (row["kind"], row["ranks"]) == ("timed", 2), row["message"]
         assert "too few for 2 ranks" in refused["message"]
     cluster._stop_processes()  # The worker was a thread of this process.
     wait_until_gone(mark)

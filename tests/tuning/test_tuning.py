@@ -225,7 +225,21 @@ def test_the_best_of_a_space_with_all_kinds_of_faults_wins(
     assert "tuned for n=4096" in tikgen.build(twice, schedule="tuned", arch=ARCH).schedule_origin
 
 
-def test_tuning_again_continues(twice: Template, one_final: None) -> None:
+class SimulatedWays(Simulated):
+    """Measures ways at once: the plain one takes half the time, and the wrong one is found."""
+
+    @staticmethod
+    def seconds(params) -> float:
+        return 1 + (params["way"] == "slow")
+
+    def run(self, job: Job, baseline: Job | None = None) -> Measurement:
+        if job.params["way"] == "wrong":
+            return Measurement("mismatch", "y[40] is 1")
+        return super().run(job, baseline)
+
+
+def test_tuning_again_continues(twice: Template, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", SimulatedWays)
     restricted(twice, "plain", "wrong")
     seen: list[Record] = []
 

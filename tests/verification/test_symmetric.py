@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tikgen
+from some_cases import examples
 from tikgen.verification.mutator import mutants_of
 from tikgen.verification.same_code import is_same_code
 
@@ -70,9 +71,10 @@ def test_a_product_of_a_scan_is_symmetric() -> None:
     swaps = [m for m in swaps if m.kind == "swapped arguments"]
     assert swaps
     assert all(is_same_code(m.text, text) for m in swaps)
-    for mutant in mutants_of(text):
-        if mutant.kind in ("sign", "dropped statement", "comparison", "operator"):
-            assert not is_same_code(mutant.text, text), mutant.diff(text)
+    kinds = ("sign", "dropped statement", "comparison", "operator")
+    others = [mutant for mutant in mutants_of(text) if mutant.kind in kinds]
+    for mutant in others[:: examples(1, 4)]:
+        assert not is_same_code(mutant.text, text), mutant.diff(text)
 
 
 def test_arrays_of_a_product_may_change_places_in_a_function_of_many_elements() -> None:
