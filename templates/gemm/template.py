@@ -190,8 +190,7 @@ class Gemm(Template):
             "a_transposed": p.layout[0] == "t",
             "b_transposed": p.layout[1] == "t",
             "lies_in_rows": lies_in_rows(p.layout, s.vectors_of),
-            # Elements in a vector of 64 bytes.
-            "lanes": 512 // p.dtype.bits,
+            "lanes": lanes(p),
             "helpers": p.epilogue.helpers(p.dtype) if p.epilogue else "",
             "stored": p.epilogue.taichi({"v": "value"}, p.dtype) if p.epilogue else "value",
         }
@@ -253,7 +252,7 @@ class Gemm(Template):
         if s.via not in VECTORS:
             return ()
         # Two steps of every part of the inner axis, a rest, and tiles over both edges.
-        step = s.unroll * (512 // p.dtype.bits if s.via == "dots" else 1)
+        step = s.unroll * (lanes(p) if s.via == "dots" else 1)
         along = {"m": s.tile_m + 1, "n": s.tile_n + 1}
         if s.vectors_of == "a":
             along = {"m": s.tile_n + 1, "n": s.tile_m + 1}
@@ -264,6 +263,11 @@ class Gemm(Template):
 
         texts = ("max(v, 0)", "v*v - v", "where(v < 1, -v, v // 2)", "tanh(v)", "v / (1 + exp(-v))")
         return {"epilogue": st.none() | st.sampled_from(texts)}
+
+
+def lanes(p: Any) -> int:
+    """Return how many elements a vector of 64 bytes has."""
+    return 512 // int(p.dtype.bits)
 
 
 def copies(p: Any, s: Any) -> tuple[Array, ...]:
