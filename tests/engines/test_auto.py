@@ -251,7 +251,9 @@ def test_verifications_keep_evidence_of_their_engine(
     few_launches: None, one_process: None, tmp_path: Path
 ) -> None:
     given = {"expr": f"z = x + {next(numbers)}", "dtype": "f32"}
-    tikgen.verify("map", archs=(ARCH,), engine=DIRECT, max_examples=3, scripts=tmp_path, **given)
+    tikgen.verify(
+        "map", archs=(ARCH,), engine=DIRECT, max_examples=examples(8, 3), scripts=tmp_path, **given
+    )
     found = [e for digest in verified_digests() for e in tikgen.verification.evidence_for(digest)]
     found = [e for e in found if given["expr"] in e.params.get("expr", "")]
     assert {(e.engine, e.arch, e.passed) for e in found} == {(DIRECT, ARCH, True)}

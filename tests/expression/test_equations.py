@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from some_cases import examples
 from tikgen.errors import ExpressionError
 from tikgen.expression import Equations, Update
 from tikgen.expression.differences import central, staggered
@@ -255,7 +256,7 @@ def test_a_text_has_limits() -> None:
 def test_comparisons_and_the_longest_call_are_broken_into_lines() -> None:
     """Taichi cannot read lines of more than 9,999 characters."""
     code = "u[0, k] + w[0, k]"
-    for _ in range(10):
+    for _ in range(examples(12, 10)):
         code = f"ti.select({code} > v[0, k], {code}, 2) ** ti.f64(2)"
     text = broken(f"out = {code}")
     assert max(map(len, text.splitlines())) < 200

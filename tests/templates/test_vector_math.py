@@ -75,7 +75,7 @@ def test_other_dtypes(dtype: str, ti_arch: str, rng: np.random.Generator) -> Non
 def test_equations_and_reductions_take_them(ti_arch: str, rng: np.random.Generator) -> None:
     u = rng.uniform(-2, 2, (37, 83)).astype(np.float32)
     kernel = tikgen.update(
-        "u' = u + 0.1*(lap(u) + sin(u)); s = sum(tanh(u'))",
+        "u' = u + 0.1*(lap(u) + sin(u)*exp(-u)); s = sum(tanh(u')*cos(u))",
         dim=2,
         boundary="periodic",
     )

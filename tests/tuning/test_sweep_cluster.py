@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from conftest import built_in_templates
+from some_cases import examples
 from tikgen.errors import TikgenError
 from tikgen.tuning.job import Job
 from tikgen.tuning.sweeps import cluster
@@ -49,7 +50,8 @@ def test_a_worker_that_is_killed_loses_nothing(
 
     results = tmp_path / "results.jsonl"
     given: dict[str, Any] = {"dim": 1, "loop": "rows", "unroll": [1, 2], "shape": 64, "rounds": 2}
-    given["results"] = results
+    given |= {"results": results, "boundary": ["zero", "periodic"][: examples(2, 1)]}
+    count = 2 * len(given["boundary"])
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
@@ -63,18 +65,18 @@ def test_a_worker_that_is_killed_loses_nothing(
             os.kill(victim, signal.SIGKILL)
             killed.append(victim)
 
-        _after_results(monkeypatch, 2, kill)
+        _after_results(monkeypatch, count // 2 + 1, kill)
         result = sweep("stencil", **given, client=client)
         assert killed
         until = time.monotonic() + 120
         while any(client.run(_kept_processes).values()):
             assert time.monotonic() < until, "a worker keeps a process, and its arrays"
             time.sleep(0.1)
-    assert [row["kind"] for row in result.rows] == ["timed"] * 2, str(result)
-    assert result.about["counts"]["measured"] == 2
+    assert [row["kind"] for row in result.rows] == ["timed"] * count, str(result)
+    assert result.about["counts"]["measured"] == count
     works = [json.loads(line)["work"] for line in results.read_text().splitlines()]
     # With the limits. How many pairs meet in turn depends on the times.
-    assert len(works) == len(set(works)) >= 2 + 2
+    assert len(works) == len(set(works)) >= count + 2
     again = sweep("stencil", **given)
     assert again.about["counts"]["measured"] == 0  # This machine is the device that it ran on.
     assert again.rows == result.rows
