@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tikgen.pipeline.loop_steps import MOST_ITERATIONS
+
 # Where the sizes are not known.
 EXTENT = 2048
 
@@ -20,7 +22,21 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None, reach: int) -> di
     if p.storage == "field" or is_thin or is_small:
         return {"loop": "points", "unroll": 1, "block_dim": 128}
     sweep = _in_2d(extents) if p.dim == 2 else _in_3d(p, arch, extents, reach)
+    block_y = sweep.get("block_y", 0)
+    threads = sweep["block_x"] * (block_y or 1)
+    if tiles(extents, sweep["sweep"], sweep["block_x"], block_y) * threads > MOST_ITERATIONS:
+        # Most threads of each block would lie beyond an edge: 3 x 1 x 600,000,000.
+        return {"loop": "points", "unroll": 1, "block_dim": 128}
     return {"loop": "sweep", "unroll": 1, "blocks": 8448 if arch == "vulkan" else 0, **sweep}
+
+
+def tiles(extents: list[int], sweep: int, block_x: int, block_y: int) -> int:
+    """Return how many blocks of threads walk through a grid."""
+    first, *rows, last = extents
+    if not block_y:
+        rows, last = [], math.prod(rows) * last
+    count = ((first - 1) // sweep + 1) * ((last - 1) // block_x + 1)
+    return count * ((rows[0] - 1) // block_y + 1) if rows else count
 
 
 def _in_1d(arch: str, points: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import Not
 from tikgen.template.shapes import are_rows_short, are_small
 
-from .schedules import on_gpu, space
+from .schedules import on_gpu, space, tiles
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
@@ -269,15 +269,11 @@ class Stencil(Template):
         extents = [sizes[f"n{axis}"] for axis in range(p.dim)]
         *leading, last = extents
         if s.loop == "sweep":
-            threads = s.block_x * (s.block_y or 1)
-            width = last if p.dim == 2 or s.block_y else extents[1] * last
-            tiles = ((extents[0] - 1) // s.sweep + 1) * ((width - 1) // s.block_x + 1)
-            if p.dim == 3 and s.block_y:
-                tiles *= (extents[1] - 1) // s.block_y + 1
+            count = tiles(extents, s.sweep, s.block_x, s.block_y)
             walk = looped(s.sweep) + looped(s.ahead)
             if s.blocks:
-                return looped((tiles - 1) // s.blocks + 1, walk)
-            return parallel(tiles * threads, walk)
+                return looped((count - 1) // s.blocks + 1, walk)
+            return parallel(count * s.block_x * (s.block_y or 1), walk)
         if s.loop == "blocks":
             pieces = (last - 1) // (s.block_dim * s.items) + 1
             return parallel(pieces * s.block_dim, looped(s.items))

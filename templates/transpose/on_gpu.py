@@ -10,7 +10,7 @@ from .axes import along, extents, merged, named
 # transpose 1 x 64,731,019 f32 in tiles, 25 times as long as a copy.
 THIN = 4
 # Arrays of fewer elements take as many threads as there are, and shorter rows fewer elements each.
-FEW, SHORT_ROW = 2**21, 64
+FEW, FEW_THIN, SHORT_ROW = 2**21, 2**17, 64
 
 
 def gpu_schedule(
@@ -20,7 +20,7 @@ def gpu_schedule(
     if axes is None or axes[0] == axes[1]:
         return several_points(p, sizes)
     if sizes and min(along(p, axes, sizes)) <= THIN:
-        return {"loop": "points", "block_dim": 128}
+        return thin(p, arch, sizes)
     # H200, 8192^2 f32: 133 us on cuda with tiles of 64, 137 with tiles of 32; 157 on Vulkan
     # with tiles of 32, 165 with tiles of 64. A copy takes 134.
     tile, block_dim = 32, 128
@@ -33,6 +33,27 @@ def gpu_schedule(
         if sizes and _padded(along(p, axes, sizes), 64) > 1.1:
             block_dim = 256
     return {"loop": "tiles", "tile": tile, "block_dim": block_dim, **named(p, *axes)}
+
+
+def thin(p: Any, arch: str, sizes: Mapping[str, int]) -> Mapping[str, Any]:
+    """Return how many elements of a few rows or columns a thread takes."""
+    groups = merged(p.perm)
+    *_, rows, columns = extents(p.perm, groups, sizes)
+    count = math.prod(sizes.values())
+    if arch != "cuda" or count < FEW_THIN or min(rows, columns) > THIN:
+        return {"loop": "points", "block_dim": 128}
+    # H200, in CUDA graphs, microseconds with one element a thread and so: 5,000,011 x 2 f32 49 and
+    # 26 (torch 35), 2 x 5,000,011 49 and 26 (32), 3 x 2,000,003 30 and 16 (20); 1,000,003 x 4 f64
+    # 25 and 18 (25).
+    if p.dtype.bits < 32 and rows <= THIN:
+        # 5,000,011 x 2 u8: 16 us with one, 9 with 8 along a row and 13 with 4 down a column.
+        return {"loop": "points", "unroll": 8, "lanes": groups[-1][-1], "block_dim": 256}
+    if p.dtype.bits > 32 and columns <= THIN:
+        # 3 x 300,001 f64: 5.8 us with one and 128 threads, 4.1 with 256; 5.7 with 2, but 30 for 31
+        # of 3 x 2,000,003.
+        several = {"unroll": 2} if count >= FEW else {}
+        return {"loop": "points", **several, "block_dim": 256}
+    return {"loop": "points", "unroll": 4, "block_dim": 256}
 
 
 def several_points(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:

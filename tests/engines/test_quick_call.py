@@ -36,7 +36,7 @@ ARGUMENTS = (
 KINDS = [(a.dtype, len(a.shape) if isinstance(a, Array) else None) for a in ARGUMENTS]
 SIGNATURE = Signature("sample", ARGUMENTS)
 PACKER = argument_struct.packer(KINDS)
-QUICK = quick_call(SIGNATURE, False, PACKER.pack_into)
+QUICK = quick_call(SIGNATURE, False, PACKER.pack_into, ())
 
 
 def quick(values: tuple[Any, ...]) -> bytes | None:
@@ -167,7 +167,7 @@ def test_a_size_is_never_negative() -> None:
     with pytest.raises(ArgumentError, match="takes shape"):
         signature.check((x, y))
     packer = argument_struct.packer([(DType.f32, 1)] * 2)
-    call = quick_call(signature, False, packer.pack_into)
+    call = quick_call(signature, False, packer.pack_into, ())
     assert call is not None
     assert call(ctypes.create_string_buffer(packer.size), {}, (x, y)) is None
 

@@ -200,6 +200,10 @@ def test_the_schedule_follows_extents_of_one() -> None:
     assert chosen("cuda", (1, 0), 1, 10_553_056)["lanes"] == 0
     assert "lanes" not in chosen("cuda", (1, 0, 2), 1000, 100, 100)
     assert chosen("cuda", (0, 2, 1), 2000, 1, 2000) == {"loop": "points", "block_dim": 128}
+    # Two columns, or rows: a thread takes several elements.
+    assert chosen("cuda", (1, 0), 3_028_992, 2)["unroll"] == 4
+    assert chosen("cuda", (0, 2, 1), 20, 2, 151_450)["unroll"] == 4
+    assert chosen("cuda", (1, 0), 300, 2) == {"loop": "points", "block_dim": 128}
     for arch in ("cpu", "cuda"):
         # The last axis stays, and has one element.
         found = chosen(arch, (0, 2, 1, 3), 10, 1488, 190, 1)

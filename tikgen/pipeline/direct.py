@@ -57,7 +57,11 @@ class Direct:
         self._quick: QuickCall | None = None
         if code.pack_into is not None and not loaded.numbers:
             self._quick = quick_call(
-                loaded.signature, bool(loaded.workspace), code.pack_into, code.on_device
+                loaded.signature,
+                bool(loaded.workspace),
+                code.pack_into,
+                loaded.counted,
+                code.on_device,
             )
 
     def launcher(self) -> engines.DirectLauncher:

@@ -75,10 +75,8 @@ class Loaded:
         self.subject = events.subject_of(self.function.__wrapped__)
         # Its events, kept with or without a trace.
         self.life: deque[events.Event] = deque(maxlen=_MOST_EVENTS)
-        self.launches = 0
-        self.bound_launches = 0
-        self.next_timed = 0
-        self._next_plain_timed = 0
+        self.launches = self.bound_launches = 0
+        self.next_timed = self._next_plain_timed = 0
         self._timed: deque[hooks.Span] = deque(maxlen=_MOST_TIMED)
         events.lives[self.subject] = self
         self.workspace = source.variant.workspace
@@ -89,12 +87,13 @@ class Loaded:
             for index, a in enumerate(arguments)
             if isinstance(a, Array) and a.written and not a.covered and a.storage == "ndarray"
         )
+        # Sizes for which Taichi can count the iterations of every loop.
+        self.counted: set[tuple[int, ...]] = set()
         self._scratch: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._epoch: Any = None
         # Of the arch, looked up once for each ``ti.init``.
-        self._counts_steps = False
-        self._writes_inputs = False
-        self._uploads_outputs = True
+        self._ends_loops = False
+        self._writes_inputs, self._uploads_outputs = False, True
         self._ready: set[tuple[type, ...]] = set()
 
     @property
@@ -139,7 +138,7 @@ class Loaded:
         sizes = self.signature.check(values)
         if self.numbers:
             self._refuse_copied(values)
-        if self._counts_steps:
+        if self._ends_loops or tuple(sizes) not in self.counted:
             self._check_steps(values, sizes)
         return sizes
 
@@ -253,7 +252,7 @@ class Loaded:
             runtime.refuse_fork(self.name)
             raise TaichiNotInitialised(self.name)
         check_arch(self.source.variant, arch)
-        self._counts_steps = ends_loops(arch)
+        self._ends_loops = ends_loops(arch)
         self._writes_inputs = runtime.writes_inputs()
         self._uploads_outputs = runtime.uploads_outputs()
         with runtime.compiling:
@@ -263,7 +262,7 @@ class Loaded:
                 self._epoch = runtime.epoch()
 
     def _check_steps(self, values: tuple[Any, ...], sizes: list[int]) -> None:
-        """Raise UnsupportedOnArch if the device would silently end a loop of the kernel."""
+        """Raise UnsupportedOnArch if a loop would end early, or has too many iterations."""
         variant, signature = self.source.variant, self.signature
         named = dict(variant.sizes) | dict(zip(signature.symbols, sizes, strict=True))
 
@@ -271,9 +270,11 @@ class Loaded:
             with runtime.compiling:  # Copying launches kernels of Taichi itself.
                 return arrays.to_host(values[signature.names.index(name)])
 
-        steps = variant.template.steps(variant.problem, variant.schedule, named, read)
-        if problem := loop_steps.problem(steps):
-            raise UnsupportedOnArch(self.name, "vulkan", problem)
+        if problem := loop_steps.problem(variant, named, read, self._ends_loops):
+            raise UnsupportedOnArch(self.name, runtime.current_arch() or "", problem)
+        if len(self.counted) >= _MOST_EVENTS:
+            self.counted.clear()
+        self.counted.add(tuple(sizes))
 
     def _refuse_copied(self, values: tuple[Any, ...]) -> None:
         """Raise ArgumentError for a view that had to be copied to the device and back."""

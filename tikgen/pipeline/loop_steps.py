@@ -2,19 +2,35 @@
 
 It adds up the turns of all loops of an invocation, and one more for the end of each. At 65,535 it
 leaves every loop. Before each launch on such a device, the steps that a template declares by
-:meth:`Template.steps` are compared with that limit.
+:meth:`Template.steps` are compared with that limit. On every device they tell whether a parallel
+loop has more iterations than Taichi can count.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+if TYPE_CHECKING:
+    from tikgen.pipeline.rendering import Variant
+
+NDArray = np.ndarray[Any, Any]
 MOST = 65_535
+# Taichi counts the iterations of a parallel loop in 32 bits.
+MOST_ITERATIONS = 2**31 - 1
+# Arrays of fewer elements have fewer iterations, whatever a schedule adds to reach whole blocks.
+FEW_ELEMENTS = 2**20
 # Most invocations that Taichi starts on Vulkan for a range that is not known at compile time.
 _INVOCATIONS = 131_072
 # The last step of the outermost loop and its end cannot change the result.
 _SPARE = 2
+
+
+class _TooMany(Exception):
+    """A parallel loop has more iterations than Taichi can count."""
 
 
 def looped(turns: int, within: int = 0) -> int:
@@ -31,6 +47,8 @@ def stepped(count: int, unroll: int, within: int = 0) -> int:
 
 def parallel(count: int, within: int = 0) -> int:
     """Return the steps of one invocation of a parallel loop over ``count``, unknown to Taichi."""
+    if count > MOST_ITERATIONS:
+        raise _TooMany(count)
     return -(-max(count, 1) // _INVOCATIONS) * (1 + within)
 
 
@@ -68,12 +86,37 @@ def steps_of_points(count: int, most: int, team: int, items: int = 1) -> int:
     return max(own, joined + tree)
 
 
-def problem(steps: int) -> str:
-    """Return why a launch with so many steps would be wrong, or an empty string."""
-    if steps <= MOST + _SPARE:
+def problem(
+    variant: Variant, sizes: Mapping[str, int], read: Callable[[str], NDArray], ends_loops: bool
+) -> str:
+    """Return why a launch would be wrong, or an empty string.
+
+    Args:
+        variant: the template, its problem and its schedule.
+        sizes: value of each size symbol.
+        read: returns the content of the array with a name.
+        ends_loops: whether the device silently ends long loops.
+    """
+    if not ends_loops:
+        if math.prod(sizes.values()) < FEW_ELEMENTS:
+            return ""
+        read = _unread
+    try:
+        most = variant.template.steps(variant.problem, variant.schedule, sizes, read)
+    except _TooMany as error:
+        return (
+            f"a loop has {error.args[0]:,} iterations, and Taichi counts {MOST_ITERATIONS:,} at "
+            "most; use smaller arrays, or a schedule with fewer threads for them"
+        )
+    if not ends_loops or most <= MOST + _SPARE:
         return ""
     return (
-        f"one invocation takes about {steps:,} loop steps, and Mesa's Vulkan on a processor "
+        f"one invocation takes about {most:,} loop steps, and Mesa's Vulkan on a processor "
         f"silently ends every loop after {MOST:,}; use cpu or a GPU, smaller arrays, or a "
         "schedule with fewer steps for each thread"
     )
+
+
+def _unread(_: str) -> NDArray:
+    """Return a content that stands for all: no number of iterations depends on it."""
+    return np.zeros(2, np.int64)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.pipeline.loop_steps import FEW_ELEMENTS
 from tikgen.pipeline.signature import Signature
 from tikgen.template.argument_checks import Check
 from tikgen.template.shapes import MOST_ELEMENTS
@@ -30,6 +31,7 @@ def quick_call(
     signature: Signature,
     has_workspace: bool,
     pack_into: Callable[..., None],
+    counted: Container[tuple[int, ...]],
     on_device: Container[int] | None = None,
 ) -> QuickCall | None:
     """Return the function, or None if an argument is of a kind that it cannot check.
@@ -39,6 +41,7 @@ def quick_call(
         has_workspace: whether scratch arrays follow them.
         pack_into: packs the fields of all arguments, and then those of scratch arrays: scalars,
             and extents and address of arrays.
+        counted: the sizes of large arrays with which all loops can be counted.
         on_device: addresses that the first device can use, for tensors; None for NumPy arrays.
     """
     checks = [check for check in signature.checks if check is not None]
@@ -47,7 +50,7 @@ def quick_call(
     if any(check.takes_field or check.dtype.value == "f16" for check in checks):
         return None
     given = {f"a{n}": check for n, check in enumerate(checks)}
-    names: dict[str, Any] = {"pack_into": pack_into, "on_device": on_device}
+    names: dict[str, Any] = {"pack_into": pack_into, "counted": counted, "on_device": on_device}
     names |= _names_of_numpy(given) if on_device is None else _names_of_torch(given)
     if any(value is None for name, value in names.items() if name != "on_device"):
         return None
@@ -65,6 +68,9 @@ def quick_call(
     sizes = "".join(f"n{n}, " for n in range(len(signature.symbols)))
     arrays = [name for name, check in given.items() if not check.is_scalar]
     fields = [field for name, check in given.items() for field in _fields(name, check)]
+    if sizes:
+        product = " * ".join(f"n{n}" for n in range(len(signature.symbols)))
+        lines.append(f"if {product} >= {FEW_ELEMENTS} and ({sizes}) not in counted: return None")
     if has_workspace:
         lines += [f"work = scratch.get(({sizes}))", "if work is None: return None"]
         fields.append("*work")

@@ -153,8 +153,9 @@ class Template:
         """Return how many steps the loops of one invocation take at most, on Vulkan.
 
         Mesa's Vulkan on a processor ends every loop in silence after 65,535 of them, so that a
-        launch there which needs more is refused. :mod:`tikgen.pipeline.loop_steps` counts. Without
-        an override no launch is refused.
+        launch there which needs more is refused. :mod:`tikgen.pipeline.loop_steps` counts, and has
+        a launch with large arrays refused on every arch where a parallel loop has more iterations
+        than Taichi can count. Without an override no launch is refused.
 
         Args:
             p: the problem.
