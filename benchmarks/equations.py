@@ -26,11 +26,9 @@ from typing import Any
 import numpy as np
 import taichi as ti
 
-import tikgen
+import physics
 from page import drawn_seed, write_works
 from peers import numba_equations, taichi_equations
-from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS, conjugate_gradients
-from physics import shallow_water as flowing_water
 from tikgen.units import duration
 from timing import steps_in_turn
 
@@ -59,14 +57,10 @@ def gray_scott(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     """Return two reacting fields on a torus."""
     u, v = rng.random((2, *shape), np.float32)
     fields = {"u": u, "v": v, "un": np.zeros_like(u), "vn": np.zeros_like(v)}
-    numbers = [np.float32(NUMBERS[name]) for name in ("dt", "Du", "Dv", "F", "k")]
+    numbers = [np.float32(physics.NUMBERS[name]) for name in ("dt", "Du", "Dv", "F", "k")]
 
     def ours(f: Fields) -> Any:
-        names = "dt Du Dv F k"
-        kernel = tikgen.update(GRAY_SCOTT, dim=2, boundary="periodic", scalars=names)
-        step = kernel.bind(u=f["u"], v=f["v"], u_next=f["un"], v_next=f["vn"], **NUMBERS)
-        swap = tikgen.swap((f["u"], f["un"]), (f["v"], f["vn"]))
-        return tikgen.Program([step, swap]).run, lambda: f
+        return physics.gray_scott(f, {"u": f["un"], "v": f["vn"]}).run, lambda: f
 
     def numba(f: Fields) -> Any:
         pairs = [(f["u"], f["v"], f["un"], f["vn"]), (f["un"], f["vn"], f["u"], f["v"])]
@@ -89,7 +83,7 @@ def gray_scott(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     forms: dict[str, Form] = {"tikgen": ours, "Numba": numba, "plain Taichi": plain}
     for peer in ("JAX", "pystencils"):
         if module := _peer(peer):
-            forms[peer] = lambda f, m=module: m.gray_scott(f["u"], f["v"], NUMBERS)
+            forms[peer] = lambda f, m=module: m.gray_scott(f["u"], f["v"], physics.NUMBERS)
     return Work(f"Gray-Scott, {_grid(shape)}", fields, forms)
 
 
@@ -102,9 +96,7 @@ def wave(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     fields = {"p": p, "q": q, "c": 0.05 + 0.05 * rng.random(shape, np.float32)}
 
     def ours(f: Fields) -> Any:
-        kernel = tikgen.update("q = 2*p - q + c*lap(p)", dim=3, order=8)
-        step = kernel.bind(p=f["p"], q=f["q"], c=f["c"])
-        return tikgen.Program([step, tikgen.swap((f["p"], f["q"]))]).run, lambda: f
+        return physics.wave(f["p"], f["q"], f["c"]).run, lambda: f
 
     def numba(f: Fields) -> Any:
         pairs = [(f["p"], f["q"]), (f["q"], f["p"])]
@@ -123,17 +115,13 @@ def wave(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
 
 def maxwell(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
     """Return Maxwell's equations on Yee's grid, six fields."""
-    fields = {name: rng.random(shape, np.float32) for name in ("ex", "ey", "ez", "hx", "hy", "hz")}
+    fields = {name: rng.random(shape, np.float32) for name in physics.YEE}
 
     def ours(f: Fields) -> Any:
-        parts = []
-        for text in (MAGNETIC, ELECTRIC):
-            kernel = tikgen.update(text, dim=3, scalars="a")
-            parts.append(kernel.bind(**{n: f[n] for n in f}, a=0.4))
-        return tikgen.Program(parts).run, lambda: f
+        return physics.maxwell(f).run, lambda: f
 
     def numba(f: Fields) -> Any:
-        arrays = [f[name] for name in ("ex", "ey", "ez", "hx", "hy", "hz")]
+        arrays = [f[name] for name in physics.YEE]
 
         def run(steps: int) -> None:
             for _ in range(steps):
@@ -154,7 +142,7 @@ def shallow_water(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
 
     def ours(f: Fields) -> Any:
         after = {name: f[name + "n"] for name in names}
-        return flowing_water(f, after, 0.1).run, lambda: f
+        return physics.shallow_water(f, after, 0.1).run, lambda: f
 
     def numba(f: Fields) -> Any:
         old, new = [f[name] for name in names], [f[name + "n"] for name in names]
@@ -179,7 +167,7 @@ def poisson(shape: tuple[int, ...], rng: np.random.Generator) -> Work:
         x, r, q = f["x"], f["r"], np.zeros_like(f["r"])
         one = {name: np.zeros(1, np.float32) for name in ("pq", "a", "b", "rr_next")}
         one["rr"] = np.full(1, (r.astype(float) ** 2).sum(), np.float32)
-        return conjugate_gradients(x, r, r.copy(), q, one).run, lambda: {"x": x}
+        return physics.conjugate_gradients(x, r, r.copy(), q, one).run, lambda: {"x": x}
 
     def scipy(f: Fields) -> Any:
         from scipy import sparse

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +22,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import taichi as ti
 import torch
 
-import tikgen
+import physics
 from page import drawn_seed, write_works
 from peers import torch_equations
-from physics import ELECTRIC, GRAY_SCOTT, MAGNETIC, NUMBERS, conjugate_gradients
-from physics import shallow_water as flowing_water
 from tikgen.units import duration
 from timing import steps_in_turn
 
@@ -55,22 +52,18 @@ def gray_scott(shape: tuple[int, ...]) -> Work:
     fields = {name: _random(shape) for name in ("u", "v")}
 
     def ours(f: Fields) -> Any:
-        kernel = tikgen.update(GRAY_SCOTT, dim=2, boundary="periodic", scalars="dt Du Dv F k")
-        f = f | {f"{name}_next": torch.zeros_like(f[name]) for name in "uv"}
-        step = kernel.with_engine(ENGINE).bind(**f, **NUMBERS)
-        swap = tikgen.swap((f["u"], f["u_next"]), (f["v"], f["v_next"]))
-        program = tikgen.Program([step, swap])
+        program = physics.gray_scott(f, {name: torch.zeros_like(f[name]) for name in "uv"}, ENGINE)
         return program.run, lambda: {name: program[name] for name in "uv"}
 
     forms: dict[str, Form] = {
         "tikgen": ours,
-        "torch.compile": lambda f: torch_equations.gray_scott(f["u"], f["v"], NUMBERS),
+        "torch.compile": lambda f: torch_equations.gray_scott(f["u"], f["v"], physics.NUMBERS),
     }
     if importlib.util.find_spec("jax"):
         from peers import jax_equations
 
         forms["JAX"] = lambda f: jax_equations.gray_scott(
-            f["u"].cpu().numpy(), f["v"].cpu().numpy(), NUMBERS
+            f["u"].cpu().numpy(), f["v"].cpu().numpy(), physics.NUMBERS
         )
     return Work(f"Gray-Scott, {_grid(shape)}", fields, _bytes(4, shape), forms)
 
@@ -84,9 +77,7 @@ def wave(shape: tuple[int, ...]) -> Work:
         fields[name][edge] = 0
 
     def ours(f: Fields) -> Any:
-        kernel = tikgen.update("q = 2*p - q + c*lap(p)", dim=3, order=8).with_engine(ENGINE)
-        step = kernel.bind(p=f["p"], q=f["q"], c=f["c"])
-        program = tikgen.Program([step, tikgen.swap((f["p"], f["q"]))])
+        program = physics.wave(f["p"], f["q"], f["c"], ENGINE)
         return program.run, lambda: {name: program[name] for name in "pq"}
 
     forms: dict[str, Form] = {
@@ -98,18 +89,9 @@ def wave(shape: tuple[int, ...]) -> Work:
 
 def maxwell(shape: tuple[int, ...]) -> Work:
     """Return Maxwell's equations on Yee's grid, six fields."""
-    names = ("ex", "ey", "ez", "hx", "hy", "hz")
-    fields = {name: _random(shape) for name in names}
-
-    def ours(f: Fields) -> Any:
-        kernels = [
-            tikgen.update(text, dim=3, scalars="a").with_engine(ENGINE)
-            for text in (MAGNETIC, ELECTRIC)
-        ]
-        return tikgen.Program([kernel.bind(**f, a=0.4) for kernel in kernels]).run, lambda: f
-
+    fields = {name: _random(shape) for name in physics.YEE}
     forms: dict[str, Form] = {
-        "tikgen": ours,
+        "tikgen": lambda f: (physics.maxwell(f, ENGINE).run, lambda: f),
         "torch.compile": lambda f: torch_equations.maxwell(f, 0.4),
     }
     return Work(f"Maxwell, {_grid(shape)}", fields, _bytes(18, shape), forms)
@@ -122,7 +104,7 @@ def shallow_water(shape: tuple[int, ...]) -> Work:
 
     def ours(f: Fields) -> Any:
         after = {name: torch.zeros_like(f[name]) for name in "huv"}
-        program = flowing_water(f, after, 0.1, ENGINE)
+        program = physics.shallow_water(f, after, 0.1, ENGINE)
         return program.run, lambda: {name: program[name] for name in "huv"}
 
     forms: dict[str, Form] = {
@@ -140,7 +122,8 @@ def poisson(shape: tuple[int, ...]) -> Work:
         x, r, q = f["x"], f["r"], torch.zeros_like(f["r"])
         one = {n: torch.zeros(1, device="cuda") for n in ("pq", "a", "b", "rr_next")}
         one["rr"] = (r**2).sum().reshape(1)
-        return conjugate_gradients(x, r, r.clone(), q, one, ENGINE).run, lambda: {"x": x}
+        program = physics.conjugate_gradients(x, r, r.clone(), q, one, ENGINE)
+        return program.run, lambda: {"x": x}
 
     forms: dict[str, Form] = {
         "tikgen": ours,
@@ -149,19 +132,19 @@ def poisson(shape: tuple[int, ...]) -> Work:
     return Work(f"conjugate gradients, {_grid(shape)}", fields, _bytes(11, shape), forms)
 
 
+MAKERS = {
+    "Gray-Scott": gray_scott,
+    "shallow water": shallow_water,
+    "wave, order 8": wave,
+    "Maxwell": maxwell,
+    "conjugate gradients": poisson,
+}
+
+
 def works(seed: int) -> Iterator[Callable[[], Work]]:
     """Yield what makes each simulation, on grids that are drawn."""
-    draw = random.Random(seed)
-
-    def drawn(low: int, high: int, dim: int) -> tuple[int, ...]:
-        return tuple(draw.randint(low, high) for _ in range(dim))
-
-    for low, high in ((150, 400), (900, 1200), (7000, 8500)):
-        yield partial(gray_scott, drawn(low, high, 2))
-        yield partial(shallow_water, drawn(low, high, 2))
-    for low, high in ((60, 130), (350, 520)):
-        for make in (wave, maxwell, poisson):
-            yield partial(make, drawn(low, high, 3))
+    for name, shape in physics.gpu_grids(seed):
+        yield partial(MAKERS[name], shape)
 
 
 def measured(work: Work) -> dict[str, float]:

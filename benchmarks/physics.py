@@ -1,8 +1,10 @@
-"""The equations that benchmarks solve on every arch."""
+"""The simulations that benchmarks run on every arch: equations, programs, and grids of a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import random
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tikgen
@@ -24,6 +26,7 @@ ELECTRIC = """
     ey = ey + a*((hx - hx[0, 0, -1]) - (hz - hz[-1, 0, 0]))
     ez = ez + a*((hy - hy[-1, 0, 0]) - (hx - hx[0, -1, 0]))
 """
+YEE = ("ex", "ey", "ez", "hx", "hy", "hz")
 # Shallow water over a bottom `b`, on Arakawa's C grid: element i of `u` lies before cell i. What
 # flows has the depth of the cell from which it comes, and cells may become wet or dry.
 DEPTH = """
@@ -41,6 +44,62 @@ SPEED = """
     v' = where(max(h, h[0, -1]) > 0.001, v - dt*fv, 0)
 """
 
+# By dimension: simulations, and the least and the greatest extent of their grids on a GPU.
+GPU_GRIDS = {
+    2: (("Gray-Scott", "shallow water"), ((150, 400), (900, 1200), (7000, 8500))),
+    3: (("wave, order 8", "Maxwell", "conjugate gradients"), ((60, 130), (350, 520))),
+}
+
+
+def gpu_grids(seed: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the names of simulations, and grids that are drawn."""
+    draw = random.Random(seed)
+    for dim, (names, ranges) in GPU_GRIDS.items():
+        for (low, high), name in itertools.product(ranges, names):
+            yield name, tuple(draw.randint(low, high) for _ in range(dim))
+
+
+def gray_scott(
+    fields: Mapping[str, Any], after: Mapping[str, Any], engine: str | None = None
+) -> tikgen.Program:
+    """Return steps of two reacting fields on a torus.
+
+    Args:
+        fields: ``u`` and ``v``.
+        after: arrays for both after a step.
+        engine: what launches kernels, by default as usual.
+    """
+    names = " ".join(NUMBERS)
+    kernel = _by(engine, tikgen.update(GRAY_SCOTT, dim=2, boundary="periodic", scalars=names))
+    now = {name: fields[name] for name in "uv"}
+    step = kernel.bind(**now, **{f"{name}_next": after[name] for name in "uv"}, **NUMBERS)
+    return tikgen.Program([step, tikgen.swap(*((now[name], after[name]) for name in "uv"))])
+
+
+def wave(p: Any, q: Any, c: Any, engine: str | None = None) -> tikgen.Program:
+    """Return steps of the wave equation of order 8.
+
+    Args:
+        p: the field.
+        q: the field a step earlier.
+        c: for each point the square of the speed, times that of the length of a step.
+        engine: what launches kernels, by default as usual.
+    """
+    kernel = _by(engine, tikgen.update("q = 2*p - q + c*lap(p)", dim=3, order=8))
+    return tikgen.Program([kernel.bind(p=p, q=q, c=c), tikgen.swap((p, q))])
+
+
+def maxwell(fields: Mapping[str, Any], engine: str | None = None) -> tikgen.Program:
+    """Return steps of Maxwell's equations on Yee's grid.
+
+    Args:
+        fields: the six fields ``YEE``.
+        engine: what launches kernels, by default as usual.
+    """
+    kernels = [_by(engine, tikgen.update(t, dim=3, scalars="a")) for t in (MAGNETIC, ELECTRIC)]
+    yee = {name: fields[name] for name in YEE}
+    return tikgen.Program([kernel.bind(**yee, a=0.4) for kernel in kernels])
+
 
 def shallow_water(
     fields: Mapping[str, Any], after: Mapping[str, Any], dt: float, engine: str | None = None
@@ -54,8 +113,7 @@ def shallow_water(
         engine: what launches kernels, by default as usual.
     """
     grid: dict[str, Any] = {"dim": 2, "boundary": "periodic", "scalars": "dt"}
-    kernels = tikgen.update(DEPTH, **grid), tikgen.update(SPEED, **grid)
-    depth, speed = (k.with_engine(engine) if engine else k for k in kernels)
+    depth, speed = (_by(engine, tikgen.update(text, **grid)) for text in (DEPTH, SPEED))
     flow = {"u": fields["u"], "v": fields["v"], "dt": dt}
     next_flow = {f"{name}_next": after[name] for name in "uv"}
     parts = [
@@ -87,7 +145,7 @@ def conjugate_gradients(
         tikgen.update(text, scalars="a", on_device="a", **grid),
         tikgen.update("p = r + b*p", scalars="b", on_device="b", **grid),
     )
-    matrix, go, turn = (k.with_engine(engine) if engine else k for k in kernels)
+    matrix, go, turn = (_by(engine, kernel) for kernel in kernels)
     parts = [
         matrix.bind(p=p, q=q, pq=numbers["pq"]),
         "a = rr / pq",
@@ -96,3 +154,7 @@ def conjugate_gradients(
         turn.bind(p=p, r=r, b=numbers["b"]),
     ]
     return tikgen.Program(parts, **numbers)
+
+
+def _by(engine: str | None, kernel: Any) -> Any:
+    return kernel.with_engine(engine) if engine else kernel
