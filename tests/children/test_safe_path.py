@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import subprocess
@@ -22,23 +23,14 @@ MAP = ("map", "-p", "expr=out = x + 1", "-p", "dim=1")
 QUICK = ("--verify", "--max-examples", "1", "--examples", "1")
 MAIN = "from tikgen.cli import main\nmain()\n"
 OPTIONAL = {"sitecustomize", "usercustomize", "optuna", "torch", "pynvml", "pandas", "dask"}
-# What Python imports by itself for ``python -m``, before it has looked at what is to run.
-BEFORE_MODULES = {
-    "collections",
-    "contextlib",
-    "functools",
-    "importlib",
-    "keyword",
-    "operator",
-    "pkgutil",
-    "reprlib",
-    "runpy",
-    "threading",
-    "types",
-    "typing",
-    "warnings",
-    "weakref",
-}
+
+
+@functools.cache
+def before_modules() -> set[str]:
+    """Return what Python imports for ``python -m``, before it has looked at what is to run."""
+    code = "import pkgutil, runpy, sys, warnings; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +119,7 @@ def test_tikgen_as_a_module_imports_nothing_of_the_working_directory(
     evil: Path, tmp_path: Path
 ) -> None:
     for path in evil.glob("*.py"):
-        if path.stem not in BEFORE_MODULES:
+        if path.stem not in before_modules():
             (tmp_path / path.name).write_text(path.read_text())
     told_by(evil).unlink(missing_ok=True)
     done = run(tmp_path, "-m", "tikgen", "list")

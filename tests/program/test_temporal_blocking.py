@@ -13,7 +13,7 @@ import tikgen
 from conftest import ARCH
 from some_cases import examples
 from tikgen.errors import ProgramError
-from tikgen.program import paces, temporal_blocking
+from tikgen.program import native, paces, temporal_blocking
 from tikgen.program.paces import Paces
 from tikgen.program.temporal_blocking import Block, lags, slab_size, slabs_of
 
@@ -112,7 +112,8 @@ def blocks_of(program: tikgen.Program) -> list[Block]:
 
 
 def small_cache(patch: pytest.MonkeyPatch, size: float) -> None:
-    """Have slabs and arrays fill a cache of some bytes."""
+    """Have slabs and arrays fill a cache of some bytes, shared by two threads as grids are here."""
+    patch.setattr(native.runtime, "threads", lambda: 2)
     patch.setattr(temporal_blocking, "_LEAST", 0.0)
     patch.setattr(temporal_blocking, "cache_bytes", lambda: (size / 4, size))
 
