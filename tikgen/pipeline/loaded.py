@@ -34,7 +34,7 @@ from tikgen.template.views import is_contiguous, strided
 
 # Scratch arrays kept for a kernel whose workspace depends on the sizes of its arguments.
 _MOST_SCRATCH = 16
-_MOST_EVENTS = 500
+_MOST_EVENTS = _MOST_COUNTED = 500
 # The first launches are timed, and one in so many after them, since timing costs time.
 _ALL_TIMED, _TIMED_EVERY = 16, 64
 _MOST_TIMED = 64
@@ -272,7 +272,7 @@ class Loaded:
 
         if problem := loop_steps.problem(variant, named, read, self._ends_loops):
             raise UnsupportedOnArch(self.name, runtime.current_arch() or "", problem)
-        if len(self.counted) >= _MOST_EVENTS:
+        if len(self.counted) >= _MOST_COUNTED:
             self.counted.clear()
         self.counted.add(tuple(sizes))
 

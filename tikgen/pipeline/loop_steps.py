@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from tikgen.pipeline.rendering import Variant
+    from tikgen.template.base import NDArray
 
-NDArray = np.ndarray[Any, Any]
 MOST = 65_535
 # Taichi counts the iterations of a parallel loop in 32 bits.
 MOST_ITERATIONS = 2**31 - 1
