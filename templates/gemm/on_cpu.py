@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-# To wake the other threads takes 25 us with Taichi, and each of them gets 512 iterations at least.
-# So few products are for one thread; fewer where C is thin, whose products wait for memory.
-SERIAL, THIN_SERIAL = 2**21, 2**18
+# What takes one thread less is for it alone: to wake the other threads takes 25 us with Taichi.
+SERIAL_NANOSECONDS = 50_000
+# Where C is thin, products wait for memory; so few are for one thread.
+THIN_SERIAL = 2**18
 # C is thin up to so many rows or columns: then a copy in panels takes longer than the products.
 THIN = 8
 
@@ -13,19 +14,23 @@ THIN = 8
 def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """Return the schedule of a processor.
 
-    On two cores, direct-cpu, 1024^3 f32 took 10.7 ms in tiles of 4 by 32 (np.matmul 10.6), 13.7 of
-    4 by 64, 14.4 of 4 by 16.
+    A tile of 8 vectors of 32 bytes, and what they are made of, fit in the 16 registers of AVX2. On
+    one core without AVX-512, direct-cpu, 240 x 256 x 257 f32 took 0.75 ms in tiles of 4 by 16
+    (np.matmul 0.63), 1.17 of 8 by 8.
     """
     tiles = _NANOSECONDS[p.dtype.bits]
     if sizes is None:
-        tile_m, tile_n = min(tiles, key=tiles.__getitem__)
-        return panels("b", tile_m, tile_n) | {"iterations": 8}
+        return panels("b", *min(tiles, key=tiles.__getitem__)) | {"iterations": 8}
     m, n, k = (sizes[name] for name in ("m", "n", "k"))
     if m == n == 1:
         return {"tile_m": 1, "tile_n": 1, "serial": True}
-    is_thin = min(m, n) <= THIN
-    best = thin(p.layout, m, n, k) if is_thin else panels(*best_tile(tiles, m, n, k))
-    if m * n * k <= (THIN_SERIAL if is_thin else SERIAL):
+    if min(m, n) <= THIN:
+        best = thin(p.layout, m, n, k)
+        is_short = m * n * k <= THIN_SERIAL
+    else:
+        best, nanoseconds = best_tile(tiles, p.layout, m, n, k)
+        is_short = nanoseconds <= SERIAL_NANOSECONDS
+    if is_short:
         return best | {"serial": True}
     if "via" not in best:
         return best
@@ -54,7 +59,7 @@ def thin(layout: str, m: int, n: int, k: int) -> dict[str, Any]:
         return tile | ({"via": "dots", "unroll": 2} if k >= 128 else {})
     if few <= 4 and k >= 64 * few:
         return {"via": "dots", "tile_m": 4, "tile_n": 2, "unroll": 4}
-    return panels(small, 8, 8)
+    return panels(small, 4, 8)
 
 
 def spread(tiles: int, products: int, k: int) -> dict[str, Any]:
@@ -65,8 +70,13 @@ def spread(tiles: int, products: int, k: int) -> dict[str, Any]:
     parts = next(
         (parts for parts in (1, *fitting) if tiles * parts >= units), max(fitting, default=1)
     )
+    # Two runs of 512 iterations at least. More of them, which threads take as they come, write what
+    # the other thread had in its cache: 200^3 f32 took 0.31 ms with 8 iterations, 0.42 with 64.
     tasks = tiles * parts
-    return {"split_k": parts, "iterations": 64 if tasks < 128 else 8}
+    return {
+        "split_k": parts,
+        "iterations": next((count for count in (8, 16, 32) if tasks * count >= 1024), 64),
+    }
 
 
 def lies_in_rows(layout: str, operand: str) -> bool:
@@ -75,19 +85,20 @@ def lies_in_rows(layout: str, operand: str) -> bool:
 
 
 def best_tile(
-    tiles: Mapping[tuple[int, int], float], m: int, n: int, k: int
-) -> tuple[str, int, int]:
-    """Return the operand to copy in panels, and the tile, by what they are expected to take."""
+    tiles: Mapping[tuple[int, int], float], layout: str, m: int, n: int, k: int
+) -> tuple[dict[str, Any], float]:
+    """Return the panels and tile that take the least time, and the nanoseconds of one thread."""
 
-    def seconds(choice: tuple[str, int, int]) -> float:
-        vectors_of, tile_m, tile_n = choice
+    def nanoseconds(vectors_of: str, tile_m: int, tile_n: int) -> float:
         across, along = (m, n) if vectors_of == "a" else (n, m)
         count, tiles_along = -(-across // tile_n), -(-along // tile_m)
         products = tiles[tile_m, tile_n] * count * tile_n * tiles_along * tile_m * k
-        copied = _COPIED * count * tile_n * k + _STORED[vectors_of] * m * n
-        return products + copied + _TILE * count * tiles_along
+        copied = _COPIED[lies_in_rows(layout, vectors_of)] * count * tile_n * k
+        return products + copied + _STORED[vectors_of] * m * n + _TILE * count * tiles_along
 
-    return min(((operand, *tile) for operand in ("b", "a") for tile in tiles), key=seconds)
+    choices = [(operand, *tile) for operand in ("b", "a") for tile in tiles]
+    best = min(choices, key=lambda choice: nanoseconds(*choice))
+    return panels(*best), nanoseconds(*best)
 
 
 def panels(vectors_of: str, tile_m: int, tile_n: int) -> dict[str, Any]:
@@ -96,14 +107,14 @@ def panels(vectors_of: str, tile_m: int, tile_n: int) -> dict[str, Any]:
     return {"via": "panels", "unroll": 4} | tiles
 
 
-# What one core took, fitted to 110 drawn products, in nanoseconds: a product by size of the element
-# and tile, an element of a panel, one of C, and a tile. The tile chosen takes 1.06 times as long as
-# the best one (geometric mean).
+# What one core of an EPYC without AVX-512 took, fitted to 88 drawn products, in nanoseconds: a
+# product by size of the element and tile, an element of a panel by whether it lies along it, one of
+# C, and a tile. The tile chosen takes 1.06 times as long as the best one (geometric mean).
 _NANOSECONDS = {
-    32: {(4, 32): 0.019, (8, 16): 0.02, (4, 16): 0.022, (8, 8): 0.034},
-    64: {(4, 16): 0.038, (8, 8): 0.04, (4, 8): 0.051},
+    32: {(4, 16): 0.06, (4, 8): 0.07},
+    64: {(2, 16): 0.077, (4, 8): 0.093},
 }
-_COPIED, _STORED, _TILE = 0.35, {"b": 0.15, "a": 0.5}, 10
+_COPIED, _STORED, _TILE = {True: 0.6, False: 0.9}, {"b": 0.8, "a": 1.1}, 15
 
 
 def space_on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, tuple[Any, ...]]:

@@ -112,7 +112,7 @@ class Gemm(Template):
             1,
             only={"via": Not("arrays")},
         )
-        iterations: Literal[1, 8, 64] = parameter(
+        iterations: Literal[1, 8, 16, 32, 64] = parameter(
             "iterations of the parallel loop a tile, all but one of them empty: Taichi gives a "
             "thread 512 at least",
             1,
