@@ -7,6 +7,8 @@ from typing import Any
 SERIAL_NANOSECONDS = 50_000
 # Where C is thin, products wait for memory; so few are for one thread.
 THIN_SERIAL = 2**18
+# Steps along the inner axis at a time, where it is as long: the rest takes as long as all of them.
+STEPS = 4
 # C is thin up to so many rows or columns: then a copy in panels takes longer than the products.
 THIN = 8
 
@@ -20,12 +22,12 @@ def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     """
     tiles = _NANOSECONDS[p.dtype.bits]
     if sizes is None:
-        return panels("b", *min(tiles, key=tiles.__getitem__)) | {"iterations": 8}
+        return panels("b", *min(tiles, key=tiles.__getitem__), STEPS) | {"iterations": 8}
     m, n, k = (sizes[name] for name in ("m", "n", "k"))
     if m == n == 1:
         return {"tile_m": 1, "tile_n": 1, "serial": True}
     if min(m, n) <= THIN:
-        best = thin(p.layout, m, n, k)
+        best = thin(tiles, p.layout, m, n, k)
         is_short = m * n * k <= THIN_SERIAL
     else:
         best, nanoseconds = best_tile(tiles, p.layout, m, n, k)
@@ -40,7 +42,9 @@ def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     return best | spread(-(-m // along["m"]) * -(-n // along["n"]), m * n * k, k)
 
 
-def thin(layout: str, m: int, n: int, k: int) -> dict[str, Any]:
+def thin(
+    tiles: Mapping[tuple[int, int], float], layout: str, m: int, n: int, k: int
+) -> dict[str, Any]:
     """Return the schedule of a thin C, which reads the large operand where it lies.
 
     On two cores, direct-cpu, f32, a row times 4096^2 took 4.1 ms in rows of 256 (np.matmul 2.5,
@@ -48,18 +52,19 @@ def thin(layout: str, m: int, n: int, k: int) -> dict[str, Any]:
     half as long as one of panels for two columns, as long for six, but a dot itself takes 8 ns.
     """
     wide, few = max(m, n), min(m, n)
-    large, small = ("a", "b") if m > n else ("b", "a")
+    large = "a" if m > n else "b"
     # Rows of less than a vector are no vectors.
     if lies_in_rows(layout, large) and (wide >= 16 or layout == "tn"):
         tile_n = next((size for size in (16, 64) if wide < 4 * size), 256)
-        step = {"tile_m": 1, "unroll": 8} if few == 1 else {"tile_m": 4, "unroll": 4}
-        return {"via": "rows", "vectors_of": large, "tile_n": tile_n} | step
+        tile_m, steps = (1, 8) if few == 1 else (4, STEPS)
+        tile = {"tile_m": tile_m, "tile_n": tile_n, "unroll": steps if k >= steps else 1}
+        return {"via": "rows", "vectors_of": large} | tile
     if few == 1:
         tile = {"tile_m": 4, "tile_n": 1} if n == 1 else {"tile_m": 1, "tile_n": 4}
         return tile | ({"via": "dots", "unroll": 2} if k >= 128 else {})
     if few <= 4 and k >= 64 * few:
         return {"via": "dots", "tile_m": 4, "tile_n": 2, "unroll": 4}
-    return panels(small, 4, 8)
+    return best_tile(tiles, layout, m, n, k)[0]
 
 
 def spread(tiles: int, products: int, k: int) -> dict[str, Any]:
@@ -98,13 +103,13 @@ def best_tile(
 
     choices = [(operand, *tile) for operand in ("b", "a") for tile in tiles]
     best = min(choices, key=lambda choice: nanoseconds(*choice))
-    return panels(*best), nanoseconds(*best)
+    return panels(*best, k), nanoseconds(*best)
 
 
-def panels(vectors_of: str, tile_m: int, tile_n: int) -> dict[str, Any]:
+def panels(vectors_of: str, tile_m: int, tile_n: int, k: int) -> dict[str, Any]:
     """Return the schedule that copies an operand to panels."""
     tiles = {"vectors_of": vectors_of, "tile_m": tile_m, "tile_n": tile_n}
-    return {"via": "panels", "unroll": 4} | tiles
+    return {"via": "panels", "unroll": STEPS if k >= STEPS else 1} | tiles
 
 
 # What one core of an EPYC without AVX-512 took, fitted to 88 drawn products, in nanoseconds: a

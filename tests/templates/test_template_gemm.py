@@ -235,6 +235,7 @@ def test_tiles_fit_c_and_panels_are_of_the_operand_that_takes_less() -> None:
     assert found(1000, 1000, 1000) == ("b", 4, 16, False)
     assert found(1000, 1000, 1000, dtype="f64") == ("b", 2, 16, False)
     assert found(12, 1300, 170) == ("a", 4, 16, False)
+    assert [schedule_for(100, 90, k).unroll for k in (1, 3, 4, 90)] == [1, 1, 4, 4]
 
 
 @pytest.mark.parametrize("via", ["arrays", "panels"])
@@ -255,6 +256,19 @@ def test_beta_zero_does_not_read_c(dtype: str, ti_arch: str, rng: np.random.Gene
         c[...] = poison
         check_product(kernel, (a, b, c), 1.5, 0.0)
         assert np.isfinite(c).all()
+
+
+@pytest.mark.parametrize("via", ["panels", "rows"])
+def test_what_lies_behind_the_inner_axis_does_not_count(via: str, ti_arch: str) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("a GPU has no registers indexed at run time")
+    kernel = tikgen.build("gemm", via=via, tile_m=2, tile_n=16, unroll=4)
+    for k in (1, 2, 3, 5, 6, 7):
+        a, b, c = np.ones((3, k), "f4"), np.ones((k, 35), "f4"), np.zeros((3, 35), "f4")
+        b[-1, ::2] = np.inf
+        kernel(a, b, c, 1.0, 0.0)
+        assert (c[:, ::2] == np.inf).all()
+        assert (c[:, 1::2] == k).all()
 
 
 def test_nan_in_c_reaches_the_result_where_beta_is_not_zero(

@@ -192,9 +192,8 @@ OTHERS = (
         params=SMALL_GEMM,
     ),
     Mutant(
-        "gemm", "steps left over missed", "../gemm/vectors.j2",
-        "for k in range(k_stop - {{ length }}",
-        "for k in range(k_stop - 0 * {{ length }}", params=PANELS_GEMM,
+        "gemm", "steps left over missed", "../gemm/vectors.j2", "if rest > 0:", "if rest < 0:",
+        params=PANELS_GEMM,
     ),
     Mutant(
         "gemm", "panels not full", "../gemm/vectors.j2",

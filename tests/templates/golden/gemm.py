@@ -94,31 +94,26 @@ def compute_tile(
         a00 = a[0, a0]
         a01 = ti.select(rest > 1, a[0, a0 + ti.min(1, rest - 1)], ti.f32(0.0))
         a02 = ti.select(rest > 2, a[0, a0 + ti.min(2, rest - 1)], ti.f32(0.0))
-        a03 = ti.select(rest > 3, a[0, a0 + ti.min(3, rest - 1)], ti.f32(0.0))
         a1 = ti.min(i1 * k_stop + k, 2147483136)
         a10 = a[0, a1]
         a11 = ti.select(rest > 1, a[0, a1 + ti.min(1, rest - 1)], ti.f32(0.0))
         a12 = ti.select(rest > 2, a[0, a1 + ti.min(2, rest - 1)], ti.f32(0.0))
-        a13 = ti.select(rest > 3, a[0, a1 + ti.min(3, rest - 1)], ti.f32(0.0))
         a2 = ti.min(i2 * k_stop + k, 2147483136)
         a20 = a[0, a2]
         a21 = ti.select(rest > 1, a[0, a2 + ti.min(1, rest - 1)], ti.f32(0.0))
         a22 = ti.select(rest > 2, a[0, a2 + ti.min(2, rest - 1)], ti.f32(0.0))
-        a23 = ti.select(rest > 3, a[0, a2 + ti.min(3, rest - 1)], ti.f32(0.0))
         a3 = ti.min(i3 * k_stop + k, 2147483136)
         a30 = a[0, a3]
         a31 = ti.select(rest > 1, a[0, a3 + ti.min(1, rest - 1)], ti.f32(0.0))
         a32 = ti.select(rest > 2, a[0, a3 + ti.min(2, rest - 1)], ti.f32(0.0))
-        a33 = ti.select(rest > 3, a[0, a3 + ti.min(3, rest - 1)], ti.f32(0.0))
         for v in range(16):
             b0 = panels[0, base + v]
             b1 = ti.select(rest > 1, panels[0, base + ti.min(1, rest - 1) * 16 + v], ti.f32(0.0))
             b2 = ti.select(rest > 2, panels[0, base + ti.min(2, rest - 1) * 16 + v], ti.f32(0.0))
-            b3 = ti.select(rest > 3, panels[0, base + ti.min(3, rest - 1) * 16 + v], ti.f32(0.0))
-            row0[v] += a00 * b0 + a01 * b1 + a02 * b2 + a03 * b3
-            row1[v] += a10 * b0 + a11 * b1 + a12 * b2 + a13 * b3
-            row2[v] += a20 * b0 + a21 * b1 + a22 * b2 + a23 * b3
-            row3[v] += a30 * b0 + a31 * b1 + a32 * b2 + a33 * b3
+            row0[v] += a00 * b0 + a01 * b1 + a02 * b2
+            row1[v] += a10 * b0 + a11 * b1 + a12 * b2
+            row2[v] += a20 * b0 + a21 * b1 + a22 * b2
+            row3[v] += a30 * b0 + a31 * b1 + a32 * b2
     edge = ti.Vector.zero(ti.f32, 16)
     start = ti.min(i0 * n + j0, 2147483136)
     if width == 16 and beta == 0:
