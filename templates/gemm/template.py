@@ -21,8 +21,9 @@ from tikgen.expression import lacks_on_vulkan
 from tikgen.pipeline.loop_steps import looped, parallel, stepped
 from tikgen.template.rules import GPUS, Not
 
-from .on_cpu import lies_in_rows, on_cpu, space_on_cpu
+from .on_cpu import on_cpu, space_on_cpu
 from .on_gpu import on_gpu, space_on_gpu
+from .panels import lies_in_rows
 
 SHARED, OTHER = {"via": "shared"}, {"via": Not("shared")}
 VECTORS = ("panels", "rows", "dots")

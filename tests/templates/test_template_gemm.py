@@ -13,6 +13,7 @@ import tikgen
 from spread import spread
 from tikgen import Invalid
 from tikgen.errors import ParameterError
+from tikgen.machine import devices
 from tikgen.pipeline.comparison import worst_error
 
 # (m, n, k): ones, primes, and multiples of no tile and no unroll.
@@ -188,7 +189,7 @@ def schedule_for(m: int, n: int, k: int, arch: str = "cpu", **problem: Any) -> A
         ((1024, 1, 100), "nn", {"via": "arrays", "tile_m": 4, "tile_n": 1}),
         ((1, 1, 1_000_000), "nn", {"via": "arrays", "serial": True}),
         ((1024, 3, 1024), "nn", {"via": "dots", "tile_m": 4, "tile_n": 2}),
-        ((1024, 3, 100), "nn", {"via": "panels", "vectors_of": "b", "tile_m": 4, "tile_n": 8}),
+        ((1024, 3, 100), "nn", {"via": "panels", "vectors_of": "b"}),
         ((1024, 3, 1024), "tn", {"via": "rows", "vectors_of": "a", "tile_m": 4}),
         ((3, 1024, 1024), "nt", {"via": "dots", "tile_m": 4, "tile_n": 2}),
         ((3, 30, 10), "nn", {"via": "rows", "tile_n": 16, "serial": True}),
@@ -225,16 +226,25 @@ def test_a_gpu_splits_a_long_inner_axis_or_occupies_its_processors(arch: str, dt
     assert found(30_000, 30_000, 100_000)[2] == (4 if arch == "vulkan" else 1)
 
 
-def test_tiles_fit_c_and_panels_are_of_the_operand_that_takes_less() -> None:
+def test_tiles_fit_c_and_panels_are_of_the_operand_that_takes_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def found(*sizes: int, **problem: Any) -> tuple[str, int, int, bool]:
         s = schedule_for(*sizes, **problem)
         return s.vectors_of, s.tile_m, s.tile_n, s.serial
 
+    # AVX2 has registers for 8 vectors of 32 bytes, AVX-512 for 8 of 64 and more.
+    monkeypatch.setattr(devices, "vector_bytes", lambda: 32)
     assert found(100, 11, 50) == ("b", 4, 16, True)
-    assert found(9, 261, 182) == ("a", 4, 16, False)
+    assert found(9, 261, 182) == ("a", 4, 16, True)
     assert found(1000, 1000, 1000) == ("b", 4, 16, False)
     assert found(1000, 1000, 1000, dtype="f64") == ("b", 2, 16, False)
-    assert found(12, 1300, 170) == ("a", 4, 16, False)
+    assert found(1000, 1000, 1000, dtype="f64", layout="tt") == ("a", 2, 16, False)
+    monkeypatch.setattr(devices, "vector_bytes", lambda: 64)
+    assert found(100, 11, 50) == ("b", 8, 16, True)
+    assert found(12, 1300, 170) == ("a", 8, 16, False)
+    assert found(1000, 1000, 1000, dtype="f64") == ("b", 4, 16, False)
+    assert found(1000, 1000, 1000, layout="tt")[0] == "a"
     assert [schedule_for(100, 90, k).unroll for k in (1, 3, 4, 90)] == [1, 1, 4, 4]
 
 

@@ -112,6 +112,15 @@ def cpu_name() -> str:
     return str(match[1]).strip() if match else platform.processor() or platform.machine()
 
 
+@functools.cache
+def vector_bytes() -> int:
+    """Return the bytes of the processor's widest vectors: 64 with AVX-512, else 32."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(errors="replace") if info.exists() else ""
+    flags = re.search(r"^flags\s*:(.*)$", text, flags=re.MULTILINE)
+    return 64 if flags and {"avx512f", "avx512bw", "avx512vl"} <= set(flags[1].split()) else 32
+
+
 def memory_of_processor() -> dict[str, int]:
     """Return ``MemTotal`` and ``MemAvailable`` of this machine in bytes, if the system has them."""
     facts = {}
