@@ -11,6 +11,12 @@ import re
 RUN = "tikgen_run"
 _TASK = re.compile(r"^define (?:dso_local )?void @(\w+_kernel_\d+_\w+)\(", re.MULTILINE)
 _SIGN_OF_EXTENT = re.compile(r"= and i32 %[\w.]+, -2147483648$", re.MULTILINE)
+# How many iterations of a parallel loop a thread takes: an equal part, but 512 at least. Behind it
+# the first of them is found by the number of the thread's part, `%2`.
+_ITERATIONS = re.compile(
+    r"(call i32 @llvm\.smax\.i32\(i32 %[\w.]+, i32 )512\)"
+    r"(?=\n *%[\w.]+ = mul (?:nsw |nuw )*i32 %[\w.]+, %2\n)"
+)
 _TARGETS = re.compile(r'"(?:target-cpu|target-features|tune-cpu)"="[^"]*"')
 _UNREAD = ("source_filename", "target", ";", "!", "attributes")
 _DECLARED = re.compile(r"^declare [^@]*@([\w.]+)\(", re.MULTILINE)
@@ -30,6 +36,8 @@ def calls(text: str) -> list[str]:
 def translated(text: str, exact: bool = False) -> str:
     """Return the text for a current LLVM, with a function ``tikgen_run`` that runs all tasks.
 
+    Each thread takes an equal part of a parallel loop, however few iterations it has.
+
     Args:
         text: LLVM text of one kernel.
         exact: whether each product is rounded before it is added. Otherwise, where Taichi's fast
@@ -43,6 +51,8 @@ def translated(text: str, exact: bool = False) -> str:
         text = text.replace(" reassoc ", " ")
     elif not exact:
         text = text.replace(" reassoc ", " reassoc contract ")
+    # So that threads share few, long iterations as well.
+    text = _ITERATIONS.sub(r"\g<1>1)", text)
     return _with_opaque_pointers(_TARGETS.sub("", text)) + run
 
 

@@ -25,7 +25,7 @@ class _Bindable(Protocol):
     @property
     def loaded(self) -> Loaded: ...
     @property
-    def is_changing(self) -> bool: ...
+    def offered(self) -> Any: ...
     def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None: ...
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Bindable: ...
 
@@ -77,6 +77,30 @@ class BoundKernel:
             ArgumentError: if a name or value does not fit, or if Taichi was initialised again
                 since the kernel was bound.
         """
+        binding = self._binding
+        loaded, kernel = binding.loaded, binding.kernel
+        context = binding.contexts.get(get_ident())
+        if (
+            scalars
+            or context is None
+            or context.version != binding.version
+            or context.has_tensors
+            or binding.choice is not None
+            or kernel.offered is not None
+            or kernel.loaded is not loaded
+            or not loaded.is_loaded
+            or not launcher.is_ordinary(self._epoch)
+        ):
+            return self._launch(scalars)
+        launch = context.launcher.launch
+        count = loaded.bound_launches = loaded.bound_launches + 1  # As Loaded.launch_bound does.
+        launch() if count < loaded.next_timed else loaded.launch_timed(launch)
+        if context.launcher.is_spent:
+            context.version = -1
+        return None
+
+    def _launch(self, scalars: dict[str, Any]) -> Any:
+        """Launch where something is new, or may be."""
         binding = self._current()
         context = binding.contexts.get(get_ident())
         if scalars and not binding.keep_scalars(scalars, context):
@@ -135,7 +159,7 @@ class BoundKernel:
         if runtime.epoch() is not self._epoch:
             runtime.refuse_fork(loaded.name)
             raise ArgumentError(loaded.name, "was bound before the last ti.init; bind it again")
-        if kernel.is_changing or kernel.loaded is not loaded:
+        if kernel.offered is not None or kernel.loaded is not loaded:
             binding = self._followed(binding)
             loaded = binding.loaded
         if not loaded.is_loaded:

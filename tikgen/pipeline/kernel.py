@@ -44,12 +44,16 @@ class Kernel:
 
     Call it with NumPy arrays, ``ti.ndarray``, torch tensors or, with ``storage="field"``,
     ``ti.field``, positionally or by name. Arguments are checked before Taichi sees them.
+
+    Attributes:
+        loaded: the code that the next call runs, unless new code is on offer.
+        offered: the code on offer, which the next call adopts if it compiles.
     """
 
     def __init__(self, loaded: Loaded, make: Callable[[Variant], Kernel] | None = None) -> None:
         self._viewing = Viewing(make)
-        self._loaded = loaded  # Read once in each call, so that another thread can replace it.
-        self._offer: Offer | None = None
+        self.loaded = loaded  # Read once in each call, so that another thread can replace it.
+        self.offered: Offer | None = None
         self._record: Record | None = None
         self._chosen_for: Mapping[str, int] | None = None
         self._direct: Direct | None = None  # What the last call took beside Taichi.
@@ -154,19 +158,14 @@ class Kernel:
         return self.loaded.function
 
     @property
-    def loaded(self) -> Loaded:
-        """Return the code that the next call runs, unless new code is on offer."""
-        return self._loaded
-
-    @property
     def is_changing(self) -> bool:
         """Return whether new code is on offer, which the next call adopts if it compiles."""
-        return self._offer is not None
+        return self.offered is not None
 
     @property
     def upcoming(self) -> Loaded:
         """Return the code on offer, else that of :attr:`loaded`."""
-        return self.loaded if self._offer is None else self._offer.loaded
+        return self.loaded if self.offered is None else self.offered.loaded
 
     @property
     def is_loaded(self) -> bool:
@@ -205,7 +204,7 @@ class Kernel:
 
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kernel:
         """Return the kernel that a call with these arguments launches: itself, or one for views."""
-        made = self._viewing.kernel_for(self._loaded, self._loaded.signature.order(args, kwargs))
+        made = self._viewing.kernel_for(self.loaded, self.loaded.signature.order(args, kwargs))
         return made._relative(self._record, self._engine, self._chosen_for) if made else self
 
     def with_engine(self, engine: str) -> Kernel:
@@ -245,16 +244,16 @@ class Kernel:
             UnsupportedOnArch: if the current arch cannot run the kernel.
             KernelCompileError: if Taichi refuses the kernel at its first launch.
         """
-        if self._offer is not None:
+        if self.offered is not None:
             self.take_offer(args, kwargs)
-        loaded, direct = self._loaded, self._direct
+        loaded, direct = self.loaded, self._direct
         if direct is not None and not kwargs and direct.call(loaded, args):
             return None
         return self._launch(args, kwargs)
 
     def _launch(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Check the arguments at length, and launch."""
-        values = (loaded := self._loaded).signature.order(args, kwargs)
+        values = (loaded := self.loaded).signature.order(args, kwargs)
         sizes = self._viewing.check(loaded, values)
         if sizes is None:
             return self.for_arguments(values, {})._launch(values, {})
@@ -280,9 +279,9 @@ class Kernel:
         Raises:
             ArgumentError: if an argument does not fit the signature.
         """
-        if self._offer is not None:
+        if self.offered is not None:
             self.take_offer(args, kwargs)
-        return BoundKernel(self, self._loaded.signature.order(args, kwargs), self._engine)
+        return BoundKernel(self, self.loaded.signature.order(args, kwargs), self._engine)
 
     def compile(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile the kernel without launching it.
@@ -400,31 +399,31 @@ class Kernel:
             loaded: the new code.
             report: is called with None once the code is adopted, or with the reason why not.
         """
-        self._offer = Offer(loaded, report)
+        self.offered = Offer(loaded, report)
 
     def take_offer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Adopt the code on offer, if it compiles for these arguments."""
         with runtime.compiling:
-            offer = self._offer
-            if offer is None or self._viewing.has_views(self._loaded, args, kwargs):
+            offer = self.offered
+            if offer is None or self._viewing.has_views(self.loaded, args, kwargs):
                 return
             try:
                 refusal = offer.refusal(args, kwargs)
             except (TaichiNotInitialised, WrongThread):
                 return
             if refusal is None:
-                self._loaded = offer.loaded
+                self.loaded = offer.loaded
             # Code that does not fit these arguments may fit those of a later call.
             waits = isinstance(refusal, ArgumentError)
-            if not waits and self._offer is offer:  # And not replaced by a newer offer.
-                self._offer = None
+            if not waits and self.offered is offer:  # And not replaced by a newer offer.
+                self.offered = None
             was_reported, offer.was_reported = offer.was_reported, waits
         if not (waits and was_reported):
             offer.report(refusal)  # Not under the lock: it takes other locks.
 
     def unload(self) -> None:
         """Discard the compiled kernel; a later call raises ArgumentError."""
-        self._loaded.unload()
+        self.loaded.unload()
 
     def __repr__(self) -> str:
         params = ", ".join(f"{k}={canonical(v)}" for k, v in self.params.items())

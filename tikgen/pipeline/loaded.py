@@ -215,13 +215,13 @@ class Loaded:
     def launch_bound(self, launch: Callable[[], None]) -> None:
         """Launch over a cached context; count the launch, and time some."""
         count = self.bound_launches = self.bound_launches + 1
-        if count < self.next_timed:
-            launch()
-            return
+        launch() if count < self.next_timed else self.launch_timed(launch)
+
+    def launch_timed(self, launch: Callable[[], None]) -> None:
+        """Launch over a cached context, and keep the time of a launch that was counted."""
         start = time.perf_counter()
         launch()
-        stop = time.perf_counter()
-        self._timed.append((start, stop, threading.get_ident()))
+        self._timed.append((start, stop := time.perf_counter(), threading.get_ident()))
         events.record_bound_launch(self, start, stop)
 
     @property

@@ -108,9 +108,9 @@ class SizedKernel(Kernel):
         except (KeyError, IndexError, AttributeError, TypeError):
             kernel = self._choose(args, kwargs)
         self._last = kernel
-        if kernel._offer is None and not kwargs:  # As the kernel does, with a call less.
+        if kernel.offered is None and not kwargs:  # As the kernel does, with a call less.
             direct = kernel._direct
-            if direct is not None and direct.call(kernel._loaded, args):
+            if direct is not None and direct.call(kernel.loaded, args):
                 return None
             if self._epoch is runtime.epoch():
                 return kernel._launch(args, kwargs)

@@ -24,6 +24,12 @@ def is_differentiating() -> bool:
     return program.target_tape is not None or program.fwd_mode_manager is not None
 
 
+def is_ordinary(epoch: Any) -> bool:
+    """Return whether Taichi was not initialised since ``epoch``, and no tape sees launches."""
+    program = impl.pytaichi
+    return program is epoch and program.target_tape is None and program.fwd_mode_manager is None
+
+
 class Launcher:
     """A compiled kernel with a launch context of its own, for one thread and one epoch.
 
