@@ -141,7 +141,8 @@ def test_the_new_form_does_what_the_old_one_did() -> None:
         ("\tld.u32 %r1, [%rd7];\n\tst.u32 [%rd5], %r1;", "from more than sizes and scalars"),
         ("\t@%p1 bra $L;\n\tst.u32 [%rd5], 1;", "from more than sizes and scalars"),
         ("\tst.u32 [%rd5+9000], 1;", "uses Taichi's temporaries at 9000"),
-        ("\tcall.uni (retval0), vprintf, (param0, param1);", "calls functions"),
+        ("\tcall.uni (retval0), vprintf, (param0, param1);", "it prints"),
+        ("\tcall.uni (retval0), f, (param0, param1);", "calls functions"),
     ],
 )
 def test_what_needs_taichi_is_refused(body: str, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,16 @@ import pytest
 
 import tikgen
 from cases import CASES, alone, made
+from conftest import ARCH
 from tikgen.errors import GridError
 from tikgen.grid import processes
 from tikgen.program.parts import Swap
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
+needs_views = pytest.mark.skipif(
+    ARCH == "cuda" and importlib.util.find_spec("torch") is None,
+    reason="arrays of a GPU have views by torch, an extra: pip install tikgen[torch]",
+)
 
 
 @pytest.fixture
@@ -57,6 +63,7 @@ def test_one_process_computes_what_plain_arrays_hold(name: str, tmp_path: Path) 
         np.testing.assert_array_equal(program[result], expected[result])
 
 
+@needs_views
 @pytest.mark.usefixtures("without_mpi")
 def test_a_program_knows_fields_by_name(heat: tikgen.Kernel) -> None:
     grid = tikgen.Grid((8, 9))
@@ -79,6 +86,7 @@ def test_a_program_knows_fields_by_name(heat: tikgen.Kernel) -> None:
     assert (u.array == un.array).all()
 
 
+@needs_views
 @pytest.mark.usefixtures("without_mpi")
 def test_fields_take_arrays_and_functions_and_whole_arrays(heat: tikgen.Kernel) -> None:
     grid = tikgen.Grid((4, 5))
@@ -130,6 +138,7 @@ def test_one_process_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "a 1\n"
 
 
+@needs_views
 @pytest.mark.usefixtures("without_mpi")
 def test_a_step_can_be_launched_alone(heat: tikgen.Kernel) -> None:
     grid = tikgen.Grid((6, 7))
