@@ -13,7 +13,6 @@ from tikgen.template.rules import GPUS, Not
 
 from .axes import (
     AXES,
-    along,
     end_of,
     extents,
     group_of,
@@ -21,21 +20,13 @@ from .axes import (
     kept_rows,
     last_axes,
     merged,
-    named,
     swapped,
     walked,
 )
+from .on_cpu import ITERATIONS_A_TASK, SERIAL, SIDE, STRIP_LENGTHS, strips
 from .on_gpu import gpu_schedule
 
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
-STRIP_LENGTHS = (64, 128, 256, 512)
-# Taichi gives so many iterations to a thread.
-ITERATIONS_A_TASK = 512
-# Strips shorter than this are turned round.
-SHORT = 16
-# To wake the other threads takes 25 to 60 us. On two cores 500 x 500 f32 took 198 us by one thread
-# and 245 in parallel, with direct-cpu 203 and 222; 320,000 f32 in rows 56 and 135, 48 and 39.
-SERIAL = 2**18
 # What a block of threads may share on every device.
 SHARED_BYTES = 32768
 
@@ -88,6 +79,11 @@ class Transpose(Template):
             1,
             only={"loop": ("rows", "strips", "points")},
             needs={(3, 5, 6, 7): {"loop": "strips"}},
+        )
+        rows: Literal[1, 2, 3, 4, 5, 6, 7, 8] = parameter(
+            "elements a step along a strip, for each of those that unroll says",
+            1,
+            only={"loop": "strips", "unroll": Not(1)},
         )
         lanes: Literal[-1, 0, 1, 2, 3] = parameter(
             "axis of y along which the threads of a block stand side by side, their elements a "
@@ -143,6 +139,7 @@ class Transpose(Template):
                 "serial": (False, True),
                 "tile": (0, *STRIP_LENGTHS),
                 "unroll": tuple(sorted({1, 4, 8, 16, usual.get("unroll", 1)})),
+                "rows": tuple(sorted({1, 4, SIDE, usual.get("rows", 1)})),
                 "block_dim": (0,),
                 **axes,
             }
@@ -328,27 +325,3 @@ def lanes_of(p: Any, s: Any) -> int | None:
     if s.loop != "points" or s.unroll == 1 or (s.lanes < 0 and len(groups) > 1):
         return None
     return 0 if s.lanes < 0 else group_of(s.lanes, groups)
-
-
-def strips(p: Any, axes: tuple[int, int], sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
-    """Return the length and the width of the strips of cpu, and where they lie."""
-    # 4096 x 4096 f32 on 2 cores, direct-cpu: 6.2 ms in strips of 512 x 8, 7.1 of 256 x 8, 8.3 of
-    # 512 x 16, 12 of 16 x 8, 124 in NumPy; 512 x 512 by one thread 0.09 ms of 512 x 8 and 0.1 of
-    # 64 x 8, in NumPy 0.59.
-    # Taichi makes 512 strips a task, so small arrays need short ones.
-    if sizes is None:
-        return {"tile": 256, "unroll": 8}
-    row, column = axes
-    length, width = along(p, axes, sizes)
-    if length < SHORT <= width:
-        # A strip along y instead: it is as long as there is room.
-        row, column, width = column, row, length
-    count = math.prod(sizes.values())
-    fitting = [t for t in STRIP_LENGTHS if count // 8 >= 4 * ITERATIONS_A_TASK * t]
-    is_serial = 0 < count <= SERIAL
-    return {
-        "tile": STRIP_LENGTHS[-1] if is_serial else max(fitting, default=STRIP_LENGTHS[0]),
-        "unroll": min(width, 8),
-        "serial": is_serial,
-        **named(p, row, column),
-    }

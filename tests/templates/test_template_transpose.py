@@ -75,6 +75,8 @@ def test_every_dtype_keeps_every_bit(name: str, ti_arch: str, rng: np.random.Gen
         {"loop": "rows", "unroll": 8, "block_dim": 32},
         {"loop": "strips", "tile": 16, "unroll": 1},
         {"loop": "strips", "tile": 64, "unroll": 8},
+        {"loop": "strips", "tile": 64, "unroll": 3, "rows": 4},
+        {"loop": "strips", "tile": 64, "unroll": 8, "rows": 8, "serial": True},
         {"loop": "tiles", "tile": 16, "block_dim": 64},
         {"loop": "tiles", "tile": 32, "block_dim": 512},
     ],
@@ -152,7 +154,7 @@ def test_a_schedule_that_does_not_fit_the_permutation_is_refused() -> None:
 def test_any_two_axes_make_strips_and_tiles(
     perm: tuple[int, ...], ti_arch: str, rng: np.random.Generator
 ) -> None:
-    strips = {"loop": "strips", "tile": 64, "unroll": 4}
+    strips = {"loop": "strips", "tile": 64, "unroll": 4, "rows": 2}
     schedule = strips if ti_arch == "cpu" else {"loop": "tiles", "tile": 16, "block_dim": 64}
     for row, column in itertools.product(range(-1, len(perm)), repeat=2):
         try:
@@ -212,6 +214,20 @@ def test_the_schedule_follows_extents_of_one() -> None:
         ), found
     narrow = chosen("cpu", (1, 0), 30_000, 3)
     assert (narrow["row"], narrow["column"], narrow["unroll"]) == (1, 0, 3)
+
+
+def test_blocks_of_a_cpu_fit_short_axes() -> None:
+    template = tikgen.build("transpose").template
+
+    def block(*shape: int) -> tuple[int, int]:
+        sizes = {f"n{axis}": extent for axis, extent in enumerate(shape)}
+        found = template.default_schedule(template.Problem(perm=(1, 0)), "cpu", sizes)
+        return found["rows"], found["unroll"]
+
+    assert block(100, 512) == (8, 8)
+    assert block(19, 23) == (8, 7)
+    assert block(11, 17) == (6, 6)
+    assert block(2, 2) == (2, 2)
 
 
 def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
