@@ -228,6 +228,8 @@ def test_blocks_of_a_cpu_fit_short_axes() -> None:
     assert block(19, 23) == (8, 7)
     assert block(11, 17) == (6, 6)
     assert block(2, 2) == (2, 2)
+    assert block(5000, 5000) == (2, 8)
+    assert block(13, 5_000_000) == (8, 7)
 
 
 def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
