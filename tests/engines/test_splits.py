@@ -11,6 +11,7 @@ import pytest
 
 import tikgen
 from conftest import ARCH, init_taichi
+from loops import FOR, TASK
 from tikgen.engines import direct_cpu
 from tikgen.pipeline.direct import direct_for
 
@@ -20,10 +21,6 @@ pytestmark = [
 ]
 pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
 
-TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
-FOR = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p
-)
 CHUNK = 64
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from loops import FOR, TASK
 from tikgen.engines import thread_pool
 
 pytestmark = [
@@ -20,11 +21,6 @@ pytestmark = [
     pytest.mark.skipif(bool(thread_pool.problem()), reason=thread_pool.problem() or "-"),
 ]
 pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
-
-TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
-FOR = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p
-)
 
 
 def run(splits: int, body: Callable[[int], None], threads: int = 3) -> set[int]:

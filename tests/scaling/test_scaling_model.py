@@ -152,8 +152,7 @@ def test_the_machine_of_the_nearest_fewer_ranks_is_taken() -> None:
     found = predict(heat((64, 64)), [1, 3, 4, 8], Network(1.0, 1e9), [slow, machine()])
     one, three, four, eight = found.strong
     assert three.computing < 2 * one.computing / 2
-    # On a GPU the parts of a grid are a little wider than their share.
-    assert four.computing == pytest.approx(2 * one.computing / 4, rel=0.1)
+    assert four.computing == pytest.approx(2 * one.computing / 4)
     assert three.exchanging < four.exchanging * 2 < 1e-3  # Within the machine.
     assert eight.exchanging > 1  # Between nodes.
 

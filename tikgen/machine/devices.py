@@ -106,19 +106,22 @@ def ends_loops(arch: str) -> bool:
 
 def cpu_name() -> str:
     """Return the name of the processor."""
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(errors="replace") if info.exists() else ""
-    match = re.search(r"^model name\s*: (.*)$", text, flags=re.MULTILINE)
-    return str(match[1]).strip() if match else platform.processor() or platform.machine()
+    return _of_processor("model name") or platform.processor() or platform.machine()
 
 
 @functools.cache
 def vector_bytes() -> int:
     """Return the bytes of the processor's widest vectors: 64 with AVX-512, else 32."""
+    flags = _of_processor("flags").split()
+    return 64 if {"avx512f", "avx512bw", "avx512vl"} <= {*flags} else 32
+
+
+def _of_processor(field: str) -> str:
+    """Return what Linux says of the first processor in a field, or an empty string."""
     info = Path("/proc/cpuinfo")
     text = info.read_text(errors="replace") if info.exists() else ""
-    flags = re.search(r"^flags\s*:(.*)$", text, flags=re.MULTILINE)
-    return 64 if flags and {"avx512f", "avx512bw", "avx512vl"} <= set(flags[1].split()) else 32
+    match = re.search(rf"^{field}\s*:(.*)$", text, flags=re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def memory_of_processor() -> dict[str, int]:

@@ -97,8 +97,7 @@ class Direct:
         if (
             self._quick is None
             or self._signature is not loaded.signature
-            or self.epoch is not runtime.epoch()
-            or launcher.is_differentiating()
+            or not launcher.is_ordinary(self.epoch)
             or not loaded.is_loaded
         ):
             return False
