@@ -1,4 +1,4 @@
-"""Writes files, all of them or nothing, and describes why one could not be read or written."""
+"""Writes files, all of them or nothing; temporary folders; why a file could not be read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import uuid
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,3 +51,34 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)
+
+
+class TemporaryFolder:
+    """A new folder that is removed as it is garbage collected, or when the process ends.
+
+    Unlike :class:`tempfile.TemporaryDirectory`, a forked process leaves it to its parent.
+
+    Args:
+        prefix: how its name begins.
+
+    Attributes:
+        path: the folder.
+        remove: removes it now, in the process that made it.
+    """
+
+    def __init__(self, prefix: str = "tikgen-") -> None:
+        import tempfile
+
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))
+        self.remove = weakref.finalize(self, _remove, self.path, os.getpid())
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,9 @@
-"""Child processes that do not start, die or are gone: each is told, and none is left."""
+"""Child processes that do not start, die or are gone; forks, which leave them to their parent."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,28 @@ print('{"absent": ""}', flush=True)
 for line in sys.stdin:
     print('{"stage": "spent", "note": ""}', flush=True)
     print(json.dumps({"kind": "ok", "message": str(os.getpid())}), flush=True)
+"""
+
+FORKS = """
+import atexit, os, sys
+from tikgen.children import safe_path
+from tikgen.children.process import ChildProcess
+from tikgen.disk import TemporaryFolder
+
+safe_path.command = lambda *_: [sys.executable, "-c", sys.argv[1]]
+child, folder = ChildProcess("none", launcher=sys.argv[3:]), TemporaryFolder()
+atexit.register(child.stop)
+assert child.start() == ""
+pid = os.fork()
+if pid == 0:
+    if sys.argv[2] == "early":
+        child.close()
+        folder.remove()
+    sys.exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert folder.path.is_dir()
+child.send("{}")
+print(child.reply(60)["stage"], child.reply(60)["kind"], folder.path)
 """
 
 
@@ -82,3 +106,15 @@ def test_the_package_is_found_wherever_it_was_imported_from(
     parent = str(Path(safe_path.__file__).parents[2])
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != parent])
     assert safe_path.importable()[0] == parent
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("when", ["early", "at the end"])
+@pytest.mark.parametrize("launcher", [(), ("env",)])
+def test_a_fork_leaves_processes_and_folders_to_its_parent(
+    when: str, launcher: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-c", FORKS, SPENT, when, *launcher]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.split()[:2]) == (0, ["spent", "ok"]), done.stderr
+    assert not Path(done.stdout.split()[2]).exists()

@@ -6,14 +6,13 @@ import contextlib
 import hashlib
 import os
 import stat
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest
 from tikgen.aot.manifest_reading import decode, is_inside
-from tikgen.disk import why
+from tikgen.disk import TemporaryFolder, why
 from tikgen.errors import BundleError
 
 # A larger bundle is refused, since it would fill the disk.
@@ -156,8 +155,7 @@ class _Archive:
         self.path = path
         # A NotImplementedError is a RuntimeError.
         self._errors = zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError
-        self._folder: Path | None = None
-        self._remove: weakref.finalize[..., _Archive] | None = None
+        self._folder: TemporaryFolder | None = None
         try:
             self._zip = zipfile.ZipFile(path)
         except self._errors as error:
@@ -205,10 +203,9 @@ class _Archive:
 
         try:
             if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="tikgen-"))
-                self._remove = weakref.finalize(self, _remove, self._folder, os.getpid())
+                self._folder = TemporaryFolder()
             for name, file in files.items():
-                target = self._folder / name
+                target = self._folder.path / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("wb") as out:
                     for piece in _checked(self, name, file):
@@ -216,20 +213,12 @@ class _Archive:
         except OSError as error:
             problem = f"cannot be unpacked into {tempfile.gettempdir()}: {why(error)}"
             raise BundleError(self.path, problem) from None
-        return self._folder
+        return self._folder.path
 
     def close(self) -> None:
         self._zip.close()
-        if self._remove is not None:
-            self._remove()
-
-
-def _remove(folder: Path, owner: int) -> None:
-    """Remove a temporary folder, if this process made it."""
-    import shutil
-
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.remove()
 
 
 def _missing(name: str) -> str:

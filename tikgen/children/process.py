@@ -47,6 +47,7 @@ class ChildProcess:
     def __init__(self, module: str, *arguments: str, launcher: Sequence[str] = ()) -> None:
         self._command, self._launcher = (module, *arguments), tuple(launcher)
         self._process: subprocess.Popen[str] | None = None
+        self._parent = os.getpid()
         self._replies: queue.Queue[str | None] = queue.Queue()
         self._errors: IO[bytes] | None = None
         # The length of its error output before the current line.
@@ -60,7 +61,7 @@ class ChildProcess:
     def start(self) -> str:
         """Start the process; return why it cannot work, or an empty string."""
         self.stop()
-        self._said_before = 0
+        self._parent, self._said_before = os.getpid(), 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process.
         self._process = subprocess.Popen(
             [*self._launcher, *safe_path.command(*self._command)],
@@ -116,10 +117,10 @@ class ChildProcess:
         return found
 
     def stop(self) -> None:
-        """End the process, if it is running."""
+        """End the process, if it is running; a fork of this one leaves it to its parent."""
         process, errors = self._process, self._errors
         self._process = self._errors = None
-        if process is not None:
+        if process is not None and self._parent == os.getpid():
             if self._launcher:
                 _end(process)
             process.kill()
@@ -131,7 +132,7 @@ class ChildProcess:
     def close(self) -> None:
         """End the process, which has answered; what a launcher started ends by itself."""
         process = self._process
-        if process is not None and self._launcher:
+        if process is not None and self._launcher and self._parent == os.getpid():
             assert process.stdin is not None
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 process.stdin.close()

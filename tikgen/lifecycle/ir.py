@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tikgen.children.process import ChildProcess, Died
+from tikgen.disk import TemporaryFolder
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, KernelCompileError, UnsupportedOnArch, near
 from tikgen.pipeline.loaded import check_arch
@@ -115,8 +115,8 @@ def compiler(kernel: Kernel, arch: str, kind: str) -> Iterator[ChildProcess]:
     """
     options = {"kind": kind, **compiler_options(kind)}
     with (
-        tempfile.TemporaryDirectory(prefix="tikgen-ir-") as folder,
-        ChildProcess(_WORKER, arch, folder, json.dumps(options)) as process,
+        TemporaryFolder("tikgen-ir-") as folder,
+        ChildProcess(_WORKER, arch, str(folder), json.dumps(options)) as process,
     ):
         if problem := process.start():
             name = kernel.template.name

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,17 @@ class _Kept:
 
 
 _kept = _Kept()
-atexit.register(_kept.end)
+
+
+def _leave_to_parent() -> None:
+    """Begin anew in a forked process; another thread may have held the lock."""
+    global _kept
+    _kept = _Kept()
+
+
+atexit.register(lambda: _kept.end())
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def ptx_of(function: Any) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-
 from tikgen.children.job_process import JobProcess
+from tikgen.disk import TemporaryFolder
 from tikgen.verification.case import Case, Outcome
 
 
@@ -18,10 +17,8 @@ class ArchProcess(JobProcess):
 
     def __init__(self, arch: str, timeout: float) -> None:
         # Not the process's own: it may be killed at any time.
-        self._cache = tempfile.TemporaryDirectory(
-            prefix="tikgen-verify-", ignore_cleanup_errors=True
-        )
-        super().__init__("tikgen.verification.worker", arch, self._cache.name, timeout=timeout)
+        self._cache = TemporaryFolder("tikgen-verify-")
+        super().__init__("tikgen.verification.worker", arch, str(self._cache.path), timeout=timeout)
 
     def run(self, case: Case, timeout: float | None = None) -> Outcome:
         """Return the outcome of a case; ``timeout`` is in seconds, the usual one where None."""
@@ -32,4 +29,4 @@ class ArchProcess(JobProcess):
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        self._cache.cleanup()
+        self._cache.remove()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import importlib.metadata
 import logging
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tikgen.disk import TemporaryFolder
 from tikgen.errors import BundleError, UnsupportedOnArch
 from tikgen.ring.errors import BackendNotAvailableError
 from tikgen.ring.persistent.handler import NAME, RingBody, kernel_of, key_of
@@ -104,15 +103,13 @@ def _root() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        return _temporary()
+        return _temporary().path
     return folder
 
 
 @functools.cache
-def _temporary() -> Path:
-    folder = tempfile.mkdtemp(prefix="tikgen-ring-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+def _temporary() -> TemporaryFolder:
+    return TemporaryFolder("tikgen-ring-")
 
 
 @contextlib.contextmanager

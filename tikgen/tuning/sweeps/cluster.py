@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import tempfile
 import threading
 import time
 import uuid
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tikgen.children.work import one_line
+from tikgen.disk import TemporaryFolder
 from tikgen.errors import TikgenError
 from tikgen.machine.devices import device_name
 from tikgen.pipeline.records import taichi_version
@@ -132,8 +132,8 @@ def _stop_ranks(wanted: tuple[str, ...]) -> None:
 def _unpack(package: Package) -> Path:
     """Return the folder of a template; raise where this tikgen would render it differently."""
     if package.fingerprint not in _unpacked:
-        holder = tempfile.TemporaryDirectory(prefix="tikgen-")  # Removed when the worker ends.
-        root = Path(holder.name)
+        holder = TemporaryFolder()  # Removed when the worker ends.
+        root = holder.path
         for name, text in package.files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8")
