@@ -245,7 +245,7 @@ def run(x: ti.types.ndarray(dtype=ti.f32, ndim=1), y: ti.types.ndarray(dtype=ti.
     ("body", "why"),
     [
         ("for i in range(x.shape[0]):\n        y[i] = ti.random()", "takes random numbers"),
-        ("for i in range(x.shape[0]):\n        print(x[i])", "calls functions"),
+        ("for i in range(x.shape[0]):\n        print(x[i])", "it prints"),
         ("for i in range(ti.cast(x[0], ti.i32)):\n        y[i] = 1.0", "sizes and scalars"),
     ],
 )
