@@ -20,6 +20,11 @@ TRANSCENDENTAL = frozenset(
 OPERATIONS_A_FUNCTION = 10
 CHUNKS = (64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 CHUNKS_A_TASK = 512
+# Operations of one thread alone, by Taichi and by an engine beside it. Taichi wakes the other
+# threads in 25 us: one thread took 0.27, 0.38 and 0.79 of Numba's time for 1,000, 10,000 and
+# 100,000 elements of a*x + y, two threads 1.01 for 1 M. With direct-cpu, two threads took 0.85 of
+# the time of one for 32,000 elements, 0.5 to 0.7 for 65,000 or more, 0.6 for 8,000 exponentials.
+MOST_SERIAL, MOST_COSTLY = (2**20, 2**16), (2**14, 2**10)
 # Reductions: most chunks, the length of those of one thread alone, and sums side by side, of which
 # LLVM unrolls 32 too early to vectorize them: x, r and r*r of 8 M took 1.5 times as long.
 MOST_CHUNKS, SERIAL_CHUNK, LANES = 16384, 4096, 64
@@ -27,7 +32,9 @@ MOST_CHUNKS, SERIAL_CHUNK, LANES = 16384, 4096, 64
 GRAIN_OF_ROWS = 16
 
 
-def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
+def default_schedule(
+    p: Any, arch: str, sizes: Mapping[str, int] | None, is_direct: bool = False
+) -> Mapping[str, Any]:
     """Return the schedule parameters that differ from their defaults."""
     functions = TRANSCENDENTAL & p.expr.functions
     in_vectors = vectorised(functions, p.dtype)
@@ -61,10 +68,10 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
     if sizes is None:
         return schedule
     count = math.prod(sizes.values())
-    # Waking the other threads takes 25 us. One thread took 0.27, 0.38 and 0.79 of Numba's time
-    # for 1,000, 10,000 and 100,000 elements of a*x + y; two threads 1.01 for 1 M.
     operations = max(1, p.expr.operations + OPERATIONS_A_FUNCTION * len(in_vectors))
-    if count * operations <= (2**14 if costly else 2**20):
+    # Sums would round differently by another engine.
+    wakes_soon = is_direct and not p.expr.reductions
+    if count * operations <= (MOST_COSTLY if costly else MOST_SERIAL)[wakes_soon]:
         return {**schedule, "serial": True}
     if p.part and p.dim > 1:
         return schedule  # Rows take the place of chunks.
@@ -73,7 +80,8 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
     # take long, short ones occupy the other threads as well: 200,000 sines 0.5 of the time.
     usual = (512, 2048, 8192)
     fitting = [c for c in usual if count >= 8 * CHUNKS_A_TASK * c]
-    return {**schedule, "chunk": max(fitting, default=64 if functions else usual[0])}
+    are_short = costly or (functions and not wakes_soon)
+    return {**schedule, "chunk": max(fitting, default=64 if are_short else usual[0])}
 
 
 def schedule_space(

@@ -12,6 +12,9 @@ from tikgen.template.once import once
 
 from .reading import ghosts_of, rules_by_component, update_of
 
+# How many points of both ends of a row have neighbours outside, from which on copies pay.
+FAR_ENDS = 4
+
 
 @once
 def boundary_of(p: Any) -> Any:
@@ -137,6 +140,11 @@ def reach(
                 if (pair[side][0] == "interior") == inside:
                     found[axis][side] = max(found[axis][side], most)
     return [(low, high) for low, high in found]
+
+
+def end_size(margins: tuple[int, int]) -> int:
+    """Return how many points of an end are computed from copies: full registers of a processor."""
+    return -(-max(margins) // 4) * 4
 
 
 def margins_of(p: Any, update: Update, rules: Mapping[str, Any]) -> list[tuple[int, int]]:

@@ -18,7 +18,15 @@ from tikgen.template.vectors import held_arrays
 from tikgen.template.views import Views
 
 from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, workspace
-from .boundaries import boundary_of, faces_of, margins_of, reach, rules_in_use
+from .boundaries import (
+    FAR_ENDS,
+    boundary_of,
+    end_size,
+    faces_of,
+    margins_of,
+    reach,
+    rules_in_use,
+)
 from .elements import Elements
 from .lanes import are_long, lanes_of, places_of, reaches_of_lanes
 from .matched import edge_code
@@ -38,8 +46,6 @@ from .statements import (
 # Operations at all points of both ends of a row, which LLVM unrolls. A loop that it makes vectors
 # of took longer: heat with 90 x 91 x 92 points 1.1 of the time, with order 8 1.8.
 MOST_AT_ENDS = 256
-# How many points of both ends have neighbours outside, from which on copies pay.
-FAR_ENDS = 4
 # Operations where rows at the faces of a box are computed as others are. Heat then took 0.77 of the
 # time, and 0.6 with order 8; the kernel took 1.3 and 1.8 of the time to compile.
 MOST_AT_FACES = 64
@@ -140,8 +146,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         "are_faces_rows": are_faces_rows and not edge,
         "ends_are_known": ends_are_known,
         "patches": patches,
-        # What a register of any processor holds, or several.
-        "end_size": -(-max(margins[-1]) // 4) * 4,
+        "end_size": end_size(margins[-1]),
         "mirrors_used": mirrors_in(rules),
         "is_inplace": any(a.role == "inout" for a in arrays),
         "is_inside": is_inside(names, extents, margins),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tikgen import Invalid
+from tikgen.expression import Update
 from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.boundaries import FLUXES, OPPOSITE
 from tikgen.template.layers import layers_in
@@ -13,7 +14,16 @@ from tikgen.template.shapes import are_rows_short, are_small
 from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
-from .boundaries import boundary_of, fields_of, furthest, reach, rules_in_use
+from .boundaries import (
+    FAR_ENDS,
+    boundary_of,
+    end_size,
+    fields_of,
+    furthest,
+    margins_of,
+    reach,
+    rules_in_use,
+)
 from .reading import layered_of, update_of
 
 # Of equations that stand in four loops, as in the real function.
@@ -42,14 +52,28 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
         # Joining lanes costs some: Gray-Scott with a sum took 1.14 of the time without it at
         # 1024^2 with one row a strip, 1.07 with two.
         strips = {"rows": 2, "iterations": 16}
-    # Many buffers of 32 points do not fit the registers, and short rows hold few: with 25 points a
-    # row, 16 took 0.4 to 0.6 of the time.
-    is_short = are_rows_short(p.dim, sizes)
-    points = 16 if is_short or len(update.outputs) > MOST_LONG_BUFFERS else 32
-    schedule = {"loop": "function", "row_buffer": points, "iterations": 8, **strips}
+    buffer = _buffer(p, update, sizes)
+    schedule = {"loop": "function", "row_buffer": buffer, "iterations": 8, **strips}
     if are_small(arguments(p), sizes):
         return schedule | {"serial": True, "iterations": 1}
     return schedule
+
+
+def _buffer(p: Any, update: Update, sizes: Mapping[str, int] | None) -> int:
+    """Return how many points of a row to compute at once, of those between its ends."""
+    # Many buffers of 32 points do not fit the registers, and short rows hold few: with 25 points a
+    # row, 16 took 0.4 to 0.6 of the time.
+    is_short = are_rows_short(p.dim, sizes)
+    most = 16 if is_short or len(update.outputs) > MOST_LONG_BUFFERS else 32
+    if sizes is None:
+        return most
+    # A row that has fewer goes point by point. Of order 8, rows of 14 took 0.3 to 0.55 of that time
+    # with 4, rows of 18 0.3 with 8.
+    margins = margins_of(p, update, rules_in_use(p, update))[-1]
+    are_copied = p.dim == 3 and sum(margins) >= FAR_ENDS
+    ends = 2 * end_size(margins) if are_copied else sum(margins)
+    inner = sizes[f"n{p.dim - 1}"] - ends - sum(reach(p, update, inside=True)[-1])
+    return next((count for count in (most, 8, 4) if count <= inner), most)
 
 
 def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
@@ -138,7 +162,7 @@ def schedule_space(
     if arch == "cpu":
         return {
             "loop": ("function", "points") if fits_rows(p) else ("points",),
-            "row_buffer": (8, 16, 32, 64),
+            "row_buffer": (4, 8, 16, 32, 64),
             "rows": (1, 2, 4, 8, 16),
             "chunk": (1024, 4096, 16384),
             "iterations": (1, 8, 16),

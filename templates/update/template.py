@@ -177,7 +177,7 @@ class FieldUpdate(Template):
             "points",
             needs={"function": {"arch": "cpu"}},
         )
-        row_buffer: Literal[8, 16, 32, 64, 128] = parameter(
+        row_buffer: Literal[4, 8, 16, 32, 64, 128] = parameter(
             "points computed into local buffers before they are stored",
             32,
             only={"loop": "function"},

@@ -204,6 +204,11 @@ def resolved(option: str, arch: str | None) -> str:
     return AUTO if arch == "cuda" else TAICHI
 
 
+def is_direct(option: object, arch: str) -> bool:
+    """Return whether an option, which may be anything, means an engine beside Taichi at once."""
+    return isinstance(option, str) and resolved(option, arch) not in (TAICHI, AUTO)
+
+
 def for_arch(arch: str | None) -> str:
     """Return the engine beside Taichi that takes the kernels of an arch, or an empty string."""
     return next((name for name, place in _PLACES.items() if place.arch == arch), "")

@@ -125,7 +125,7 @@ def _origins(kernel: Kernel) -> str:
 
 
 def _of_params(name: str | Template, params: Mapping[str, Any]) -> Cause:
-    options = {option: params.get(option) for option in ("schedule", "shape", "arch")}
+    options: dict[str, Any] = {name: params.get(name) for name in ("schedule", "shape", "arch")}
     rest = {key: value for key, value in params.items() if key not in options}
     variant, record = builder.choose(name, params=rest, **options)
     sources = builder.sources()

@@ -101,7 +101,9 @@ def build(
         journal = events.Journal()
         try:
             variant, record = journal.timed(
-                "resolve", lambda: choose(name, schedule, shape, arch, params), memo=False
+                "resolve",
+                lambda: choose(name, schedule, shape, arch, params, engine=engine),
+                memo=False,
             )
             source = _render_once(variant, journal)
             kernel = kernel_of(source, journal=journal).with_record(record)
@@ -149,20 +151,22 @@ def _sized_of(base: Kernel, variant: Variant, schedule: object, arch: str | None
     key = (base, problem, schedule == "tuned", arch)
     if key not in _sized:
 
-        def at(variant: Variant, sizes: Mapping[str, int]) -> Kernel:
-            return _chosen(variant, schedule, arch, sizes)
+        def at(variant: Variant, sizes: Mapping[str, int], engine: str) -> Kernel:
+            return _chosen(variant, schedule, arch, sizes, engine)
 
         _sized[key] = SizedKernel(base, variant, arch, schedule == "tuned", at, _lock)
     return _sized[key]
 
 
-def _chosen(near: Variant, schedule: Any, arch: str | None, sizes: Mapping[str, int]) -> Kernel:
+def _chosen(
+    near: Variant, schedule: Any, arch: str | None, sizes: Mapping[str, int], engine: str
+) -> Kernel:
     """Return the kernel of a problem whose schedule is chosen for some sizes."""
     journal = events.Journal()
     given = dict(near.problem)
     variant, record = journal.timed(
         "resolve",
-        lambda: choose(near.template, schedule, None, arch, given, sizes),
+        lambda: choose(near.template, schedule, None, arch, given, sizes, engine),
         memo=False,
         sizes=dict(sizes),
     )

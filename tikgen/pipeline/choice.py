@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tikgen import engines
 from tikgen.errors import ParameterError
 from tikgen.machine.devices import device_name
 from tikgen.pipeline import records
@@ -27,10 +28,11 @@ def choose(
     arch: str | None,
     params: Mapping[str, Any],
     near: Mapping[str, int] | None = None,
+    engine: str = engines.DEFAULT,
 ) -> tuple[Variant, records.Record | None]:
     """Return the variant that ``build`` uses, and the tuning record of its schedule or None.
 
-    ``near`` are sizes for the choice of the schedule that are not baked in.
+    ``near`` are sizes for the choice of the schedule that are not baked in; ``engine`` launches.
     """
     template = catalogue.find_template(name)
     if arch is not None and not runtime.is_arch(arch):
@@ -73,7 +75,8 @@ def choose(
                 records.warn_of(record, error)
         if schedule == "tuned" and not near:
             raise ParameterError(template.name, {"schedule": _untuned(template, arch)})
-    defaults = {} if plainest else template.default_values(problem, arch, sizes)
+    is_direct = engines.is_direct(engine, arch)
+    defaults = {} if plainest else template.default_values(problem, arch, sizes, is_direct)
     try:
         return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
     except ParameterError as error:

@@ -98,7 +98,8 @@ class Kernel:
         arch, sizes = runtime.current_arch() or "cpu", dict(self.variant.sizes) or None
         if self._chosen_for is not None:
             return f"default on {arch} for sizes such as {shapes.shown(self._chosen_for)}"
-        default = self.template.default_values(self.variant.problem, arch, sizes)
+        is_direct = engines.is_direct(self._engine, arch)
+        default = self.template.default_values(self.variant.problem, arch, sizes, is_direct)
         is_default = self.schedule == type(self.schedule)(**default)
         return f"default on {arch}" if is_default else "given"
 

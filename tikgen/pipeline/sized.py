@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from tikgen import engines
 from tikgen.errors import ArgumentError, TikgenError
 from tikgen.pipeline import records
 from tikgen.pipeline.bound import BoundKernel
@@ -37,7 +38,7 @@ MOST_CLASSES = 16
 _MOST_SHAPES = 4096
 
 # Returns the kernel of a variant whose schedule is chosen for some sizes.
-At = Callable[[Variant, Mapping[str, int]], Kernel]
+At = Callable[[Variant, Mapping[str, int], str], Kernel]
 
 
 class SizedKernel(Kernel):
@@ -220,7 +221,8 @@ class SizedKernel(Kernel):
         farthest = math.inf if self._is_tuned else records.NEAR
         if self._found and (record := records.best_of(self._found, sizes, farthest)):
             return record.candidate, None
-        chosen = template.default_schedule(problem, arch, sizes)
+        is_direct = engines.is_direct(self._base._engine, arch)
+        chosen = template.chosen_schedule(problem, arch, sizes, is_direct)
         return repr(sorted(chosen.items())), chosen
 
     def _made(
@@ -229,7 +231,7 @@ class SizedKernel(Kernel):
         base = self._base
         if chosen is not None and self._is_that_of_base(variant.template, chosen):
             return self._taking(base)
-        made = _launched_by(self._at(variant, sizes), base._engine)
+        made = _launched_by(self._at(variant, sizes, base._engine), base._engine)
         digests = [each.upcoming.source.digest for each in (made, base)]
         # Equal code of the base is launched by the base, even if another kernel has it too.
         return self._taking(

@@ -106,6 +106,12 @@ class Template:
         """
         return {}
 
+    def direct_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
+        """Return the same for an engine beside Taichi, which wakes its threads sooner."""
+        return self.default_schedule(p, arch, sizes)
+
     def traits(
         self, p: Any, arch: str, sizes: Mapping[str, int], read: Callable[[str], Any]
     ) -> Mapping[str, int]:
@@ -320,9 +326,19 @@ class Template:
         """Return every parameter, problem parameters first."""
         return parameter_infos(self.Problem, "problem") + parameter_infos(self.Schedule, "schedule")
 
-    def default_values(self, p: Any, arch: str, sizes: Mapping[str, int] | None) -> dict[str, Any]:
+    def default_values(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None, is_direct: bool = False
+    ) -> dict[str, Any]:
         """Return ``default_schedule``, with the neutral values of parameters that do not apply."""
-        return dict(_default_values(p, self, arch, None if sizes is None else (*sizes.items(),)))
+        known = None if sizes is None else (*sizes.items(),)
+        return dict(_default_values(p, self, arch, known, is_direct))
+
+    def chosen_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None, is_direct: bool
+    ) -> Mapping[str, Any]:
+        """Return ``direct_schedule`` or ``default_schedule``."""
+        choose = self.direct_schedule if is_direct else self.default_schedule
+        return choose(p, arch, sizes)
 
     def check_schedule(self, p: Any, s: Any, arch: str) -> None:
         """Raise :class:`tikgen.template.parameters.Invalid` where rules or ``check`` refuse."""
@@ -349,9 +365,14 @@ class Template:
 
 @once
 def _default_values(
-    p: Any, template: Template, arch: str, sizes: tuple[tuple[str, int], ...] | None
+    p: Any,
+    template: Template,
+    arch: str,
+    sizes: tuple[tuple[str, int], ...] | None,
+    is_direct: bool,
 ) -> dict[str, Any]:
-    values = dict(template.default_schedule(p, arch, None if sizes is None else dict(sizes)))
+    known_sizes = None if sizes is None else dict(sizes)
+    values = dict(template.chosen_schedule(p, arch, known_sizes, is_direct))
     known = {n: f.default for n, f in template.Schedule.model_fields.items()} | values
     neutral = neutral_values(template.Schedule, {**dict(p), **known, ARCH: arch}, values)
     return values | {name: value for name, value in neutral.items() if value != known[name]}

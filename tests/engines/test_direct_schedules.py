@@ -1,0 +1,60 @@
+"""The schedule of some sizes is that of the engine that launches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from conftest import ARCH
+
+pytestmark = [
+    pytest.mark.arch,
+    pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu"),
+]
+pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
+
+
+@pytest.mark.parametrize("count", [1000, 100_003])
+@pytest.mark.parametrize("engine", ["taichi", "auto", "direct", "direct-cpu"])
+def test_an_engine_that_wakes_its_threads_soon_shares_shorter_arrays(
+    ti_arch: str, engine: str, count: int
+) -> None:
+    x = np.linspace(0, 1, count, dtype=np.float32)
+    y, expected = np.empty_like(x), x * x + np.float32(3)
+    kernel = tikgen.build("map", expr="y = x*x + 3", dtype="f32", engine=engine)
+    kernel(x, y)
+    np.testing.assert_allclose(y, expected, rtol=1e-6)
+    is_serial = count == 1000 or engine in ("taichi", "auto")
+    taken: Any = kernel.source.variant.schedule
+    assert taken.serial == is_serial
+    shaped: Any = tikgen.build("map", expr="y = x*x + 3", engine=engine, shape=count)
+    assert shaped.schedule.serial == is_serial
+    assert shaped.schedule_origin == "default on cpu"
+
+
+def test_a_kernel_of_several_engines_has_a_schedule_of_each(ti_arch: str) -> None:
+    x = np.ones(100_003, np.float32)
+    y = np.empty_like(x)
+    kernel = tikgen.build("map", expr="y = x*x + 5", dtype="f32", engine="taichi")
+    chosen = []
+    for each in (kernel, kernel.with_engine("direct-cpu"), kernel):
+        each(x, y)
+        taken: Any = each.source.variant.schedule
+        chosen.append(taken.serial)
+    assert chosen == [True, False, True]
+    assert y[0] == y[-1] == 6
+
+
+def test_sums_are_the_same_by_any_engine(ti_arch: str) -> None:
+    x = np.random.default_rng(7).uniform(-1, 1, 100_003).astype(np.float32)
+    found = []
+    for engine in ("taichi", "direct-cpu"):
+        kernel = tikgen.build("map", expr="s = sum(x*x)", dtype="f32", engine=engine)
+        total = np.empty(1, np.float32)
+        kernel(x, total)
+        taken: Any = kernel.source.variant.schedule
+        found.append((taken.serial, taken.chunk))
+    assert found[0] == found[1]
