@@ -29,13 +29,19 @@ SLAB, MOST_SLAB_ROWS = 1024, 2**16
 # Up to so many bytes one thread of the cpu does all, and fewer where an element takes long: on two
 # cores 500,009 f32 took 27 us to sum by one thread and 85 in parallel, with direct-cpu 23 and 17.
 SMALL_BYTES, SMALL_SLOW_BYTES = 2**21, 2**18
+# The same of lines, for an engine that wakes its threads soon: two threads took 0.7 of the time
+# of one for 80,000 f32 in two lines, 0.55 for 30,000 rows of 3. In loops of few turns, and where
+# places are found, an element takes up to 20 times as long.
+SHARED_BYTES, SHARED_SLOW_BYTES, FEW_TURNS = 2**19, 2**15, 32
 
 
-def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
+def default_schedule(
+    p: Any, arch: str, sizes: Mapping[str, int] | None, is_direct: bool = False
+) -> Mapping[str, Any]:
     """Return the schedule parameters that differ from their defaults."""
     linear = is_whole(p) and p.dim > 1
     if arch == "cpu" and not is_whole(p):
-        return of_lines_on_cpu(p, sizes)
+        return of_lines_on_cpu(p, sizes, is_direct)
     if arch == "cpu" and is_small(p, sizes):
         # One thread, and so none to be woken: 1000 f32 take 2.5 us, but 15 in parallel.
         return {"chunks": 1, "unroll": 1, "linear": linear}
@@ -61,7 +67,7 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
     return {**whole, "grain": 4096, "linear": linear}
 
 
-def of_lines_on_cpu(p: Any, sizes: Mapping[str, int] | None) -> dict[str, Any]:
+def of_lines_on_cpu(p: Any, sizes: Mapping[str, int] | None, is_direct: bool) -> dict[str, Any]:
     """Return the schedule of the cpu for lines along an axis."""
     extents = [sizes[f"n{axis}"] for axis in range(p.dim)] if sizes else [2**10] * p.dim
     count = math.prod(extents)
@@ -90,8 +96,11 @@ def of_lines_on_cpu(p: Any, sizes: Mapping[str, int] | None) -> dict[str, Any]:
         lines = count // (extents[p.axis] * extents[-1]) * ((extents[-1] - 1) // columns + 1)
     else:
         schedule, lines = {"unroll": 1}, count // extents[p.axis]
-    if is_small(p, sizes):
+    # Shared or not, each line is reduced in the same order.
+    if are_few_bytes(p, extents) if sizes and is_direct else is_small(p, sizes):
         return schedule | {"serial": True}
+    if is_direct:
+        return schedule
     # Taichi hands 512 turns at a time to a thread, but empty ones take time as well.
     spread = next((n for most, n in ((64, 512), (1024, 64), (8192, 8)) if lines <= most), 1)
     return schedule | {"spread": spread}
@@ -110,6 +119,14 @@ def is_small(p: Any, sizes: Mapping[str, int] | None) -> bool:
     """Return whether an array is work for one thread of a processor."""
     most = SMALL_BYTES if accuracy(p) == "fast" else SMALL_SLOW_BYTES
     return sizes is not None and math.prod(sizes.values()) * max(p.dtype.bits, 32) // 8 <= most
+
+
+def are_few_bytes(p: Any, extents: Sequence[int]) -> bool:
+    """Return whether lines are work for one thread, where others are woken soon."""
+    has_few_turns = p.axis == p.dim - 1 and extents[-1] < FEW_TURNS
+    is_slow = has_few_turns or p.op in ("argmin", "argmax") or accuracy(p) != "fast"
+    most = SHARED_SLOW_BYTES if is_slow else SHARED_BYTES
+    return math.prod(extents) * max(p.dtype.bits, 32) // 8 <= most
 
 
 def of_lines(p: Any, arch: str, unroll: int, sizes: Mapping[str, int] | None) -> dict[str, Any]:

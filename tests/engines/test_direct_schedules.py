@@ -48,6 +48,22 @@ def test_a_kernel_of_several_engines_has_a_schedule_of_each(ti_arch: str) -> Non
     assert y[0] == y[-1] == 6
 
 
+@pytest.mark.parametrize(("op", "shape"), [("argmax", (2000, 7)), ("sum", (3, 50_000))])
+def test_lines_are_shared_sooner_too(ti_arch: str, op: str, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(5).uniform(-1, 1, shape).astype(np.float32)
+    problem: Any = {"op": op, "dim": 2, "axis": 1, "dtype": "f32"}
+    by_taichi = tikgen.build("reduce", **problem, engine="taichi")
+    shared = tikgen.build("reduce", **problem, engine="direct-cpu")
+    alone = tikgen.build("reduce", **problem, engine="direct-cpu", unroll=1, serial=True)
+    outs = [np.empty(shape[0], np.int32 if op == "argmax" else np.float32) for _ in range(3)]
+    for kernel, out in zip((by_taichi, shared, alone), outs, strict=True):
+        kernel(x, out)
+    schedules: Any = [kernel.source.variant.schedule for kernel in (by_taichi, shared)]
+    assert [(each.serial, each.spread) for each in schedules] == [(True, 1), (False, 1)]
+    np.testing.assert_array_equal(outs[1], outs[2])
+    np.testing.assert_allclose(outs[1], outs[0], rtol=1e-5)
+
+
 def test_sums_are_the_same_by_any_engine(ti_arch: str) -> None:
     x = np.random.default_rng(7).uniform(-1, 1, 100_003).astype(np.float32)
     found = []
