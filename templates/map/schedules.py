@@ -158,9 +158,11 @@ def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
     first = [1] * (p.dim - 1)
     inner: list[list[int]] = []
     if s.loop == "blocks":
-        # Some threads of the last block lack one item, or have one alone.
-        whole = (s.blocks + 2) * s.block_dim * s.items
-        inner = [[whole - 5, *first], [whole + 5, *first]]
+        # Some threads of the last block lack one item, or have one alone. The product of the
+        # extents takes more turns than their sum.
+        whole, rest = (s.blocks + 2) * s.block_dim * s.items, [3, 2, 2][: p.dim - 1]
+        row = math.prod(rest)
+        inner = [[(whole - 5) // row, *rest], [(whole + 5) // row + 1, *rest]]
     elif p.expr.reductions and s.loop == "points":  # As many parts as there may be, and longer.
         inner = [[[140_009], [370, 379], [53, 52, 51], [20, 19, 19, 20]][p.dim - 1]]
     elif p.expr.reductions and p.part and p.dim > 1:
@@ -173,7 +175,7 @@ def full_sizes(p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
         inner = [[18 * chunk + 5, *first], [16 * chunk, *first], [MOST_CHUNKS * chunk + 5, *first]]
     elif s.loop == "flat" and not s.serial:
         # The product of the extents takes more chunks than their sum.
-        inner = [[s.chunk + 5, 3, 2, 1][: p.dim], [3 * s.chunk, *first]]
+        inner = [[s.chunk + 5, 3, 2, 2][: p.dim], [3 * s.chunk, *first]]
     ghosts = list(map(sum, ghosts_of(p.part, p.dim)))
     return tuple(
         {f"n{axis}": size + ghosts[axis] for axis, size in enumerate(extents)} for extents in inner

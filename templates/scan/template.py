@@ -198,6 +198,8 @@ class Scan(Template):
     @staticmethod
     def inputs(p: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
         n = sizes["n0"]
+        if p.op in ("min", "max") and rng.random() < 0.25:
+            return {"x": _new_extremes(p, n, rng)}
         if p.op in ("min", "max") and p.dtype.is_float and rng.random() < 0.4:
             special = rng.choice(rng.choice([-np.inf, np.inf, np.nan], 2), n)
             x = np.where(rng.random(n) < rng.choice([0.01, 0.3]), special, rng.uniform(-1, 1, n))
@@ -274,6 +276,20 @@ class Scan(Template):
             "chunks": st.sampled_from((1, 2, 7, 64, 1024)),
             "grain": st.sampled_from((1, 3, 64)),
         }
+
+
+def _new_extremes(p: Any, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return values of which each is a new extreme, from some place on, while there are others."""
+    most = {"f16": 2**11 - 1, "f32": 2**24 - 1}.get(p.dtype.value, n)
+    if not p.dtype.is_float:
+        most = min(n, p.dtype.highest - p.dtype.lowest)
+    steps = np.clip(np.arange(n) - rng.integers(-n // 2, n), 0, most)
+    if p.dtype.is_float:
+        return ((-1 if p.op == "min" else 1) * (steps + 1)).astype(p.dtype.numpy)
+    # Unsigned numbers of 64 bits wrap around, as those of the dtype do.
+    first, size = p.dtype.highest if p.op == "min" else p.dtype.lowest, steps.astype(np.uint64)
+    first = np.uint64(first % 2**64)
+    return (first - size if p.op == "min" else first + size).astype(p.dtype.numpy)
 
 
 def identity(p: Any) -> int | float:

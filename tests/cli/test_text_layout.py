@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import tikgen
 from cli_process import run_cli
 from tikgen.cli import app
-from tikgen.cli.text_layout import fit, reflow, table
+from tikgen.text_layout import fit, reflow, table
 
 WORDS = st.text("abcXYZ-_.,/`*", min_size=1, max_size=12)
 TEXTS = st.lists(WORDS, max_size=12).map(" ".join)

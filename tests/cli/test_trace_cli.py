@@ -157,7 +157,8 @@ def test_a_file_that_cannot_be_written_in_the_end_is_told(
     def full(path: Path) -> None:
         raise TraceError(f"cannot write {path}: the disk is full")
 
-    traced: Any = SimpleNamespace(save=full, html=lambda path: None, timeline=None)
+    write = {"save": full, "html": lambda path: None, "timeline": None}
+    traced: Any = SimpleNamespace(table=lambda width: "", **write)
     assert not trace_command._report(traced, tmp_path / "t.json", tmp_path / "t.html", None)
     said = capsys.readouterr().err
     assert "the disk is full" in said and "wrote" in said

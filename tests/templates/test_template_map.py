@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -357,3 +358,16 @@ def test_remainders_of_small_numbers_do_not_vanish(ti_arch: str, dtype: DType) -
         divide(x, y, quotient, rest)
         assert np.array_equal(quotient, np.floor_divide(x, y))
         np.testing.assert_allclose(rest, np.remainder(x, y), rtol=0, atol=dtype.tiny)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+def test_blocks_take_more_turns_over_all_elements_than_over_a_part(dim: int) -> None:
+    schedule = {"loop": "blocks", "unroll": 1, "block_dim": 64, "items": 2, "blocks": 1056}
+    variant = tikgen.render("map", expr="2*x", dim=dim, arch="cuda", schedule=schedule).variant
+    one_turn = 1056 * 64 * 2
+    for sizes in variant.template.full_sizes(variant.problem, variant.schedule):
+        extents = list(sizes.values())
+        assert math.prod(extents) > one_turn
+        # A product one factor of which is added instead.
+        sums = [math.prod(extents[:at]) + math.prod(extents[at:]) for at in range(1, dim)]
+        assert all(count <= one_turn for count in sums)

@@ -218,3 +218,16 @@ def test_drawn_factors_leave_32_bits(rng: Any) -> None:
 def test_nothing_is_computed_after_the_last_element() -> None:
     text = tikgen.render("scan", mode="exclusive", unroll=2, dtype="i32", arch="cpu").text
     assert text.rstrip().endswith("out[i] = running")
+
+
+@pytest.mark.parametrize("dtype", ["i16", "u64", "f32"])
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_drawn_numbers_begin_every_chunk_with_a_new_extreme(op: str, dtype: str, rng: Any) -> None:
+    kernel = tikgen.build("scan", op=op, dtype=dtype)
+    ends = np.minimum if op == "min" else np.maximum
+    found = []
+    for _ in range(60):
+        x = kernel.template.inputs(kernel.problem, {"n0": 1025}, rng).get("x")
+        if x is not None:
+            found.append(len(np.unique(ends.accumulate(x[np.isfinite(x)][::64]))))
+    assert max(found) >= 16

@@ -185,3 +185,16 @@ def test_drawing_reports_what_is_missing(result: SweepResult, tmp_path: Path) ->
         result.plot(path=tmp_path / "plot.xyz")
     with pytest.raises(TikgenError, match="a number"):
         result.plot("unroll", "message")
+
+
+def test_its_text_has_whole_lines_or_those_that_fit(result: SweepResult) -> None:
+    why = "kernel: 'a' is not defined, since nothing of that name was seen at all\n  rendered: 15"
+    rows = [*result.rows, row(32, "f32", None, message=why)]
+    wide = SweepResult(rows, result.about)
+    whole = wide.text(None).splitlines()
+    assert f"1 refused: {why}".splitlines() == whole[-2:]
+    for width in (40, 80):
+        lines = wide.text(width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert lines[-1] == "  rendered: 15"
+    assert str(wide) == wide.text(80)

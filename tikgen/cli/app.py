@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from tikgen import text_layout as layout
 from tikgen.cli import bundle_commands as bundles
 from tikgen.cli import exit_codes, shell_completion
 from tikgen.cli import kernel_commands as kernels
 from tikgen.cli import machine_commands as machine
 from tikgen.cli import template_commands as templates
-from tikgen.cli import text_layout as layout
 from tikgen.cli import tuning_commands as tuning
 from tikgen.cli.export_command import export_command
 from tikgen.cli.interrupts import heard

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 
-from tikgen.cli import text_layout as layout
+from tikgen import text_layout as layout
 from tikgen.template.parameters import canonical
 from tikgen.units import duration
 from tikgen.untrusted import printable
@@ -55,7 +55,9 @@ def print_result(result: Any, as_json: bool) -> None:
     elif sys.stdout.isatty():
         Console(file=sys.stdout, highlight=False).print(result)
     else:
-        print(layout.fit(printable(str(result)), width(), hang=4))
+        laid_out = getattr(result, "text", None)
+        text = str(result) if laid_out is None else laid_out(width())
+        print(layout.fit(printable(text), width(), hang=4))
 
 
 def print_code(text: str) -> None:

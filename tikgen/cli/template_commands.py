@@ -10,9 +10,9 @@ import typer
 
 from tikgen.cli.common import Json, Name, Params, Shape, request
 from tikgen.cli.output import print_json, print_table, say, width
-from tikgen.cli.text_layout import reflow
 from tikgen.errors import TikgenError
 from tikgen.template import catalogue
+from tikgen.text_layout import reflow
 
 
 def list_command(json: Json = False) -> None:

@@ -19,6 +19,7 @@ from rich.markup import escape
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED
 from tikgen.cli.interrupts import pythons_own
 from tikgen.errors import TraceError
+from tikgen.text_layout import width_of
 
 if TYPE_CHECKING:
     from tikgen.lifecycle.trace import Trace
@@ -121,7 +122,7 @@ def _frames_of(script: Path, frames: TracebackType | None) -> TracebackType | No
 def _report(traced: Trace, save: Path | None, page: Path | None, timeline: Path | None) -> bool:
     """Print the table and write the files; return whether all could be written."""
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-    console.print(f"\n{escape(str(traced))}")
+    console.print(f"\n{escape(traced.table(width_of(sys.stderr)))}")
     is_written = True
     for path, write in ((save, traced.save), (page, traced.html), (timeline, traced.timeline)):
         if path is None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from tikgen.lifecycle.history import Life, Lives
+from tikgen.text_layout import fit
 from tikgen.units import counted, duration
 
-_WIDTH = 80
 _ORIGINS = {
     "tikgen": "tikgen",
     "live": "loaded live",
@@ -18,9 +16,10 @@ _ORIGINS = {
 }
 
 
-def table(trace: Lives) -> str:
-    """Return the trace as text for a terminal or a file."""
-    return "\n\n".join([headline(trace), *map(_block, trace.kernels)])
+def table(trace: Lives, width: int | None) -> str:
+    """Return the trace as text, in lines of at most ``width`` columns, or of any."""
+    blocks = (_block(life, width) for life in trace.kernels)
+    return "\n\n".join([fit(headline(trace), width), *blocks])
 
 
 def headline(trace: Lives) -> str:
@@ -51,23 +50,15 @@ def origin_of(life: Life) -> str:
     return _ORIGINS.get(life.subject.origin, life.subject.origin)
 
 
-def _block(life: Life) -> str:
+def _block(life: Life, width: int | None) -> str:
     rows = [((stage.name, f"{stage.count:,}", stage.time), stage.lines) for stage in life.stages]
     widths = [max((len(cells[i]) for cells, _ in rows), default=0) for i in range(3)]
-    lines = _wrapped(f"{life.name}  [{origin_of(life)}]  {life.place}".rstrip(), _WIDTH)
+    lines = [fit(f"{life.name}  [{origin_of(life)}]  {life.place}".rstrip(), width)]
     for (name, count, time), details in rows:
         cells = f"  {name:<{widths[0]}}  {count:>{widths[1]}}  {time:>{widths[2]}}  "
-        about = [part for line in details for part in _wrapped(line, _WIDTH - len(cells))]
-        first, *more = about or [""]
+        room = None if width is None else max(1, width - len(cells))
+        about = fit("\n".join(details), room).split("\n")
+        first, *more = about
         lines.append((cells + first).rstrip())
         lines += [" " * len(cells) + line for line in more]
     return "\n".join(lines)
-
-
-def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line wrapped at ``width``, unless a path is longer."""
-    if len(line) <= width:
-        return [line]
-    return textwrap.wrap(
-        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )

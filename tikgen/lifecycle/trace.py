@@ -60,9 +60,13 @@ class Trace(Lives):
     Printing it shows :meth:`table`. During a recording it shows the lives so far.
     """
 
-    def table(self) -> str:
-        """Return the trace as text: one block for each kernel, one line for each stage."""
-        return table(self)
+    def table(self, width: int | None = 80) -> str:
+        """Return the trace as text: one block for each kernel, one line for each stage.
+
+        Args:
+            width: columns after which lines continue further right; None for lines of any length.
+        """
+        return table(self, width)
 
     def to_pandas(self) -> DataFrame:
         """Return a pandas DataFrame with a row for each event, and one for a kernel's launches.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ from tikgen.lifecycle import html
 from tikgen.pipeline.records import OWN, TIMED, TYPICAL, Record
 from tikgen.template.parameters import canonical
 from tikgen.template.shapes import shown
+from tikgen.text_layout import fit
 from tikgen.tuning import pictures
 from tikgen.units import duration
 
@@ -157,14 +157,12 @@ class TuneResult:
         )
         return lines
 
-    @property
-    def lines(self) -> list[str]:
-        """Return what was tuned and found, in lines that fit a terminal."""
-        head = _wrapped(f"{self.title}: {self.device}", "")
-        return [*head, *(part for line in self.summary for part in _wrapped(line, "  "))]
+    def text(self, width: int | None = 80) -> str:
+        """Return what was tuned and found, in lines of at most ``width`` columns, or of any."""
+        return fit("\n  ".join([f"{self.title}: {self.device}", *self.summary]), width)
 
     def __str__(self) -> str:
-        return "\n".join(self.lines)
+        return self.text()
 
     def _repr_html_(self) -> str:
         rows = [row for row in self.table() if row["kind"] == TIMED][:_HTML_ROWS]
@@ -206,7 +204,7 @@ class TuneResult:
                 times = [f"{1e3 * row['seconds']:.4g}", f"{row['spread']:.0%}"]
                 times.append(f"{row['ratio']:.3f}" if row["ratio"] else "")
                 table.add_row(*times, Text(", ".join(f"{n}={row[n]!r}" for n in names)))
-        return Group(table, Text("\n".join(self.lines)))
+        return Group(table, Text(str(self)))
 
 
 _ENDS = {
@@ -214,12 +212,6 @@ _ENDS = {
     "budget": "ended by the budget; tune again to continue",
     "interrupted": "interrupted; tune again to continue",
 }
-
-
-def _wrapped(line: str, indent: str) -> list[str]:
-    """Return a line as lines that fit 80 columns."""
-    inner = indent + " " * (len(line) - len(line.lstrip()))
-    return textwrap.wrap(line.strip(), 80, initial_indent=inner, subsequent_indent=f"{inner}  ")
 
 
 def _changes(result: TuneResult) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.lifecycle import html
+from tikgen.text_layout import fit
 from tikgen.tuning import pictures
 from tikgen.tuning.sweeps import formats
 from tikgen.tuning.sweeps.combinations import SIZE
 from tikgen.tuning.sweeps.rows import GREATEST, METRICS, OUTCOME, Row
-from tikgen.units import duration
+from tikgen.units import counted, duration
 from tikgen.untrusted import printable
 from tikgen.verification.case import literal
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _SHOWN = ("seconds", "spread", "gb_per_s", "gflop_per_s", "share")
 _ROWS_SHOWN = 10
 _HTML_ROWS = 20
-_WIDTH = 80
 # Left out first where a text would be too wide.
 _SPARE = ("gflop_per_s", "spread", "gb_per_s")
 _FAILURES = ("error", "mismatch", "crash", "timeout")
@@ -87,8 +86,8 @@ class SweepResult:
         """Return in a line what was swept, and how much of it has a time."""
         templates = dict.fromkeys(printable(row["template"]) for row in self.rows)
         kernels = len({(r["arch"], r["shape"], r["digest"]) for r in self.timed})
-        line = f"{', '.join(templates) or 'nothing'}: {len(self)} combinations"
-        line += f", {len(self.timed)} timed ({kernels} kernels)"
+        line = f"{', '.join(templates) or 'nothing'}: {counted(len(self), 'combination')}"
+        line += f", {len(self.timed)} timed ({counted(kernels, 'kernel')})"
         if "total" in self.seconds:
             line += f" in {self.seconds['total']:.1f} s"
         return line + ("" if self.about.get("complete", True) else ", INTERRUPTED")
@@ -240,15 +239,20 @@ class SweepResult:
         """Return the result as a JSON document."""
         return formats.document(self.rows, self.about)
 
-    def __str__(self) -> str:
-        lines = textwrap.wrap(self.summary, _WIDTH)
+    def text(self, width: int | None = 80) -> str:
+        """Return the fastest rows, in lines of at most ``width`` columns, or of any.
+
+        A table that is too wide has fewer columns, then shorter texts.
+        """
+        lines = [fit(self.summary, width, hang=0)]
         if self.timed:
-            lines.append(_aligned(*_narrowed(*self.cells(rows=_ROWS_SHOWN))))
+            lines.append(_aligned(*_narrowed(*self.cells(rows=_ROWS_SHOWN), width)))
             if len(self.timed) > _ROWS_SHOWN:
                 lines.append(f"... and {len(self.timed) - _ROWS_SHOWN} more")
-        for reason in self.reasons:
-            lines += textwrap.wrap(reason, _WIDTH, subsequent_indent="  ")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(fit(reason, width) for reason in self.reasons)])
+
+    def __str__(self) -> str:
+        return self.text()
 
     def __repr__(self) -> str:
         return f"<SweepResult of {self.summary}>"
@@ -305,14 +309,16 @@ def _aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
 
 
 def _narrowed(
-    header: Sequence[str], cells: Sequence[Sequence[str]]
+    header: Sequence[str], cells: Sequence[Sequence[str]], width: int | None
 ) -> tuple[list[str], list[list[str]]]:
     """Return a table that fits a terminal: fewer columns, then shorter texts."""
+    if width is None:
+        return list(header), [list(line) for line in cells]
     columns = list(zip(header, *cells, strict=True))
     for name in _SPARE:
-        if _width(columns, _WIDTH) > _WIDTH:
+        if _width(columns, width) > width:
             columns = [column for column in columns if column[0] != name]
-    most = next((m for m in range(_WIDTH, 8, -1) if _width(columns, m) <= _WIDTH), 8)
+    most = next((m for m in range(width, 8, -1) if _width(columns, m) <= width), 8)
     kept, *lines = zip(*columns, strict=True)
     return list(kept), [[_cut(cell, most) for cell in line] for line in lines]
 
