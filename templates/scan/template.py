@@ -280,9 +280,9 @@ class Scan(Template):
 
 def _new_extremes(p: Any, n: int, rng: np.random.Generator) -> np.ndarray:
     """Return values of which each is a new extreme, from some place on, while there are others."""
-    most = {"f16": 2**11 - 1, "f32": 2**24 - 1}.get(p.dtype.value, n)
+    most = {"f16": 2**11 - 1, "f32": 2**24 - 1}.get(p.dtype.value, 2 * n)
     if not p.dtype.is_float:
-        most = min(n, p.dtype.highest - p.dtype.lowest)
+        most = min(2 * n, p.dtype.highest - p.dtype.lowest)
     steps = np.clip(np.arange(n) - rng.integers(-n // 2, n), 0, most)
     if p.dtype.is_float:
         return ((-1 if p.op == "min" else 1) * (steps + 1)).astype(p.dtype.numpy)
