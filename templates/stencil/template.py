@@ -19,9 +19,9 @@ from tikgen import (
 )
 from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import Not
-from tikgen.template.shapes import are_rows_short, are_small
+from tikgen.template.shapes import are_small
 
-from .schedules import on_gpu, space, tiles
+from .schedules import on_cpu, on_gpu, space, tiles
 
 # Central second derivatives: weights at distance 0, 1, 2, ... (Fornberg 1988, table 1).
 SECOND_DERIVATIVE = {
@@ -173,21 +173,16 @@ class Stencil(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
         if arch == "cpu":
-            if p.storage == "field":
-                return {}
-            # 2 cores, f32, against rows with row_buffer=32: 1.5 times as fast at 200^3 and
-            # 2D 4096^2, 2.5 times at 100^3. In 3D strips of 16 rows beat single ones by 1.15 to
-            # 1.3, and those of 4 rows by 1.05 to 1.1.
-            # Taichi gives a thread 512 iterations at least: without empty ones, small grids are
-            # done by one thread, which takes up to 3 times as long.
-            # 25^3 with a boundary took 0.7 to 0.9 of the time with 16 points a step, 300 x 30 the
-            # same to 0.8.
-            points = 16 if are_rows_short(p.dim, sizes) else 32
-            strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
-            schedule = {"loop": "function", "unroll": 1, "row_buffer": points, **strips}
-            is_small = are_small(self.arguments(p), sizes)
-            return schedule | ({"serial": True} if is_small else {"iterations": 8})
+            return on_cpu(p, sizes, max(map(max, radii(p))), are_small(self.arguments(p), sizes))
         return on_gpu(p, arch, sizes, max(map(max, radii(p))))
+
+    def direct_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
+        if arch == "cpu":
+            is_small = are_small(self.arguments(p), sizes, is_direct=True)
+            return on_cpu(p, sizes, max(map(max, radii(p))), is_small)
+        return self.default_schedule(p, arch, sizes)
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None

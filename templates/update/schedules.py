@@ -40,7 +40,9 @@ RULES = {"interior": 1, **dict.fromkeys((*FLUXES, *OPPOSITE), 3), "antireflect":
 SOME_POINTS = 2**20
 
 
-def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
+def default_schedule(
+    p: Any, arch: str, sizes: Mapping[str, int] | None, is_direct: bool = False
+) -> Mapping[str, Any]:
     """Return the schedule parameters that differ from their defaults."""
     if arch != "cpu":
         return {"loop": "points", **on_gpu(p, arch, sizes)}
@@ -54,7 +56,7 @@ def default_schedule(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapp
         strips = {"rows": 2, "iterations": 16}
     buffer = _buffer(p, update, sizes)
     schedule = {"loop": "function", "row_buffer": buffer, "iterations": 8, **strips}
-    if are_small(arguments(p), sizes):
+    if are_small(arguments(p), sizes, is_direct and not update.reductions):
         return schedule | {"serial": True, "iterations": 1}
     return schedule
 

@@ -216,6 +216,11 @@ class FieldUpdate(Template):
     ) -> Mapping[str, Any]:
         return schedules.default_schedule(p, arch, sizes)
 
+    def direct_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
+        return schedules.default_schedule(p, arch, sizes, is_direct=True)
+
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, tuple[Any, ...]]:

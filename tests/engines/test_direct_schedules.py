@@ -64,6 +64,21 @@ def test_lines_are_shared_sooner_too(ti_arch: str, op: str, shape: tuple[int, in
     np.testing.assert_allclose(outs[1], outs[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["stencil", "update"])
+def test_grids_are_shared_sooner_too(ti_arch: str, name: str) -> None:
+    problem: Any = {"equations": "q = lap(u)"} if name == "update" else {}
+    problem |= {"dim": 2, "boundary": "periodic", "dtype": "f32"}
+    u = np.random.default_rng(6).uniform(-1, 1, (333, 57)).astype(np.float32)
+    by_taichi = tikgen.build(name, **problem, engine="taichi")
+    shared = tikgen.build(name, **problem, engine="direct-cpu")
+    outs = [np.empty_like(u) for _ in range(2)]
+    for kernel, out in zip((by_taichi, shared), outs, strict=True):
+        kernel(u, out)
+    schedules: Any = [kernel.source.variant.schedule for kernel in (by_taichi, shared)]
+    assert [each.serial for each in schedules] == [True, False]
+    np.testing.assert_allclose(outs[1], by_taichi.reference(u, u), rtol=1e-4, atol=1e-4)
+
+
 def test_sums_are_the_same_by_any_engine(ti_arch: str) -> None:
     x = np.random.default_rng(7).uniform(-1, 1, 100_003).astype(np.float32)
     found = []
