@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
 from enum import Enum
@@ -144,8 +143,10 @@ def check_file(path: Path | None, endings: Sequence[str]) -> None:
 def check_picture(path: Path | None) -> None:
     """Refuse a picture that cannot be written, before anything is measured."""
     check_file(path, PICTURES)
-    if path is not None and importlib.util.find_spec("matplotlib") is None:
-        raise TikgenError("Pictures need matplotlib: pip install 'tikgen[plot]'.")
+    if path is not None:
+        from tikgen.tuning import pictures
+
+        pictures.drawing()  # A package that is there may not be importable.
 
 
 def write_text(path: Path, text: str) -> None:
