@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tikgen.cli.common import Arch, Json, RunArch, check_picture
+from tikgen.cli.common import PICTURES, Arch, Json, RunArch, check_file
 from tikgen.cli.exit_codes import FAILED
 from tikgen.cli.output import print_json, print_stage, print_table, say
 from tikgen.errors import near
@@ -50,7 +50,7 @@ def demo_command(
     from tikgen.demo.demonstration import run_demo
     from tikgen.demo.gray_scott import run_gray_scott
 
-    check_picture(output)
+    check_file(output, PICTURES)  # Without matplotlib the rest is shown.
     run, points, most = (run_demo, 128, 400) if what is Demo.heat else (run_gray_scott, 192, 8000)
     result = run(arch.value, n or points, steps or most, output, print_stage, say)
     if not result.ok:
