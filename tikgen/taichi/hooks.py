@@ -11,6 +11,7 @@ import functools
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -112,8 +113,9 @@ class StageHooks:
         made = self._timed("ast", kernel.func, {}, lambda: original(program, *args))
         if self._is_wanted(kernel.func):
             # Without those of an earlier ti.init, whose addresses may be used again.
-            waiting = [w for w in self._uncompiled if w[0] in w[1].compiled_kernels.values()]
-            self._uncompiled = [*waiting[1 - _MOST_UNCOMPILED :], (made, kernel, signature)]
+            waiting = [entry for entry in self._uncompiled if _is_waiting(*entry[:2])]
+            one = made, weakref.ref(kernel), signature
+            self._uncompiled = [*waiting[1 - _MOST_UNCOMPILED :], one]
             self._watch_compiler()
         return made
 
@@ -126,12 +128,12 @@ class StageHooks:
             program.compile_kernel = lambda *args: self._compile(*args)
 
     def _compile(self, program: Any, config: Any, caps: Any, made: Any) -> Any:
-        found = [entry for entry in self._uncompiled if entry[0] is made]
-        if not found:
+        found = [(its(), name) for each, its, name in self._uncompiled if each is made]
+        if not found or found[0][0] is None:
             return self._compile_kernel(program, config, caps, made)
         self._uncompiled = [entry for entry in self._uncompiled if entry[0] is not made]
         self._watch_compiler()
-        _, kernel, signature = found[0]
+        kernel, signature = found[0]
         details: dict[str, Any] = {"signature": signature, **runtime.init_options()}
 
         def compiled() -> Any:
@@ -139,6 +141,11 @@ class StageHooks:
                 return self._compile_kernel(program, config, caps, made)
 
         return self._timed("compile", kernel.func, details, compiled)
+
+
+def _is_waiting(made: Any, its: Callable[[], Any]) -> bool:
+    kernel = its()
+    return kernel is not None and made in kernel.compiled_kernels.values()
 
 
 @contextlib.contextmanager
