@@ -144,7 +144,7 @@ def calls() -> Iterable[Row]:
                 {
                     "native": runtime.axpy.bind(2.0, x, y, z),
                     "direct": kernel.with_engine("direct-cpu").bind(2.0, x, y, z),
-                    "taichi": kernel.bind(2.0, x, y, z),
+                    "taichi": kernel.with_engine("taichi").bind(2.0, x, y, z),
                 }
             )
             work = f"axpy over {size:,}"

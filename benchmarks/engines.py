@@ -71,7 +71,7 @@ def measured(kernel: Any, values: list[Any], numpy: Callable[[], object] | None)
     """Return seconds of bound launches by both engines, of a plain call, and of NumPy or 0."""
     copies = [v.copy() if isinstance(v, np.ndarray) else v for v in values]
     calls: dict[str, Callable[[], object]] = {
-        "taichi": kernel.bind(*values),
+        "taichi": kernel.with_engine("taichi").bind(*values),
         "direct": kernel.with_engine("direct-cpu").bind(*copies),
         "plain": functools.partial(kernel.with_engine("direct-cpu"), *copies),
     }

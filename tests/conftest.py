@@ -126,6 +126,15 @@ def ti_arch(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
+def by_taichi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Taichi launch what names no engine, in child processes too."""
+    from tikgen import engines
+
+    monkeypatch.setenv("TIKGEN_ENGINE", engines.TAICHI)
+    monkeypatch.setattr(engines, "_wanted", engines.TAICHI)
+
+
+@pytest.fixture
 def rng() -> np.random.Generator:
     """Give random numbers that differ from run to run; the seed shows in a failing test."""
     seed = int.from_bytes(os.urandom(4), "little")

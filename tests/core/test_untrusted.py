@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import tikgen
 from damage import ESCAPES, LONG, damaged
 from some_cases import examples
-from tikgen import untrusted
+from tikgen import engines, untrusted
 from tikgen.aot import manifest
 from tikgen.aot.recording import recording_file
 from tikgen.aot.recording.recorded_graph import export_recording
@@ -242,6 +242,7 @@ def test_escapes_in_a_record_do_not_reach_the_terminal(store: Store) -> None:
         "data": "",
         "message": "",
         "when": "",
+        "engine": "taichi",
     }
     missing = {field.name for field in dataclasses.fields(records.Record)} - document.keys()
     assert not missing, f"give the new fields of a record a value here: {missing}"
@@ -272,6 +273,7 @@ def record_of_map() -> dict[str, Any]:
         seconds=1.0,
         rounds=5,
         ratio=0.5,
+        engine=engines.timed_by(engines.DEFAULT, "cpu"),
     )
     return json.loads(json.dumps(asdict(record)))
 

@@ -38,7 +38,7 @@ def compare(name: str, engine: str, examples: int, refusals: Iterable[str]) -> i
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )
-    @given(trials(template, ARCH, {}, lambda _: None, lambda _: None, engine=engine))
+    @given(trials(template, ARCH, {}, lambda _: None, lambda _: None, launched_by=[engine]))
     def check(cases: Any) -> None:
         nonlocal agreed
         for case in cases:

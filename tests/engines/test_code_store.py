@@ -68,7 +68,7 @@ def test_a_later_ti_init_compiles_nothing(ti_arch: str, compiled: list[str]) -> 
     init_taichi()
     assert result(kernel) == first
     assert len(compiled) == 1
-    assert not kernel.is_compiled()
+    assert not kernel.loaded.is_compiled
 
 
 @pytest.mark.parametrize("options", [{"fast_math": False}, {"default_fp": ti.f64}])
@@ -188,7 +188,7 @@ ti.init(arch=ti.cpu, log_level=ti.ERROR)
 kernel = tikgen.build("map", expr="y = x + 11/13", dtype="f64", engine="direct-cpu")
 y = np.zeros(5)
 kernel(np.ones(5), y)
-print(kernel.is_compiled(), y[0])
+print(kernel.loaded.is_compiled, y[0])
 """
 
 

@@ -16,7 +16,7 @@ from conftest import ARCH
 from proving import until_decided, want_few_launches
 from tikgen import engines
 
-on_cuda = pytest.mark.skipif(ARCH != "cuda", reason="elsewhere Taichi is the default")
+on_cuda = pytest.mark.skipif(ARCH != "cuda", reason="the default of another arch")
 numbers = itertools.count(3)
 
 # Ends while its PTX is being made.
@@ -32,11 +32,15 @@ print("ends")
 """
 
 
-def test_the_default_is_automatic_on_cuda_only() -> None:
-    for arch in ("cpu", "vulkan", None):
+def test_each_arch_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for arch in ("vulkan", None):
         assert engines.resolved(engines.DEFAULT, arch) == "taichi"
+    assert engines.resolved(engines.DEFAULT, "cpu") == "direct"
     assert engines.resolved(engines.DEFAULT, "cuda") == "auto"
-    assert engines.resolved("taichi", "cuda") == "taichi"
+    for arch in ("cpu", "cuda"):
+        assert engines.resolved("taichi", arch) == "taichi"
+    monkeypatch.setattr(engines, "_is_installed", lambda name: False)
+    assert engines.resolved(engines.DEFAULT, "cpu") == "taichi"
     assert [engines.for_arch(arch) for arch in ("cpu", "cuda", "vulkan", None)] == [
         *("direct-cpu", "direct-cuda", "", "")
     ]
@@ -44,13 +48,15 @@ def test_the_default_is_automatic_on_cuda_only() -> None:
 
 @pytest.mark.arch
 @pytest.mark.skipif(ARCH == "cuda", reason="there it is automatic")
-def test_elsewhere_taichi_launches(ti_arch: str) -> None:
+def test_the_default_launches(ti_arch: str) -> None:
     kernel = tikgen.build("map", expr="y = 2*x", dtype="f32")
     x, y = np.ones(9, np.float32), np.zeros(9, np.float32)
     kernel(x, y)
-    assert (kernel.engine, kernel.bind(x, y).engine) == ("taichi", "taichi")
-    assert "launched by" not in repr(kernel)
-    assert "is the default" in kernel.why
+    assert (y == 2).all()
+    its = engines.for_arch(ARCH) or "taichi"
+    assert (kernel.engine, kernel.bind(x, y).engine) == (its, its)
+    assert (f"launched by {its}" in repr(kernel)) == (its != "taichi")
+    assert kernel.why == f"{its} is the default"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import tikgen
 from conftest import ARCH, init_taichi
 from tikgen import engines
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
+from tikgen.pipeline import events
 
 ITS = engines.for_arch(ARCH)
 if ITS:
@@ -72,6 +73,24 @@ def test_the_engine_of_the_arch_launches(kernel: Any) -> None:
         kernel(np.zeros(3, np.float32))
 
 
+def test_code_is_made_without_a_launch(kernel: Any) -> None:
+    x, y = np.ones(9, np.float32), np.zeros(9, np.float32)
+    init_taichi()
+    assert not kernel.is_compiled(x, y)
+    kernel.compile(x, y)
+    assert kernel.is_compiled(x, y)
+    assert kernel.is_compiled()
+    assert not y.any()
+    with events.recording() as found:
+        kernel(x, y)
+    assert not found.events
+    assert y.all()
+    with pytest.raises(ArgumentError, match="y"):
+        kernel.compile(x, y[::2])
+    init_taichi()
+    assert not kernel.is_compiled(x, y)
+
+
 def test_taichi_launches_where_the_engine_is_missing(
     kernel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +124,7 @@ def test_taichi_launches_what_the_engine_refuses(ti_arch: str, tmp_path: Any) ->
 
 @pytest.mark.skipif(ARCH != "cpu", reason="the same on every arch")
 def test_verification_names_its_engine() -> None:
-    for option in ("auto", "direct", "default"):
+    for option in ("auto", "direct"):
         with pytest.raises(ParameterError, match="takes the name of one engine"):
             tikgen.verify("map", engine=option, archs=("cpu",))
 
@@ -114,7 +133,7 @@ def test_verification_names_its_engine() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ("", "taichi"),
+        ("", "direct-cpu"),
         ("taichi", "taichi"),
         ("direct", "direct-cpu"),
         ("fast", "TIKGEN_ENGINE names 'fast'; take one of taichi, direct-cpu"),

@@ -10,6 +10,7 @@ import pytest
 import taichi as ti
 
 import tikgen
+from tikgen import engines
 from tikgen.errors import ParameterError, StoreWarning
 from tikgen.machine.devices import UNKNOWN, device_name
 from tikgen.pipeline import records
@@ -45,12 +46,24 @@ def record(ratio: float, *, n: int = 64, unroll: int = 8, **changes) -> Record:
         seconds=1e-3 * ratio,
         rounds=5,
         ratio=ratio,
+        engine=engines.timed_by(engines.DEFAULT, "cpu"),
     )
     return dataclasses.replace(made, **changes)
 
 
 def build(**more):
     return tikgen.build("stencil", arch="cpu", **PROBLEM, **more)
+
+
+def test_records_of_another_engine_are_ignored_with_one_line() -> None:
+    beside = build(engine="taichi")
+    records.keep(record(0.5, unroll=2, engine="taichi"))
+    with pytest.warns(StoreWarning, match="made with the engine taichi and are ignored"):
+        assert build().schedule_origin == "default on cpu"
+    tuned = build(engine="taichi")
+    assert tuned.schedule.unroll == 2 != beside.schedule.unroll
+    records.keep(record(0.9, unroll=4))
+    assert (build().schedule.unroll, build(engine="taichi").schedule.unroll) == (4, 2)
 
 
 def test_auto_uses_the_best_record_and_shows_it() -> None:

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import tikgen
 from conftest import ARCH, init_taichi
+from tikgen import engines
 from tikgen.errors import ArgumentError
 from tikgen.live.rebuilding import rebuild
 from tikgen.machine.devices import device_name
@@ -192,6 +193,7 @@ def test_records_near_the_sizes_come_first(ti_arch: str, which: Any) -> None:
         kind="timed",
         seconds=1.0,
         ratio=0.5,
+        engine=engines.timed_by(engines.DEFAULT, ti_arch),
     )
     records.keep_all([record, replace(record, sizes={"n": 1000}, schedule={"way": 98})])
     assert taken(kernel, 64) == taken(kernel, 50) == 99

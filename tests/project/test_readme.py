@@ -68,7 +68,7 @@ def test_versions_and_extras_are_those_of_the_project() -> None:
     assert f"Python 3.{low} to 3.{int(high) - 1}" in TEXT
     section = PYPROJECT.partition("[project.optional-dependencies]")[2].partition("\n[project")[0]
     extras = set(re.findall(r"^(\w+) = \[", section, re.MULTILINE)) - {"dev", "docs"}
-    named = TEXT.partition("the extras are ")[2].partition(".")[0]
+    named = TEXT.partition("All the extras are ")[2].partition(".")[0]
     assert set(re.findall(r"`(\w+)`", named)) == extras
 
 

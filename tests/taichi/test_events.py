@@ -16,6 +16,9 @@ from conftest import init_taichi
 from tikgen.pipeline import events
 from tikgen.taichi import hooks
 
+# The stages are Taichi's.
+pytestmark = pytest.mark.usefixtures("by_taichi")
+
 TEXT = """
 import taichi as ti
 

@@ -90,7 +90,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_rendered_text_is_the_reviewed_one(name: str) -> None:
+def test_the_rendered_text_is_the_reviewed_one(by_taichi: None, name: str) -> None:
     template, params = VARIANTS[name]
     text = tikgen.render(template, **{"arch": "cpu"} | params).text
     path = GOLDEN / f"{name}.py"

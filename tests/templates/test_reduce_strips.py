@@ -82,7 +82,7 @@ def taken(op: str, axis: int, *shape: int, **problem: Any) -> dict[str, Any]:
     return {name: schedule.params[name] for name in names if schedule.params[name]}
 
 
-def test_the_default_follows_from_the_sizes() -> None:
+def test_the_default_follows_from_the_sizes(by_taichi: None) -> None:
     assert taken("sum", 0, 300, 100_000) == {"strip": 4096, "unroll": 4, "spread": 512}
     assert taken("sum", 0, 1237, 861) == {"strip": 256, "unroll": 4, "spread": 512}
     assert taken("max", 1, 105, 37, 171) == {"strip": 4096, "unroll": 4, "spread": 64}

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tikgen
-from tikgen import untrusted
+from tikgen import engines, untrusted
 from tikgen.children.process import ChildProcess
 from tikgen.cli.app import app
 from tikgen.errors import StoreWarning, TikgenError
@@ -58,6 +58,7 @@ def record(name: str = "scaled", *, unroll: int = 4, ratio: float = 0.5, **more)
         "spread": 0.02,
         "rounds": 5,
         "ratio": ratio,
+        "engine": engines.timed_by(engines.steady("cpu"), "cpu"),
         "when": "2026-11-20T19:00:00+00:00",
     }
     return Record(**fields | more)

@@ -31,6 +31,7 @@ class Arch(str, Enum):
 class Engine(str, Enum):
     """What launches kernels."""
 
+    default = "default"
     taichi = "taichi"
     direct_cpu = "direct-cpu"
     direct_cuda = "direct-cuda"

@@ -149,9 +149,10 @@ def verify_command(
     engine: Annotated[
         Engine,
         typer.Option(
-            help="What launches the kernels; direct-cpu needs llvmlite, direct-cuda CUDA."
+            help="What launches the kernels; direct-cpu needs llvmlite, direct-cuda CUDA. "
+            "By default Taichi, and on cpu direct-cpu in turn."
         ),
-    ] = Engine.taichi,
+    ] = Engine.default,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed, to repeat a verification.")
     ] = None,
@@ -170,8 +171,9 @@ def verify_command(
         raise typer.BadParameter("--min-score needs --mutants, which measures the score")
     name, params = request(name, param)
     options: dict[str, Any] = {"max_examples": max_examples, "mutants": mutants, "seed": seed}
-    if engine is not Engine.taichi:
-        options |= {"engine": engine.value, "archs": (engines.arch_of(engine.value),)}
+    options["engine"] = engine.value
+    if engine.value not in (engines.DEFAULT, engines.TAICHI):
+        options["archs"] = (engines.arch_of(engine.value),)
     if arch:
         options["archs"] = tuple(a.value for a in arch)
     given = {k: v for k, v in options.items() if v is not None}

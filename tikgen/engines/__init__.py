@@ -7,9 +7,11 @@ kernel, compiles it for the device at hand, and launches it without Taichi.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -194,19 +196,31 @@ def engine(name: str) -> Engine:
 def resolved(option: str, arch: str | None) -> str:
     """Return what an option means on an arch.
 
-    The default is what the environment variable ``TIKGEN_ENGINE`` says; without it :data:`AUTO` on
-    cuda, where the engine beside Taichi runs Taichi's instructions, so that results have the same
-    bits at any size, and elsewhere :data:`TAICHI`.
+    The default is what the environment variable ``TIKGEN_ENGINE`` says; without it :data:`DIRECT`
+    on cpu where direct-cpu is installed, :data:`AUTO` on cuda, and elsewhere :data:`TAICHI`.
     """
     option = _wanted if option == DEFAULT else option
     if option != DEFAULT:
         return option
+    if arch == "cpu" and _is_installed(DIRECT_CPU):
+        return DIRECT
     return AUTO if arch == "cuda" else TAICHI
 
 
 def is_direct(option: object, arch: str) -> bool:
     """Return whether an option, which may be anything, means an engine beside Taichi at once."""
     return isinstance(option, str) and resolved(option, arch) not in (TAICHI, AUTO)
+
+
+def steady(arch: str | None) -> str:
+    """Return the option by which kernels are measured: the default, unless that may change."""
+    option = resolved(DEFAULT, arch)
+    return TAICHI if option == AUTO else option
+
+
+def timed_by(option: object, arch: str) -> str:
+    """Return the engine whose times tell how fast an option, which may be anything, launches."""
+    return for_arch(arch) if is_direct(option, arch) else TAICHI
 
 
 def for_arch(arch: str | None) -> str:
@@ -224,6 +238,11 @@ def missing(name: str) -> str:
     place = _PLACES[name]
     found = importlib.util.find_spec(place.package) is not None
     return "" if found else f"{place.package} is missing; pip install tikgen[{place.extra}]"
+
+
+@functools.cache
+def _is_installed(name: str) -> bool:
+    return sys.platform == "linux" and not missing(name)
 
 
 def problem(name: object) -> str:

@@ -29,8 +29,9 @@ _CACHES = {
     "compiled": ", and nothing of it was in a cache",
     "disk": ", whose code came from Taichi's cache on disk",
     "memory": ", whose code came from Taichi's cache in memory",
+    "store": ", whose code came from the store",
 }
-_NO_OPTIONS = ("signature", "cache", "error", "offline_cache")
+_NO_OPTIONS = ("signature", "cache", "error", "offline_cache", "engine")
 
 
 class Difference(NamedTuple):
@@ -225,26 +226,30 @@ def _shown(source: Source, beside: Source) -> str:
 
 
 def _explain_compilations(kernel: Kernel) -> tuple[str, tuple[Difference, ...]]:
-    """Return what Taichi compiled of ``kernel`` and why, and what differs from the time before.
+    """Return what was compiled of ``kernel`` and why, and what differs from the time before.
 
     The differences are those of the compilation due at the next launch, else of the last one.
     """
     if not kernel.is_loaded:
         return "It was unloaded since: build it again.", ()
     life = sorted(kernel.loaded.life, key=lambda event: event.start)
-    events = [e for e in life if e.stage == "compile" and "error" not in e.details]
+    made = [e for e in life if e.stage == "engine" and "cache" in e.details]
+    # Where both did, the engine beside Taichi launches it now.
+    events = made or [e for e in life if e.stage == "compile" and "error" not in e.details]
     if not events:
-        return "Taichi has compiled nothing of it yet: it does so at the first launch.", ()
+        return "Nothing of it was compiled yet: that happens at the first launch.", ()
     keys = [_key(event.details) for event in events]
     last = events[-1].details
-    how = f"in {1e3 * events[-1].seconds:.1f} ms for ({last['signature']}) on {last['arch']}"
+    who = last.get("engine", "Taichi")
+    arguments = f"for ({last['signature']}) " if "signature" in last else ""
+    how = f"in {1e3 * events[-1].seconds:.1f} ms {arguments}on {last['arch']}"
     how += _CACHES.get(last["cache"], "")
     found: tuple[Difference, ...] = ()
-    text = f"Taichi compiled it once, {how}."
+    text = f"{who} compiled it once, {how}."
     if len(events) > 1:
         found = _nearest(keys[-1], keys[:-1])
         reasons = _listed(_reasons(found)) or "its code was dropped meanwhile"
-        text = f"Taichi compiled it {len(events)} times, the last time {how}, because {reasons}."
+        text = f"{who} compiled it {len(events)} times, the last time {how}, because {reasons}."
     if not runtime.is_initialised():
         return f"{text} Taichi is not initialised now: the next ti.init begins anew.", found
     now = _key(runtime.init_options())

@@ -26,6 +26,7 @@ _CACHE = {
     "compiled": "compiled",
     "disk": "from the cache on disk",
     "memory": "from the cache in memory",
+    "store": "from the store",
     "unknown": "compiled or cached, not known which",
 }
 _MOST_LINES = 8
@@ -239,7 +240,8 @@ def _describe(stage: str, found: Mapping[str, Any]) -> str:
         status = _CACHE.get(found.get("cache", "unknown"), _CACHE["unknown"])
         return f"{status}{arch}"
     if stage == "engine":
-        return ", ".join(str(found[key]) for key in ("engine", "source", "why") if key in found)
+        status = _CACHE.get(found.get("cache", ""), "")
+        return ", ".join(filter(None, (found.get("engine"), status, found.get("why"))))
     return str(found.get({"load": "file", "register": "function"}.get(stage, ""), ""))
 
 

@@ -22,7 +22,6 @@ _SHOWN = (
     "cache",
     "arch",
     "engine",
-    "source",
     "why",
 )
 

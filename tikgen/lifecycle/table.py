@@ -37,7 +37,10 @@ def headline(trace: Lives) -> str:
         if life.subject.is_kernel
     )
     launches = sum(each.count for each in trace.launches if each.subject.is_kernel)
-    compiled = sum(e.stage == "compile" for e in trace.events)
+    compiled = sum(
+        e.stage == "compile" or (e.stage == "engine" and e.details.get("cache") == "compiled")
+        for e in trace.events
+    )
     return (
         f"{counted(kernels, 'kernel')}, {counted(compiled, 'compilation')}, "
         f"{counted(launches, 'launch')}{and_actors} in {took}"

@@ -229,11 +229,13 @@ def engine_of(loaded: Loaded, option: str) -> str:
 
 def why(loaded: Loaded, option: str) -> str:
     """Return in a sentence why that engine launches, and no other one."""
-    option = engines.resolved(option, runtime.current_arch())
+    arch = runtime.current_arch()
+    option, wanted = engines.resolved(option, arch), option
     if option == engines.DIRECT and (left := why_left(loaded)):
         return f"no engine beside Taichi launches it: {left}"
     if option != engines.AUTO:
-        return f"{option} was chosen by name, or is the default"
+        how = "is the default" if wanted == engines.DEFAULT else "was chosen by name"
+        return f"{engine_of(loaded, option)} {how}"
     if not runtime.is_initialised():
         return "ti.init was not called yet"
     choice = choice_of(loaded)

@@ -62,7 +62,8 @@ def choose(
     is_automatic = schedule in (None, "auto") and not (wanted or plainest)
     if schedule == "tuned" or is_automatic:
         farthest = records.NEAR if near and schedule != "tuned" else math.inf
-        found = records.records_for(template, problem, arch)
+        timed_by = engines.timed_by(engine, arch)
+        found = records.records_for(template, problem, arch, timed_by)
         record = records.best_of(found, sizes, farthest)
         if record is not None:
             try:

@@ -168,6 +168,34 @@ def direct_of(loaded: Loaded, name: str) -> Direct:
         return made
 
 
+def compile_for(loaded: Loaded, option: str, given: Sequence[tuple[Any, ...]]) -> None:
+    """Compile a kernel for each of some tuples of arguments, without a launch.
+
+    Raises:
+        EngineUnavailable: if an engine was named, and the kernel cannot run without Taichi.
+        TikgenError: as a first launch by Taichi does.
+    """
+    option = engines.resolved(option, runtime.current_arch())
+    by_taichi = option == engines.AUTO or direct_for(loaded, option) is None
+    for values in given:
+        if by_taichi:
+            loaded.compile_for(loaded.prepare(values))
+        else:
+            loaded.check(values)
+
+
+def is_compiled(loaded: Loaded, option: str, values: tuple[Any, ...] | None = None) -> bool:
+    """Return whether what launches a kernel has code for some arguments, or None for any."""
+    if not loaded.is_loaded:
+        return False
+    option = engines.resolved(option, runtime.current_arch())
+    if option not in (engines.TAICHI, engines.AUTO) and not why_left(loaded):
+        name = engines.for_arch(runtime.current_arch()) if option == engines.DIRECT else option
+        made = _directs.get(loaded, {}).get(name)
+        return made is not None and made.epoch is runtime.epoch()
+    return loaded.is_compiled and (values is None or loaded.is_compiled_for(loaded.prepare(values)))
+
+
 # Why Taichi launches a kernel that may also be launched directly, and the ``ti.init`` of that.
 _left: weakref.WeakKeyDictionary[Loaded, tuple[object, str]] = weakref.WeakKeyDictionary()
 

@@ -121,6 +121,12 @@ def stored(digest: str, arch: str, engine: str = engines.TAICHI) -> Evidence | N
     return untrusted.as_known(default_store().read(KIND, _key(digest, arch, engine)), Evidence)
 
 
+def on_arch(digest: str, arch: str) -> Evidence | None:
+    """Return the evidence for a digest on an arch, by any engine: one that failed, if any did."""
+    found = [each for each in evidence_for(digest) if each.arch == arch]
+    return min(found, key=lambda each: each.passed, default=None)
+
+
 def is_verified(digest: str, arch: str, engine: str) -> bool:
     """Return whether a digest passed its last verification by an engine, with these versions."""
     found = stored(digest, arch, engine)

@@ -16,7 +16,7 @@ from tikgen.errors import (
 )
 from tikgen.pipeline import automatic
 from tikgen.pipeline.bound import BoundKernel
-from tikgen.pipeline.direct import Direct, direct_for
+from tikgen.pipeline.direct import Direct, compile_for, direct_for, is_compiled
 from tikgen.pipeline.eject import eject_text
 from tikgen.pipeline.events import Event
 from tikgen.pipeline.evidence import Evidence, evidence_for
@@ -304,8 +304,7 @@ class Kernel:
             given = [loaded.signature.order(args, kwargs)]
         else:
             given = [made_up(loaded, on_host=True), made_up(loaded, on_host=False)]
-        for values in given:
-            loaded.compile_for(loaded.prepare(values))
+        compile_for(loaded, self._engine, given)
 
     def is_compiled(self, /, *args: Any, **kwargs: Any) -> bool:
         """Return whether the kernel is compiled for these arguments.
@@ -319,10 +318,9 @@ class Kernel:
             ArgumentError: if an argument does not fit the signature.
         """
         if not (args or kwargs):
-            return self.loaded.is_compiled
+            return is_compiled(self.loaded, self._engine)
         loaded = self.for_arguments(args, kwargs).loaded
-        values = loaded.signature.order(args, kwargs)
-        return loaded.is_compiled and loaded.is_compiled_for(loaded.prepare(values))
+        return is_compiled(loaded, self._engine, loaded.signature.order(args, kwargs))
 
     def ir(self, kind: str, /, *args: Any, arch: str | None = None) -> str:
         """Return the code of the kernel at one stage of its compilation.

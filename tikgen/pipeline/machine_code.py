@@ -47,7 +47,7 @@ class MachineCode:
             if isinstance(a, Array | Scalar)
         ]
         self._key = self._text = ""
-        self._source = "from the store"
+        self._cache = "store"
         self.stored: Stored | None = None
         # The code of another text is found by what Taichi makes of it.
         if is_closed(loaded.source.text):
@@ -93,7 +93,7 @@ class MachineCode:
 
     def keep(self, stored: Stored) -> None:
         """Take code, and put it into the store."""
-        self.stored, self._source = stored, "compiled"
+        self.stored, self._cache = stored, "compiled"
         code_store.keep(self._key, self._name, stored)
 
     def load(self) -> engines.Code:
@@ -108,7 +108,7 @@ class MachineCode:
                 raise
             self.stored = None
             return self.load()
-        details = {"engine": self._engine.NAME, "source": self._source}
+        details = {"engine": self._engine.NAME, "cache": self._cache, **runtime.init_options()}
         seconds = time.perf_counter() - start
         events.emit("engine", self._loaded.subject, start, seconds, **details)
         return code

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tikgen import untrusted
+from tikgen.engines import TAICHI
 from tikgen.errors import StoreWarning
 from tikgen.machine.devices import device_name
 from tikgen.store import Document, default_store
@@ -62,6 +63,7 @@ class Record:
         data: SHA-256 of the user's own data, else empty.
         message: the problem in one sentence.
         when: time in UTC, ISO 8601.
+        engine: the engine that launched it.
     """
 
     template: str
@@ -84,11 +86,12 @@ class Record:
     data: str = ""
     message: str = ""
     when: str = ""
+    engine: str = TAICHI
 
     @property
     def candidate(self) -> str:
         """Return a text that identifies the candidate; only its latest record is kept."""
-        same = (self.fingerprint, self.device, self.taichi, self.workload)
+        same = (self.fingerprint, self.device, self.taichi, self.workload, self.engine)
         # Sorted: templates and the store order sizes differently.
         alike = canonical(dict(shapes.bucket(self.sizes)))
         return repr((*same, alike, canonical(plain(self.schedule))))
@@ -147,10 +150,12 @@ def keep_all(records: Iterable[Record]) -> None:
     generation += 1
 
 
-def records_for(template: Template, problem: ParameterModel, arch: str) -> tuple[Record, ...]:
-    """Return the records of a problem for this device and these versions.
+def records_for(
+    template: Template, problem: ParameterModel, arch: str, engine: str = TAICHI
+) -> tuple[Record, ...]:
+    """Return the records of a problem for this device and engine, and these versions.
 
-    If there are none but records of other versions, warn once.
+    If there are none but records of other versions, or of another engine, warn once.
     """
     every = _read(_key(template.name, problem_text(problem), arch))
     if not every:
@@ -163,7 +168,13 @@ def records_for(template: Template, problem: ParameterModel, arch: str) -> tuple
             f"tuning records of {template.name} on {arch} were made for another version of the "
             "template or of Taichi and are ignored; tune it again"
         )
-    return found
+    timed = tuple(r for r in found if r.engine == engine)
+    if found and not timed:
+        _warn_once(
+            f"tuning records of {template.name} on {arch} were made with the engine "
+            f"{found[0].engine} and are ignored for {engine}; tune it again"
+        )
+    return timed
 
 
 def best_of(

@@ -217,7 +217,8 @@ class SizedKernel(Kernel):
         template, problem = variant.template, variant.problem
         arch = self._current_arch()
         if self._found is None:
-            self._found = records.records_for(template, problem, arch)
+            timed_by = engines.timed_by(self._base._engine, arch)
+            self._found = records.records_for(template, problem, arch, timed_by)
         farthest = math.inf if self._is_tuned else records.NEAR
         if self._found and (record := records.best_of(self._found, sizes, farthest)):
             return record.candidate, None

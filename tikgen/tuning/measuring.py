@@ -75,7 +75,7 @@ def measure(
         values = workload.use(workload.kinds[0])
         on_stage("prepared", "")
         began = time.perf_counter()
-        kernel.loaded.compile_for(kernel.loaded.prepare(tuple(values)))
+        kernel.compile(*values)
         compile_seconds = time.perf_counter() - began
         on_stage("compiled", "")
         other = None
@@ -152,8 +152,8 @@ def forget() -> None:
 
 
 def _built(template: Template, job: Job) -> Kernel:
-    """Return the kernel of a job, launched by Taichi from the first launch to the last."""
-    return build(template, shape=job.shape, engine=engines.TAICHI, **job.params)
+    """Return the kernel of a job, launched by one engine from the first launch to the last."""
+    return build(template, shape=job.shape, engine=engines.steady(job.arch), **job.params)
 
 
 def _workload_of(template: Template, problem: Any, job: Job) -> Workload:
@@ -208,7 +208,8 @@ def verify_small(template: Template, kernel: Kernel, problem: Any, job: Job) -> 
     """Return the worst error on small sizes, or raise :class:`Disagrees`."""
     worst = 0.0
     for settings in _small_trials(template, kernel, problem, job):
-        outcome = Trial(template, job.params, **settings, baked=job.baked).run()
+        engine = engines.steady(job.arch)
+        outcome = Trial(template, job.params, **settings, baked=job.baked, engine=engine).run()
         worst = max(worst, outcome.worst)
         if not outcome.ok:
             sizes = ", ".join(f"{name}={n}" for name, n in settings["sizes"].items())

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tikgen import engines
 from tikgen.errors import ParameterError, UnsupportedOnArch
 from tikgen.machine.devices import device_name
 from tikgen.pipeline import records
@@ -371,8 +372,14 @@ class Session:
             workload=self._data.kind,
             data=self._data.digest,
             message=found.message,
+            engine=self._engine,
             when=now.isoformat(timespec="seconds"),
         )
+
+    @property
+    def _engine(self) -> str:
+        """Return the engine that launches what is measured."""
+        return engines.timed_by(engines.steady(self.space.arch), self.space.arch)
 
     def _earlier(self) -> Iterable[Record]:
         """Return the records that count, in the order of first trials."""
@@ -388,7 +395,7 @@ class Session:
     def _similar(self) -> Iterable[Record]:
         """Return the records of similar sizes and the same kind of workload."""
         space, wanted = self.space, (bucket(self.sizes), self._data.kind)
-        found = records.records_for(space.template, space.problem, space.arch)
+        found = records.records_for(space.template, space.problem, space.arch, self._engine)
         return [r for r in found if (bucket(r.sizes), r.workload) == wanted]
 
     def _forget_outdated(self) -> None:

@@ -84,12 +84,14 @@ class Outcome(KernelOutcome):
         worst: largest error as a fraction of the tolerance.
         error: largest absolute error.
         compared: for each output, how many elements have a finite tolerance.
+        engine: what launched the kernel; empty where it did not end.
     """
 
     kind: Kind
     worst: float = 0.0
     error: float = 0.0
     compared: Mapping[str, int] = field(default_factory=dict)
+    engine: str = ""
 
     @property
     def ok(self) -> bool:

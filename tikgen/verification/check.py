@@ -11,7 +11,7 @@ import taichi as ti
 from tikgen import engines
 from tikgen.errors import TemplateError
 from tikgen.pipeline.builder import build, resolve
-from tikgen.pipeline.direct import direct_of
+from tikgen.pipeline.direct import direct_for
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import arrays, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
@@ -78,6 +78,7 @@ class Trial:
         shape = dict(sizes) if baked else None
         made = kernel or build(template, shape=shape, arch=arch, **params)
         self.kernel = made.with_engine(engine)
+        self._engine = self.launched_by = engine
         # The kernel may be that of another variant with the same code, and another reference.
         self._template = template
         variant = resolve(template, arch=arch, **params)
@@ -158,10 +159,12 @@ class Trial:
             elif changed.any() and name not in self._owner.values():
                 place, value = _first(changed, after[name])
                 return self._wrong(f"the input {name} was changed: {name}[{place}] is {value} now")
-        return Outcome("passed", "", self.kernel.digest, worst, error, compared)
+        return Outcome("passed", "", self.kernel.digest, worst, error, compared, self.launched_by)
 
     def _wrong(self, message: str, worst: float = float("inf"), error: float = 0.0) -> Outcome:
-        return Outcome("mismatch", message, self.kernel.digest, worst, error)
+        return Outcome(
+            "mismatch", message, self.kernel.digest, worst, error, engine=self.launched_by
+        )
 
     def _arrays(self) -> list[Array]:
         return [a for a in self.arguments if isinstance(a, Array)]
@@ -182,7 +185,8 @@ class Trial:
     def _launch_kernel(self, values: Sequence[Any]) -> None:
         """Launch the kernel, with poison in its workspace."""
         loaded = self.kernel.loaded
-        by_taichi = self.kernel.engine == engines.TAICHI
+        direct = direct_for(loaded, self._engine)
+        self.launched_by = engines.TAICHI if direct is None else direct.engine
         sizes = dict(zip(loaded.signature.symbols, loaded.check(tuple(values)), strict=True))
         contents = [
             np.full(
@@ -192,7 +196,7 @@ class Trial:
             )
             for array in self.kernel.workspace
         ]
-        on_host = self._container != "ndarray" or not by_taichi
+        on_host = self._container != "ndarray" or direct is not None
         if contents and (self._fence or (on_host and runtime.current_arch() == "cpu")):
             # In place of those that tikgen allocates, to find writes outside.
             for number, (array, content) in enumerate(
@@ -200,15 +204,15 @@ class Trial:
             ):
                 self._scratch[array.name] = self._guarded(array, content, number)
             guarded = tuple(box.value for box in self._scratch.values())
-            if by_taichi:
+            if direct is None:
                 loaded.run((*values, *guarded))
             else:
-                direct_of(loaded, self.kernel.engine).launch(loaded, (*values, *guarded))
+                direct.launch(loaded, (*values, *guarded))
         else:
             scratch = loaded.prepare(tuple(values))[len(values) :]
             for held, content in zip(scratch, contents, strict=True):
                 held.from_numpy(content)
-            if by_taichi:
+            if direct is None:
                 self.kernel(*values)
             else:
                 self.kernel.bind(*values)()

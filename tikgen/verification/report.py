@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
+from tikgen import engines
 from tikgen.errors import VerificationError
 from tikgen.lifecycle import html
 from tikgen.units import duration
@@ -57,6 +58,7 @@ class ArchReport:
         never_varied: parameters that were not fixed, and had a single value in all launches.
         pinned: parameters of which the template allowed a single value in every variant.
         mutation: how many mutants were noticed, if any were asked for.
+        launched: how often each engine launched a kernel.
     """
 
     arch: str
@@ -71,6 +73,7 @@ class ArchReport:
     never_varied: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     mutation: Mutation | None = None
+    launched: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def status(self) -> Status:
@@ -93,11 +96,14 @@ class ArchReport:
 
     @property
     def notes(self) -> list[str]:
-        """Return what was skipped and why, a line for each reason."""
-        skipped = [f"{n} skipped: {reason}" for reason, n in self.skipped.items()]
+        """Return in a line each what launched, was not varied, and was skipped and why."""
+        notes = []
+        if self.launched.keys() - {engines.TAICHI}:
+            shown = [f"{count} by {engine}" for engine, count in sorted(self.launched.items())]
+            notes.append(f"launches: {', '.join(shown)}")
         if self.examples and self.pinned:
-            skipped.insert(0, f"one value only on {self.arch}: {', '.join(self.pinned)}")
-        return skipped
+            notes.append(f"one value only on {self.arch}: {', '.join(self.pinned)}")
+        return [*notes, *(f"{n} skipped: {reason}" for reason, n in self.skipped.items())]
 
     @property
     def warning(self) -> str:

@@ -46,7 +46,7 @@ def verify(
     archs: Sequence[str] = ("cpu", "vulkan"),
     max_examples: int = 100,
     mutants: int = 0,
-    engine: str = engines.TAICHI,
+    engine: str = engines.DEFAULT,
     seed: int | None = None,
     scripts: str | os.PathLike[str] = SCRIPTS,
     timeout: float = 120.0,
@@ -66,7 +66,8 @@ def verify(
         max_examples: examples for each arch, each a variant launched up to three times.
         mutants: how many kernels, each changed in one place, to try on each arch where nothing
             failed: the report lists those that the verification did not notice.
-        engine: what launches the kernels, see :meth:`Kernel.with_engine`.
+        engine: the engine that launches all kernels; ``"default"`` draws for each variant whether
+            Taichi does or what launches kernels here by default.
         seed: seed of all that is drawn; None takes a new one, which the report holds.
         scripts: folder for scripts that repeat failures, made by the first.
         timeout: seconds after which a launch, its compilation included, has failed.
@@ -88,10 +89,11 @@ def verify(
     _check(template, archs, max_examples, mutants, params)
     _check_options(seed, timeout, shrink_seconds, scripts)
     problem = engines.problem(engine)
-    if problem or engine not in engines.ENGINES:
+    if problem or engine not in (*engines.ENGINES, engines.DEFAULT):
         problem = problem or f"takes the name of one engine; got {engine!r}"
         raise ParameterError("verify", {"engine": problem})
-    if engine != engines.TAICHI and tuple(archs) != (arch := engines.arch_of(engine),):
+    is_beside = engine not in (engines.TAICHI, engines.DEFAULT)
+    if is_beside and tuple(archs) != (arch := engines.arch_of(engine),):
         raise ParameterError("verify", {"engine": f"{engine!r} needs archs=({arch!r},)"})
     if seed is None:
         seed = random.SystemRandom().randrange(2**32)
@@ -155,15 +157,16 @@ def _verify_on(
         search = Search(template, arch, params, limits, show, show_mutants)
         found = search.run()
     noticed = found.mutation.noticed if found.mutation else ()
-    evidence.keep(
-        template.name,
-        arch,
-        limits.seed,
-        search.tallies,
-        found.never_varied,
-        mutants=noticed,
-        engine=limits.engine,
-    )
+    for engine in sorted({engine for _, engine in search.tallies}):
+        evidence.keep(
+            template.name,
+            arch,
+            limits.seed,
+            {digest: tally for (digest, by), tally in search.tallies.items() if by == engine},
+            found.never_varied,
+            mutants=noticed,
+            engine=engine,
+        )
     if found.failure is None:
         return found
     case, outcome = found.failure.case, found.failure.outcome

@@ -34,14 +34,21 @@ _MORE_VARIANTS, _MORE_LAUNCHES = 3, 12
 
 @dataclass(frozen=True)
 class Limits:
-    """Examples, their seed, seconds for shrinking and for a case, mutants, the engine."""
+    """Examples, their seed, seconds for shrinking and for a case, mutants, engine or default."""
 
     max_examples: int
     seed: int
     shrink_seconds: float
     timeout: float
     mutants: int = 0
-    engine: str = engines.TAICHI
+    engine: str = engines.DEFAULT
+
+    def launched_by(self, arch: str) -> tuple[str, ...]:
+        """Return what launches kernels on an arch: by default Taichi, and what users have."""
+        usual = engines.steady(arch)
+        if self.engine != engines.DEFAULT:
+            return (self.engine,)
+        return (engines.TAICHI,) if usual == engines.TAICHI else (engines.TAICHI, usual)
 
 
 class _Wrong(Exception):
@@ -76,7 +83,8 @@ class Search:
         _keep_files_in_store()
         self.template, self.arch, self.fixed = template, arch, fixed
         self.limits = limits
-        self.tallies: dict[str, Tally] = {}
+        # By digest and engine.
+        self.tallies: dict[tuple[str, str], Tally] = {}
         self._on_progress, self._on_mutants = on_progress, on_mutants
         self._process = ArchProcess(arch, limits.timeout)
         self._skipped: Counter[str] = Counter()
@@ -93,7 +101,7 @@ class Search:
             self._note_unsupported,
             self._note_invalid,
             self._note_drawn,
-            limits.engine,
+            limits.launched_by(arch),
         )
         self._values_drawn: dict[str, dict[str, Any]] = {}
 
@@ -113,7 +121,7 @@ class Search:
             if self._failing is None:
                 self._look_for_uncompared()
             mutation = self._mutate()
-        passed = [t for t in self.tallies.values() if t.passed]
+        passed = {digest for (digest, _), tally in self.tallies.items() if tally.passed}
         constant = self._never_varied()
         pinned = [name for name in constant if self._is_pinned(name)]
         if not self._outcomes and not self._skipped and self._invalid is not None:
@@ -121,6 +129,7 @@ class Search:
         return ArchReport(
             self.arch,
             examples=sum(o.kind == "passed" for o in self._outcomes.values()),
+            launched=dict(Counter(o.engine for o in self._outcomes.values() if o.engine)),
             variants=len(passed),
             skipped=dict(self._skipped),
             worst=max((o.worst for o in self._outcomes.values() if o.ok), default=0.0),
@@ -196,7 +205,8 @@ class Search:
         if outcome.kind == "skipped":
             self._skipped[outcome.message] += 1
         if outcome.digest:
-            tally = self.tallies.setdefault(outcome.digest, Tally(case.params))
+            by = outcome.engine or engines.timed_by(case.engine, self.arch)
+            tally = self.tallies.setdefault((outcome.digest, by), Tally(case.params))
             tally.add(outcome.ok, outcome.worst)
         if not outcome.ok and self._failing is None:
             self._shrink_until = time.monotonic() + self.limits.shrink_seconds
@@ -216,7 +226,7 @@ class Search:
         )
         for line, outcome in self._outcomes.items():
             if not outcome.compared.keys().isdisjoint(blank):
-                self.tallies[outcome.digest].passed = False
+                self.tallies[outcome.digest, outcome.engine].passed = False
                 self._failing = (Case.from_line(line), Outcome("uncompared", message))
 
     def _launch_until_compared(self, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -64,7 +64,7 @@ def trials(
     on_unsupported: Callable[[str], None],
     on_invalid: Callable[[ParameterError], None],
     on_drawn: Callable[[Mapping[str, Any]], None] = lambda chosen: None,
-    engine: str = engines.TAICHI,
+    launched_by: Sequence[str] = (engines.TAICHI,),
 ) -> SearchStrategy[tuple[Case, ...]]:
     """Return a strategy for up to three cases of one variant.
 
@@ -75,7 +75,7 @@ def trials(
         on_unsupported: told why, whenever a drawn variant cannot run on ``arch``.
         on_invalid: told of drawn parameters that do not go together.
         on_drawn: told of parameters as they were drawn, before the template adjusts them.
-        engine: what launches the kernels.
+        launched_by: options for what launches a kernel, of which one is drawn for each variant.
     """
     from hypothesis import reject
     from hypothesis import strategies as st
@@ -125,6 +125,7 @@ def trials(
         full = full_launches(template, variant, arch)
         if full and draw(st.integers(0, _FULL - 1)) == _FULL - 1:
             drawn_launches.append(draw(st.sampled_from(full)))
+        engine = draw(st.sampled_from(launched_by))
         return tuple(
             Case(template.name, str(template.folder), arch, params, engine=engine, **one)
             for one in drawn_launches
