@@ -22,6 +22,7 @@ from tikgen.grid.redistribution import redistributed
 from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
+from tikgen.template.grid_use import LayersUse
 from tikgen.template.matched import matched_layers
 
 NDArray = npt.NDArray[Any]
@@ -268,11 +269,14 @@ class Grid:
         grid_use = kernel.template.grid_use(kernel.problem)
         for name, values in found.items():
             if grid_use is not None and (use := grid_use.layers.get(name)):
-                kind = DType.parse(str(values.dtype))
-                found[name] = Layers(self._domain, kind, values.shape[0], use)
+                found[name] = self.layers(DType.parse(str(values.dtype)), values.shape[0], use)
             else:
                 found[name] = self._domain.memory.holding(values)
         return found
+
+    def layers(self, dtype: DType, components: int, use: LayersUse) -> Layers:
+        """Return zeros for what matched layers of an axis keep of derivatives."""
+        return Layers(self._domain, dtype, components, use)
 
     def bind(self, kernel: Kernel, /, *args: Any, **kwargs: Any) -> GridStep:
         """Return a kernel with fields as arguments, a part of a :class:`tikgen.Program`.

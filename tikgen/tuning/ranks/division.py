@@ -73,10 +73,6 @@ def division_of(template: Template, problem: Any, sizes: Mapping[str, int]) -> D
             f"{template.name} does not run on ranks, as it computes no part of a grid; update and "
             "map do, and templates with grid_use"
         )
-    if use.layers:
-        raise GridError(
-            f"{template.name} is not measured on ranks with layers of kind 'cpml'; take sponges"
-        )
     for name in ("part", "window"):
         if getattr(problem, name, None):
             raise GridError(f"{template.name} on ranks takes no {name}=; the grid chooses it")

@@ -50,9 +50,12 @@ class Stand:
         self._arguments = template.arguments(problem)
         self._faces = division.use.faces
         self._fields: dict[str, Field] = {}
+        arrays = {a.name: a for a in self._arguments if isinstance(a, Array)}
+        for name, layers in division.use.layers.items():
+            kept = arrays[name]
+            self._fields[name] = self._grid.layers(kept.dtype, int(kept.shape[0]), layers)
         for name, use in division.use.arrays.items():
-            argument = next(a for a in self._arguments if a.name == name)
-            assert isinstance(argument, Array)
+            argument = arrays[name]
             components = [extent for extent in argument.shape if isinstance(extent, int)]
             layout: Any = "first" if use.first_axis or not components else "last"
             self._fields[name] = self._grid.zeros(
