@@ -142,7 +142,9 @@ def test_the_new_form_does_what_the_old_one_did() -> None:
         ("\t@%p1 bra $L;\n\tst.u32 [%rd5], 1;", "from more than sizes and scalars"),
         ("\tst.u32 [%rd5+9000], 1;", "uses Taichi's temporaries at 9000"),
         ("\tcall.uni (retval0), vprintf, (param0, param1);", "it prints"),
-        ("\tcall.uni (retval0), f, (param0, param1);", "calls functions"),
+        ("\tcall.uni (retval0), f, (param0, param1);", "calls f, which is not in its code"),
+        ("\tcall.uni\n\tf, \n\t(\n\tparam0\n\t);", "calls f, which is not in its code"),
+        ("\tcall (retval0), %rd5, (param0), prototype_0;", "calls %rd5"),
     ],
 )
 def test_what_needs_taichi_is_refused(body: str, why: str) -> None:
@@ -157,7 +159,7 @@ def test_what_needs_taichi_is_refused(body: str, why: str) -> None:
         (".maxntid 1, 1, 1", "", "declares no block"),
         ("[32]", "[40]", "of an unknown form"),
         (".version 7.1", ".version 7.1\n.version 7.1", "of an unknown form"),
-        (".address_size 64", ".extern .func  (.param .b32 f) vprintf", "calls functions"),
+        (".address_size 64", ".extern .func  (.param .b32 f) vprintf", "of an unknown form"),
         (".address_size 64", ".extern .shared .align 16 .b8 s[];", "more shared memory"),
         (".visible", "rubbish", "of an unknown form"),
     ],
@@ -237,3 +239,66 @@ def test_the_host_runs_integers_only(line: str) -> None:
     made = ptx_text.instruction(line)
     assert made is not None
     assert not ptx_numbers.can_run(made)
+
+
+# As LLVM writes a function that it did not inline, and its declaration.
+MOST = """\
+.func  (.param .b64 func_retval0) max_i64(
+\t.param .b64 max_i64_param_0,
+\t.param .b64 max_i64_param_1
+)
+{
+\t.reg .b64 \t%rd<4>;
+
+\tld.param.u64 \t%rd1, [max_i64_param_0];
+\tld.param.u64 \t%rd2, [max_i64_param_1];
+\tmax.s64 \t%rd3, %rd1, %rd2;
+\tst.param.b64 \t[func_retval0+0], %rd3;
+\tret;
+                                        // -- End function
+}"""
+CALL = """\
+\t{ // callseq 0, 0
+\t.reg .b32 temp_param_reg;
+\t.param .b64 param0;
+\tst.param.b64 \t[param0+0], ARGUMENT;
+\t.param .b64 param1;
+\tst.param.b64 \t[param1+0], 7;
+\t.param .b64 retval0;
+\tcall.uni (retval0), \n\tmax_i64, \n\t(\n\tparam0, \n\tparam1\n\t);
+\tld.param.b64 \t%rd8, [retval0+0];
+\t} // callseq 0"""
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_functions_of_the_code_may_be_called(is_behind: bool) -> None:
+    declared = MOST.partition("\n{")[0] + ";\n"
+    body = SERIAL.replace("BODY", CALL.replace("ARGUMENT", "5"))
+    before, entry = body[: body.index(".visible")], body[body.index(".visible") :]
+    unused = MOST.replace("max_i64", "min_i64")
+    text = (
+        before + declared + "\n".join([entry, MOST, unused] if is_behind else [MOST, unused, entry])
+    )
+    assert direct_cuda.text_problem(text, KINDS) == ""
+    head, (task,) = ptx_text.translated(text, SIZE)
+    made = ptx_text.written(head, [task], SIZE)
+    assert made.count(MOST) == made.count(declared) == made.count(".entry") == 1
+    assert made.index(declared) < made.index(MOST) < made.index(".entry")
+    assert "min_i64" not in made
+    assert CALL.replace("ARGUMENT", "5") in made
+    assert "call" in [one.name for one in task.instructions]
+
+
+@pytest.mark.parametrize(
+    ("argument", "further", "why"),
+    [
+        ("%rd1", "", "calls a function with its arguments, as real functions are"),
+        ("%rd4", "", "calls a function with Taichi's runtime, as real functions are"),
+        ("%rd5", "", "calls a function with numbers of another task"),
+        ("5", "\n\tst.u64 [%rd5], %rd8;", "from more than sizes and scalars"),
+    ],
+)
+def test_functions_take_nothing_of_taichis(argument: str, further: str, why: str) -> None:
+    body = CALL.replace("ARGUMENT", argument) + further
+    text = SERIAL.replace(".visible", f"{MOST}\n.visible").replace("BODY", body)
+    assert why in direct_cuda.text_problem(text, KINDS)

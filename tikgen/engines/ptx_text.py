@@ -19,7 +19,13 @@ _ENTRY = re.compile(
     r"\.visible \.entry (?P<name>\w+)\(\s*\.param \.align 8 \.b8 (?P<param>\w+)\[32\]\s*\)"
 )
 _BLOCK = re.compile(r"\.maxntid\s+(\d+), 1, 1")
-_CALL = re.compile(r"^\s*(?:@!?%p\d+\s+)?call([^;]*)", re.MULTILINE)
+_CALL = re.compile(r"^\s*(?:@!?%p\d+\s+)?call(?:\.uni)?\b(?:\s*\([^)]*\)\s*,)?\s*([^\s,;]*)", re.M)
+# What the code calls and LLVM left as a function, and that it is declared before.
+_FUNCTION = re.compile(
+    r"^(?:\.(?:visible|weak) )?\.func\s+(?:\([^)]*\)\s*)?(?P<name>[\w$]+)\([^)]*\)"
+    r"(?:\s*;|[^;{]*\{.*?^\}$)",
+    re.M | re.S,
+)
 _INSTRUCTION = re.compile(r"^\s*(?:@(!?%p\d+)\s+)?([a-z][\w.]*)(?:\s+([^;]*))?;")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+")
 _ADDRESS = re.compile(r"\[([%\w$]+)(?:\+(-?\d+))?\]$")
@@ -70,9 +76,10 @@ class Task(NamedTuple):
 
 def instruction(line: str) -> Instruction | None:
     """Return the instruction on a line, if there is one."""
-    found = _INSTRUCTION.match(line.split("//")[0])
-    if found is None:
-        return None
+    code = line.split("//")[0]
+    found = _INSTRUCTION.match(code)
+    if found is None:  # A call goes on in the next lines.
+        return Instruction("", "call", ()) if _CALL.match(code) else None
     return Instruction(found[1] or "", found[2], tuple(_OPERAND.findall(found[3] or "")))
 
 
@@ -96,12 +103,18 @@ def translated(text: str, size: int) -> tuple[str, list[Task]]:
     starts = list(_ENTRY.finditer(text))
     if not starts or len(starts) != text.count(".entry") or text.count(".version") != 1:
         raise ValueError("its PTX is of an unknown form")
-    head = text[: starts[0].start()]
-    calls = _CALL.findall(text)
-    if any("vprintf" in call for call in calls):
+    calls = set(_CALL.findall(text))
+    if "vprintf" in calls:
         raise ValueError("it prints")
-    if ".func" in text or calls:
-        raise ValueError("calls functions of Taichi's runtime, or real functions")
+    functions = [found for found in _FUNCTION.finditer(text) if found["name"] in calls]
+    defined = {found["name"] for found in functions if found[0].endswith("}")}
+    if missing := sorted(calls - defined):
+        raise ValueError(f"calls {', '.join(missing)}, which is not in its code")
+    text = _FUNCTION.sub("", text)
+    if ".func" in text:
+        raise ValueError("its PTX is of an unknown form")
+    starts = list(_ENTRY.finditer(text))
+    head = text[: starts[0].start()] + "\n".join(found[0] for found in functions) + "\n"
     if re.search(r"\.extern \.shared [^;]*\[\]", head):
         raise ValueError("takes more shared memory than a block has without asking")
     ends = [match.start() for match in starts[1:]] + [len(text)]
@@ -220,6 +233,8 @@ class _Translation:
         used = {*_REGISTER.findall(" ".join(operands)), made.guard}
         if used & self._places.keys() or self._param in " ".join(operands):
             what = self._what(used)
+            if made.name.startswith("st.param"):
+                raise ValueError(f"calls a function with {what}, as real functions are")
             raise ValueError(f"uses {what} in an unknown way: {' '.join(line.split())}")
         return line
 
