@@ -30,6 +30,7 @@ from tikgen.machine import devices
 from tikgen.machine.devices import host_arch
 from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.case import literal
+from tuning_templates import DOUBLE_CODE, DOUBLE_TEXT, make
 
 pytest_plugins = ["one_compiler"]
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_compiler")]
@@ -181,6 +182,11 @@ def test_export_refuses_what_has_no_evidence(tmp_path: Path) -> None:
     told = run("export", *words, code=1)
     assert told.startswith("failed: map(expr=y = x + 17, dtype=q8) on every arch: map: parameter")
     assert "there is no evidence for it" in told
+    folder = tmp_path / "double"
+    make(tmp_path, "double", DOUBLE_TEXT, DOUBLE_CODE)
+    words = (folder, "--to", tmp_path / "none", "--arch", ARCH)
+    told = run("export", *words, code=1)
+    assert f"verify it with tikgen.verify(tikgen.load_template({str(folder)!r}), archs=" in told
 
 
 @pytest.mark.parametrize(

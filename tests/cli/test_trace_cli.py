@@ -205,3 +205,16 @@ def test_wrong_usage_is_refused_before_anything_runs(
     result = CliRunner().invoke(app, ["trace", *arguments], env=dict(os.environ))
     assert result.exit_code == 2, result.output
     assert reason in " ".join(result.output.split())
+
+
+def test_a_timeline_is_refused_before_the_script_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tikgen.lifecycle.timeline", None)  # matplotlib is broken.
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit('ran')")
+    picture = str(tmp_path / "lanes.png")
+    result = CliRunner().invoke(app, ["trace", "--timeline", picture, str(script)])
+    assert result.exit_code == 2
+    assert "needs matplotlib" in result.output
+    assert "ran" not in result.output

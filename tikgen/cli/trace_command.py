@@ -7,7 +7,6 @@ import runpy
 import sys
 import threading
 import traceback
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
@@ -55,7 +54,7 @@ def trace_command(
     Options come before the script; what follows it goes to the script. The exit code is that of
     the script. The table goes to the error stream.
     """
-    from tikgen.lifecycle.trace import PAGES, PICTURES, check_path, trace
+    from tikgen.lifecycle.trace import PAGES, PICTURES, check_path, timelines, trace
 
     _check_script(script)
     written = [(save, (".json",)), (html, PAGES), (timeline, PICTURES)]
@@ -63,8 +62,8 @@ def trace_command(
         if path is not None:
             check_path(path, endings)
     targets = [path and path.absolute() for path, _ in written]  # The script may change the folder.
-    if timeline is not None and find_spec("matplotlib") is None:
-        raise TraceError("timeline needs matplotlib: pip install 'tikgen[plot]'")
+    if timeline is not None:
+        timelines()  # A package that is there may not be importable.
     if device_time:
         os.environ[_PROFILER] = "1"
     with trace(all_kernels=not own) as traced:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tikgen.disk import whole, why
@@ -130,11 +131,7 @@ class Trace(Lives):
             TraceError: if the picture cannot be written, or matplotlib is not installed.
         """
         target = None if path is None else check_path(path, PICTURES)
-        try:
-            from tikgen.lifecycle import timeline
-        except ImportError:
-            raise TraceError("timeline needs matplotlib: pip install 'tikgen[plot]'") from None
-        figure: Figure = timeline.draw(self)
+        figure: Figure = timelines().draw(self)
         if target is not None:
             try:
                 with whole(target) as new:
@@ -205,6 +202,19 @@ def of_kernel(kernel: Kernel) -> Trace:
         launched.window = now - started
     launches = tuple(launched for launched in every if launched.count)
     return Trace(_Kept(kernel.events, launches, started, now))
+
+
+def timelines() -> ModuleType:
+    """Return the module that draws timelines.
+
+    Raises:
+        TraceError: if matplotlib cannot be imported.
+    """
+    try:
+        from tikgen.lifecycle import timeline
+    except ImportError:
+        raise TraceError("timeline needs matplotlib: pip install 'tikgen[plot]'") from None
+    return timeline
 
 
 def check_path(path: str | os.PathLike[str], endings: Sequence[str]) -> Path:

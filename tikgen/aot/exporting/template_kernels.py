@@ -16,6 +16,7 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.loaded import check_arch
 from tikgen.pipeline.rendering import Source, Variant, render_variant
 from tikgen.template.arguments import Argument, Array, Scalar
+from tikgen.template.base import BUILTIN_FOLDER, Template
 from tikgen.template.parameters import canonical
 
 
@@ -157,10 +158,17 @@ def _verify(variant: Variant, arch: str, max_examples: int) -> None:
 
 
 def _without_evidence(source: Source, arch: str, found: evidence.Evidence | None) -> str:
-    name = source.variant.template.name
+    template = _written(source.variant.template)
     if found is not None:
-        return f"its verification on {core_arch(arch)} failed; see tikgen.verify({name!r}, ...)"
+        return f"its verification on {core_arch(arch)} failed; see tikgen.verify({template}, ...)"
     return (
         f"there is no evidence for it on {core_arch(arch)}: verify it with "
-        f"tikgen.verify({name!r}, archs=({core_arch(arch)!r},), ...), or export with verify=True"
+        f"tikgen.verify({template}, archs=({core_arch(arch)!r},), ...), or export with verify=True"
     )
+
+
+def _written(template: Template) -> str:
+    """Return how any program names a template: a user's own is loaded from its folder."""
+    if template.folder.parent == BUILTIN_FOLDER:
+        return repr(template.name)
+    return f"tikgen.load_template({str(template.folder)!r})"
