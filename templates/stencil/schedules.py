@@ -5,13 +5,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from tikgen.pipeline.loop_steps import MOST_ITERATIONS
-from tikgen.template.shapes import are_rows_short
+from tikgen.template.shapes import are_rows_short, rows_of_strips
 
 # Where the sizes are not known.
 EXTENT = 2048
 
 
-def on_cpu(p: Any, sizes: Mapping[str, int] | None, reach: int, is_small: bool) -> dict[str, Any]:
+def on_cpu(
+    p: Any,
+    sizes: Mapping[str, int] | None,
+    reach: int,
+    is_small: bool,
+    is_direct: bool = False,
+) -> dict[str, Any]:
     """Return the schedule of a processor, for one thread where the arrays are small."""
     if p.storage == "field":
         return {}
@@ -25,7 +31,9 @@ def on_cpu(p: Any, sizes: Mapping[str, int] | None, reach: int, is_small: bool) 
     points = 16 if are_rows_short(p.dim, sizes) and not fits else 32
     strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
     schedule = {"loop": "function", "unroll": 1, "row_buffer": points, **strips}
-    return schedule | ({"serial": True} if is_small else {"iterations": 8})
+    if is_small:
+        return schedule | {"serial": True}
+    return schedule | (rows_of_strips(p.dim, sizes) if is_direct else {"iterations": 8})
 
 
 def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None, reach: int) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class Stencil(Template):
     ) -> Mapping[str, Any]:
         if arch == "cpu":
             is_small = are_small(self.arguments(p), sizes, is_direct=True)
-            return on_cpu(p, sizes, max(map(max, radii(p))), is_small)
+            return on_cpu(p, sizes, max(map(max, radii(p))), is_small, is_direct=True)
         return self.default_schedule(p, arch, sizes)
 
     def schedule_space(

@@ -10,7 +10,7 @@ from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.boundaries import FLUXES, OPPOSITE
 from tikgen.template.layers import layers_in
 from tikgen.template.matched import matched_widths
-from tikgen.template.shapes import are_rows_short, are_small
+from tikgen.template.shapes import are_rows_short, are_small, rows_of_strips
 from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
@@ -58,6 +58,8 @@ def default_schedule(
     schedule = {"loop": "function", "row_buffer": buffer, "iterations": 8, **strips}
     if are_small(arguments(p), sizes, is_direct and not update.reductions):
         return schedule | {"serial": True, "iterations": 1}
+    if is_direct and not update.reductions:
+        return schedule | rows_of_strips(p.dim, sizes)
     return schedule
 
 

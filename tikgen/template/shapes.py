@@ -23,6 +23,8 @@ SMALL_BYTES = 1 << 18
 SMALL_BYTES_DIRECT = 1 << 17
 # Rows of fewer points hold few steps of 32, so that a processor does better with steps of 16.
 SHORT_ROW = 72
+# Strips of so many short rows are worth it where there are enough of them for every thread.
+FEW_COLUMNS, MANY_ROWS = 128, 1024
 
 
 def are_small(
@@ -36,6 +38,18 @@ def are_small(
 def are_rows_short(dim: int, sizes: Mapping[str, int] | None) -> bool:
     """Return whether rows of a grid with these sizes, if any are known, hold few long steps."""
     return sizes is not None and dim > 1 and sizes[f"n{dim - 1}"] < SHORT_ROW
+
+
+def rows_of_strips(dim: int, sizes: Mapping[str, int] | None) -> dict[str, int]:
+    """Return schedule parameters of strips of rows, of which direct-cpu shares out equal parts.
+
+    There a strip needs no empty iterations, with which Taichi occupies all threads. Two cores, f32:
+    13,189 rows of 48 points took 0.77 of the time without them, 0.65 in strips of 16 rows; 4,647
+    rows of 992 points 0.98 and 0.93.
+    """
+    if dim == 2 and sizes is not None and sizes["n1"] < FEW_COLUMNS:
+        return {"rows": 16 if sizes["n0"] >= MANY_ROWS else 4, "iterations": 1}
+    return {"iterations": 1}
 
 
 def array_bytes(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> int:
