@@ -39,7 +39,7 @@ def test_each_arch_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert engines.resolved(engines.DEFAULT, "cuda") == "auto"
     for arch in ("cpu", "cuda"):
         assert engines.resolved("taichi", arch) == "taichi"
-    monkeypatch.setattr(engines, "_is_installed", lambda name: False)
+    monkeypatch.setattr(engines, "works", lambda name: False)
     assert engines.resolved(engines.DEFAULT, "cpu") == "taichi"
     assert [engines.for_arch(arch) for arch in ("cpu", "cuda", "vulkan", None)] == [
         *("direct-cpu", "direct-cuda", "", "")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import taichi as ti
 
 import tikgen
 from conftest import ARCH, init_taichi
 from tikgen import engines
+from tikgen.engines import native
 from tikgen.errors import ArgumentError, EngineUnavailable, ParameterError
 from tikgen.pipeline import events
 
@@ -120,6 +123,91 @@ def test_taichi_launches_what_the_engine_refuses(ti_arch: str, tmp_path: Any) ->
     with pytest.raises(EngineUnavailable) as refused:
         loud.with_engine(ITS)(x)
     assert loud.why == f"no engine beside Taichi launches it: {refused.value.why}"
+
+
+GRADIENT = """
+import taichi as ti
+
+held = ti.types.ndarray(dtype=ti.f32, ndim=1, needs_grad=True)
+
+
+@ti.kernel
+def double(x: held, y: held):
+    for i in x:
+        y[i] = 2 * x[i]
+"""
+IN_A_THREAD = """
+import sys, threading
+import numpy as np, taichi as ti, tikgen
+
+ti.init(arch=ti.cpu, log_level=ti.ERROR)
+x, y = np.ones(9, np.float32), np.zeros(9, np.float32)
+tikgen.build("map", expr="y = 2*x")(x, y)
+new = tikgen.build("map", expr=f"y = {sys.argv[1]}*x")
+thread = threading.Thread(target=lambda: new(x, y))
+thread.start()
+thread.join()
+print(new.engine, y[0])
+"""
+on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="direct-cpu is for cpu")
+
+
+@on_cpu
+def test_taichi_launches_what_its_exporter_does_not_take(ti_arch: str) -> None:
+    for array in (np.ones(5, np.float32), ti.ndarray(ti.f32, 5, needs_grad=True)):
+        kernel = tikgen.from_string(GRADIENT).with_engine("direct")
+        x, y = array, np.zeros(5, np.float32)
+        if not isinstance(x, np.ndarray):
+            x.fill(1)
+            y = ti.ndarray(ti.f32, 5, needs_grad=True)
+        kernel(x, y)
+        assert np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y).tolist() == [2] * 5
+        assert kernel.engine == "taichi"
+        assert "its machine code cannot be made: ValueError" in kernel.why
+
+
+@on_cpu
+@pytest.mark.process
+def test_threads_compile_where_the_first_code_came_from_the_store(tmp_path: Path) -> None:
+    for number in (3, 4):  # The second process compiles one kernel only, in the thread.
+        run = subprocess.run(
+            [sys.executable, "-c", IN_A_THREAD, str(number)],
+            env={**os.environ, "TIKGEN_CACHE_DIR": str(tmp_path), "TIKGEN_ENGINE": "direct"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stdout.splitlines()[-1] == f"direct-cpu {float(number)}", run.stderr
+
+
+@on_cpu
+def test_llvm_that_cannot_be_loaded_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise OSError("no libllvmlite.so")
+
+    monkeypatch.setattr(native, "_llvm", broken)
+    assert "cannot load its library (no libllvmlite.so)" in native.problem()
+
+
+@on_cpu
+def test_what_launches_is_known_before_the_first_launch(ti_arch: str) -> None:
+    made = tikgen.build("stencil", dim=1, storage="field", engine="direct")
+    assert made.engine == "taichi"
+    kernel = tikgen.build("map", expr="y = 5*x", dtype="f32")
+    assert kernel.engine == "direct-cpu"
+    large = {"n0": 200_000}
+    try:
+        ti.init(arch=ti.cpu, kernel_profiler=True, log_level=ti.ERROR)
+        assert engines.resolved(engines.DEFAULT, "cpu") == "taichi"
+        assert kernel.engine == "taichi"
+        assert kernel.why == "taichi is the default where it profiles or debugs"
+        serial = tikgen.build("map", expr="y = 5*x", dtype="f32", shape=large).schedule.serial
+        kernel(np.ones(9, np.float32), np.zeros(9, np.float32))
+        assert "Taichi compiled it once" in str(tikgen.why(kernel))
+    finally:
+        init_taichi()
+    direct = tikgen.build("map", expr="y = 5*x", dtype="f32", shape=large)
+    assert (serial, direct.schedule.serial) == (True, False)
 
 
 @pytest.mark.skipif(ARCH != "cpu", reason="the same on every arch")

@@ -358,3 +358,19 @@ def test_the_command_shows_what_was_measured_before_an_interruption(
     # The best one was not compared with the default, so that nothing is claimed.
     assert "the default schedule; no other proved faster" in text
     assert tikgen.build("scaled", arch="cpu", shape=(270,)).schedule.unroll == 1
+
+
+def test_records_of_each_engine_are_exported(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.toml"
+    records.keep_all([record(unroll=2, engine="taichi"), record(unroll=8, engine="direct-cpu")])
+    assert export_records(path) == 2
+    records.forget(lambda r: True)
+    assert import_records(path).kept == 2
+    assert {r.engine: r.schedule["unroll"] for r in records.all_records()} == {
+        "taichi": 2,
+        "direct-cpu": 8,
+    }
+    shown = CliRunner().invoke(app, ["tuned", "show"]).output
+    assert "cpu by direct-cpu: " in shown
+    with pytest.raises(TikgenError, match="was tuned for this problem on cpu with the engine"):
+        tikgen.build("double", schedule="tuned", arch="cpu", engine="direct-cpu")

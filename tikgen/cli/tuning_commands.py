@@ -98,6 +98,7 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
     """Show the best record of each problem, shape and device."""
     from dataclasses import asdict
 
+    from tikgen import engines
     from tikgen.pipeline import records
     from tikgen.template.shapes import shown
     from tikgen.tuning.exchange import best_of_each, is_current
@@ -118,7 +119,8 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
         head = (
             f"{record.template}{note}: {_changed(record)}; {shown(record.sizes) or 'fixed shapes'}"
         )
-        say(f"{head}; {record.arch}: {record.device}", hang=4)
+        by = "" if record.engine == engines.TAICHI else f" by {record.engine}"
+        say(f"{head}; {record.arch}{by}: {record.device}", hang=4)
         gain = f", {record.gain}" if record.gain else ""
         data = "your own" if record.workload == records.OWN else record.workload
         say(f"  {1e3 * record.seconds:.4g} ms on {data} data{gain}", hang=4)

@@ -11,7 +11,6 @@ import functools
 import importlib
 import importlib.util
 import os
-import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -197,12 +196,15 @@ def resolved(option: str, arch: str | None) -> str:
     """Return what an option means on an arch.
 
     The default is what the environment variable ``TIKGEN_ENGINE`` says; without it :data:`DIRECT`
-    on cpu where direct-cpu is installed, :data:`AUTO` on cuda, and elsewhere :data:`TAICHI`.
+    on cpu where direct-cpu works and Taichi need not see each launch, :data:`AUTO` on cuda, and
+    elsewhere :data:`TAICHI`.
     """
+    from tikgen.taichi import runtime
+
     option = _wanted if option == DEFAULT else option
     if option != DEFAULT:
         return option
-    if arch == "cpu" and _is_installed(DIRECT_CPU):
+    if arch == "cpu" and works(DIRECT_CPU) and not runtime.needs_own_launches():
         return DIRECT
     return AUTO if arch == "cuda" else TAICHI
 
@@ -241,8 +243,9 @@ def missing(name: str) -> str:
 
 
 @functools.cache
-def _is_installed(name: str) -> bool:
-    return sys.platform == "linux" and not missing(name)
+def works(name: str) -> bool:
+    """Return whether an engine can be used on this machine, asked once."""
+    return not problem(name)
 
 
 def problem(name: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -153,13 +154,15 @@ class DirectLauncher:
         self._code, self._pack_into = code, code.pack_into
         self.arguments = code.struct()
         self._pool = thread_pool.pool_of(threads)
-        self._runtime = ctypes.create_string_buffer(RUNTIME_SIZE)
-        self._temporaries = np.zeros(TEMPORARY_SIZE, np.uint8)  # Takes memory once it is used.
+        # Zeros that take memory once they are used; a forked process has its own.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        memory = mmap.mmap(-1, RUNTIME_SIZE + TEMPORARY_SIZE, flags=flags)
+        self._runtime = (ctypes.c_char * len(memory)).from_buffer(memory)
         self._bytes: dict[int, int] = {}
         self._is_serial = True
         self._put(POOL, self._pool.address)
         self._put(PARALLEL_FOR, self._pool.serial_for)
-        self._put(TEMPORARIES, self._temporaries.ctypes.data)
+        self._put(TEMPORARIES, ctypes.addressof(self._runtime) + RUNTIME_SIZE)
         self._context = _Context(
             ctypes.addressof(self.arguments), ctypes.addressof(self._runtime), 0, None
         )

@@ -30,6 +30,8 @@ def problem() -> str:
         llvm = _llvm()
     except ImportError as error:
         return f"llvmlite is missing; pip install tikgen[fast] ({error})"
+    except OSError as error:
+        return f"llvmlite cannot load its library ({error})"
     if llvm.llvm_version_info[0] < 17:
         version = ".".join(map(str, llvm.llvm_version_info))
         return f"llvmlite has LLVM {version}; 17 or later is needed"

@@ -235,6 +235,8 @@ def why(loaded: Loaded, option: str) -> str:
         return f"no engine beside Taichi launches it: {left}"
     if option != engines.AUTO:
         how = "is the default" if wanted == engines.DEFAULT else "was chosen by name"
+        if wanted == engines.DEFAULT and runtime.needs_own_launches():
+            how += " where it profiles or debugs"
         return f"{engine_of(loaded, option)} {how}"
     if not runtime.is_initialised():
         return "ti.init was not called yet"

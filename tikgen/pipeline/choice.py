@@ -75,7 +75,7 @@ def choose(
                     raise
                 records.warn_of(record, error)
         if schedule == "tuned" and not near:
-            raise ParameterError(template.name, {"schedule": _untuned(template, arch)})
+            raise ParameterError(template.name, {"schedule": _untuned(template, arch, timed_by)})
     is_direct = engines.is_direct(engine, arch)
     defaults = {} if plainest else template.default_values(problem, arch, sizes, is_direct)
     try:
@@ -105,9 +105,10 @@ def follows_sizes(
     )
 
 
-def _untuned(template: Template, arch: str) -> str:
+def _untuned(template: Template, arch: str, engine: str) -> str:
+    by = "" if engine == engines.TAICHI else f" with the engine {engine}"
     return (
-        f"is 'tuned', and nothing was tuned for this problem on {arch} "
+        f"is 'tuned', and nothing was tuned for this problem on {arch}{by} "
         f"({device_name(arch)}); run tikgen.tune({template.name!r}, ...), or take 'auto'"
     )
 

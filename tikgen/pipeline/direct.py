@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tikgen import engines
-from tikgen.errors import EngineUnavailable
+from tikgen.errors import EngineUnavailable, TikgenError
 from tikgen.pipeline.loaded import Loaded
-from tikgen.pipeline.machine_code import MachineCode
+from tikgen.pipeline.machine_code import MachineCode, why_not
 from tikgen.pipeline.quick_call import QuickCall, quick_call
 from tikgen.taichi import kernels, launcher, runtime
 from tikgen.template.arguments import concrete_shape
@@ -220,6 +220,10 @@ def direct_for(loaded: Loaded, engine: str) -> Direct | None:
             return direct_of(loaded, name)
         except EngineUnavailable as error:
             why = error.why
+        except TikgenError:  # Taichi would raise it too.
+            raise
+        except Exception as error:  # Such as a form that Taichi's exporter does not know.
+            why = f"its machine code cannot be made: {type(error).__name__}: {error}"
     _left[loaded] = runtime.epoch(), why
     return None
 
@@ -233,4 +237,8 @@ def why_left(loaded: Loaded) -> str:
 def engine_where_possible(loaded: Loaded) -> str:
     """Return the engine of the arch, or Taichi where that is known to launch the kernel."""
     name = engines.for_arch(runtime.current_arch()) if runtime.is_initialised() else ""
-    return engines.TAICHI if why_left(loaded) or not name else name
+    if not name or not engines.works(name) or why_left(loaded):
+        return engines.TAICHI
+    if loaded.is_loaded and (runtime.is_profiling() or why_not(loaded, name)):
+        return engines.TAICHI
+    return name

@@ -38,7 +38,7 @@ class MachineCode:
         self._engine = engines.engine(name)
         self._exact = exact
         self._name = loaded.source.variant.label
-        if why := _why_not(loaded, self._engine):
+        if why := why_not(loaded, name):
             raise self._refused(why)
         every = (*loaded.signature.arguments, *loaded.numbers, *loaded.workspace)
         self._kinds = [
@@ -111,6 +111,8 @@ class MachineCode:
         details = {"engine": self._engine.NAME, "cache": self._cache, **runtime.init_options()}
         seconds = time.perf_counter() - start
         events.emit("engine", self._loaded.subject, start, seconds, **details)
+        if runtime.may_materialise():  # Else other threads could not compile.
+            runtime.materialise()
         return code
 
     def _taichi_text(self) -> str:
@@ -134,8 +136,9 @@ class MachineCode:
         return EngineUnavailable(self._loaded.name, self._engine.NAME, why)
 
 
-def _why_not(loaded: Loaded, engine: engines.Engine) -> str:
-    if runtime.current_arch() != engines.arch_of(engine.NAME):
+def why_not(loaded: Loaded, name: str) -> str:
+    """Return why an engine cannot launch a kernel, as far as is known before it is compiled."""
+    if runtime.current_arch() != engines.arch_of(name):
         return f"Taichi runs on {runtime.current_arch()}"
     if runtime.is_debug():
         return "debug mode needs Taichi"

@@ -196,6 +196,11 @@ def version() -> str:
     return ".".join(map(str, ti.__version__))
 
 
+def needs_own_launches() -> bool:
+    """Return whether Taichi must launch, to measure or to check what it does."""
+    return is_initialised() and (is_profiling() or is_debug())
+
+
 def is_profiling() -> bool:
     """Return whether Taichi's profiler must see each launch."""
     return bool(impl.current_cfg().kernel_profiler)

@@ -29,11 +29,11 @@ from tikgen.verification.case import literal
 _HEAD = """\
 # Tuning records of tikgen: `tikgen tuned import FILE` makes `tikgen.build` use them.
 #
-# A record counts on the same device, with the same versions of the template and of Taichi. Its
-# schedule may be edited by hand. ratio: the time as a fraction of that of the default schedule;
-# ratio_low and ratio_high: its 95 % interval. Of the records that have an interval the one with
-# the smallest ratio wins; others count where none has one. workload: "typical" data of the
-# template, or "own" data, with its SHA-256 in data.
+# A record counts on the same device, with the same versions of the template and of Taichi, for
+# kernels that the same engine launches. Its schedule may be edited by hand. ratio: the time as a
+# fraction of that of the default schedule; ratio_low and ratio_high: its 95 % interval. Of the
+# records that have an interval the one with the smallest ratio wins; others count where none has
+# one. workload: "typical" data of the template, or "own" data, with its SHA-256 in data.
 """
 _REQUIRED = ("template", "fingerprint", "arch", "device", "taichi", "sizes", "problem", "schedule")
 _KINDS = get_args(Kind)
@@ -123,11 +123,12 @@ def are_on_disk() -> bool:
 
 
 def best_of_each(found: Iterable[Record]) -> list[Record]:
-    """Return the fastest record of each problem, sizes, arch, device and version."""
+    """Return the fastest record of each problem, sizes, arch, device, engine and version."""
     best: dict[tuple[str, ...], Record] = {}
     for record in found:
         if record.kind == TIMED:
             key = (*_order(record), record.fingerprint, record.taichi, record.workload)
+            key = (*key, record.engine)
             best[key] = min(best.get(key, record), record, key=lambda r: r.rank)
     return list(best.values())
 
