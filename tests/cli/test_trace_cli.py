@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli_process import Done, run_cli
+from tikgen import lifecycle
 from tikgen.cli import app, trace_command
 from tikgen.errors import TraceError
 
@@ -210,7 +211,9 @@ def test_wrong_usage_is_refused_before_anything_runs(
 def test_a_timeline_is_refused_before_the_script_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "tikgen.lifecycle.timeline", None)  # matplotlib is broken.
+    # As where matplotlib is broken, whether a test drew one before or not.
+    monkeypatch.delattr(lifecycle, "timeline", raising=False)
+    monkeypatch.setitem(sys.modules, "tikgen.lifecycle.timeline", None)
     script = tmp_path / "script.py"
     script.write_text("raise SystemExit('ran')")
     picture = str(tmp_path / "lanes.png")

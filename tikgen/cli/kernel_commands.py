@@ -150,7 +150,7 @@ def verify_command(
         Engine,
         typer.Option(
             help="What launches the kernels; direct-cpu needs llvmlite, direct-cuda CUDA. "
-            "By default Taichi, and on cpu direct-cpu in turn."
+            "By default Taichi; on cpu each variant by Taichi or direct-cpu."
         ),
     ] = Engine.default,
     seed: Annotated[
