@@ -1,11 +1,12 @@
 """The schedules of a stencil: what is taken where none is given, and what tuning tries."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tikgen.pipeline.loop_steps import MOST_ITERATIONS
-from tikgen.template.shapes import are_rows_short, rows_of_strips
+from tikgen.template.arguments import Argument
+from tikgen.template.shapes import are_rows_short, are_small, rows_of_strips
 
 # Where the sizes are not known.
 EXTENT = 2048
@@ -15,7 +16,7 @@ def on_cpu(
     p: Any,
     sizes: Mapping[str, int] | None,
     reach: int,
-    is_small: bool,
+    arguments: Iterable[Argument],
     is_direct: bool = False,
 ) -> dict[str, Any]:
     """Return the schedule of a processor, for one thread where the arrays are small."""
@@ -31,7 +32,7 @@ def on_cpu(
     points = 16 if are_rows_short(p.dim, sizes) and not fits else 32
     strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
     schedule = {"loop": "function", "unroll": 1, "row_buffer": points, **strips}
-    if is_small:
+    if are_small(arguments, sizes, is_direct):
         return schedule | {"serial": True}
     return schedule | (rows_of_strips(p.dim, sizes) if is_direct else {"iterations": 8})
 

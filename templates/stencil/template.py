@@ -19,7 +19,6 @@ from tikgen import (
 )
 from tikgen.pipeline.loop_steps import box, looped, parallel
 from tikgen.template.rules import Not
-from tikgen.template.shapes import are_small
 
 from .schedules import on_cpu, on_gpu, space, tiles
 
@@ -173,15 +172,14 @@ class Stencil(Template):
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
         if arch == "cpu":
-            return on_cpu(p, sizes, max(map(max, radii(p))), are_small(self.arguments(p), sizes))
+            return on_cpu(p, sizes, max(map(max, radii(p))), self.arguments(p))
         return on_gpu(p, arch, sizes, max(map(max, radii(p))))
 
     def direct_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
         if arch == "cpu":
-            is_small = are_small(self.arguments(p), sizes, is_direct=True)
-            return on_cpu(p, sizes, max(map(max, radii(p))), is_small, is_direct=True)
+            return on_cpu(p, sizes, max(map(max, radii(p))), self.arguments(p), is_direct=True)
         return self.default_schedule(p, arch, sizes)
 
     def schedule_space(

@@ -199,13 +199,13 @@ def resolved(option: str, arch: str | None) -> str:
     on cpu where direct-cpu works and Taichi need not see each launch, :data:`AUTO` on cuda, and
     elsewhere :data:`TAICHI`.
     """
-    from tikgen.taichi import runtime
-
     option = _wanted if option == DEFAULT else option
     if option != DEFAULT:
         return option
-    if arch == "cpu" and works(DIRECT_CPU) and not runtime.needs_own_launches():
-        return DIRECT
+    if arch == "cpu" and works(DIRECT_CPU):
+        from tikgen.taichi import runtime
+
+        return TAICHI if runtime.needs_own_launches() else DIRECT
     return AUTO if arch == "cuda" else TAICHI
 
 

@@ -233,9 +233,9 @@ def _explain_compilations(kernel: Kernel) -> tuple[str, tuple[Difference, ...]]:
     if not kernel.is_loaded:
         return "It was unloaded since: build it again.", ()
     life = sorted(kernel.loaded.life, key=lambda event: event.start)
-    events = [e for e in life if e.stage in ("compile", "engine") and "cache" in e.details]
-    # Where Taichi and an engine beside it did, the last one counts.
-    events = [e for e in events if e.stage == events[-1].stage and "error" not in e.details]
+    made = [e for e in life if "cache" in e.details and "error" not in e.details]
+    # Where Taichi and an engine beside it compiled, the last one counts.
+    events = [e for e in made if e.stage == made[-1].stage]
     if not events:
         return "Nothing of it was compiled yet: that happens at the first launch.", ()
     keys = [_key(event.details) for event in events]

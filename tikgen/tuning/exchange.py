@@ -127,8 +127,8 @@ def best_of_each(found: Iterable[Record]) -> list[Record]:
     best: dict[tuple[str, ...], Record] = {}
     for record in found:
         if record.kind == TIMED:
-            key = (*_order(record), record.fingerprint, record.taichi, record.workload)
-            key = (*key, record.engine)
+            made_with = record.fingerprint, record.taichi, record.engine
+            key = (*_order(record), *made_with, record.workload)
             best[key] = min(best.get(key, record), record, key=lambda r: r.rank)
     return list(best.values())
 
