@@ -21,6 +21,7 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
+from tikgen.expression.tree import CONSTANTS
 from tikgen.expression.vector_math import in_vectors
 from tikgen.template.arguments import positive_values
 from tikgen.template.grid_use import (
@@ -121,6 +122,9 @@ class Map(Template):
             for name in self.scalars or ():
                 if name in self.expr.outputs:
                     raise Invalid("scalars", f"names {name}, which is assigned: outputs are arrays")
+                if name in CONSTANTS:
+                    problem = f"names {name}, which is {CONSTANTS[name]:.6g} in every expression"
+                    raise Invalid("scalars", problem)
                 if name not in self.expr.inputs:
                     raise Invalid(
                         "scalars",

@@ -5,6 +5,9 @@ from typing import Any
 from tikgen import Array, DType, Scalar
 from tikgen.expression import Update, lacks_on_vulkan
 from tikgen.expression.components import argument_of
+from tikgen.expression.equation_reader import INDICES
+from tikgen.expression.operators import AXES
+from tikgen.expression.tree import CONSTANTS
 from tikgen.template.arguments import Role
 from tikgen.template.grid_use import WINDOW
 from tikgen.template.once import once
@@ -82,6 +85,18 @@ def unsupported(p: Any, arch: str) -> str | None:
             "split the equations"
         )
     return lacks_on_vulkan(layered_of(p).assignments.folded(p.dtype).functions, p.dtype)
+
+
+def hint(p: Any, name: str) -> str:
+    """Return what a name means in the text that is no argument, or nothing."""
+    axes = next((axes for axes in (INDICES, AXES) if name in axes[: p.dim]), "")
+    if axes and name not in argument_names(p):
+        what = "index" if axes == INDICES else "coordinate"
+        return (
+            f"; {name} is the {what} along axis {axes.index(name)}: give the array another name, "
+            f"or its type, types={{{name!r}: '{p.dtype}'}}"
+        )
+    return f"; {name} is the number {CONSTANTS[name]:.6g}" if name in CONSTANTS else ""
 
 
 def takes_views(p: Any) -> tuple[str, ...]:

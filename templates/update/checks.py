@@ -8,6 +8,7 @@ from tikgen.errors import ExpressionError, near
 from tikgen.expression import Update
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
+from tikgen.expression.tree import CONSTANTS
 from tikgen.template.boundaries import check_boundary
 from tikgen.template.grid_use import check_part
 from tikgen.template.layers import check_layers
@@ -104,6 +105,8 @@ def _check_names(p: Any, update: Update) -> None:
             f"{MOST_OPERATIONS}, which would take long to compile",
         )
     for name in p.scalars:
+        if name in CONSTANTS:
+            raise Invalid("scalars", f"names {name}, which is {CONSTANTS[name]:.6g} in every text")
         if name not in (*update.scalars, *boundary_names(p)):
             hint = near(name, map(shown, (*names, *faces_of(p))))
             raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")
@@ -152,6 +155,9 @@ def _check_types(p: Any, update: Update) -> None:
     roles = {**update.arrays, **dict.fromkeys(faces_of(p), "in")}
     for name, dtype in (p.types or {}).items():
         own = {role for n, role in roles.items() if vector_of(n) == name}
+        next_values = (n for n, field in update.fields.items() if vector_of(field) == name)
+        if any(type_of(p, n) == dtype for n in next_values):
+            own.add("out")
         if not own:
             raise Invalid("types", f"names {name}, which is no array")
         if dtype.is_float and not p.dtype.is_float:

@@ -32,6 +32,7 @@ def update_of(p: Any, is_masked: bool = True, is_layered: bool = False) -> Updat
         vectors=p.vectors,
         where={name: condition.text for name, condition in (p.where or {}).items()},
         layers=_layers_of(p) if is_layered else None,
+        arrays=(*(p.types or ()), *(p.boundary if is_by_field(p.boundary) else ())),
     )
 
 
@@ -75,5 +76,13 @@ def shape_of(p: Any, update: Update, given: Mapping[str, Any]) -> tuple[int, ...
 
 def type_of(p: Any, name: str) -> DType:
     """Return the type of the array that holds an array or a component."""
-    dtype: DType = (p.types or {}).get(vector_of(name), DType.u8 if name == p.mask else p.dtype)
-    return dtype
+    given: DType | None = (p.types or {}).get(vector_of(name))
+    if given is not None or name == p.mask:
+        return given or DType.u8
+    return type_of_next(p, update_of(p).fields.get(name, name)) or p.dtype
+
+
+def type_of_next(p: Any, field: str) -> DType | None:
+    """Return the type that the next value of a field takes from it, unless it has its own."""
+    given: DType | None = (p.types or {}).get(vector_of(field))
+    return given if given is not None and given.is_float == p.dtype.is_float else None

@@ -55,7 +55,9 @@ class FieldUpdate(Template):
       of a field for each axis, `curl` of two fields in two dimensions; x, y and z are the
       first, second and third axis, `spacing` apart; of first order, against the flow:
       `dx(u, along=c)`;
-    - the indices `i j k` and the coordinates `x y z`, where no scalar or constant has that name.
+    - the indices `i j k` and the coordinates `x y z`, where nothing else has that name: a scalar, a
+      constant, a name that is assigned, as in `i' = 2*i`, or one in `types`, `at` or `boundary`;
+    - the numbers `pi` and `e`.
 
     Derivatives and neighbours of an expression or of a temporary are those of what it stands for.
 
@@ -161,7 +163,9 @@ class FieldUpdate(Template):
         at: dict[FieldName, Where] | None = parameter(
             "where fields lie on a staggered grid; others lie at the centre", None
         )
-        types: dict[Identifier, DType] | None = parameter("types of arrays that differ", None)
+        types: dict[Identifier, DType] | None = parameter(
+            "types of arrays that differ; `u_next` has that of `u` if it has none of its own", None
+        )
         outputs: tuple[Identifier, ...] | None = parameter(
             "names without a prime that are written; without it those that nothing reads", None
         )
@@ -261,6 +265,9 @@ class FieldUpdate(Template):
 
     def grid_use(self, p: Any) -> GridUse:
         return grid_use(p)
+
+    def hint(self, p: Any, name: str, value: object) -> str:
+        return arguments.hint(p, name) or super().hint(p, name, value)
 
     reference = staticmethod(reference)
     tolerance = staticmethod(tolerance)

@@ -81,8 +81,19 @@ def test_white_space_and_comments_make_no_difference() -> None:
 def test_constants_are_numbers_and_indices_may_be_overridden() -> None:
     assert shown("u' = c*u + k", constants={"c": 2.0}, scalars=("k",)) == "u_next = 2 * u + k"
     assert shown("u' = u*i + x", 2, spacing=(0.5, 1)) == "u_next = u * i + i * 0.5"
-    assert on("k' = k", 3).arrays == {"k_next": "out"}
     assert on("i = 2*u", 1).arrays == {"u": "in", "i": "out"}
+    assert on("u' = x*k", 3, arrays=("k",)).inputs == ("k",)
+    assert on("u' = i*x", 2, at={"i": "centre"}).indices == {"i": 0}
+
+
+@pytest.mark.parametrize("name", "ijkxyz")
+def test_what_has_a_next_value_is_a_field(name: str) -> None:
+    """Susceptible, infected: without a word ``i`` was a row number, and the model ran."""
+    text = f"s' = s - b*s*{name}; {name}' = {name} + b*s*{name} - g*lap({name})"
+    found = on(text, 3, scalars=("b", "g"))
+    assert found.indices == {}
+    assert found.arrays == {"s": "in", name: "in", "s_next": "out", f"{name}_next": "out"}
+    assert found.fields == {"s_next": "s", f"{name}_next": name}
 
 
 # Derivatives.

@@ -167,19 +167,23 @@ def test_programs_whose_steps_make_no_blocks(monkeypatch: pytest.MonkeyPatch) ->
     u, un, s = np.ones((2, 200, 40), np.float32)[0], np.ones((200, 40), np.float32), np.zeros(1)
     bound, swap = kernel.bind(u=u, u_next=un, a=0.1), tikgen.swap((u, un))
     summed = total.bind(u=u, u_next=un, s=s.astype(np.float32))
-    for parts, has_blocks in (
-        ([bound, swap], True),
-        ([tikgen.loop(3, [bound, swap])], True),
-        ([bound, swap, tikgen.loop(2, [bound, swap], until="n > 1"), "n = n + 1"], False),
-        ([summed, swap], False),
-        ([tikgen.varying(bound, a=lambda step: 0.1), swap], False),
-        ([bound, swap, other.bind(y=un)], False),
+    for parts, why in (
+        ([bound, swap], ""),
+        ([tikgen.loop(3, [bound, swap])], ""),
+        (
+            [bound, swap, tikgen.loop(2, [bound, swap], until="n > 1"), "n = n + 1"],
+            "without a condition",
+        ),
+        ([summed, swap], "a kernel of 'update' has reductions"),
+        ([tikgen.varying(bound, a=lambda step: 0.1), swap], "scalars that change with the step"),
+        ([bound, swap, other.bind(y=un)], "the template 'map' computes all points"),
     ):
         n = np.zeros(1, np.float32)
         names = {"n": n} if "n = n + 1" in parts else {}
         program = tikgen.Program(parts, temporal_blocking=True, **names)
         program.run(50)
-        assert bool(blocks_of(program)) == has_blocks
+        assert bool(blocks_of(program)) == (not why)
+        assert why in program.why_not_blocked
         assert program.steps == 50
 
 
@@ -226,6 +230,15 @@ def test_blocks_are_chosen_where_they_take_less_time() -> None:
     assert paced(0.5, 0.1).next((0, 1), 9) == (None, 9)
     # Fewer steps than a block has.
     assert paced(0.1, 0.05).next((0, 1), 3) == (None, 3)
+
+
+@on_cpu
+def test_what_is_too_small_or_unwanted_says_so() -> None:
+    text = "u' = u - 0.1*u[-3, 0] + 0.2*u[0, 2]"
+    program, _ = program_of(text, (60, 40), 5, temporal_blocking=True)
+    assert "stay in the caches" in program.why_not_blocked
+    program, _ = program_of(text, (60, 40), 5, temporal_blocking=False)
+    assert program.why_not_blocked == "temporal_blocking=False"
 
 
 def test_a_wrong_choice_is_refused() -> None:

@@ -276,6 +276,7 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"on_device": ("aa",)}, "names aa, which is no scalar. Did you mean 'a'"),
         ({"constants": {"a": 2.0}}, "which is a constant as well"),
         ({"types": {"vv": "f16"}}, "names vv, which is no array"),
+        ({"types": {"u": "f64"}, "mask": "m"}, "makes u f64, which cannot be kept exactly"),
         ({"types": {"u_next": "i32"}}, "what is written is f32"),
         ({"at": {"uu": "face x"}}, "names uu, which is no array. Did you mean 'u'"),
         ({"at": {"v": "face z"}}, "needs more than 2 axes"),
@@ -295,6 +296,49 @@ def test_what_does_not_fit_is_refused(params: dict[str, Any], problem: str) -> N
     with pytest.raises(ParameterError) as caught:
         tikgen.render("update", arch="cpu", **given)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "given", "problem"),
+    [
+        ("u' = u*k", {"dim": 3}, "k", "; k is the index along axis 2: give the array another name"),
+        ("u' = u*y", {}, "y", "; y is the coordinate along axis 1: give the array another name"),
+        ("u' = u*e", {}, "e", "; e is the number 2.71828"),
+        ("u' = u*dt", {}, "dt", "; a number is named at the build, scalars='dt'"),
+    ],
+)
+def test_what_a_letter_means_is_said(
+    ti_arch: str, text: str, params: dict[str, Any], given: str, problem: str
+) -> None:
+    kernel = tikgen.update(text, **params)
+    u = np.zeros((3,) * params.get("dim", 2), np.float32)
+    with pytest.raises(ArgumentError) as caught:
+        kernel(u=u, u_next=u.copy(), **{given: 0.5})
+    assert str(caught.value).partition(problem)[1]
+
+
+def test_a_number_in_every_text_is_no_scalar() -> None:
+    for build in (
+        lambda: tikgen.render("update", equations="u' = e*u", scalars="e"),
+        lambda: tikgen.render("map", expr="y = e*x", scalars="e"),
+    ):
+        with pytest.raises(ParameterError, match="'scalars' names e, which is 2.71828 in every"):
+            build()
+
+
+def test_a_next_value_has_the_type_of_its_field(ti_arch: str, rng: np.random.Generator) -> None:
+    text = "u' = u + c*lap(u); n' = n + 1"
+    types = {"u": "f16", "n": "u8"}
+    known = {a.name: str(a.dtype) for a in tikgen.update(text, types=types).signature.arguments}
+    assert known == {"u": "f16", "c": "f32", "n": "u8", "u_next": "f16", "n_next": "f32"}
+    types = {"u": "f16", "u_next": "f32"}
+    kernel = tikgen.update("u' = 2*u", types=types)
+    assert [str(a.dtype) for a in kernel.signature.arguments] == ["f16", "f32"]
+    kernel = tikgen.update("u' = u + 0.1*lap(u)", boundary="periodic", types={"u": "f16"})
+    u = rng.uniform(-1, 1, (9, 14)).astype(np.float16)
+    u_next = np.full_like(u, 77)
+    kernel(u=u, u_next=u_next)
+    np.testing.assert_allclose(u_next, kernel.reference(u, u_next), rtol=2e-3, atol=1e-3)
 
 
 def test_the_next_value_is_no_array_that_is_read(ti_arch: str) -> None:

@@ -212,10 +212,12 @@ class EquationReader(Reader):
         return self._access(name, (0,) * self._grid.dim)
 
     def _is_index(self, name: str) -> bool:
+        """Return whether a name is an index or a coordinate: nothing else is called so."""
         grid = self._grid
         if name not in (*INDICES[: grid.dim], *AXES[: grid.dim]):
             return False
-        return name not in (*grid.scalars, *grid.constants, *grid.at, *getattr(self, "kinds", ()))
+        known = (*grid.scalars, *grid.constants, *grid.at, *grid.arrays)
+        return not {name, name + PRIME} & {*known, *getattr(self, "kinds", ())}
 
     def _index(self, name: str) -> Node:
         """Return the tree of an index, or of a coordinate where the result lies."""

@@ -191,6 +191,7 @@ class Equations(Text):
         vectors: Mapping[str, int] | None = None,
         where: Mapping[str, str] | None = None,
         layers: Mapping[str, frozenset[int]] | None = None,
+        arrays: tuple[str, ...] = (),
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -207,6 +208,7 @@ class Equations(Text):
             vectors: number of components of each vector.
             where: conditions by name.
             layers: axes with matched layers for each field; those of all fields for "".
+            arrays: names of arrays, which may be those of indices and coordinates.
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
@@ -219,7 +221,7 @@ class Equations(Text):
         return self._on(
             Grid(
                 *(dim, order, known, scalars, numbers, places, outputs, mask),
-                *(vectors or {}, lists, where or {}, layers or {}),
+                *(vectors or {}, lists, where or {}, layers or {}, arrays),
             )
         )
 

@@ -23,6 +23,7 @@ class Grid:
         lists: constants that are lists of numbers.
         where: conditions by name.
         layers: axes with matched layers for each field; those of all fields for "".
+        arrays: names of arrays, which may be those of indices and coordinates.
     """
 
     dim: int
@@ -37,6 +38,7 @@ class Grid:
     lists: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
     layers: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    arrays: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.dim, self.order, self.spacing, self.scalars, self.outputs, self.mask))

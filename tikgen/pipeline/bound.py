@@ -129,7 +129,7 @@ class BoundKernel:
         loaded = binding.loaded
         for name in arguments:
             if name not in loaded.signature.names:
-                problem = f"has no argument {name!r}; it takes {loaded.signature}"
+                problem = loaded.signature.unknown(name, arguments[name])
                 raise ArgumentError(loaded.name, problem)
         old = dict(zip(loaded.signature.names, binding.given, strict=True))
         # Fields are compiled in: another field needs another instance of the kernel.

@@ -64,14 +64,12 @@ class Loaded:
         self.source = source
         self.module = module
         self.is_loaded = True
-        self.function: Any = entry_of(module, entry or source.variant.template.name)
-        arguments = (
-            arguments_of(self.function, source.text) if arguments_of else source.variant.arguments
-        )
-        variant = source.variant
-        self.signature = Signature(
-            self.name, arguments, variant.template.largest_sizes(variant.problem)
-        )
+        variant, template = source.variant, source.variant.template
+        self.function: Any = entry_of(module, entry or template.name)
+        arguments = arguments_of(self.function, source.text) if arguments_of else variant.arguments
+        hint = functools.partial(template.hint, variant.problem)
+        largest = template.largest_sizes(variant.problem)
+        self.signature = Signature(self.name, arguments, largest, hint)
         self.subject = events.subject_of(self.function.__wrapped__)
         # Its events, kept with or without a trace.
         self.life: deque[events.Event] = deque(maxlen=_MOST_EVENTS)
@@ -111,6 +109,7 @@ class Loaded:
                 for a in self.signature.arguments
             ),
             self.signature.largest,
+            self.signature.hint,
         )
 
     @functools.cached_property
@@ -119,7 +118,7 @@ class Loaded:
         variant = self.source.variant
         names = variant.template.takes_views(variant.problem)
         own = self.signature
-        return Signature(self.name, strided(own.arguments, names), own.largest)
+        return Signature(self.name, strided(own.arguments, names), own.largest, own.hint)
 
     def profiled_name(self) -> str:
         """Return the name of the kernel in Taichi's profiler."""

@@ -56,6 +56,7 @@ class GraphStepper(ByLaunchers, PythonStepper):
     """
 
     how = "CUDA graphs"
+    why_not_blocked = "CUDA graphs launch its kernels"
 
     def __init__(
         self,

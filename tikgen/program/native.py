@@ -39,7 +39,7 @@ class NativeStepper(ByLaunchers):
         blocking: whether several steps go over slabs that fit the cache; see temporal_blocking.py.
 
     Attributes:
-        has_blocks: whether they can.
+        why_not_blocked: why they cannot, or an empty string.
 
     Raises:
         EngineUnavailable: if a kernel cannot run without Taichi.
@@ -56,7 +56,13 @@ class NativeStepper(ByLaunchers):
         blocks = TemporalBlocking(plan, self._launchers, phase, pool)
         # A step of several processes exchanges messages, several steps between them do not.
         is_apart = team is None or plan.within is not None
-        self.has_blocks = blocking is not False and is_apart and blocks.stand_in()
+        self.why_not_blocked = (
+            "temporal_blocking=False"
+            if blocking is False
+            else blocks.stand_in()
+            if is_apart
+            else "processes exchange layers in each step"
+        )
         self.done = 0
         self.at = plan.first
         self._tables: dict[tuple[Call, str], npt.NDArray[Any]] = {}
@@ -65,7 +71,7 @@ class NativeStepper(ByLaunchers):
         self._starts = self._instructions.starts
         self._arrangements = {place: at for at, place in self._starts.items()}
         self._control = np.zeros(3, np.int64)
-        self._paces = Paces(blocks.block, blocking if self.has_blocks else False)
+        self._paces = Paces(blocks.block, False if self.why_not_blocked else blocking)
         self._blocks_done: dict[Call, int] = {}
 
     @property

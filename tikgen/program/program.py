@@ -129,6 +129,14 @@ class Program:
         return self._why
 
     @property
+    def why_not_blocked(self) -> str:
+        """Return why several steps cannot go over a slab that fits the cache, or an empty string.
+
+        Without a reason they do with ``temporal_blocking=True``, and else where that is faster.
+        """
+        return self._walk.stepper.why_not_blocked
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Return the names of its arrays."""
         return tuple(self._slots.names)

@@ -45,13 +45,13 @@ class SeveralStepper:
         return self._what.steps
 
     @property
-    def has_blocks(self) -> bool:
-        """Return whether several steps can go over a slab that fits the cache."""
-        return self._several.has_blocks
+    def why_not_blocked(self) -> str:
+        """Return why several steps cannot go over a slab that fits the cache."""
+        return self._several.why_not_blocked
 
     def is_of_use(self, team: Team) -> bool:
         """Return whether several steps take less time on all processes, which all have to ask."""
-        return not self._what.needs_blocks or all(team.all(self.has_blocks))
+        return not self._what.needs_blocks or all(team.all(not self.why_not_blocked))
 
     @property
     def is_current(self) -> bool:

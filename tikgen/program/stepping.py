@@ -38,8 +38,8 @@ class Stepper(Protocol):
         """Return how many steps are best done together."""
 
     @property
-    def has_blocks(self) -> bool:
-        """Return whether several steps can go over a slab that fits the cache."""
+    def why_not_blocked(self) -> str:
+        """Return why several steps cannot go over a slab that fits the cache, or nothing."""
 
     @property
     def is_current(self) -> bool:
@@ -73,7 +73,7 @@ class PythonStepper:
 
     how = "launches from Python"
     together = 1
-    has_blocks = False
+    why_not_blocked = "Python launches its kernels"
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

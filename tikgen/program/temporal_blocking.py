@@ -33,6 +33,7 @@ from tikgen.program.launchers import Launchers, address_of, scalar_of
 from tikgen.program.plan import Arrangement, Call, Exchange, Launch, Node, Plan, Repeat, Task
 from tikgen.taichi.arrays import size_of
 from tikgen.template.grid_use import WINDOW, GridUse, Part
+from tikgen.units import size as size_text
 
 # After more steps, waiting for memory is a small part of the time.
 MOST_STEPS = 16
@@ -182,26 +183,29 @@ class TemporalBlocking:
         self._nodes = plan.nodes if self._head is None else plan.nodes[1:]
         # By call and part, as each thread sets numbers of its own.
         self._windowed: dict[tuple[Call, int], Call] = {}
-        self._uses: dict[Call, GridUse | None] = {}
+        self._uses: dict[Call, GridUse | str] = {}
+        # Why there was no block when one was last planned.
+        self._why = ""
 
-    def stand_in(self) -> bool:
-        """Have the calls of a step launch code with a window; return False if there are no blocks.
+    def stand_in(self) -> str:
+        """Have the calls of a step launch code with a window; return why there are no blocks.
 
-        Nothing changes then.
+        Nothing changes then. An empty string says that there are.
         """
-        if self._bytes() < _LEAST * cache_bytes()[0]:
-            return False
+        held, least = self._bytes(), int(_LEAST * cache_bytes()[0])
+        if held < least:
+            return f"its arrays have {size_text(held)}; {size_text(least)} stay in the caches"
         if not all(self._plan_of(at, MOST_STEPS) for at in self._plan.starts):
-            return False
+            return self._why
         every = (stages for at in self._plan.starts for stages in self._stages(at))
         calls = {stage.call for stages in every for stage in stages}
         try:
-            found = {call: self._launchers.of(self._with_window(call, _WHOLE)) for call in calls}
-        except TikgenError:  # Such as a name that the code of windows has.
-            return False
-        for call, launcher in found.items():
+            windowed = {c: self._launchers.of(self._with_window(c, _WHOLE)) for c in calls}
+        except TikgenError as error:  # Such as a name that the code of windows has.
+            return f"a kernel cannot compute a part of its points: {error}"
+        for call, launcher in windowed.items():
             self._launchers.take(call, launcher)
-        return True
+        return ""
 
     def block(self, at: Arrangement, most: int = MOST_STEPS) -> Block | None:
         """Return a block that begins with an arrangement; None where there is none of use.
@@ -223,16 +227,22 @@ class TemporalBlocking:
     def _plan_of(self, at: Arrangement, most: int) -> tuple[list[Stage], int, int, int] | None:
         """Return the stages of a block, points of the first axis, those of a slab, and steps."""
         steps = self._stages(at)
+        if not steps:
+            return None
         points = _points(self._plan, [stage for step in steps for stage in step])
         if not points:
+            self._why = "its arrays differ in the extent of the first axis, or share memory"
             return None
         bytes_each = self._bytes() / points
         found = [self._tiled(steps, cache, bytes_each, points, most) for cache in cache_bytes()]
         # A slab in a smaller cache is worth it for many steps.
         enough = _MANY_STEPS if self._head is None else 1
         times, size = next((f for f in found if f[0] * len(steps) >= enough), found[-1])
+        if not times:
+            self._why = "no slab of its arrays fits a cache"
+            return None
         stages = [stage for step in steps for stage in step] * times
-        return (stages, points, size, times * len(steps)) if times else None
+        return stages, points, size, times * len(steps)
 
     def _tiled(
         self,
@@ -261,9 +271,11 @@ class TemporalBlocking:
         while not found or now != at:
             stages: list[Stage] = []
             after = self._walked(self._nodes, now, stages)
-            if after is None or not stages or len(found) == MOST_STEPS:
+            if after is None:
                 return []
-            if self._head is not None and after != at:
+            is_whole = self._head is None or after == at
+            if not stages or len(found) == MOST_STEPS or not is_whole:
+                self._why = f"{MOST_STEPS} steps do not put its arrays back in their places"
                 return []
             found.append(stages)
             now = after
@@ -281,7 +293,11 @@ class TemporalBlocking:
                 if call not in self._uses:
                     self._uses[call] = _use_of(call)
                 use = self._uses[call]
-                if use is None or len(found) == MOST_STAGES:
+                if isinstance(use, str):
+                    self._why = use
+                    return None
+                if len(found) == MOST_STAGES:
+                    self._why = f"a step has more than {MOST_STAGES} launches"
                     return None
                 found.append(Stage(call, use))
             elif isinstance(node, Repeat) and node.until is None:
@@ -291,6 +307,7 @@ class TemporalBlocking:
                         return None
                     at = after
             else:
+                self._why = "a step has parts beside kernels, swaps and loops without a condition"
                 return None
         return at
 
@@ -347,19 +364,29 @@ def part_of(call: Call) -> Part | None:
     return found
 
 
-def _use_of(call: Call) -> GridUse | None:
-    """Return what a call reads and writes of a grid; None where it cannot be a stage."""
+def _use_of(call: Call) -> GridUse | str:
+    """Return what a call reads and writes of a grid, or why it cannot be a stage."""
     kernel = call.kernel
     try:
         use = kernel.template.grid_use(kernel.problem)
-    except TikgenError:
-        return None
-    if use is None or use.totals or use.layers or use.window_schedule is None or call.varying:
-        return None
-    if isinstance(kernel, SizedKernel):
-        return None
-    schedule = dict(kernel.schedule)
-    return use if use.window_schedule.items() <= schedule.items() else None
+    except TikgenError as error:
+        return str(error)
+    name = kernel.template.name
+    if use is None or use.window_schedule is None:
+        return f"the template {name!r} computes all points of a grid of its own"
+    for holds, what in (
+        (use.totals, "has reductions"),
+        (use.layers, "has layers of kind 'cpml'"),
+        (call.varying, "has scalars that change with the step"),
+        (isinstance(kernel, SizedKernel), "chooses its schedule at each call"),
+        (
+            not use.window_schedule.items() <= dict(kernel.schedule).items(),
+            f"needs the schedule {use.window_schedule}",
+        ),
+    ):
+        if holds:
+            return f"a kernel of {name!r} {what}"
+    return use
 
 
 def _points(plan: Plan, stages: Sequence[Stage]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -155,6 +155,12 @@ class Rules:
     """The ordered arguments of a kernel, and the rules that a call must keep.
 
     A subclass says which arrays there are besides NumPy's.
+
+    Args:
+        kernel: name of the kernel, for messages.
+        arguments: what it takes, in order.
+        largest: largest value of size symbols.
+        hint: returns what to add to the error of an argument that does not fit, by name and value.
     """
 
     # The kind of array that lives on the device, and the kinds that share memory with no other.
@@ -162,7 +168,11 @@ class Rules:
     apart_kinds: ClassVar[type | tuple[type, ...]]
 
     def __init__(
-        self, kernel: str, arguments: tuple[Argument, ...], largest: Mapping[str, int] | None = None
+        self,
+        kernel: str,
+        arguments: tuple[Argument, ...],
+        largest: Mapping[str, int] | None = None,
+        hint: Callable[[str, Any], str] = lambda name, value: "",
     ) -> None:
         self.kernel = kernel
         self.arguments = arguments
@@ -170,6 +180,7 @@ class Rules:
         self.symbols = symbols(arguments)
         # The largest size for each size symbol that has one; baked sizes are no symbols.
         self.largest = {n: most for n, most in (largest or {}).items() if n in self.symbols}
+        self.hint = hint
         self._opaque = tuple(i for i, a in enumerate(arguments) if isinstance(a, Opaque))
 
     @functools.cached_property
@@ -220,7 +231,7 @@ class Rules:
         values = dict(zip(self.names, args, strict=False))
         for name, value in kwargs.items():
             if name not in self.names:
-                raise self._error(f"has no argument {name!r}; it takes {self}")
+                raise self._error(self.unknown(name, value))
             if name in values:
                 raise self._error(f"argument {name!r} is given twice")
             values[name] = value
@@ -253,7 +264,8 @@ class Rules:
                 continue
             else:
                 if problem := check.array_problem(value):
-                    raise self._error(problem)
+                    hint = "" if hasattr(value, "shape") else self.hint(check.name, value)
+                    raise self._error(problem + hint)
                 shape = value.shape
             if len(shape) != check.ndim:
                 raise self._error(check.wrong_ndim(tuple(shape)))
@@ -316,6 +328,10 @@ class Rules:
             f"arguments {one.name!r} and {other.name!r} share memory, "
             f"and the kernel writes to {one.name!r}{allowed}; pass a copy"
         )
+
+    def unknown(self, name: str, value: Any) -> str:
+        """Return what is wrong with a name that no argument has."""
+        return f"has no argument {name!r}; it takes {self}{self.hint(name, value)}"
 
     def _error(self, problem: str) -> ArgumentError:
         return ArgumentError(self.kernel, problem)

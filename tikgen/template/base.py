@@ -211,6 +211,19 @@ class Template:
         """Return :meth:`context` for a kernel of which some arrays may be views."""
         raise NotImplementedError
 
+    def hint(self, p: Any, name: str, value: object) -> str:
+        """Return what to say of an argument that a kernel does not take, or nothing.
+
+        Args:
+            p: the problem.
+            name: name of the argument.
+            value: what was passed: anything for a name that is unknown, else no array.
+        """
+        is_number = isinstance(value, int | float | np.number) and hasattr(p, "scalars")
+        if is_number and any(argument.name == name for argument in self.arguments(p)):
+            return f"; a number is named at the build, scalars={name!r}"
+        return ""
+
     # What the kernel must compute.
 
     @staticmethod
