@@ -142,3 +142,34 @@ def test_a_forked_process_runs_loops_in_one_thread_and_processes_end() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_launch_is_the_same_on_all_threads() -> None:
+    """Taichi has the threads that begin it, and those they start, flush subnormal numbers."""
+    script = """
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+before = ThreadPoolExecutor(1)
+before.submit(int).result()  # A thread from before ti.init does not flush.
+import taichi as ti
+import tikgen
+
+ti.init(arch=ti.cpu, cpu_max_num_threads=2, log_level=ti.ERROR)
+kernel = tikgen.build("map", expr="z = 2*x", engine="direct-cpu")
+x = np.full(300_007, 71362, np.int32).view(np.float32)
+z = np.empty_like(x)
+
+
+def launch():
+    z[:] = 7
+    kernel(x=x, z=z)
+    return z.tobytes() == (2 * x).tobytes(), np.count_nonzero(z.view(np.int32))
+
+
+for _ in range(20):
+    for agrees, count in (launch(), before.submit(launch).result()):
+        assert agrees, f"{count} of {x.size} are not 0"
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

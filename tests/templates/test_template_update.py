@@ -322,7 +322,7 @@ def test_a_number_in_every_text_is_no_scalar() -> None:
         lambda: tikgen.render("update", equations="u' = e*u", scalars="e"),
         lambda: tikgen.render("map", expr="y = e*x", scalars="e"),
     ):
-        with pytest.raises(ParameterError, match="'scalars' names e, which is 2.71828 in every"):
+        with pytest.raises(ParameterError, match=r"'scalars' names e, which is 2\.71828"):
             build()
 
 

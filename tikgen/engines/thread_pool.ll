@@ -6,7 +6,7 @@
 ;   128  1 while workers may join the loop
 ;   192  how many workers have joined
 ;   256  the next split of the loop, or bits for those that are taken
-;   320  the splits of the loop, its context and its task
+;   320  the splits of the loop, its context, its task, and how its thread rounds
 ;   384  how many workers sleep
 ;   448  1 once the workers must end
 ;   512  how many workers there are
@@ -15,6 +15,9 @@
 ;
 ; Workers join a loop while it is open, so that a worker that sleeps delays nobody. A loop that
 ; begins while another one runs, in another thread or within a task, runs in its own thread alone.
+;
+; Workers round, and flush subnormal numbers to zero or not, as the thread that begins the loop does:
+; else results would depend on who computed them.
 
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
@@ -153,6 +156,8 @@ open:
   store ptr %context, ptr %context_at
   %task_at = getelementptr i8, ptr %at, i64 16
   store ptr %task, ptr %task_at
+  %mode_at = getelementptr i8, ptr %at, i64 24
+  KEEP_MODE
   %next = getelementptr i8, ptr %pool, i64 256
   store i64 0, ptr %next
   %open_at = getelementptr i8, ptr %pool, i64 128
@@ -235,6 +240,8 @@ enter:
   %may_work = icmp eq i32 %is_open, 1
   br i1 %may_work, label %work, label %worked
 work:
+  %mode_at = getelementptr i8, ptr %pool, i64 344
+  TAKE_MODE
   call void @take(ptr %pool, i32 %thread)
   br label %worked
 worked:

@@ -24,19 +24,29 @@ _WORKERS, _NUMBERS, _SETS = 512, 584, 592
 # Processors that a set of the system has, in bits.
 _MOST_PROCESSORS = 1024
 # By processor: what stands for the names in the text. RELAX is the instruction of a loop that
-# waits, FUTEX and AFFINITY are numbers of system calls.
+# waits, FUTEX and AFFINITY are numbers of system calls, and KEEP_MODE and TAKE_MODE store and load
+# how a thread rounds.
 _SYSTEMS = {
     "x86_64": {
         "FUTEX": "202",
         "AFFINITY": "203",
         "RELAX": "llvm.x86.sse2.pause()",
-        "DECLARED": "llvm.x86.sse2.pause()",
+        "KEEP_MODE": "call void @llvm.x86.sse.stmxcsr(ptr %mode_at)",
+        "TAKE_MODE": "call void @llvm.x86.sse.ldmxcsr(ptr %mode_at)",
+        "DECLARED": "llvm.x86.sse2.pause()\n"
+        "declare void @llvm.x86.sse.stmxcsr(ptr)\n"
+        "declare void @llvm.x86.sse.ldmxcsr(ptr)",
     },
     "aarch64": {
         "FUTEX": "98",
         "AFFINITY": "122",
         "RELAX": "llvm.aarch64.hint(i32 1)",
-        "DECLARED": "llvm.aarch64.hint(i32)",
+        "KEEP_MODE": "%mode = call i64 @llvm.aarch64.get.fpcr()\n  store i64 %mode, ptr %mode_at",
+        "TAKE_MODE": "%mode = load i64, ptr %mode_at\n"
+        "  call void @llvm.aarch64.set.fpcr(i64 %mode)",
+        "DECLARED": "llvm.aarch64.hint(i32)\n"
+        "declare i64 @llvm.aarch64.get.fpcr()\n"
+        "declare void @llvm.aarch64.set.fpcr(i64)",
     },
 }
 
