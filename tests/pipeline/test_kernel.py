@@ -108,6 +108,13 @@ def test_bad_arguments_are_refused_before_the_launch(
     np.testing.assert_array_equal(y, kept[1])
 
 
+def test_truth_values_have_a_view_of_bytes(ti_arch: str) -> None:
+    kernel = tikgen.update("u' = u + 1", dim=1, mask="solid")
+    u = np.zeros(3, np.float32)
+    with pytest.raises(ArgumentError, match=r"u8 \(uint8\); got bool; pass solid.view\(np.uint8\)"):
+        kernel(u=u, u_next=u.copy(), solid=np.ones(3, bool))
+
+
 def test_names_are_checked(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
     x, y = arrays(rng)
     with pytest.raises(ArgumentError, match="has no argument 'z'; it takes x: f32"):

@@ -69,6 +69,16 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: tikgen.Program([adding().bind(zeros(3), 1, zeros(3)), tikgen.swap((zeros(3), 0))]),
         "an array that no kernel of the program takes: ndarray float32",
     ),
+    "a swap of the parent of a view": (
+        lambda: tikgen.Program(
+            [adding().bind((x := zeros(9))[3:6], 1, zeros(3)), tikgen.swap((x, zeros(9)))]
+        ),
+        r"'x' shares memory with it, but is another: ndarray float32 of shape \(3,\)",
+    ),
+    "a condition in Python": (
+        lambda: tikgen.Program([tikgen.when(lambda p: True, ["n = n + 1"])], n=zeros(1)),  # type: ignore[arg-type]
+        "such as 'rr < 1e-8'; got function. Python code runs between steps",
+    ),
     "a swap with a number": (
         lambda: tikgen.Program([adding().bind(x := zeros(3), 1, zeros(3)), tikgen.swap((x, 0))]),
         "swap takes arrays; got int",

@@ -11,12 +11,19 @@ from tikgen.engines.llvm_text import tasks
 # The fields of LLVMRuntime that a task of a dense kernel reads: thread pool, its function that
 # runs a parallel loop, and the buffer of numbers that tasks pass on.
 POOL, PARALLEL_FOR, TEMPORARIES = 9, 10, 14
+# What code does that has to do with others of them.
+_USES = {4: "prints", 7: "uses fields", 15: "draws random numbers"}
 _RUNTIME = r"%struct\.LLVMRuntime(?:\.\d+)?"
 _CONTEXT = r"%struct\.RuntimeContext(?:\.\d+)?"
-_FIELD_OF = r"(%[\w.]+) = getelementptr (?:inbounds )?({0}), \2\* (%[\w.]+), i64 0, i32 (\d+)$"
+_FIELD_OF = r"(%[\w.]+) = getelementptr (?:inbounds )?({0}), \2\* (%[\w.]+), i64 0, i32 (\d+)"
 _USE = re.compile(rf"{_RUNTIME}\b")
 _FIELD = re.compile(_FIELD_OF.format(_RUNTIME))
-_CONTEXT_FIELD = re.compile(_FIELD_OF.format(_CONTEXT))
+_CONTEXT_FIELD = re.compile(_FIELD_OF.format(_CONTEXT) + "$")
+# Tasks that were linked may have names of their own for one type.
+_RENAMED = re.compile(rf"^(%[\w.]+) = bitcast {_RUNTIME}\*\* (%[\w.]+) to {_RUNTIME}\*\*$")
+# A loop that another block enters as well has the runtime of either.
+_JOINED = re.compile(rf"^%[\w.]+ = phi {_RUNTIME}\* \[ %[^*]*\]$")
+_CALLED = re.compile(r"\bcall [^@]*@([\w.]+)\(")
 _LOAD = re.compile(rf"= load ({_RUNTIME})\*, \1\*\* %[\w.]+, align 8$")
 _STORE = re.compile(rf"^store ({_RUNTIME})\* %[\w.]+, \1\*\* (%[\w.]+), align 8$")
 _FUNCTION = re.compile(r"^define [^@\n]*@([\w.]+)\(([^\n]*)\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
@@ -83,6 +90,8 @@ def _functions(text: str) -> Iterator[_Function]:
         lines = tuple(line.split(" ;")[0].strip() for line in body.splitlines())
         fields = [found.groups() for found in map(_CONTEXT_FIELD.match, lines) if found]
         runtimes = {pointer: context for pointer, _, context, field in fields if field == "1"}
+        for renamed in filter(None, map(_RENAMED.match, lines)):
+            runtimes[renamed[1]] = runtimes.get(renamed[2], "")
         made = {found[1] for found in map(_MADE.match, lines) if found}
         stored = {runtimes.get(found[2], "") for found in map(_STORE.match, lines) if found}
         arguments = [(found[1], found[2]) for found in map(_ARGUMENTS.search, lines) if found]
@@ -117,12 +126,14 @@ def _problem_of(line: str, function: _Function) -> str:
     field = _FIELD.match(line)
     if field is not None:
         used = int(field[4])
-        is_known = used in (POOL, PARALLEL_FOR, TEMPORARIES)
-        return "" if is_known else f"uses field {used} of Taichi's runtime"
-    if context is not None or _LOAD.search(line):
+        is_known = used in (POOL, PARALLEL_FOR, TEMPORARIES) and line.endswith(f"i32 {used}")
+        return "" if is_known else _USES.get(used, f"uses entry {used} of Taichi's runtime")
+    if context is not None or any(form.search(line) for form in (_LOAD, _RENAMED, _JOINED)):
         return ""
     # A context for a function that it calls has the same runtime.
     stored = _STORE.match(line)
     if stored is not None and function.runtimes.get(stored[2]) in function.prepared:
         return ""
+    if (called := _CALLED.search(line)) is not None:
+        return "asserts" if "assert" in called[1] else f"calls {called[1]} of Taichi's runtime"
     return f"uses Taichi's runtime in an unknown way: {line}"

@@ -53,6 +53,12 @@ def condition(text: str, slots: Slots) -> tuple[BoundKernel, Flag]:
         ProgramError: if a name is unknown, or is no one-element array or number.
     """
     what = f"the condition {text!r}"
+    if not isinstance(text, str):
+        raise ProgramError(
+            "a condition is a text over one-element arrays and numbers by name, such as "
+            f"'rr < 1e-8'; got {type(text).__name__}. Python code runs between steps, with "
+            "every=n, call=f"
+        )
     expression = _parsed(Expression, text)
     if FLAG in expression.names:
         raise ProgramError(f"{what}: the name {FLAG!r} is used by the program; choose another")

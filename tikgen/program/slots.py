@@ -73,9 +73,18 @@ class Slots:
         if found is None:
             raise ProgramError(
                 f"{where} was given an array that no kernel of the program takes: "
-                f"{described(array)}; pass the very array that was bound"
+                f"{described(array)}; pass the very array that was bound{self._kin(array)}"
             )
         return found
+
+    def _kin(self, array: Any) -> str:
+        """Return which array of the program shares memory with another one, for a message."""
+        for number, own in enumerate(self.arrays):
+            both = isinstance(own, np.ndarray) and isinstance(array, np.ndarray)
+            if both and np.may_share_memory(own, array):
+                name = self._used_as[number]
+                return f"; {name!r} shares memory with it, but is another: {described(own)}"
+        return ""
 
     def give_names(self) -> None:
         """Name every array: as the user did, or as the first argument for which it is passed."""

@@ -97,9 +97,10 @@ class Check:
     def explain(self, value: Any) -> str:
         """Return what is wrong with a plain NumPy array."""
         if value.dtype != self.numpy:
-            return (
-                f"argument {self.name!r} takes dtype {self.dtype} ({self.numpy}); got {value.dtype}"
-            )
+            same = value.dtype == bool and self.numpy.itemsize == 1
+            hint = f"; pass {self.name}.view(np.{self.numpy})" if same else ""
+            wanted = f"dtype {self.dtype} ({self.numpy})"
+            return f"argument {self.name!r} takes {wanted}; got {value.dtype}{hint}"
         if not (value.flags.c_contiguous or self.takes_view(value)):
             copy = f"np.ascontiguousarray({self.name})"
             return self.layout_problem("C-contiguous", value.strides, copy)
