@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tikgen.dtypes import DType
-from tikgen.engines import argument_struct, llvm_needs, llvm_text
+from tikgen.engines import argument_struct, llvm_invariants, llvm_needs, llvm_text
 
 KINDS = [(DType.f32, None), (DType.f64, 2), (DType.u8, 1)]
 STRUCT = "{ float, { { i32, i32 }, double* }, { { i32 }, i8* } }"
@@ -153,9 +155,60 @@ def test_the_processor_of_taichis_build_is_forgotten_and_all_tasks_run() -> None
     translated = llvm_text.translated(text)
     assert "target-cpu" not in translated
     assert "tune-cpu" not in translated
-    assert translated.endswith(
+    assert (
         "define void @tikgen_run(ptr %context) {\n"
         "  call void @f_kernel_0_serial(ptr %context)\n"
         "  call void @f_kernel_1_range_for(ptr %context)\n"
         "  ret void\n}\n"
-    )
+    ) in translated
+
+
+BODY = """
+define internal void @function_body.1(ptr nocapture readonly %0, ptr nocapture %1, i32 %2) #2 {
+entry:
+  %3 = bitcast ptr %0 to ptr
+  %4 = load ptr, ptr %3, align 8
+  %5 = getelementptr { i32, ptr }, ptr %4, i64 0, i32 1
+  %6 = load ptr, ptr %5, align 8
+  %7 = getelementptr float, ptr %6, i64 3
+  %8 = load float, ptr %7, align 4
+  %9 = getelementptr inbounds %struct.RuntimeContext.7, ptr %0, i64 0, i32 1
+  %10 = load ptr, ptr %9, align 8
+  %11 = getelementptr inbounds %struct.LLVMRuntime.6, ptr %10, i64 0, i32 14
+  %12 = load ptr, ptr %11, align 8
+  %13 = getelementptr i8, ptr %12, i64 8
+  %14 = load i32, ptr %13, align 4
+  %15 = getelementptr inbounds %struct.RuntimeContext.7, ptr %0, i64 0, i32 3
+  %16 = load ptr, ptr %15, align 8
+  %17 = alloca %struct.RuntimeContext.7, align 8
+  %18 = load ptr, ptr %17, align 8
+  %19 = load float, ptr %18, align 4
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        (BODY, {4, 6, 10, 12, 14}),
+        # Numbers that the loop changes itself, or hands on.
+        (BODY.replace("  ret", "  store i32 1, ptr %13, align 4\n  ret"), {4, 6, 10, 12}),
+        (
+            BODY.replace("  ret", "  %20 = atomicrmw add ptr %13, i32 1 seq_cst\n  ret"),
+            {4, 6, 10, 12},
+        ),
+        (BODY.replace("  ret", "  call void @f(ptr %13)\n  ret"), {4, 6, 10, 12}),
+        # A task writes them, and is in one function with the tasks that read them.
+        (BODY.replace("internal void @function_body.1", "void @k_kernel_1_range"), {4, 6, 10, 12}),
+        # A real function, whose caller made its context, and may make another.
+        (BODY.replace("function_body.1", "points_0"), set()),
+        (BODY.replace("function_body.1", "function_body_0"), set()),
+        (BODY.replace("function_body.1", "my_kernel_1_range_0"), set()),
+    ],
+)
+def test_what_nothing_changes_in_a_launch_is_noted(text: str, noted: set[int]) -> None:
+    found = llvm_invariants.noted(text)
+    assert set(map(int, re.findall(r"%(\d+) = load [^\n]*, !invariant.load !", found))) == noted
+    plain = re.sub(r", !invariant\.load !\d+|^!\d+ = !\{\}\n", "", found, flags=re.MULTILINE)
+    assert plain == text

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from tikgen.engines import llvm_invariants
+
 RUN = "tikgen_run"
 _TASK = re.compile(r"^define (?:dso_local )?void @(\w+_kernel_\d+_\w+)\(", re.MULTILINE)
 _SIGN_OF_EXTENT = re.compile(r"= and i32 %[\w.]+, -2147483648$", re.MULTILINE)
@@ -40,8 +42,9 @@ def translated(text: str, exact: bool = False) -> str:
 
     Args:
         text: LLVM text of one kernel.
-        exact: whether each product is rounded before it is added. Otherwise, where Taichi's fast
-            math allows sums in another order, a product and a sum become one operation, FMA.
+        exact: whether each product is rounded before it is added, and sums stay in Taichi's order.
+            Otherwise, where Taichi's fast math allows that, a product and a sum become one
+            operation, FMA, and loops are vectorised that Taichi leaves as they are.
     """
     calls = "".join(f"  call void @{name}(ptr %context)\n" for name in tasks(text))
     run = f"define void @{RUN}(ptr %context) {{\n{calls}  ret void\n}}\n"
@@ -53,7 +56,8 @@ def translated(text: str, exact: bool = False) -> str:
         text = text.replace(" reassoc ", " reassoc contract ")
     # So that threads share few, long iterations as well.
     text = _ITERATIONS.sub(r"\g<1>1)", text)
-    return _with_opaque_pointers(_TARGETS.sub("", text)) + run
+    text = _with_opaque_pointers(_TARGETS.sub("", text)) + run
+    return text if exact else llvm_invariants.noted(text)
 
 
 def _with_opaque_pointers(text: str) -> str:
