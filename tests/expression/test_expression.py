@@ -335,7 +335,7 @@ def test_integers_wrap_and_divide_as_numpy_does() -> None:
 
 
 # Meaning: Python itself, with functions of one number, says what an expression means.
-_ORACLE = {name: getattr(math, name) for name in ("sin", "cos", "tanh", "atan2")} | {
+_ORACLE = {name: getattr(math, name) for name in ("sin", "cos", "tanh", "atan", "atan2")} | {
     "abs": abs,
     "min": min,
     "max": max,
@@ -354,7 +354,9 @@ def _expressions() -> st.SearchStrategy[str]:
             st.builds("-{}".format, inner),
             st.builds("({}) ** {}".format, inner, st.sampled_from(("0", "2", "3"))),
             st.builds(
-                "{}({})".format, st.sampled_from(["sin", "cos", "tanh", "abs", "sign"]), inner
+                "{}({})".format,
+                st.sampled_from(["sin", "cos", "tanh", "atan", "abs", "sign"]),
+                inner,
             ),
             st.builds("{}({}, {})".format, st.sampled_from(["min", "max", "atan2"]), inner, inner),
             st.builds("where({} < {}, {}, {})".format, inner, inner, inner, inner),
