@@ -41,8 +41,6 @@ from .template.arguments import Array as Array
 from .template.arguments import Scalar as Scalar
 from .template.base import Cost as Cost
 from .template.base import Template as Template
-from .template.boundaries import dirichlet as dirichlet
-from .template.boundaries import neumann as neumann
 from .template.catalogue import (
     add_template_path as add_template_path,
 )
@@ -69,6 +67,8 @@ from .template.parameters import (
 from .template.parameters import (
     parameter as parameter,
 )
+from .template.written_rules import dirichlet as dirichlet
+from .template.written_rules import neumann as neumann
 from .tuning.result import TuneResult as TuneResult
 from .tuning.run import tune as tune
 from .tuning.sweeps.sweep import sweep as sweep

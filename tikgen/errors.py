@@ -17,6 +17,15 @@ def near(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(repr(c) for c in close)}?"
 
 
+# Words of other tools, and the parameter that they may mean.
+_USUAL = {
+    **dict.fromkeys(("bc", "bcs", "boundary_conditions"), "boundary"),
+    **dict.fromkeys(("precision", "data_type"), "dtype"),
+    **dict.fromkeys(("dx", "h", "step_size"), "spacing"),
+    **dict.fromkeys(("accuracy", "stencil_order"), "order"),
+}
+
+
 class TikgenError(Exception):
     """The base of every exception that tikgen raises.
 
@@ -62,7 +71,16 @@ class ParameterError(TikgenError):
         """Return the error for a parameter that ``template`` does not have."""
         names = list(known)
         takes = f"{template} takes {', '.join(names) or 'none'}"
-        return cls(template, {name: f"is unknown.{near(name, names)} {takes}"})
+        meant = _USUAL.get(name)
+        hint = f" Did you mean {meant!r}?" if meant in names else near(name, names)
+        return cls(template, {name: f"is unknown.{hint} {takes}"})
+
+
+class InvalidValue(ParameterError, ValueError):
+    """A function such as ``tikgen.dirichlet`` was given a value that it cannot take.
+
+    ``parameter`` is the name of what was given, as for :class:`ParameterError`.
+    """
 
 
 class ExpressionError(TikgenError):

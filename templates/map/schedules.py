@@ -14,7 +14,8 @@ from .program import takes_turns
 
 # What LLVM calls a function for, an element at a time, unless they are vectorised.
 TRANSCENDENTAL = frozenset(
-    {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
+    {"acos", "asin", "atan", "atan2", "cos", "cosh", "exp", "log", "pow", "sin", "sinh", "tan"}
+    | {"tanh"}
 )
 # How many operations take as long as a function that is vectorised.
 OPERATIONS_A_FUNCTION = 10

@@ -308,6 +308,7 @@ class Map(Template):
                     "exp(-x*x) + sin(x) * cos(y)",
                     "sqrt(abs(x)) / (1 + y*y)",
                     "tanh(a*x) + atan2(y, x) + asin(x) - acos(y)",
+                    "atan(9*x) + sinh(a*x) - cosh(7*y)",
                     "log(x*x + 0.5) + tan(x)",
                     "floor(4*x) + ceil(4*y) + round(2.5*x)",
                     "(x + 0.5)**y + (abs(y) + 3)**-2 + pi*e - 8.5",

@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "inlined": ("update", {"equations": "u' = u + lap(u); err = sum((u' - u)**2)", "dim": 2}),
     "sums": ("map", {"expr": "x = x + 0.5*y; s = sum(x*x); h = max(y)"}),
     "functions": ("map", {"expr": "z = exp(x) + sin(x*y)*tanh(y) + atan2(x, y)"}),
+    "polynomials": ("map", {"expr": "z = atan(x) + sinh(x*y)*cosh(y)", "dtype": "f64"}),
 }
 
 # Called at two places, so that LLVM does not inline it: Taichi makes a context for each call.

@@ -23,6 +23,14 @@ REFUSED = {
     "eval": ("eval(x)", "calls 'eval'"),
     "an attribute": ("x.shape", "'x.shape' is an attribute"),
     "a method": ("x.sum()", "'x.sum' is an attribute, and only functions can be called"),
+    "a function of NumPy": (
+        "x + np.sin(2*x)",
+        "'np.sin' is an attribute, and only functions can be called; write 'sin(2*x)'",
+    ),
+    "a function of some module": ("m.foo(x)", "only functions can be called.|can be called"),
+    "a keyword as a name": ("2*lambda + 1", "'lambda' is a keyword of Python; choose another name"),
+    "a keyword before an operator": ("in*2", "'in' is a keyword of Python; choose another name"),
+    "a keyword between names": ("(x in y", "'(' was never closed"),
     "a called call": ("sin(x)(y)", "'sin(x)' is a call, and only functions can be called"),
     "an import": ("import os", "no statement"),
     "the import function": ("__import__(x)", "calls '__import__'"),
@@ -335,7 +343,7 @@ def test_integers_wrap_and_divide_as_numpy_does() -> None:
 
 
 # Meaning: Python itself, with functions of one number, says what an expression means.
-_ORACLE = {name: getattr(math, name) for name in ("sin", "cos", "tanh", "atan2")} | {
+_ORACLE = {name: getattr(math, name) for name in ("sin", "cos", "tanh", "atan", "atan2")} | {
     "abs": abs,
     "min": min,
     "max": max,
@@ -354,7 +362,9 @@ def _expressions() -> st.SearchStrategy[str]:
             st.builds("-{}".format, inner),
             st.builds("({}) ** {}".format, inner, st.sampled_from(("0", "2", "3"))),
             st.builds(
-                "{}({})".format, st.sampled_from(["sin", "cos", "tanh", "abs", "sign"]), inner
+                "{}({})".format,
+                st.sampled_from(["sin", "cos", "tanh", "atan", "abs", "sign"]),
+                inner,
             ),
             st.builds("{}({}, {})".format, st.sampled_from(["min", "max", "atan2"]), inner, inner),
             st.builds("where({} < {}, {}, {})".format, inner, inner, inner, inner),

@@ -33,6 +33,7 @@ TRANSCENDENTAL = (
     "exp(-x*x) + sin(x)*cos(y)",
     "tanh(a*x) + atan2(y, x) + asin(x) - acos(y)",
     "log(x*x + 0.5) + tan(x) + (x + 2)**y + pi*e",
+    "atan(9*x) + sinh(a*x) - cosh(7*y)",
 )
 MORE_INTEGERS = ("u8", "i16", "u32", "i64")
 INTEGER_EXPRESSIONS = (

@@ -271,7 +271,7 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"boundary": {"x": "zero", "y": "zero", "z": "zero"}}, "names the side z, and dim is 2"),
         ({"boundary": ("value", "alpha")}, "takes alpha, which is no scalar"),
         ({"boundary": "perodic"}, "got 'perodic'. Did you mean 'periodic'"),
-        ({"boundary": 3}, "antisymmetric, wall or free_surface or more (what lies outside"),
+        ({"boundary": 3}, "wall, free_surface, tikgen.dirichlet(g), tikgen.neumann(g)"),
         ({"scalars": ("a", "b")}, "names b, which nothing reads"),
         ({"on_device": ("aa",)}, "names aa, which is no scalar. Did you mean 'a'"),
         ({"constants": {"a": 2.0}}, "which is a constant as well"),

@@ -154,8 +154,14 @@ def test_the_interior_pays_one_comparison_a_buffer() -> None:
     ("boundary", "problem"),
     [
         ({"p": tikgen.absorbing(9), "u": "zero"}, "absorbs p, and the equations write no next"),
-        (("absorbing", 0, 1.0, 1, "zero"), "a width from 1 to 10000 points; got 0"),
-        (("absorbing", 9, 1.5, 1, "zero"), "a strength above 0 and at most 1; got 1.5"),
+        (
+            ("absorbing", 0, 1.0, 1, "zero"),
+            "whose width takes a whole number of points from 1 to 10000; got 0",
+        ),
+        (
+            ("absorbing", 9, 1.5, 1, "zero"),
+            "whose strength takes a number above 0 and at most 1; got 1.5",
+        ),
         (
             {"u": tikgen.absorbing(9, order=2), "p": "zero"},
             "needs a field that is updated in place",

@@ -426,7 +426,7 @@ def test_layers_need_floats() -> None:
     [
         ({"strength": 0.1}, "takes no strength and no order; tikgen.matched_layers takes"),
         ({"order": 2}, "takes no strength and no order"),
-        ({"kind": "pml"}, "is of kind 'sponge' or 'cpml'; got 'pml'"),
+        ({"kind": "pml"}, "'kind' takes 'sponge' or 'cpml'; got 'pml'"),
     ],
     ids=str,
 )
@@ -440,9 +440,9 @@ def test_a_kind_takes_its_own_numbers(options: Any, problem: str) -> None:
     [
         ((9,), {}, r"have 2 axes; got the shape \(9,\)"),
         ((9, 9), {"courant": 0}, "points an update above 0 and at most 10; got 0"),
-        ((9, 9), {"reflection": 1.0}, "reflection takes a number between 0 and 1; got 1.0"),
-        ((9, 9), {"shift": -1}, "shift takes a number from 0 to 1; got -1"),
-        ((9, 9), {"stretch": 0.5}, "stretch takes a number from 1 to 100; got 0.5"),
+        ((9, 9), {"reflection": 1.0}, "'reflection' takes a number between 0 and 1; got 1.0"),
+        ((9, 9), {"shift": -1}, "'shift' takes a number from 0 to 1; got -1"),
+        ((9, 9), {"stretch": 0.5}, "'stretch' takes a number from 1 to 100; got 0.5"),
     ],
     ids=str,
 )

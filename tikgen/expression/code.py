@@ -69,6 +69,7 @@ class NumpyCode(Code):
     _FUNCTIONS: ClassVar = {
         "acos": "np.arccos",
         "asin": "np.arcsin",
+        "atan": "np.arctan",
         "atan2": "np.arctan2",
         "max": "np.fmax",
         "min": "np.fmin",

@@ -212,7 +212,6 @@ class EquationReader(Reader):
         return self._access(name, (0,) * self._grid.dim)
 
     def _is_index(self, name: str) -> bool:
-        """Return whether a name is an index or a coordinate: nothing else is called so."""
         grid = self._grid
         if name not in (*INDICES[: grid.dim], *AXES[: grid.dim]):
             return False

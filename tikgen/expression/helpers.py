@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable
 
 from tikgen.dtypes import DType
+from tikgen.expression import polynomials
 from tikgen.expression.tree import Node
 
-_OWN = {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of"}
+_OWN = {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of", **polynomials.OWN}
 # Operations that some dtypes compute in a function.
 _HELPED = frozenset({"//", "%", "**", "pow", "abs", *_OWN})
 
@@ -56,9 +57,11 @@ def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
     needed |= {"widened"} if is_widened else set()
     if dtype.is_float and needed & {"floor_divide", "remainder"}:
         needed.add("truncated_remainder")
+    needed |= {polynomials.CALLED[name] for name in needed & polynomials.CALLED.keys()}
     replaced = _float_words(dtype) if dtype.is_float else _integer_words(dtype)
-    # The function that others call comes first.
-    order = sorted(needed, key=lambda name: (name != "truncated_remainder", name))
+    # Functions that others call come first.
+    called = {"truncated_remainder", *polynomials.CALLED.values()}
+    order = sorted(needed, key=lambda name: (name not in called, name))
     return "\n\n\n".join(
         re.sub(r"\b[A-Z_]+\b", lambda word: replaced.get(word[0], word[0]), _text(name, dtype))
         for name in order
@@ -111,6 +114,7 @@ def _float_words(dtype: DType) -> dict[str, str]:
         "ZERO": dtype.literal(0),
         "ONE": dtype.literal(1),
         "TWO": dtype.literal(2),
+        **polynomials.words(dtype),
     }
 
 
@@ -186,7 +190,7 @@ def whole_power(base, exponent: ti.template()):
     return ti.cast(result, DTYPE)
 ''',
 }
-_FLOAT = {
+_FLOAT = polynomials.TEXTS | {
     # Whole numbers of units in the last place have an exact remainder, also with fast math.
     "truncated_remainder": '''
 @ti.func

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import keyword
 import re
 from collections.abc import Iterable
 from typing import NoReturn
@@ -49,6 +50,15 @@ _INSTEAD: dict[type, tuple[str, str]] = {
     ast.Invert: ("~", "'not'"),
 }
 _LINES = "; a line break ends a statement unless an operator or a parenthesis is open"
+# Keywords of Python that stand where a name may: some begin what no text has, and others do not
+# stand before an operator.
+_USABLE = frozenset({"and", "or", "not", "if", "else", "elif", "True", "False", "None"})
+_BETWEEN = ("in", "is", "for", "with", "while")
+_KEYWORD = re.compile(
+    rf"\b(?:({'|'.join(sorted({*keyword.kwlist} - {*_BETWEEN} - _USABLE))})\b"
+    rf"|({'|'.join(_BETWEEN)})\b *(?=[-+*/%=)<>]|$))",
+    re.MULTILINE,
+)
 # An operator that ends a line, and all up to the next line that is neither empty nor a comment.
 _UNFINISHED = re.compile(r"([-+*/%<>=]|\b(?:and|or|not)\b)((?:[ \t]*(?:#[^\n]*)?\n)+)(?=[^\n]*\S)")
 
@@ -121,10 +131,12 @@ def _joined(text: str) -> str:
 
 
 def _symbol_hint(text: str) -> str:
-    """Return what to write instead of the operators of C in the text."""
+    """Return what to write instead of C's operators and of Python's keywords in the text."""
     instead = {"&&": "'and'", "||": "'or'", "!": "'not'", "?": "'a if c else b'"}
     plain = text.replace("!=", "")
     found = [f"write {word} for {symbol!r}" for symbol, word in instead.items() if symbol in plain]
+    if (used := _KEYWORD.search(text)) and not found:
+        found.append(f"{(used[1] or used[2])!r} is a keyword of Python; choose another name")
     return f"; {', '.join(found)}" if found else ""
 
 
@@ -242,7 +254,13 @@ class Reader:
     def _call(self, tree: ast.Call, depth: int) -> Node:
         if not isinstance(tree.func, ast.Name):
             what = self._piece(tree.func)
-            self._refuse(f"{what!r} is {_article(tree.func)}, and only functions can be called")
+            hint = ""
+            if isinstance(tree.func, ast.Attribute) and tree.func.attr in self.functions:
+                operands = ", ".join(map(self._piece, tree.args or [tree.func.value]))
+                hint = f"; write {_clip(f'{tree.func.attr}({operands})')!r}"
+            self._refuse(
+                f"{what!r} is {_article(tree.func)}, and only functions can be called{hint}"
+            )
         name = tree.func.id
         if name not in FUNCTIONS:
             known = ", ".join(self.functions)

@@ -30,7 +30,10 @@ COST = {
     "tan": (8, 1),
     "asin": (4, 4),
     "acos": (4, 4),
+    "atan": (4, 0),
     "atan2": (4, 4),
+    "cosh": (4, 0),
+    "sinh": (4, 0),
     "tanh": (4, 2),
     "exp": (4, 0),
     "log": (4, 4),
@@ -47,6 +50,8 @@ _MONOTONE = {
     "sqrt": np.sqrt,
     "asin": np.arcsin,
     "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
     "tanh": np.tanh,
     "exp": np.exp,
     "log": np.log,
@@ -160,6 +165,7 @@ class _Analysis:
             "sin": lambda a: self._wave("sin", np.sin, a),
             "cos": lambda a: self._wave("cos", np.cos, a),
             "tan": self._tan,
+            "cosh": self._cosh,
             "atan2": self._atan2,
         }
         return methods[op](*args)
@@ -281,6 +287,9 @@ class _Analysis:
         value = np.tan(a.value)
         # Computed as sin / cos, whose divisor has an absolute error.
         return self._round("tan", value, passed_on, 2 * np.abs(value))
+
+    def _cosh(self, a: Bounded) -> Bounded:
+        return self._monotone("cosh", np.cosh, a._replace(value=np.abs(a.value)), 0)
 
     def _atan2(self, y: Bounded, x: Bounded) -> Bounded:
         total = y.error + x.error

@@ -22,9 +22,11 @@ _FUNCTIONS = {
     sympy.Abs: "abs",
     sympy.acos: "acos",
     sympy.asin: "asin",
+    sympy.atan: "atan",
     sympy.atan2: "atan2",
     sympy.ceiling: "ceil",
     sympy.cos: "cos",
+    sympy.cosh: "cosh",
     sympy.exp: "exp",
     sympy.floor: "floor",
     sympy.log: "log",
@@ -32,6 +34,7 @@ _FUNCTIONS = {
     sympy.Min: "min",
     sympy.sign: "sign",
     sympy.sin: "sin",
+    sympy.sinh: "sinh",
     sympy.tan: "tan",
     sympy.tanh: "tanh",
 }
@@ -183,8 +186,6 @@ class _Writer:
             return self._piecewise(term)
         if isinstance(term, sympy.Mod):
             return ast.BinOp(self.number(term.args[0]), ast.Mod(), self.number(term.args[1]))
-        if isinstance(term, sympy.atan):
-            return self._call("atan2", (*term.args, sympy.Integer(1)))
         if term.func in _FUNCTIONS:
             return self._call(_FUNCTIONS[term.func], term.args)
         what = "function" if isinstance(term, sympy.Function | AppliedUndef) else "term"

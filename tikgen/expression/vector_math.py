@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from tikgen.dtypes import DType
+from tikgen.expression import polynomials
 from tikgen.expression.tree import Node
 
 # Each function of Taichi and that which takes its place.
@@ -161,7 +162,8 @@ VECTORISED = frozenset(_IN_VECTORS)
 
 def vectorised(functions: frozenset[str], dtype: DType) -> frozenset[str]:
     """Return those of some functions that LLVM makes vectors of in a dtype."""
-    return VECTORISED & functions if dtype.computed is DType.f32 else frozenset()
+    in_vectors = VECTORISED.union(polynomials.OWN)
+    return in_vectors & functions if dtype.computed is DType.f32 else frozenset()
 
 
 def in_vectors(code: str, dtype: DType) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from tikgen.dtypes import DType
 from tikgen.errors import near
-from tikgen.template.parameters import FieldName, Identifier, Invalid
+from tikgen.template.parameters import FieldName, Identifier, Invalid, Wording
+from tikgen.template.written_rules import TAKES, boundary_hint, sides_hint
 
 AXES = "xyz"
 Side = Literal["x", "x-", "x+", "y", "y-", "y+", "z", "z-", "z+"]
@@ -34,7 +35,11 @@ Rule = Kind | Numbered | Absorbing | Matched
 # Rules for layers, which have a rule for what lies outside.
 LAYERS = ("absorbing", "cpml")
 Sides = dict[Side, Rule]
-Boundary = Rule | Sides | dict[FieldName, Rule | Sides]
+_KINDS = get_args(Kind)
+Boundary = Annotated[
+    Rule | Sides | dict[FieldName, Rule | Sides],
+    Wording(TAKES, lambda value: boundary_hint(value, _KINDS)),
+]
 
 # Rules under which a value outside is an element inside, or nothing is computed that needs it.
 ELEMENTS = ("interior", "periodic", "clamp", "reflect", "symmetric")
@@ -59,47 +64,6 @@ ON_WALLS = {
     "wall_flux": ("flux", ""),
     "antisymmetric": ("opposite", "beyond"),
 }
-
-
-def dirichlet(
-    value: float | str, at: Literal["outside", "wall"] = "outside"
-) -> tuple[str, float | str]:
-    """Return the rule by which a field has a value outside, or on the wall.
-
-    Args:
-        value: a number, or the name of a scalar or a constant. Any other name becomes an argument:
-            an array over the face, of the shape of the other axes, ``(1,)`` in one dimension.
-        at: ``"outside"`` gives all that lies outside the value. ``"wall"`` gives it to the wall,
-            half a cell beyond the outermost point: what lies outside is twice the value minus the
-            mirror image about the wall.
-
-    Raises:
-        ValueError: if ``at`` is something else.
-    """
-    return {"outside": "value", "wall": "wall_value"}[_checked(at, "outside")], value
-
-
-def neumann(slope: float | str, at: Literal["point", "wall"] = "point") -> tuple[str, float | str]:
-    """Return the rule by which a field has a slope along the outward normal.
-
-    A value outside is that of its mirror image, plus the slope times the distance between them.
-
-    Args:
-        slope: a number, or the name of a scalar or a constant. Any other name becomes an argument:
-            an array over the face, of the shape of the other axes, ``(1,)`` in one dimension.
-        at: ``"point"`` mirrors about the outermost point, ``"wall"`` about the wall half a cell
-            beyond it.
-
-    Raises:
-        ValueError: if ``at`` is something else.
-    """
-    return {"point": "flux", "wall": "wall_flux"}[_checked(at, "point")], slope
-
-
-def _checked(at: str, other: str) -> str:
-    if at not in (other, "wall"):
-        raise ValueError(f"at takes {other!r} or 'wall'; got {at!r}")
-    return at
 
 
 def rule_of(given: Any) -> tuple[str, Any]:
@@ -256,7 +220,7 @@ def check_boundary(
     by_field = boundary if is_by_field(boundary) else {"": boundary}
     for name, given in by_field.items():
         if name and name not in known:
-            raise Invalid("boundary", f"names {name}, which is no array.{near(name, known)}")
+            raise Invalid("boundary", f"names {name}{sides_hint(name, known, dim)}")
         for side in given if isinstance(given, Mapping) else ():
             if AXES.index(side[0]) >= dim:
                 raise Invalid("boundary", f"names the side {side}, and dim is {dim}")

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.dtypes import DType
-from tikgen.errors import near
+from tikgen.errors import InvalidValue, near
 from tikgen.template.boundaries import is_by_field, lies_on_walls, side_rules
 from tikgen.template.parameters import Invalid
+from tikgen.template.written_rules import is_number
 
 WIDEST = 10_000
 # A point near a side of its axis: an index and how far that is from the lower or the upper end.
@@ -55,34 +56,37 @@ def absorbing(
             the energy would come back.
 
     Raises:
-        ValueError: if the width, the strength or the order is out of range, or if a layer of kind
+        InvalidValue: if the width, the strength or the order is out of range, or if a layer of kind
             "cpml" is given a strength or an order.
     """
+    problem = None
     if kind not in ("sponge", "cpml"):
-        raise ValueError(f"an absorbing layer is of kind 'sponge' or 'cpml'; got {kind!r}")
+        problem = "kind", f"takes 'sponge' or 'cpml'; got {kind!r}"
+    elif kind == "cpml" and (strength is not None or order != 1):
+        problem = (
+            "kind",
+            (
+                "'cpml' takes no strength and no order; tikgen.matched_layers takes what says how "
+                "such a layer absorbs"
+            ),
+        )
+    problem = problem or _problem(width, 1 if strength is None else strength, order)
+    if problem:
+        raise InvalidValue("absorbing", dict([problem]))
     if kind == "cpml":
-        if strength is not None or order != 1:
-            raise ValueError(
-                "a layer of kind 'cpml' takes no strength and no order; tikgen.matched_layers "
-                "takes what says how it absorbs"
-            )
-        if problem := _problem(width, 1, 1):
-            raise ValueError(problem)
         return "cpml", width, beyond
-    if strength is None and width > 0:
+    if strength is None:
         strength = min(1.0, 2 / width)
-    if problem := _problem(width, strength, order):
-        raise ValueError(problem)
     return "absorbing", width, strength, order, beyond
 
 
-def _problem(width: Any, strength: Any, order: Any) -> str:
-    """Return what is wrong with a layer, or nothing."""
-    if not 1 <= width <= WIDEST or width != int(width):
-        return f"an absorbing layer has a width from 1 to {WIDEST} points; got {width!r}"
-    if not 0 < strength <= 1:
-        return f"an absorbing layer has a strength above 0 and at most 1; got {strength!r}"
-    return "" if order in (1, 2) else f"an equation has order 1 or 2 in time; got {order!r}"
+def _problem(width: Any, strength: Any, order: Any) -> tuple[str, str] | None:
+    """Return the name of what is wrong with a layer, and what it takes, or None."""
+    if not is_number(width) or not 1 <= width <= WIDEST or width != int(width):
+        return "width", f"takes a whole number of points from 1 to {WIDEST}; got {width!r}"
+    if not is_number(strength) or not 0 < strength <= 1:
+        return "strength", f"takes a number above 0 and at most 1; got {strength!r}"
+    return None if order in (1, 2) else ("order", f"takes 1 or 2; got {order!r}")
 
 
 def layers_of(boundary: Any, name: str, dim: int) -> list[Layer]:
@@ -140,7 +144,7 @@ def check_layers(boundary: Any, fields: Mapping[str, str], dim: int, dtype: DTyp
             )
         for _, _, *layer in layers:
             if problem := _problem(*layer):
-                raise Invalid("boundary", f"does not fit: {problem}")
+                raise Invalid("boundary", f"has a layer whose {' '.join(problem)}")
     for array, layers in layers_in(boundary, fields, dim).items():
         field, orders = fields[array], {order for *_, order in layers}
         if not dtype.is_float:

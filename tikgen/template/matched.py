@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.dtypes import DType
+from tikgen.errors import InvalidValue
 from tikgen.expression.stretching import CHANGE, DECAY, GAIN, PLACES, ROWS, profile_of
 from tikgen.template.boundaries import AXES, is_by_field, side_rules
 from tikgen.template.layers import WIDEST, Part
 from tikgen.template.parameters import Invalid
+from tikgen.template.written_rules import is_number
 
 # The number of points of the lower and of the upper layer, for each axis that has one.
 Widths = Mapping[int, tuple[int, int]]
@@ -204,29 +206,36 @@ def matched_layers(
         first, such as ``cpml_dx_p``. These belong to one kernel and its fields.
 
     Raises:
-        ValueError: if the kernel has no such layers, the shape has another number of axes, or a
+        InvalidValue: if the kernel has no such layers, the shape has another number of axes, or a
             number is out of range.
     """
     problem = getattr(kernel, "problem", None)
     boundary, dim = getattr(problem, "boundary", None), getattr(problem, "dim", 0)
     widths = matched_widths(boundary, dim) if boundary is not None else {}
+    numbers = {"courant": courant, "reflection": reflection, "shift": shift, "stretch": stretch}
+    wrong = {}
     if not widths:
-        raise ValueError(
-            f"{getattr(kernel, 'name', kernel)!s} has no layers of kind 'cpml'; make them by "
-            "boundary=tikgen.absorbing(10, kind='cpml')"
+        wrong["kernel"] = (
+            f"takes a kernel with layers; {getattr(kernel, 'name', kernel)!s} has no layers of "
+            "kind 'cpml'; make them by boundary=tikgen.absorbing(10, kind='cpml')"
         )
-    if len(shape) != dim:
-        raise ValueError(f"the fields of {kernel.name} have {dim} axes; got the shape {shape}")
-    if not 0 < courant <= 10:
-        raise ValueError(f"courant takes points an update above 0 and at most 10; got {courant!r}")
-    if not 0 < reflection < 1:
-        raise ValueError(f"reflection takes a number between 0 and 1; got {reflection!r}")
-    if not 0 <= shift <= 1:
-        raise ValueError(f"shift takes a number from 0 to 1; got {shift!r}")
-    if not 1 <= stretch <= 100:
-        raise ValueError(f"stretch takes a number from 1 to 100; got {stretch!r}")
+    elif len(shape) != dim:
+        wrong["shape"] = f"takes {dim} extents, for the fields of {kernel.name} have {dim} axes; "
+        wrong["shape"] += f"got the shape {shape}"
+    elif words := [n for n, v in numbers.items() if not is_number(v)]:
+        wrong = {name: f"takes a number; got {numbers[name]!r}" for name in words}
+    elif not 0 < courant <= 10:
+        wrong["courant"] = f"takes points an update above 0 and at most 10; got {courant!r}"
+    elif not 0 < reflection < 1:
+        wrong["reflection"] = f"takes a number between 0 and 1; got {reflection!r}"
+    elif not 0 <= shift <= 1:
+        wrong["shift"] = f"takes a number from 0 to 1; got {shift!r}"
+    elif not 1 <= stretch <= 100:
+        wrong["stretch"] = f"takes a number from 1 to 100; got {stretch!r}"
+    if wrong:
+        raise InvalidValue("matched_layers", wrong)
     extents = {f"n{axis}": int(n) for axis, n in enumerate(shape)}
-    numbers = {
+    profiles = {
         profile_of(axis): _numbers(pair, courant, reflection, shift, stretch)
         for axis, pair in widths.items()
     }
@@ -234,7 +243,7 @@ def matched_layers(
     for argument in kernel.signature.arguments:
         if argument.name.startswith("cpml_"):
             wanted, kind = [extents.get(n, n) for n in argument.shape], argument.dtype.numpy
-            values = numbers.get(argument.name)
+            values = profiles.get(argument.name)
             # A grid keeps a part of the zeros: nothing touches them here.
             found[argument.name] = np.zeros(wanted, kind) if values is None else values.astype(kind)
     return found

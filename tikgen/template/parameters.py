@@ -11,7 +11,7 @@ import functools
 import keyword
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -25,7 +25,7 @@ from tikgen.errors import ExpressionError, ParameterError, TemplateError, near
 from tikgen.expression import Assignments, Equations, Expression, Reducing
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
 
-_LONGEST = 200  # A type in more letters is described, and not spelled out.
+_LONGEST = 200  # Letters of a value in a message.
 RESERVED = frozenset({"name", "schedule", "arch", "shape"})
 
 
@@ -66,6 +66,20 @@ class Invalid(ValueError):
         self.parameter = parameter
         self.problem = problem
         super().__init__(problem)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Says what a type takes; annotates a type that is too long to be spelled out.
+
+    Attributes:
+        takes: the values, in words.
+        hint: returns what to write instead of a value that does not fit: a sentence after a
+            space, or an empty string.
+    """
+
+    takes: str
+    hint: Callable[[Any], str]
 
 
 def parameter(
@@ -241,7 +255,7 @@ def make_model(
     try:
         return model(**values)
     except ValidationError as error:
-        raise ParameterError(template, _problems(model, error)) from None
+        raise ParameterError(template, _problems(model, error, values)) from None
 
 
 def canonical(value: Any) -> str:
@@ -331,6 +345,8 @@ def _takes(field: FieldInfo) -> str:
     """Return in words what a parameter takes."""
     if choices := _choices(field):
         return _listing(choices)
+    if wording := _wording(field):
+        return wording.takes
     low = next((m.ge for m in field.metadata if getattr(m, "ge", None) is not None), None)
     high = next((m.le for m in field.metadata if getattr(m, "le", None) is not None), None)
     bounds = {
@@ -339,8 +355,11 @@ def _takes(field: FieldInfo) -> str:
         (False, True): f" of at most {high}",
         (False, False): "",
     }[low is not None, high is not None]
-    takes = _type_name(field.annotation) + bounds
-    return takes if len(takes) <= _LONGEST else f"{_listing(_words(field.annotation))} or more"
+    return _type_name(field.annotation) + bounds
+
+
+def _wording(field: FieldInfo) -> Wording | None:
+    return next((m for m in field.metadata if isinstance(m, Wording)), None)
 
 
 def _type_name(annotation: Any) -> str:
@@ -348,7 +367,9 @@ def _type_name(annotation: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(_type_name(a) for a in arguments)
     if origin is tuple:
-        return "a tuple of " + _type_name(arguments[0])
+        each = _type_name(arguments[0])
+        is_long = arguments[-1] is ... or len(set(arguments)) > 1
+        return f"a tuple of {each}" if is_long else f"a tuple of {len(arguments)}, each {each}"
     if origin is dict:
         return f"a dict from {_type_name(arguments[0])} to {_type_name(arguments[1])}"
     if origin is Literal:
@@ -368,12 +389,13 @@ def _listing(choices: Iterable[str]) -> str:
 
 def _refusal(field: FieldInfo, value: Any) -> str:
     """Return in words what a parameter takes instead of a value."""
-    takes = _takes(field)
-    if takes.endswith(" or more"):
-        takes = f"{takes} ({field.description})"
     got = "nothing" if value is PydanticUndefined else _shown(value)
+    if len(got) > _LONGEST:
+        got = f"{got[: _LONGEST - 3]}..."
     hint = near(value, _words(field.annotation)) if isinstance(value, str) else ""
-    return f"takes {takes}; got {got}" + (f".{hint}" if hint else "")
+    if wording := _wording(field):
+        hint = wording.hint(plain(value))
+    return f"takes {_takes(field)}; got {got}" + (f".{hint}" if hint else "")
 
 
 def _words(annotation: Any) -> list[str]:
@@ -385,7 +407,9 @@ def _words(annotation: Any) -> list[str]:
     return []
 
 
-def _problems(model: type[ParameterModel], error: ValidationError) -> dict[str, str]:
+def _problems(
+    model: type[ParameterModel], error: ValidationError, given: Mapping[str, Any]
+) -> dict[str, str]:
     problems: dict[str, str] = {}
     for detail in error.errors(include_url=False):
         name = str(detail["loc"][0]) if detail["loc"] else ""
@@ -394,11 +418,11 @@ def _problems(model: type[ParameterModel], error: ValidationError) -> dict[str, 
             problems[cause.parameter] = cause.problem
         elif isinstance(cause, ExpressionError | ValueError):
             problems.setdefault(name, f"cannot be used: {cause}")
-        elif detail["type"] == "missing":
+        elif detail["type"] == "missing" and name not in given:
             field = model.model_fields[name]
             problems[name] = f"is missing; it takes {_takes(field)}: {field.description}"
         elif name in model.model_fields:
-            problems.setdefault(name, _refusal(model.model_fields[name], detail["input"]))
+            problems.setdefault(name, _refusal(model.model_fields[name], given[name]))
         else:
             problems.setdefault(name, detail["msg"])
     return problems
