@@ -23,6 +23,33 @@ from page import drawn_seed, write_works
 from tikgen.units import duration
 from timing import Turns
 
+PLAIN = """
+import taichi as ti
+
+vector = ti.types.ndarray(dtype=ti.f32, ndim=1)
+matrix = ti.types.ndarray(dtype=ti.f32, ndim=2)
+
+
+@ti.kernel
+def scaled(x: vector, y: vector, z: vector):
+    for i in x:
+        z[i] = 2 * x[i] + y[i]
+
+
+@ti.kernel
+def total(x: vector, out: vector):
+    found = 0.0
+    for i in range(x.shape[0]):
+        found += x[i]
+    out[0] = found
+
+
+@ti.kernel
+def laplacian(x: matrix, y: matrix):
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1] - 4 * x[i, j]
+"""
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 ROUNDS, FIRST_ROUNDS = 21, 5
 Work = tuple[str, Any, list[Any], "Callable[[], object] | None"]
@@ -64,7 +91,20 @@ def works(rng: random.Random) -> list[Work]:
         found.append((title, kernel, [a, b, c, 1.0, 0.0], lambda a=a, b=b: a @ b))
     n = rng.randint(10**5, 10**6)
     found.append((f"scan, {n:,}", tikgen.build("scan"), [r(n), np.zeros(n, np.float32)], None))
-    return found
+    return found + plain_works(rng, r)
+
+
+def plain_works(rng: random.Random, r: Callable[..., np.ndarray[Any, Any]]) -> list[Work]:
+    """Return kernels as people write them in Taichi: plain loops, without real functions."""
+    n, rows, columns = (rng.randint(10**low, 2 * 10**low) for low in (6, 3, 3))
+    x, y, z, out, grid = r(n), r(n), r(n), np.zeros(1, np.float32), r(rows, columns)
+    head, *kernels = PLAIN.split("\n\n\n")
+    scaled, total, laplacian = (tikgen.from_string(f"{head}\n\n\n{text}") for text in kernels)
+    return [
+        (f"plain loop, 2\\*x + y, {n:,}", scaled, [x, y, z], lambda: 2 * x + y),
+        (f"plain loop, sum, {n:,}", total, [x, out], x.sum),
+        (f"plain loop, Laplacian, {rows} x {columns}", laplacian, [grid, grid.copy()], None),
+    ]
 
 
 def measured(kernel: Any, values: list[Any], numpy: Callable[[], object] | None) -> list[float]:
