@@ -16,6 +16,7 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import arrays, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.template.base import NDArray, Template
+from tikgen.template.outputs import in_order
 from tikgen.verification.case import Container, Data, Outcome
 from tikgen.verification.compare import compare
 from tikgen.verification.data import (
@@ -288,13 +289,11 @@ class Trial:
 
     def _reference(self, before: Mapping[str, NDArray]) -> dict[str, NDArray]:
         given = self._copies(before)
+        outputs = [array.name for array in self._arrays() if array.written]
         with blamed(self._template, "reference()"):
             found = self._template.reference(self._problem, *given.values())
-            results = [np.asarray(r) for r in (found if isinstance(found, tuple) else (found,))]
+            results = [np.asarray(r) for r in in_order(self._template.name, outputs, found)]
         check_unchanged(self._template, "reference()", given, self._copies(before))
-        outputs = [array.name for array in self._arrays() if array.written]
-        if len(results) != len(outputs):
-            self._refuse(f"reference() returns {len(results)} arrays, not {len(outputs)}")
         for name, result in zip(outputs, results, strict=True):
             if result.dtype.kind not in "fiub":
                 self._refuse(f"reference() gives {name} the dtype {result.dtype}")
