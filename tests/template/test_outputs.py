@@ -79,4 +79,6 @@ def test_a_reference_that_returns_a_dict_serves_everywhere(ti_arch: str, tmp_pat
     u, v = kernel.reference(x, y)
     assert (u == x + 1).all()
     assert (v == x - 1).all()
+    text = kernel.eject()
+    assert "expected = dict(zip" not in text
     assert tikgen.verify(template, archs=(ti_arch,), max_examples=3, seed=1).ok
