@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -95,7 +96,9 @@ class Trial:
         self._fence = side if container == "fenced" else None
         self._owner = self._shared_arrays(sizes) if inplace else {}
         rng = np.random.default_rng(seed)
+        began = time.perf_counter()
         special = self._inputs(sizes, rng)
+        self._seconds = time.perf_counter() - began
         self._start = {
             a.name: self._value(a, sizes, data, rng, special)
             for a in self.arguments
@@ -119,9 +122,11 @@ class Trial:
             boxes[name] = boxes[owner]
         # A device may return another NaN than it was given.
         before = {name: box.read() for name, box in boxes.items()}
+        began = time.perf_counter()
         with np.errstate(all="ignore"):
             expected, kept = self._expected(before)
             tolerance = self._tolerance(before, expected)
+        self._seconds += time.perf_counter() - began
         values = [
             boxes[a.name].value if isinstance(a, Array) else self._start[a.name]
             for a in self.arguments
@@ -160,7 +165,11 @@ class Trial:
             elif changed.any() and name not in self._owner.values():
                 place, value = _first(changed, after[name])
                 return self._wrong(f"the input {name} was changed: {name}[{place}] is {value} now")
-        return Outcome("passed", "", self.kernel.digest, worst, error, compared, self.launched_by)
+        return Outcome(
+            "passed", "", self.kernel.digest, worst, error, compared, self.launched_by,
+            elements=max((value.size for value in before.values()), default=0),
+            seconds=self._seconds,
+        )  # fmt: skip
 
     def _wrong(self, message: str, worst: float = float("inf"), error: float = 0.0) -> Outcome:
         return Outcome(
