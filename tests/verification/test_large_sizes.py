@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tikgen
 from tikgen.pipeline.builder import resolve
 from tikgen.template.base import Template
-from tikgen.verification import verify
+from tikgen.verification import Trial, verify
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.large import MOST_ELEMENTS, MOST_ON_CPU, Ladder, elements, large_sizes
 from tikgen.verification.strategies import drawn
@@ -155,3 +157,26 @@ def test_the_square_of_a_large_array_is_not_taken(ti_arch: str, tmp_path: Path) 
         report
     )
     assert report.to_dict()["archs"][0]["largest"] == dict(found.largest)
+
+
+@pytest.mark.once
+def test_a_launch_that_is_right_at_first_only_is_found(ti_arch: str, tmp_path: Path) -> None:
+    if ti_arch != "cpu":
+        pytest.skip("launches are repeated on cpu")
+    launches = []
+
+    def launch(values: Sequence[np.ndarray]) -> None:
+        x, y = values
+        assert np.isnan(y).all()  # As it was before the first launch.
+        launches.append(x[0])
+        y[...] = x
+        y[2] += len(launches) == 3
+
+    line = template(tmp_path, "racing")
+    settings = {"sizes": {"n0": 5}, "launch": launch}
+    assert Trial(line, {"dim": 1}, **settings).run().ok
+    launches.clear()
+    outcome = Trial(line, {"dim": 1}, repeats=20, **settings).run()
+    assert len(launches) == 3
+    assert outcome.kind == "mismatch"
+    assert outcome.message.endswith("1 of 5 elements are wrong; the same launch was right before")

@@ -13,6 +13,8 @@ from tikgen.children.job import KernelJob, KernelOutcome
 
 Data = Literal["whole", "uniform", "sparse", "sorted", "records", "few", "large"]
 Container = Literal["numpy", "ndarray", "fenced"]
+# How often a launch is repeated at most, to see data races.
+REPEATS = 20
 Kind = Literal[
     "passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared", "invalid"
 ]
@@ -56,6 +58,7 @@ class Case(KernelJob):
             "inplace": self.inplace,
             "baked": self.baked,
             "engine": self.engine,
+            "repeats": 0 if self.text else REPEATS,
         }
 
     def __str__(self) -> str:

@@ -28,7 +28,7 @@ _EXTENTS = 120
 # So large arrays are tried at once, and four times as large ones after each success.
 _FIRST, _STEP = 2**12, 4
 # Seconds of a reference after which arrays do not grow further: it may take the square of them.
-_SLOW = 0.05
+_SLOW = 0.03
 
 
 def most_elements(arch: str) -> int:
