@@ -131,3 +131,9 @@ def test_every_default_is_far_below_the_budget(name) -> None:
         text = tikgen.render(name, arch=arch, **params).text
         assert 0 < operations(text) < MOST_OPERATIONS / 4, arch
         assert operations(text) <= most_operations(text), arch
+
+
+@pytest.mark.parametrize("text", ["", "import taichi as ti\n", "# def k(): nothing\n"])
+def test_a_text_without_functions_has_no_operations(text: str) -> None:
+    assert most_operations(text) == operations(text) == 0
+    check_budget("k", text)

@@ -145,6 +145,7 @@ def test_an_annotation_that_cannot_be_copied_is_omitted(tmp_path: Path) -> None:
         "\n    @staticmethod\n"
         "    def reference(\n        p: Fraction, x: dict[\n            str, Fraction] | None\n"
         "    ) -> list[Fraction]:\n        return x\n"
+        "\n    @staticmethod\n    def tolerance(p, inputs, expected):\n        return {}\n"
     )
     template = tikgen.load_template(folder_with(tmp_path, code=code, name="annotated"))
     text = tikgen.build(template).eject()

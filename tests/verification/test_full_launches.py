@@ -12,8 +12,9 @@ from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.rendering import render_variant
 from tikgen.template.catalogue import find_template
 from tikgen.verification.case import Case, literal
+from tikgen.verification.large import MOST_ON_CPU
 from tikgen.verification.process import ArchProcess
-from tikgen.verification.strategies import MOST_ON_CPU, drawn, full_launches, launches
+from tikgen.verification.strategies import drawn, full_launches, launches
 
 # As many parts as in a default schedule, but of few elements.
 SCAN = {"dtype": "u8", "op": "sum", "chunks": 1024, "grain": 64}

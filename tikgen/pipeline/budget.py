@@ -51,6 +51,8 @@ def most_operations(text: str) -> float:
         return math.inf
     text = "\n" + text
     starts = list(_FUNCTION.finditer(text))
+    if not starts:
+        return 0
     ends = [*(match.start() for match in starts[1:]), len(text)]
     bodies = {m[1]: text[m.end() : end] for m, end in zip(starts, ends, strict=True)}
     known: dict[str, float] = {}

@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import ast
-import builtins
+import contextlib
+import functools
 import inspect
 import pprint
 import re
-import sys
-import textwrap
-import types
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
-from tikgen.expression import (
-    Assignments,
-    Equations,
-    Expression,
-    Reducing,
-    Update,
-    components,
-    reductions,
-    stretching,
-)
+from tikgen.expression import Assignments, Equations, Expression, Reducing, Update
 from tikgen.pipeline.budget import has_long_function
 from tikgen.pipeline.comparison import perturbed_error, worst_error
+from tikgen.pipeline.eject_check import check_reference, kernel_name
+from tikgen.pipeline.eject_functions import Collected, defined_names, is_literal
 from tikgen.pipeline.rendering import Source, Variant
-from tikgen.template import boundaries, grid_use, layers, matched, modules
+from tikgen.template import matched
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
+from tikgen.template.parameters import ProblemModel
 
 _DTYPE_ATTRIBUTES = (
-    "value", "numpy", "wide", "eps", "tiny", "bits", "is_float", "is_signed", "lowest", "highest",
+    "name", "value", "numpy", "taichi", "wide", "eps", "tiny", "bits", "is_float", "is_signed",
+    "lowest", "highest",
 )  # fmt: skip
+_OTHER_DTYPES = ("computed", "working")
+# Stands for the name of the kernel in the self-check, until that is known.
+_KERNEL_CALL = "__kernel__("
+
+_ELEMENT_TYPE = '''\
+class ElementType(str):
+    """The name of an element type, with what this file needs to know of it."""
+
+    def __new__(cls, text, /, **known):
+        made = super().__new__(cls, text)
+        made.__dict__.update(known)
+        return made
+'''
 
 
 def eject_text(source: Source, arch: str) -> str:
     """Return a Python file that runs without tikgen, and checks itself on ``arch``.
 
     Raises:
-        TemplateError: if there is no reference, it uses a value that cannot be copied, or the
+        TemplateError: if there is no reference, it uses a value that cannot be copied, two parts
+            of the file use one name, the copy computes something else than the template, or the
             kernel is for views.
     """
     variant = source.variant
@@ -54,103 +61,75 @@ def eject_text(source: Source, arch: str) -> str:
         )
     if variant.views:
         raise TemplateError(template.name, "ejects its kernel for contiguous arrays only")
-    collected = _Collected(template.name)
-    for function in (template.reference, template.inputs, template.tolerance, worst_error):
-        collected.add(function)
+    collected, comparing = Collected(template.name), Collected(template.name)
+    for called in ("reference", "inputs", "tolerance"):
+        collected.add(getattr(template, called), called)
+    comparing.add(worst_error)
     programs = [v for _, v in variant.problem if isinstance(v, Assignments)]
     programs += [u.assignments for u in _updates(variant)]
-    if programs or any(isinstance(v, Expression) for _, v in variant.problem):
-        collected.add(perturbed_error)
-    functions = "\n\n".join(collected.functions.values())
-    parts = [
-        _with_imports(_numbered(source), _imports(collected)).rstrip(),
+    is_exact = not programs and not any(isinstance(v, Expression) for _, v in variant.problem)
+    if not is_exact:
+        comparing.add(perturbed_error)
+    kernel = _numbered(source)
+    comparing.rename({*collected.names, *defined_names(kernel)})
+    copied = "\n\n".join(collected.functions.values())
+    p = _namespace(variant, copied)
+    before = [
         *(_program_function(program, _kernel_dtype(variant)) for program in programs),
         *(f"on_grid = {_update_code(update)}" for update in _updates(variant)),
-        f"p = {_namespace(variant, functions)}",
-        *collected.constants.values(),
-        functions.rstrip(),
-        _self_check(source, arch).rstrip(),
+        *([_ELEMENT_TYPE.rstrip()] if "ElementType(" in p else []),
+        f"p = {p}",
+    ]
+    before = [comparing.renamed(part) for part in before]
+    after = [copied.rstrip(), *collected.aliases.values()]
+    after.append("\n\n".join(comparing.functions.values()).rstrip())
+    middle = [*before, *collected.constants.values(), *after]
+    sizes = {**template.middle_sizes(variant.problem), **dict(variant.sizes)}
+    random = {a.name: _random_code(a, sizes) for a in variant.arguments}
+    for name, line in {**comparing.imports, "np": "import numpy as np"}.items():
+        collected.add_import(name, line)
+    imports = _imports(collected.imports)
+    without_taichi = imports.replace("import taichi as ti\n", "")
+    text = "\n\n\n".join([without_taichi, *middle])
+    returned = check_reference(variant, text, sizes, random, is_exact)
+    check = comparing.renamed(_self_check(source, arch, sizes, returned))
+    own = "\n\n\n".join(["import taichi as ti\nfrom types import SimpleNamespace", *before, check])
+    own += "\n" + "\n".join(comparing.functions.values())
+    entry = _entry(template.name, kernel)
+    called = kernel_name(entry, kernel, collected, own)
+    parts = [
+        _with_imports(_renamed(kernel, entry, called), imports).rstrip(),
+        *middle,
+        check.replace(_KERNEL_CALL, f"{called}("),
         'if __name__ == "__main__":\n    self_check()',
     ]
-    return "\n\n\n".join(parts) + "\n"
+    return "\n\n\n".join(part for part in parts if part) + "\n"
 
 
-class _Collected:
-    """The functions, constants and imports that a set of functions uses."""
-
-    def __init__(self, template: str) -> None:
-        self.template = template
-        self.imports: dict[str, str] = {}
-        self.constants: dict[str, str] = {}
-        self.functions: dict[str, str] = {}
-
-    def add(self, function: Callable[..., Any]) -> None:
-        name = function.__name__
-        if name in self.functions:
-            return
-        function = inspect.unwrap(function)  # A copy has no decorators.
-        text = textwrap.dedent(_source_of(function))
-        tree = ast.parse(text)
-        definition = tree.body[0]
-        assert isinstance(definition, ast.FunctionDef)
-        text = _with_known_annotations(text, definition, function.__globals__)
-        text = "\n".join(text.splitlines()[definition.lineno - 1 :]) + "\n"
-        self.functions[name] = text
-        names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        for used in sorted(names - {name}):
-            if used in function.__globals__:
-                self._add_global(used, function.__globals__[used], function)
-
-    def _add_global(self, name: str, value: Any, user: Callable[..., Any]) -> None:
-        if isinstance(value, types.ModuleType):
-            self.imports[name] = f"import {value.__name__}" + (
-                f" as {name}" if name != value.__name__ else ""
-            )
-        elif isinstance(value, types.FunctionType) and _is_copied(value, user):
-            self.add(value)
-        elif _is_imported(name, value):
-            self.imports[name] = f"from {value.__module__} import {name}"
-        elif _is_literal(value):
-            self.constants[name] = f"{name} = {pprint.pformat(value, width=90)}"
-        else:
-            raise TemplateError(
-                self.template,
-                f"cannot be ejected: {user.__name__} uses {name}, which is neither a function "
-                "or constant of the template nor a module",
-            )
+def _entry(template: str, kernel: str) -> str:
+    """Return the name of the kernel that is launched."""
+    kernels = [
+        node.name
+        for node in ast.parse(kernel).body
+        if isinstance(node, ast.FunctionDef)
+        and "ti.kernel" in [ast.unparse(each) for each in node.decorator_list]
+    ]
+    return template if template in kernels else kernels[0]
 
 
-def _with_known_annotations(text: str, definition: ast.FunctionDef, known: dict[str, Any]) -> str:
-    """Return ``text`` with ``object`` for each annotation that cannot be copied."""
-    lines = text.encode().splitlines(keepends=True)
-    annotated = [node for node in ast.walk(definition.args) if isinstance(node, ast.arg)]
-    annotations = [*(node.annotation for node in annotated), definition.returns]
-    found = [node for node in annotations if node is not None]
-    for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        if not all(
-            hasattr(builtins, name) or _is_imported(name, known.get(name)) for name in names
-        ):
-            last = node.end_lineno or node.lineno
-            start, rest = lines[node.lineno - 1], lines[last - 1]
-            between = start[: node.col_offset] + b"object" + rest[node.end_col_offset :]
-            lines[node.lineno - 1 : last] = [between]
-    return b"".join(lines).decode()
-
-
-def _is_imported(name: str, value: Any) -> bool:
-    """Return whether an import in the ejected file can provide ``value`` under its name."""
-    if isinstance(value, types.ModuleType):
-        return True
-    module = getattr(value, "__module__", "")
-    return module in ("typing", "collections.abc") and hasattr(sys.modules[module], name)
-
-
-def _is_copied(function: types.FunctionType, user: Callable[..., Any]) -> bool:
-    """Return whether the ejected file holds a copy of a function that another one uses."""
-    copied = (boundaries, grid_use, layers, matched, components, reductions, stretching)
-    is_own = modules.is_same_template(function.__module__, user.__module__)
-    return is_own or function.__module__ in [module.__name__ for module in copied]
+def _renamed(kernel: str, name: str, called: str) -> str:
+    """Return a text whose kernel has another name, and says so, unless that is its own."""
+    if name == called:
+        return kernel
+    lines = kernel.splitlines(keepends=True)
+    for node in ast.parse(kernel).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            at = node.lineno - 1
+            lines[at] = lines[at].replace(f"def {name}", f"def {called}", 1)
+            first = min(each.lineno for each in node.decorator_list) - 1
+            lines.insert(first, f"# Not called {name}, which has another meaning in this file.\n")
+            break
+    return "".join(lines)
 
 
 def _updates(variant: Variant) -> list[Update]:
@@ -165,20 +144,6 @@ def _updates(variant: Variant) -> list[Update]:
             variant.template.name, "cannot be ejected with layers of kind 'cpml'; take 'sponge'"
         )
     return [equations.on(**grid) for equations in found]
-
-
-def _source_of(function: Callable[..., Any]) -> str:
-    """Return the text of ``function`` as it was loaded, even if its file has changed."""
-    text = function.__globals__["__loader__"].get_source(function.__module__)
-    first = function.__code__.co_firstlineno - 1
-    return "".join(inspect.getblock(text.splitlines(keepends=True)[first:]))
-
-
-def _is_literal(value: Any) -> bool:
-    try:
-        return bool(ast.literal_eval(repr(value)) == value)
-    except (ValueError, SyntaxError):
-        return False
 
 
 def _numbered(source: Source) -> str:
@@ -210,11 +175,10 @@ def _with_imports(text: str, imports: str) -> str:
     return imports + text
 
 
-def _imports(collected: _Collected) -> str:
-    collected.imports.setdefault("np", "import numpy as np")
+def _imports(lines: Mapping[str, str]) -> str:
     standard = {"from types import SimpleNamespace"}
     third_party = {"import taichi as ti"}
-    for line in collected.imports.values():
+    for line in lines.values():
         (third_party if "numpy" in line else standard).add(line)
     ordered = [
         sorted(group, key=lambda li: (li.startswith("from"), li))
@@ -233,7 +197,23 @@ def _namespace(variant: Variant, functions: str) -> str:
         else:
             code = _value_code(name, value, functions)
         lines.append(f"    {name}={code},")
+    for name, value in _further(variant, functions).items():
+        lines.append(f"    {name}={_value_code(name, value, functions)},")
     return "\n".join([*lines, ")"])
+
+
+def _further(variant: Variant, functions: str) -> dict[str, Any]:
+    """Return what ``functions`` use of the problem beside its fields: properties and constants."""
+    problem = variant.problem
+    found = {}
+    for name in sorted(set(re.findall(r"\.(\w+)", functions))):
+        known = inspect.getattr_static(type(problem), name, None)
+        if name in type(problem).model_fields or hasattr(ProblemModel, name) or known is None:
+            continue
+        if isinstance(known, property | functools.cached_property) or is_literal(known):
+            with contextlib.suppress(Exception):  # The file is compared with the template.
+                found[name] = getattr(problem, name)
+    return found
 
 
 def _value_code(name: str, value: Any, functions: str) -> str:
@@ -242,13 +222,15 @@ def _value_code(name: str, value: Any, functions: str) -> str:
     if isinstance(value, dict) and any(isinstance(item, DType) for item in value.values()):
         items = ", ".join(f"{str(k)!r}: {_value_code(k, v, functions)}" for k, v in value.items())
         return f"{{{items}}}"
+    if isinstance(value, tuple) and any(isinstance(item, DType) for item in value):
+        return f"({' '.join(f'{_value_code(name, v, functions)},' for v in value)})"
     if isinstance(value, Assignments):
         return _program_code(value, f"p.{name}")
     if isinstance(value, Equations):
         return "SimpleNamespace(on=lambda **grid: on_grid)"
     if isinstance(value, str):
         return repr(str(value))
-    return repr(value)
+    return _plain_code(value)
 
 
 def _kernel_dtype(variant: Variant) -> DType | None:
@@ -341,14 +323,12 @@ def _update_code(update: Update) -> str:
     )
 
 
-def _dtype_code(dtype: DType, functions: str) -> str:
-    """Return code for what ``functions`` ask of a dtype, and of the one in which it computes."""
-    used = [a for a in _DTYPE_ATTRIBUTES if re.search(rf"\.{a}\b", functions)] or ["value"]
-    fields = [f"{a}={_plain_code(getattr(dtype, a))}" for a in used]
-    if re.search(r"\.computed\b", functions):
-        own = ", ".join(f"{a}={_plain_code(getattr(dtype.computed, a))}" for a in used)
-        fields.append(f"computed=SimpleNamespace({own})")
-    return f"SimpleNamespace({', '.join(fields)})"
+def _dtype_code(dtype: DType, functions: str, others: tuple[str, ...] = _OTHER_DTYPES) -> str:
+    """Return code for what ``functions`` ask of a dtype, and of those in which it computes."""
+    known = {a: _plain_code(getattr(dtype, a)) for a in _DTYPE_ATTRIBUTES}
+    known |= {a: _dtype_code(getattr(dtype, a), functions, ()) for a in others}
+    fields = [f"{a}={code}" for a, code in known.items() if re.search(rf"\.{a}\b", functions)]
+    return f"ElementType({', '.join([repr(dtype.value), *fields])})"
 
 
 def _plain_code(value: Any) -> str:
@@ -359,13 +339,11 @@ def _plain_code(value: Any) -> str:
     return repr(value)
 
 
-def _self_check(source: Source, arch: str) -> str:
+def _self_check(source: Source, arch: str, sizes: dict[str, int], returned: type) -> str:
     variant = source.variant
-    template, problem = variant.template, variant.problem
     # Without passes of Taichi that would take long.
     is_long = arch == "cpu" and has_long_function(source.text)
     options = f"arch=ti.{arch}" + ", opt_level=0" * is_long
-    sizes = {**template.middle_sizes(problem), **dict(variant.sizes)}
     lines = [
         "def self_check():",
         '    """Run the kernel on random numbers and compare it with the reference."""',
@@ -379,10 +357,11 @@ def _self_check(source: Source, arch: str) -> str:
     lines += ["    }", "    values.update(inputs(p, sizes, rng))"]
     lines.append("    expected = reference(p, *values.values())")
     outputs = [a for a in variant.arguments if isinstance(a, Array) and a.written]
-    if len(outputs) == 1:
-        lines.append("    expected = (expected,)")
     names = ", ".join(f'"{a.name}"' for a in outputs)
-    lines.append(f"    expected = dict(zip([{names}], expected))")
+    if not issubclass(returned, tuple | Mapping):
+        lines.append("    expected = (expected,)")
+    if not issubclass(returned, Mapping):
+        lines.append(f"    expected = dict(zip([{names}], expected))")
     lines.append("    allowed = tolerance(p, values, expected)")
     lines.append(
         "    passed = {name: np.copy(v) if np.ndim(v) else v for name, v in values.items()}"
@@ -400,7 +379,7 @@ def _self_check(source: Source, arch: str) -> str:
         f", ti.ndarray({array.dtype.taichi}, {concrete_shape(array, sizes)!r})"
         for array in variant.workspace
     ]
-    lines.append(f"    {variant.template.name}(*passed.values(){''.join(scratch)})")
+    lines.append(f"    {_KERNEL_CALL}*passed.values(){''.join(scratch)})")
     lines.append("    for name in expected:")
     lines.append(f"        actual = passed[name]{'.to_numpy()' if taichis else ''}")
     lines.append("        worst = worst_error(actual, expected[name], allowed[name])")

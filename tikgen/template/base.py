@@ -227,8 +227,10 @@ class Template:
     # What the kernel must compute.
 
     @staticmethod
-    def reference(p: Any, *arguments: Any) -> NDArray | tuple[NDArray, ...]:
+    def reference(p: Any, *arguments: Any) -> NDArray | tuple[NDArray, ...] | Mapping[str, NDArray]:
         """Return what every written array must hold after a launch with ``arguments``.
+
+        That is a tuple in the order of the arguments, or a dict by name; one array may be alone.
 
         Takes what the caller passes, outputs included with what they hold before the launch,
         and changes none. Computes in higher precision (``DType.wide``).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import os
 from pathlib import Path
 
@@ -116,13 +117,11 @@ def scaffold(name: str, parent: Path) -> Path:
     """Make the folder of a new template in ``parent`` and return it.
 
     Raises:
-        TemplateError: if ``name`` is not a plain identifier or is taken, or if the folder exists
-            or cannot be written.
+        TemplateError: if ``name`` is no plain identifier or a keyword, or is taken, or if the
+            folder exists or cannot be written.
     """
-    try:
-        Identifier.parse(name)
-    except ValueError as error:
-        raise TemplateError(name, f"{error}; it takes letters, digits and underscores") from None
+    if problem := _name_problem(name):
+        raise TemplateError(name, problem)
     folder = parent / name
     if os.path.lexists(folder):
         raise TemplateError(name, f"{folder} exists already; nothing was changed")
@@ -137,3 +136,17 @@ def scaffold(name: str, parent: Path) -> Path:
     except OSError as error:
         raise TemplateError(name, f"cannot write {folder}: {why(error)}") from None
     return folder
+
+
+def _name_problem(name: str) -> str:
+    """Return why a template cannot have a name, or an empty string."""
+    if keyword.iskeyword(name):
+        return f"{name!r} is a keyword of Python; take another name"
+    if name == "ti":
+        return "'ti' is what generated code calls Taichi; take another name"
+    try:
+        Identifier.parse(name)
+    except ValueError as error:
+        takes = "it takes letters of ASCII, digits and underscores, and begins with a letter"
+        return f"{error}; {takes}"
+    return ""

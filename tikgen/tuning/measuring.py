@@ -26,7 +26,8 @@ from tikgen.tuning.timing import Launch, Timing, time_in_turn
 from tikgen.tuning.workload import Workload
 from tikgen.verification.case import Data
 from tikgen.verification.check import Trial
-from tikgen.verification.strategies import MOST_ELEMENTS, PLAIN_SIZES
+from tikgen.verification.large import MOST_ELEMENTS
+from tikgen.verification.strategies import PLAIN_SIZES
 
 _DATA: tuple[Data, ...] = ("whole", "uniform", "sparse")
 _TRIALS = 4

@@ -16,6 +16,7 @@ from tikgen.taichi import arrays as taichi_arrays
 from tikgen.taichi import runtime
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import NDArray, Template
+from tikgen.template.outputs import in_order
 from tikgen.template.shapes import array_bytes
 from tikgen.tuning.given_data import Values, load, typical_values
 from tikgen.tuning.job import Job
@@ -197,8 +198,9 @@ class Workload:
     def _reference(self, start: Values) -> dict[str, NDArray]:
         with blamed(self._template, "reference()"), np.errstate(all="ignore"):
             found = self._template.reference(self.problem, *(start[a.name] for a in self.arguments))
-            results = [np.asarray(r) for r in (found if isinstance(found, tuple) else (found,))]
-        return dict(zip((a.name for a in self._outputs), results, strict=True))
+            outputs = [a.name for a in self._outputs]
+            results = map(np.asarray, in_order(self._template.name, outputs, found))
+        return dict(zip(outputs, results, strict=True))
 
     def _as_expected(self, output: NDArray) -> tuple[NDArray, NDArray]:
         """Return an output of a kernel that was verified on small sizes, and a tolerance.

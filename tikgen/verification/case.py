@@ -13,6 +13,8 @@ from tikgen.children.job import KernelJob, KernelOutcome
 
 Data = Literal["whole", "uniform", "sparse", "sorted", "records", "few", "large"]
 Container = Literal["numpy", "ndarray", "fenced"]
+# How often a launch is repeated at most, to see data races.
+REPEATS = 20
 Kind = Literal[
     "passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared", "invalid"
 ]
@@ -34,6 +36,7 @@ class Case(KernelJob):
         engine: what launches the kernel.
         offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run.
         text: text of a mutant, which replaces the rendered text.
+        large: whether the case waits until smaller arrays have shown that it takes little time.
     """
 
     data: Data = "whole"
@@ -42,6 +45,7 @@ class Case(KernelJob):
     engine: str = engines.TAICHI
     offline_cache: bool = False
     text: str = ""
+    large: bool = False
 
     @property
     def trial(self) -> dict[str, Any]:
@@ -54,6 +58,7 @@ class Case(KernelJob):
             "inplace": self.inplace,
             "baked": self.baked,
             "engine": self.engine,
+            "repeats": 0 if self.text else REPEATS,
         }
 
     def __str__(self) -> str:
@@ -85,6 +90,8 @@ class Outcome(KernelOutcome):
         error: largest absolute error.
         compared: for each output, how many elements have a finite tolerance.
         engine: what launched the kernel; empty where it did not end.
+        elements: elements of the largest array.
+        seconds: what the reference took, inputs and tolerance included.
     """
 
     kind: Kind
@@ -92,6 +99,8 @@ class Outcome(KernelOutcome):
     error: float = 0.0
     compared: Mapping[str, int] = field(default_factory=dict)
     engine: str = ""
+    elements: int = 0
+    seconds: float = 0.0
 
     @property
     def ok(self) -> bool:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from tikgen import engines
 from tikgen.errors import VerificationError
 from tikgen.lifecycle import html
+from tikgen.template import shapes
 from tikgen.units import duration
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.mutation import Mutation
@@ -59,6 +60,8 @@ class ArchReport:
         pinned: parameters of which the template allowed a single value in every variant.
         mutation: how many mutants were noticed, if any were asked for.
         launched: how often each engine launched a kernel.
+        largest: the largest size of each symbol among the examples, not of one launch.
+        elements: elements of the largest array among them.
     """
 
     arch: str
@@ -74,6 +77,8 @@ class ArchReport:
     pinned: tuple[str, ...] = ()
     mutation: Mutation | None = None
     launched: Mapping[str, int] = field(default_factory=dict)
+    largest: Mapping[str, int] = field(default_factory=dict)
+    elements: int = 0
 
     @property
     def status(self) -> Status:
@@ -96,8 +101,12 @@ class ArchReport:
 
     @property
     def notes(self) -> list[str]:
-        """Return in a line each what launched, was not varied, and was skipped and why."""
+        """Return in a line each the sizes, what launched, was not varied, was skipped and why."""
         notes = []
+        if self.examples and self.largest:
+            notes.append(
+                f"sizes up to {shapes.shown(self.largest)}; arrays up to {self.elements:,} elements"
+            )
         if self.launched.keys() - {engines.TAICHI}:
             shown = [f"{count} by {engine}" for engine, count in sorted(self.launched.items())]
             notes.append(f"launches: {', '.join(shown)}")

@@ -19,6 +19,7 @@ from tikgen.pipeline.evidence import Tally
 from tikgen.store import default_store
 from tikgen.template.base import Template
 from tikgen.verification.case import Case, Outcome
+from tikgen.verification.large import Ladder, largest_of
 from tikgen.verification.mutation import Mutation
 from tikgen.verification.mutation_run import MutationRun, OriginalFailed
 from tikgen.verification.process import ArchProcess
@@ -104,6 +105,7 @@ class Search:
             limits.launched_by(arch),
         )
         self._values_drawn: dict[str, dict[str, Any]] = {}
+        self._ladder = Ladder(template)
 
     def run(self) -> ArchReport:
         """Search until an example fails or all agree, and return the report.
@@ -126,6 +128,7 @@ class Search:
         pinned = [name for name in constant if self._is_pinned(name)]
         if not self._outcomes and not self._skipped and self._invalid is not None:
             raise self._invalid
+        largest, elements = largest_of(self._outcomes)
         return ArchReport(
             self.arch,
             examples=sum(o.kind == "passed" for o in self._outcomes.values()),
@@ -139,6 +142,8 @@ class Search:
             never_varied=tuple(n for n in constant if n not in pinned),
             pinned=tuple(pinned),
             mutation=mutation,
+            largest=largest,
+            elements=elements,
         )
 
     def _explore(self) -> None:
@@ -177,8 +182,11 @@ class Search:
             if time.monotonic() >= self._shrink_until:
                 raise _TimeIsUp
             before = len(self._outcomes)
-            for case in cases:
-                self._check(replace(case, offline_cache=self._has_cache))
+            for case in (replace(case, offline_cache=self._has_cache) for case in cases):
+                if case.large:
+                    self._ladder.climb(case, self._check)
+                else:
+                    self._check(case)
             self._drawn += len(self._outcomes) > before
             self._on_progress(self._drawn, self._failing is not None)
 
@@ -208,6 +216,8 @@ class Search:
             by = outcome.engine or engines.timed_by(case.engine, self.arch)
             tally = self.tallies.setdefault((outcome.digest, by), Tally(case.params))
             tally.add(outcome.ok, outcome.worst)
+        if outcome.kind == "passed":
+            self._ladder.note(case, outcome)
         if not outcome.ok and self._failing is None:
             self._shrink_until = time.monotonic() + self.limits.shrink_seconds
             self._on_progress(self._drawn, True)

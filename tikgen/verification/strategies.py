@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from tikgen import engines
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.pipeline.choice import choose
@@ -19,6 +17,7 @@ from tikgen.template.schedules import fitted
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
 from tikgen.verification.diagnosis import blamed
+from tikgen.verification.large import elements, large_sizes, most_elements
 from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 # Sizes of 1, primes, powers of two and their neighbours.
 PLAIN_SIZES = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67, 128, 131, 257)
 PLAIN_ELEMENTS = 5_000
-# Beyond that Vulkan on a CPU stops silently.
-MOST_ELEMENTS = 65_535
-MOST_ON_CPU = 2**18
 # Of arrays with one axis beyond the tiles of the schedule.
 MOST_STRETCHED = 20_000
 # Elements behind the last tile that is filled.
@@ -45,8 +41,8 @@ _FULL_DATA: tuple[Data, ...] = ("uniform", "records", *("sorted",) * 6)
 MOST_TRIALS = 3
 # Sizes for which default schedules are chosen.
 NEAR_SIZES = (1, 5, 17, 64, 300, 1031, 5000, 70_000, 10**6, 10**7)
-# One example in so many fills every part of its schedule.
-_FULL = 16
+# One example in so many fills every part of its schedule, and one in so many has a large launch.
+_FULL, _LARGE = 16, 4
 _DATA: tuple[Data, ...] = ("whole", "uniform", "sparse", "sorted", "records", "few", "large")
 
 # Where memory next to arrays can be forbidden.
@@ -125,6 +121,11 @@ def trials(
         full = full_launches(template, variant, arch)
         if full and draw(st.integers(0, _FULL - 1)) == _FULL - 1:
             drawn_launches.append(draw(st.sampled_from(full)))
+        large = large_sizes(template, variant, arch)
+        if large is not None and draw(st.integers(0, _LARGE - 1)) == _LARGE - 1:
+            # Otherwise like the last one, so that nothing more has to be compiled.
+            more = {"sizes": draw(large), "baked": False, "large": True}
+            drawn_launches.append(drawn_launches[-1] | more)
         engine = draw(st.sampled_from(launched_by))
         return tuple(
             Case(template.name, str(template.folder), arch, params, engine=engine, **one)
@@ -146,7 +147,7 @@ def launches(template: Template, variant: Variant, arch: str) -> SearchStrategy[
         containers += ("fenced",)
     return st.fixed_dictionaries(
         {
-            "sizes": _sizes(template, variant, _most(arch)),
+            "sizes": _sizes(template, variant, most_elements(arch)),
             "data": st.sampled_from(_DATA if wide else _DATA[:-1]),
             "container": st.sampled_from(containers),
             "inplace": st.booleans() if inplace else st.just(False),
@@ -240,9 +241,9 @@ def parameter_strategies(
 
 def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str, Any]:
     """Return a launch with the largest sizes that are drawn, as far as arrays stay small."""
-    tried = _tried(template, variant, _most(arch))
+    tried = _tried(template, variant, most_elements(arch))
     sizes = {name: own[-1] for name, own in tried.items()}
-    while _elements(variant, sizes) > MOST_STRETCHED:
+    while elements(variant, sizes) > MOST_STRETCHED:
         longer = [name for name in sizes if sizes[name] > tried[name][0]]
         if not longer:
             break
@@ -250,10 +251,6 @@ def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str,
         sizes[longest] = tried[longest][tried[longest].index(sizes[longest]) - 1]
     launch: dict[str, Any] = {"sizes": sizes, "data": "uniform", "container": "numpy", "seed": 0}
     return launch | {"inplace": False, "baked": False}
-
-
-def _most(arch: str) -> int:
-    return MOST_ON_CPU if arch == "cpu" else MOST_ELEMENTS
 
 
 def _tried(template: Template, variant: Variant, limit: int) -> dict[str, list[int]]:
@@ -267,12 +264,6 @@ def _tried(template: Template, variant: Variant, limit: int) -> dict[str, list[i
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
     plain = [n for n in PLAIN_SIZES if n <= most]
     return {name: [n for n in given.get(name, plain) if n <= limit] for name in needed}
-
-
-def _elements(variant: Variant, sizes: Mapping[str, int]) -> int:
-    """Return the elements of the largest array."""
-    arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
-    return max((int(np.prod(concrete_shape(a, sizes))) for a in arrays), default=0)
 
 
 def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[dict[str, int]]:
@@ -319,7 +310,7 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
         wanted = draw(st.sampled_from(beyond))
 
         def fits(length: int) -> bool:
-            return _elements(variant, {**sizes, long: length + rest}) <= MOST_STRETCHED
+            return elements(variant, {**sizes, long: length + rest}) <= MOST_STRETCHED
 
         # Either it is shorter and fills other tiles, or the others are short and have no interior.
         fitting = list(filter(fits, beyond))
@@ -336,7 +327,7 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
         sizes[long] = min(wanted + rest, largest.get(long, wanted + rest))
         return sizes
 
-    return draw_sizes().filter(lambda sizes: _elements(variant, sizes) <= limit)
+    return draw_sizes().filter(lambda sizes: elements(variant, sizes) <= limit)
 
 
 def _beyond_tiles(variant: Variant) -> list[int]:

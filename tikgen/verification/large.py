@@ -1,0 +1,162 @@
+"""Large sizes: how they are drawn, and how far the reference of a template gets in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tikgen.pipeline.builder import resolve
+from tikgen.pipeline.rendering import Variant
+from tikgen.template.arguments import Array, concrete_shape, symbols
+from tikgen.template.base import Template
+from tikgen.verification.case import Case, Outcome
+from tikgen.verification.diagnosis import blamed
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+# Beyond that Vulkan on a CPU stops silently.
+MOST_ELEMENTS = 65_535
+MOST_ON_CPU = 2**18
+# The least extent of the longest axis, about where the other sizes end, and what is added to it.
+_LONG, _REST = 1024, 31
+# So many extents are tried. Of more than 127 integers, hypothesis mostly draws small ones.
+_EXTENTS = 120
+# So large arrays are tried at once, and four times as large ones after each success.
+_FIRST, _STEP = 2**12, 4
+# Seconds of a reference after which arrays do not grow further: it may take the square of them.
+_SLOW = 0.03
+
+
+def most_elements(arch: str) -> int:
+    """Return how many elements an array may have."""
+    return MOST_ON_CPU if arch == "cpu" else MOST_ELEMENTS
+
+
+def elements(variant: Variant, sizes: Mapping[str, int]) -> int:
+    """Return the elements of the largest array."""
+    arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
+    return max((int(np.prod(concrete_shape(a, sizes))) for a in arrays), default=0)
+
+
+def large_sizes(
+    template: Template, variant: Variant, arch: str
+) -> SearchStrategy[dict[str, int]] | None:
+    """Return a strategy for sizes up to the limit, or None where the template lists its sizes.
+
+    They lie evenly on a logarithmic scale: 2,000 elements are as likely as 200,000. One axis is
+    long; the others are anything from 1 on, as far as they fit beside it.
+    """
+    from hypothesis import strategies as st
+
+    needed, limit = symbols(variant.arguments), most_elements(arch)
+    if not needed or type(template).sizes is not Template.sizes:
+        return None
+    with blamed(template, "largest_sizes()"):
+        largest = dict(template.largest_sizes(variant.problem))
+    spread, wide = _spread(_LONG, limit), _spread(1, limit)
+
+    @st.composite
+    def draw_sizes(draw: DrawFn) -> dict[str, int]:
+        long = draw(st.sampled_from(needed))
+        sizes = {}
+        for name in needed:
+            size = draw(st.sampled_from(spread if name == long else wide))
+            more = draw(st.integers(0, _REST)) if name == long else 0
+            sizes[name] = min(size + more, limit, largest.get(name, limit))
+        return shrunk(variant, sizes, limit, long)
+
+    return draw_sizes()
+
+
+def _spread(least: int, most: int) -> list[int]:
+    """Return extents that lie evenly on a logarithmic scale."""
+    steps = np.geomspace(least, most, _EXTENTS)
+    return sorted({round(step) for step in steps.tolist()})
+
+
+def shrunk(
+    variant: Variant, sizes: Mapping[str, int], limit: int, long: str | None = None
+) -> dict[str, int]:
+    """Return sizes with arrays of at most ``limit`` elements, as far as that is possible.
+
+    The longest axis becomes shorter first, and ``long`` last.
+    """
+    found = dict(sizes)
+    while elements(variant, found) > limit:
+        others = [name for name in found if found[name] > 1 and name != long]
+        longest = max(others or found, key=found.__getitem__)
+        if found[longest] <= 1:
+            break
+        found[longest] = 3 * found[longest] // 4
+    return found
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """The elements of the largest array so far, and the seconds of its reference."""
+
+    elements: int = 0
+    seconds: float = 0.0
+
+
+class Ladder:
+    """Lets arrays grow step by step, and no further once the reference is slow.
+
+    A reference may take the square of what its arrays hold, in time and in memory.
+    """
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self._reached: dict[str, _Reached] = {}
+
+    def note(self, case: Case, outcome: Outcome) -> None:
+        """Take down what a case took."""
+        key = self._key(case)
+        if outcome.elements >= self._reached.get(key, _Reached()).elements:
+            self._reached[key] = _Reached(outcome.elements, outcome.seconds)
+
+    def climb(self, case: Case, run: Callable[[Case], None]) -> None:
+        """Run a large case, smaller ones before it where none came near, or none of them."""
+        if self._key(case) not in self._reached:
+            return  # It cannot be launched at all.
+        for step in self._steps(case):
+            run(step)
+
+    def _steps(self, case: Case) -> Iterator[Case]:
+        variant = resolve(self._template, arch=case.arch, **case.params)
+        wanted = elements(variant, case.sizes)
+        while True:
+            reached = self._reached[self._key(case)]
+            if wanted <= reached.elements:
+                # As slow as that, in proportion, but for what the last step took.
+                if reached.seconds * wanted / reached.elements <= _STEP * _SLOW:
+                    yield case
+                return
+            if reached.seconds > _SLOW:
+                return
+            limit = max(_FIRST, _STEP * reached.elements)
+            if wanted <= limit:
+                yield case
+                return
+            yield replace(case, sizes=shrunk(variant, case.sizes, limit))
+            if self._reached[self._key(case)].elements <= reached.elements:
+                return
+
+    def _key(self, case: Case) -> str:
+        return repr({name: case.params[name] for name in self._template.Problem.model_fields})
+
+
+def largest_of(outcomes: Mapping[str, Outcome]) -> tuple[dict[str, int], int]:
+    """Return the largest size of each symbol, and the elements of the largest array, launched."""
+    sizes: dict[str, int] = {}
+    most = 0
+    for line, outcome in outcomes.items():
+        if outcome.kind == "passed":
+            most = max(most, outcome.elements)
+            for name, size in Case.from_line(line).sizes.items():
+                sizes[name] = max(size, sizes.get(name, 0))
+    return dict(sorted(sizes.items())), most
