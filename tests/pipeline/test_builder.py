@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 import tikgen
 from tikgen.errors import ArgumentError, ParameterError
 from tikgen.pipeline import builder
+from tikgen.template import catalogue
 
 
 def test_defaults_spelled_out_or_not_give_one_kernel() -> None:
@@ -216,3 +218,43 @@ def test_short_parameters_are_not_shortened_in_names() -> None:
     assert label == "map_z_a_x_y_dim2_f32"
     points = {(i, j, k): 0.1234567891 * (i + 1) for i in range(3) for j in (0, 1) for k in (0, 1)}
     assert len(builder.resolve("stencil", points=points).label) <= 80
+
+
+DOUBLED = """#% from "_shared/signature.j2" import signature
+import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(
+    {{ signature(arguments) }}
+):
+    for i in range(x.shape[0]):
+        y[i] = 2 * x[i]
+"""
+DOUBLE = """
+from tikgen import Array, DType, Template
+
+
+class Double(Template):
+    def arguments(self, p):
+        return (Array("x", DType.f32, ("n",)), Array("y", DType.f32, ("n",), role="out"))
+
+    @staticmethod
+    def reference(p, x, y):
+        return {} * x
+"""
+
+
+def test_a_template_that_was_mended_has_its_own_reference(tmp_path: Path) -> None:
+    """Its code is the same, and the kernel of the faulty one may still be there."""
+    folder = tmp_path / "double"
+    folder.mkdir()
+    (folder / "kernel.py.j2").write_text(DOUBLED)
+    x = np.ones(2, np.float32)
+    kernels = []
+    for factor in (3, 2):
+        (folder / "template.py").write_text(DOUBLE.format(factor))
+        kernels.append(tikgen.build(catalogue.reload_template(folder)))
+        assert (kernels[-1].reference(x, x) == factor).all()
+    assert kernels[0].source.digest == kernels[1].source.digest
+    assert (kernels[0].reference(x, x) == 3).all()

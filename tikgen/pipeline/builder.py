@@ -252,8 +252,12 @@ def kernel_of(
 
 
 def identity_of(source: Source) -> tuple[Any, ...]:
-    """Return the digest and the arguments, which decide whether two sources share a kernel."""
-    return source.digest, source.variant.arguments, source.variant.workspace
+    """Return what decides whether two sources share a kernel: code, arguments and reference.
+
+    Equal code may have another reference, such as one that was mended.
+    """
+    variant = source.variant
+    return source.digest, variant.arguments, variant.workspace, variant.template.reference
 
 
 def sources() -> tuple[Source, ...]:
