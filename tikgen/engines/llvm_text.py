@@ -19,7 +19,11 @@ _ITERATIONS = re.compile(
     r"(call i32 @llvm\.smax\.i32\(i32 %[\w.]+, i32 )512\)"
     r"(?=\n *%[\w.]+ = mul (?:nsw |nuw )*i32 %[\w.]+, %2\n)"
 )
-_TARGETS = re.compile(r'"(?:target-cpu|target-features|tune-cpu)"="[^"]*"')
+_TARGETS = re.compile(r'"(?:target-cpu|target-features|tune-cpu|min-legal-vector-width)"="[^"]*"')
+# Vectors have 256 bits at most, as Taichi's have: where native.py leaves out a part of AVX-512,
+# LLVM 22.1 ends the process at a vector of eight u64 that become floats.
+_GROUP = re.compile(r"^(attributes #\d+ = \{)", re.MULTILINE)
+_WIDTH = '"min-legal-vector-width"="256" "prefer-vector-width"="256"'
 _UNREAD = ("source_filename", "target", ";", "!", "attributes")
 _DECLARED = re.compile(r"^declare [^@]*@([\w.]+)\(", re.MULTILINE)
 _CLOSING = {"]": "[", ")": "(", "}": "{", ">": "<"}
@@ -47,7 +51,7 @@ def translated(text: str, exact: bool = False) -> str:
             operation, FMA, and loops are vectorised that Taichi leaves as they are.
     """
     calls = "".join(f"  call void @{name}(ptr %context)\n" for name in tasks(text))
-    run = f"define void @{RUN}(ptr %context) {{\n{calls}  ret void\n}}\n"
+    run = f"define void @{RUN}(ptr %context) {_WIDTH} {{\n{calls}  ret void\n}}\n"
     if _SIGN_OF_EXTENT.search(text):
         # Kernels take the sign of an extent for a zero that keeps fast math from reordering sums
         # whose rounding matters. A current LLVM sees through it.
@@ -56,7 +60,8 @@ def translated(text: str, exact: bool = False) -> str:
         text = text.replace(" reassoc ", " reassoc contract ")
     # So that threads share few, long iterations as well.
     text = _ITERATIONS.sub(r"\g<1>1)", text)
-    text = _with_opaque_pointers(_TARGETS.sub("", text)) + run
+    text = _GROUP.sub(rf"\g<1> {_WIDTH}", _TARGETS.sub("", text))
+    text = _with_opaque_pointers(text) + run
     return text if exact else llvm_invariants.noted(text)
 
 
