@@ -76,13 +76,12 @@ def shape_of(p: Any, update: Update, given: Mapping[str, Any]) -> tuple[int, ...
 
 def type_of(p: Any, name: str) -> DType:
     """Return the type of the array that holds an array or a component."""
-    given: DType | None = (p.types or {}).get(vector_of(name))
-    if given is not None or name == p.mask:
-        return given or DType.u8
-    return type_of_next(p, update_of(p).fields.get(name, name)) or p.dtype
-
-
-def type_of_next(p: Any, field: str) -> DType | None:
-    """Return the type that the next value of a field takes from it, unless it has its own."""
-    given: DType | None = (p.types or {}).get(vector_of(field))
-    return given if given is not None and given.is_float == p.dtype.is_float else None
+    types: Mapping[str, DType] = p.types or {}
+    computed: DType = p.dtype
+    if (given := types.get(vector_of(name))) is not None:
+        return given
+    if name == p.mask:
+        return DType.u8
+    # A next value has the type of its field, unless one is whole and the other is not.
+    of_field = types.get(vector_of(update_of(p).fields.get(name, name)), computed)
+    return of_field if of_field.is_float == computed.is_float else computed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import random
 import re
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 import tikgen
 from conftest import built_in_templates
+from ejected_files import run_alone
 from some_cases import examples
 from tikgen.errors import TemplateError
 
@@ -58,25 +58,8 @@ def test_every_ejected_file_runs_without_tikgen(ti_arch: str, tmp_path: Path) ->
         path = tmp_path / f"ejected_{number}_{template}.py"
         path.write_text(tikgen.build(template, **params).eject())
         names.append(path.name)
-    # One process for all: compiling is quick, starting Taichi is not.
-    runner = (
-        "import runpy, sys\n"
-        "sys.modules['tikgen'] = None\n"
-        f"for name in {names!r}:\n"
-        "    print('running', name, flush=True)\n"
-        "    runpy.run_path(name, run_name='__main__')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", runner],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "TI_LOG_LEVEL": "error"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    fractions = re.findall(r"worst error is ([\d.]+)% of what is allowed", done.stdout)
+    printed = run_alone(tmp_path, names)
+    fractions = re.findall(r"worst error is ([\d.]+)% of what is allowed", printed)
     assert len(fractions) >= len(variants)
     assert {template for template, _ in VARIANTS} == built_in_templates()
 

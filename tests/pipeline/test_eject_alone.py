@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import tikgen
+from ejected_files import run_alone
 from tikgen.errors import TemplateError
 
 TEXT = """\
@@ -66,21 +64,8 @@ def run(folder: Path, texts: dict[str, str]) -> None:
     """Run ejected files in one process, without tikgen."""
     for name, text in texts.items():
         (folder / f"ejected_{name}.py").write_text(text)
-    names = [f"ejected_{name}.py" for name in texts]
-    runner = (
-        "import runpy, sys\n"
-        "sys.modules['tikgen'] = None\n"
-        f"for name in {names!r}:\n"
-        "    print('running', name, flush=True)\n"
-        "    runpy.run_path(name, run_name='__main__')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", runner],
-        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "TI_LOG_LEVEL": "error"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("of what is allowed") == len(texts)
+    printed = run_alone(folder, [f"ejected_{name}.py" for name in texts])
+    assert printed.count("of what is allowed") == len(texts)
 
 
 @pytest.mark.once

@@ -24,9 +24,13 @@ _LOAD = re.compile(r"^ *(%[\w.]+) = load (.+), ptr (%[\w.]+), align \d+$")
 _CAST = re.compile(r"^ *(%[\w.]+) = bitcast ptr (%[\w.]+) to ptr$")
 _PLACE = re.compile(r"^ *(%[\w.]+) = getelementptr (.+), ptr (%[\w.]+)(.*)$")
 _NAME = re.compile(r"%[\w.]+")
-# The runtime in a context, and in the runtime the numbers that tasks pass on.
+# The field of LLVMRuntime with the numbers that tasks pass on.
+TEMPORARIES = 14
+# The runtime in a context, and in the runtime those numbers.
 _RUNTIME = re.compile(r"%struct\.RuntimeContext(?:\.\d+)?, i64 0, i32 1")
-_NUMBERS = re.compile(r"%struct\.LLVMRuntime(?:\.\d+)?, i64 0, i32 14")
+_NUMBERS = re.compile(rf"%struct\.LLVMRuntime(?:\.\d+)?, i64 0, i32 {TEMPORARIES}")
+# What a pointer points to that is loaded from a place.
+_HELD = {"context": "arguments", "runtime in context": "runtime", "numbers in runtime": "numbers"}
 _NOTE = "!999999"
 
 
@@ -44,19 +48,18 @@ def _with_notes(function: re.Match[str]) -> str:
     are_numbers_read_only = name.startswith("function_body")
     for at, line in enumerate(lines):
         if place := _PLACE.match(line):
-            kinds |= {place[1]: kind} if (kind := _place_in(kinds.get(place[3]), place)) else {}
+            if (kind := _place_in(kinds.get(place[3]), place)) is not None:
+                kinds[place[1]] = kind
         elif cast := _CAST.match(line):
-            kinds |= {cast[1]: kinds[cast[2]]} if cast[2] in kinds else {}
+            if cast[2] in kinds:
+                kinds[cast[1]] = kinds[cast[2]]
         elif load := _LOAD.match(line):
             kind = kinds.get(load[3])
-            if kind in ("context", "runtime in context", "numbers in runtime"):
-                if load[2] != "ptr":
-                    continue
-                kinds[load[1]] = {"context": "arguments", "runtime in context": "runtime"}.get(
-                    kind, "numbers"
-                )
-            if kind is not None:
-                found["numbers" if kind == "numbers" else "arguments"].append(at)
+            if kind is None or (kind in _HELD and load[2] != "ptr"):
+                continue
+            if kind in _HELD:
+                kinds[load[1]] = _HELD[kind]
+            found["numbers" if kind == "numbers" else "arguments"].append(at)
         elif any(kinds.get(used) == "numbers" for used in _NAME.findall(line)):
             are_numbers_read_only = False
     for at in found["arguments"] + (found["numbers"] if are_numbers_read_only else []):

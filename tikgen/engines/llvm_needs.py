@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tikgen.engines.llvm_invariants import TEMPORARIES
 from tikgen.engines.llvm_text import tasks
 
 # The fields of LLVMRuntime that a task of a dense kernel reads: thread pool, its function that
-# runs a parallel loop, and the buffer of numbers that tasks pass on.
-POOL, PARALLEL_FOR, TEMPORARIES = 9, 10, 14
+# runs a parallel loop, and beside them the buffer of numbers that tasks pass on.
+POOL, PARALLEL_FOR = 9, 10
 # What code does that has to do with others of them.
 _USES = {4: "prints", 7: "uses fields", 15: "draws random numbers"}
 _RUNTIME = r"%struct\.LLVMRuntime(?:\.\d+)?"

@@ -56,13 +56,12 @@ class NativeStepper(ByLaunchers):
         blocks = TemporalBlocking(plan, self._launchers, phase, pool)
         # A step of several processes exchanges messages, several steps between them do not.
         is_apart = team is None or plan.within is not None
-        self.why_not_blocked = (
-            "temporal_blocking=False"
-            if blocking is False
-            else blocks.stand_in()
-            if is_apart
-            else "processes exchange layers in each step"
-        )
+        if blocking is False:
+            self.why_not_blocked = "temporal_blocking=False"
+        elif is_apart:
+            self.why_not_blocked = blocks.stand_in()
+        else:
+            self.why_not_blocked = "processes exchange layers in each step"
         self.done = 0
         self.at = plan.first
         self._tables: dict[tuple[Call, str], npt.NDArray[Any]] = {}

@@ -63,16 +63,12 @@ def absorbing(
     if kind not in ("sponge", "cpml"):
         problem = "kind", f"takes 'sponge' or 'cpml'; got {kind!r}"
     elif kind == "cpml" and (strength is not None or order != 1):
-        problem = (
-            "kind",
-            (
-                "'cpml' takes no strength and no order; tikgen.matched_layers takes what says how "
-                "such a layer absorbs"
-            ),
-        )
+        instead = "tikgen.matched_layers takes what says how such a layer absorbs"
+        problem = "kind", f"'cpml' takes no strength and no order; {instead}"
     problem = problem or _problem(width, 1 if strength is None else strength, order)
     if problem:
-        raise InvalidValue("absorbing", dict([problem]))
+        name, takes = problem
+        raise InvalidValue("absorbing", {name: takes})
     if kind == "cpml":
         return "cpml", width, beyond
     if strength is None:

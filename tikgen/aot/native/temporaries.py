@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from tikgen.engines import llvm_needs
+from tikgen.engines import llvm_invariants
 
 # What lies behind an address: at most a vector of 64 bytes.
 _MOST_BYTES = 64
 _FIELD = re.compile(
     r"(%[\w.]+) = getelementptr (?:inbounds )?(%struct\.LLVMRuntime(?:\.\d+)?), \2\* %[\w.]+, "
-    rf"i64 0, i32 {llvm_needs.TEMPORARIES}\b"
+    rf"i64 0, i32 {llvm_invariants.TEMPORARIES}\b"
 )
 _RESULT = r"(%[\w.]+) = "
 _VALUE = r"(?:<\d+ x \w+>|\w+)"
