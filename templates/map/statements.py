@@ -7,6 +7,7 @@ from typing import Any
 
 from tikgen import DType
 from tikgen.expression.helpers import definition
+from tikgen.expression.vector_math import in_vectors
 
 from .program import is_scalar, reductions_of
 
@@ -66,7 +67,8 @@ def helpers(p: Any, is_row: bool) -> str:
     if sums and p.dtype is DType.f16 and "def widened(" not in found[0]:
         found.insert(0, definition("widened", DType.f32))
     if is_row:
-        found.append(p.expr.vector_functions(p.dtype))
+        own = (in_vectors(text, p.dtype) for text in found)
+        found = [p.expr.vector_functions(p.dtype), *own]
     return "\n\n\n".join(filter(None, found))
 
 

@@ -72,8 +72,8 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
         helpers.append(widened_helper(p, update))
     in_loop: Callable[[str], str] = str
     if s.loop == "function":
-        helpers.append(layered_of(p).assignments.vector_functions(p.dtype))
         in_loop = functools.partial(in_vectors, dtype=p.dtype)
+        helpers = [layered_of(p).assignments.vector_functions(p.dtype), *map(in_loop, helpers)]
     rules = rules_in_use(p, update)
     runs = runs_of(p, update, rules, memory)
     margins = margins_of(p, update, rules)
