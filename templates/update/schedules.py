@@ -10,7 +10,12 @@ from tikgen.pipeline.loop_steps import parallel, steps_of_points
 from tikgen.template.boundaries import FLUXES, OPPOSITE
 from tikgen.template.layers import layers_in
 from tikgen.template.matched import matched_widths
-from tikgen.template.shapes import are_rows_short, are_small, rows_of_strips
+from tikgen.template.shapes import (
+    are_rows_short,
+    are_small,
+    points_of_buffers,
+    rows_of_strips,
+)
 from tikgen.template.totals import MOST_PARTS
 
 from .arguments import arguments
@@ -28,7 +33,7 @@ from .reading import layered_of, update_of
 
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400
-MOST_LONG_BUFFERS = 6
+MOST_LONG_BUFFERS = 4
 # Of equations as often as they stand in a kernel of a GPU, with what stands for values outside: it
 # takes some 4 s to compile, and with twice as many 15.
 MOST_IN_LANES = 1000
@@ -65,10 +70,14 @@ def default_schedule(
 
 def _buffer(p: Any, update: Update, sizes: Mapping[str, int] | None) -> int:
     """Return how many points of a row to compute at once, of those between its ends."""
-    # Many buffers of 32 points do not fit the registers, and short rows hold few: with 25 points a
-    # row, 16 took 0.4 to 0.6 of the time.
-    is_short = are_rows_short(p.dim, sizes)
-    most = 16 if is_short or len(update.outputs) > MOST_LONG_BUFFERS else 32
+    # Several buffers of four registers each, and the sums of a stencil, find no room. Of 125 drawn
+    # systems (1 to 5 outputs, 1D to 3D), with and without AVX-512, those of f64 took 0.8 of the
+    # time of 32 points, in the mean, those of f32 with 4 outputs or in 3D 0.87.
+    most = points_of_buffers(p.dtype)
+    if p.dim == 3 or len(update.outputs) + p.dim > MOST_LONG_BUFFERS:
+        most //= 2
+    if are_rows_short(p.dim, sizes):  # With 25 points a row, 16 took 0.4 to 0.6 of the time of 32.
+        most = min(most, 16)
     if sizes is None:
         return most
     # A row that has fewer goes point by point. Of order 8, rows of 14 took 0.3 to 0.55 of that time
@@ -77,7 +86,7 @@ def _buffer(p: Any, update: Update, sizes: Mapping[str, int] | None) -> int:
     are_copied = p.dim == 3 and sum(margins) >= FAR_ENDS
     ends = 2 * end_size(margins) if are_copied else sum(margins)
     inner = sizes[f"n{p.dim - 1}"] - ends - sum(reach(p, update, inside=True)[-1])
-    return next((count for count in (most, 8, 4) if count <= inner), most)
+    return next((count for count in (32, 16, 8, 4) if count <= min(most, inner)), most)
 
 
 def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tikgen.dtypes import DType
 from tikgen.errors import ParameterError
 from tikgen.template.arguments import Argument, Array, concrete_shape
 
@@ -33,6 +34,11 @@ def are_small(
     """Return whether arrays of these sizes, if any are known, are work for one thread."""
     most = SMALL_BYTES_DIRECT if is_direct else SMALL_BYTES
     return sizes is not None and array_bytes(arguments, sizes) < most
+
+
+def points_of_buffers(dtype: DType) -> int:
+    """Return how many points of a row fill four of a processor's registers."""
+    return 128 // max(4, dtype.bits // 8)
 
 
 def are_rows_short(dim: int, sizes: Mapping[str, int] | None) -> bool:

@@ -1,6 +1,6 @@
 # update: Equations over fields on a regular grid, such as `u' = u + dt*lap(u)`.
 # problem: equations="u' = lap(u)", dim=3, dtype=f32, order=2, spacing=1.0, scalars=(), on_device=(), constants=None, boundary='periodic', mask=None, where=None, vectors=None, layout='first', at=None, types=None, outputs=None, part=None, window=True
-# schedule: loop='function', row_buffer=32, rows=16, iterations=8, serial=False
+# schedule: loop='function', row_buffer=16, rows=16, iterations=8, serial=False
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -46,17 +46,17 @@ def points(
                     + u[0, 0, start + ti.select(k + 1 < row, k + 1, 0)]
                     - ti.f32(6.0) * u[0, 0, start + k]
                 )
-        if (right - left) >= 32:
-            for step in range(((right - left) - 1) // 32 + 1):
-                k = ti.min(left + step * 32, right - 32)
-                buffer_u_next = ti.Vector.zero(ti.f32, 32)
+        if (right - left) >= 16:
+            for step in range(((right - left) - 1) // 16 + 1):
+                k = ti.min(left + step * 16, right - 16)
+                buffer_u_next = ti.Vector.zero(ti.f32, 16)
                 # Bounded, so that LLVM knows that adding to them cannot overflow.
                 run = ti.min(start + k - 1, 2147483136)
                 run_n1_0 = ti.min(start_n1_0 + k, 2147483136)
                 run_1_0 = ti.min(start_1_0 + k, 2147483136)
                 run_0_n1 = ti.min(start_0_n1 + k, 2147483136)
                 run_0_1 = ti.min(start_0_1 + k, 2147483136)
-                for lane in range(32):
+                for lane in range(16):
                     buffer_u_next[lane] = (
                         u[0, 0, run_n1_0 + lane]
                         + u[0, 0, run_1_0 + lane]
@@ -66,7 +66,7 @@ def points(
                         + u[0, 0, run + lane + 2]
                         - ti.f32(6.0) * u[0, 0, run + lane + 1]
                     )
-                for lane in range(32):
+                for lane in range(16):
                     u_next[0, 0, run + lane + 1] = buffer_u_next[lane]
         else:
             for k in range(left, right):
