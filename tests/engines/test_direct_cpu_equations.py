@@ -85,3 +85,28 @@ def launched_alike(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
     direct.try_with([*other.values(), *direct.scratch([37] * len(sizes))])
     for key, value in given.items():
         assert value.tobytes() == other[key].tobytes(), key
+
+
+# LLVM 22.1 vectorised the comparison of the addresses of these arrays so that it used a number
+# before it had computed it, and ended the process when it emitted that.
+OVERLAPPING = """
+    t = max(u, v)*min(v, q)
+    u' = u + dt*(dy(w) + sqrt(abs(v) + 0.5)*dy(v))
+    v' = v + dt*(u*t + 4)
+    w' = w + dt*(u[-1, 0] - sqrt(abs(dx(q)**2 + dy(q)**2 + 0.1) + 0.5) + a*lap(w))
+    q' = q + dt*dx(u)
+"""
+
+
+def test_code_that_llvm_cannot_emit_is_made_in_another_way(
+    ti_arch: str, rng: np.random.Generator
+) -> None:
+    kernel = tikgen.update(
+        OVERLAPPING, dim=2, dtype="f64", boundary="zero", scalars="dt a", row_buffer=8
+    )
+    given = {name: rng.random((30, 41)) for name in "uvwq"}
+    found = {f"{name}_next": np.zeros((30, 41)) for name in "uvwq"}
+    kernel(**given, **found, dt=0.1, a=0.5)
+    expected = kernel.reference(**given, **found, dt=0.1, a=0.5)
+    for value, exact in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(value, exact, rtol=1e-12)

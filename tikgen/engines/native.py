@@ -39,10 +39,15 @@ def problem() -> str:
 
 
 def object_code(text: str) -> bytes:
-    """Return the object file of LLVM text with opaque pointers, for the processor at hand."""
-    module = _llvm().parse_assembly(text)
-    module.verify()
-    return _emitted(module, _machine())
+    """Return the object file of LLVM text with opaque pointers, for the processor at hand.
+
+    Raises:
+        RuntimeError: if this LLVM makes no valid code of it.
+    """
+    machine = _machine()
+    module = _optimised(text, machine)
+    module.data_layout = str(machine.target_data)
+    return bytes(machine.emit_object(module))
 
 
 def object_code_for(text: str, triple: str, cpu: str, features: str) -> bytes:
@@ -56,6 +61,7 @@ def object_code_for(text: str, triple: str, cpu: str, features: str) -> bytes:
 
     Raises:
         ValueError: if this LLVM does not know the processor.
+        RuntimeError: if it makes no valid code of the text.
     """
     llvm = _llvm()
     llvm.initialize_all_targets()
@@ -67,11 +73,11 @@ def object_code_for(text: str, triple: str, cpu: str, features: str) -> bytes:
     machine = target.create_target_machine(
         cpu=cpu, features=_tuned(features, cpu, triple), opt=3, reloc="pic", codemodel="default"
     )
-    module = llvm.parse_assembly(text)
-    module.verify()
-    module.triple = triple
-    module.data_layout = str(machine.target_data)
-    return _emitted(module, machine, is_program=True)
+    module = _optimised(text, machine, triple)
+    for function in module.functions:
+        if not function.is_declaration and function.linkage.name == "external":
+            function.linkage = "internal"  # Now: before, it would change what is inlined.
+    return bytes(machine.emit_object(module))
 
 
 def host() -> tuple[str, str]:
@@ -88,18 +94,33 @@ def _tuned(features: str, cpu: str, triple: str) -> str:
     return ",".join(filter(None, chosen))
 
 
-def _emitted(module: Any, machine: Any, is_program: bool = False) -> bytes:
-    """Return the object file of a module, which is optimised first."""
+def _optimised(text: str, machine: Any, triple: str = "") -> Any:
+    """Return the module of LLVM text, optimised, with the data layout of another system if named.
+
+    LLVM 22.1 may vectorise straight code so that a number is used before it is computed; to emit
+    such a module ends the process. So it is verified, and made without that pass otherwise.
+
+    Raises:
+        RuntimeError: if the module is not valid.
+    """
     llvm = _llvm()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = True
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    for function in module.functions if is_program else ():
-        if not function.is_declaration and function.linkage.name == "external":
-            function.linkage = "internal"  # Now: before, it would change what is inlined.
-    module.data_layout = str(machine.target_data)
-    return bytes(machine.emit_object(module))
+    for vectorises_straight_code in (True, False):
+        module = llvm.parse_assembly(text)
+        module.verify()
+        if triple:
+            module.triple = triple
+            module.data_layout = str(machine.target_data)
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization, options.slp_vectorization = True, vectorises_straight_code
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        try:
+            module.verify()
+            break
+        except RuntimeError:
+            if not vectorises_straight_code:
+                raise
+    return module
 
 
 class Library:
