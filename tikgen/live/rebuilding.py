@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tikgen.errors import ParameterError, TemplateError, TikgenError
 from tikgen.pipeline import builder
+from tikgen.pipeline.choice import default_of
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.taichi import runtime
@@ -166,10 +167,9 @@ def _followed(variant: Variant, template: Template) -> Variant:
     assert isinstance(problem, ProblemModel)
     arch = runtime.current_arch() or builder.DEFAULT_ARCH
     sizes = dict(variant.sizes) or None
-    old = variant.template
-    default = old.Schedule(**old.default_values(variant.problem, arch, sizes))
-    if variant.schedule == default and not runtime.is_debug():
-        values = dict(template.default_values(problem, arch, sizes))
+    default = default_of(variant, (arch,))
+    if default is not None and not runtime.is_debug():
+        values = template.default_values(problem, arch, sizes, is_direct=default[1])
     else:
         known = template.Schedule.model_fields
         values = {name: v for name, v in _given(variant.schedule).items() if name in known}

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tikgen import engines
 from tikgen.errors import ParameterError, TemplateError, TikgenError
 from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.template.base import Template
@@ -44,7 +45,8 @@ class Space:
         self.template, self.problem, self.arch = template, problem, arch
         self._names = tuple(template.Schedule.model_fields)
         with blamed(template, "default_schedule()"):
-            chosen = template.default_values(problem, arch, sizes)
+            is_direct = engines.is_direct(engines.steady(arch), arch)  # Which measures.
+            chosen = template.default_values(problem, arch, sizes, is_direct)
         model = make_model(template.Schedule, chosen, template.name)
         self.default: Point = tuple(getattr(model, name) for name in self._names)
         with blamed(template, "schedule_space()"):

@@ -78,7 +78,7 @@ def trials(
 
     rules = parameter_strategies(template, fixed)
 
-    def draw_variant(draw: DrawFn) -> Variant:
+    def draw_variant(draw: DrawFn) -> tuple[Variant, str]:
         chosen = {name: draw(strategy) for name, strategy in rules.items()}
         on_drawn(chosen)
         default_schedule = draw(st.integers(0, 3)) == 3
@@ -88,6 +88,7 @@ def trials(
             adjusted = fitted(
                 template, adjusted, arch, fixed, lambda values: draw(st.sampled_from(values))
             )
+        engine = draw(st.sampled_from(launched_by))
         if default_schedule:
             adjusted = {
                 name: value
@@ -96,11 +97,11 @@ def trials(
             }
         try:
             with blamed(template, "default_schedule() or check()"):
-                variant = choose(template, None, None, arch, adjusted)[0]
+                variant = choose(template, None, None, arch, adjusted, engine=engine)[0]
                 if default_schedule and (needed := symbols(variant.arguments)):
                     # A call may take the default of any sizes, and be launched with others.
                     near = {name: draw(st.sampled_from(NEAR_SIZES)) for name in needed}
-                    variant = choose(template, None, None, arch, adjusted, near)[0]
+                    variant = choose(template, None, None, arch, adjusted, near, engine)[0]
         except ParameterError as error:
             on_invalid(error)
             reject()
@@ -109,11 +110,11 @@ def trials(
         if reason:
             on_unsupported(reason)
             reject()
-        return variant
+        return variant, engine
 
     @st.composite
     def draw_trials(draw: DrawFn) -> tuple[Case, ...]:
-        variant = draw_variant(draw)
+        variant, engine = draw_variant(draw)
         params = {name: literal(value) for name, value in variant.params.items()}
         drawn_launches = draw(
             st.lists(launches(template, variant, arch), min_size=1, max_size=MOST_TRIALS)
@@ -126,7 +127,6 @@ def trials(
             # Otherwise like the last one, so that nothing more has to be compiled.
             more = {"sizes": draw(large), "baked": False, "large": True}
             drawn_launches.append(drawn_launches[-1] | more)
-        engine = draw(st.sampled_from(launched_by))
         return tuple(
             Case(template.name, str(template.folder), arch, params, engine=engine, **one)
             for one in drawn_launches
