@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,8 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.taichi import runtime
 from tikgen.template import catalogue, shapes
-from tikgen.template.base import CODE_NAME, Template
+from tikgen.template.base import Template
+from tikgen.template.blame import place_in
 from tikgen.template.parameters import ParameterModel, ProblemModel, make_model
 from tikgen.template.schedules import make_schedule
 
@@ -146,12 +146,8 @@ def _naming(template: Template) -> Iterator[None]:
     except TikgenError:
         raise
     except Exception as error:
-        places = traceback.extract_tb(error.__traceback__)
-        place = next((p for p in reversed(places) if p.filename.endswith(CODE_NAME)), places[-1])
-        raise TemplateError(
-            template.name,
-            f"{type(error).__name__}: {error} (in {Path(place.filename).name}:{place.lineno})",
-        ) from error
+        problem = f"{type(error).__name__}: {error}{place_in(template.folder, error)}"
+        raise TemplateError(template.name, problem) from error
 
 
 def _followed(variant: Variant, template: Template) -> Variant:

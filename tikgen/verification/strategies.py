@@ -13,10 +13,10 @@ from tikgen.pipeline.choice import choose
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
+from tikgen.template.blame import as_dict, blamed
 from tikgen.template.schedules import fitted
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
-from tikgen.verification.diagnosis import blamed
 from tikgen.verification.large import elements, large_sizes, most_elements
 from tikgen.verification.values import of_field
 
@@ -221,7 +221,8 @@ def parameter_strategies(
         TemplateError: if a required parameter can neither be drawn nor left out.
     """
     with blamed(template, "strategies()"):
-        own = dict(template.strategies())
+        names = [*template.Problem.model_fields, *template.Schedule.model_fields]
+        own = as_dict(template, "strategies()", template.strategies(), "parameter", names)
     found = {}
     for model in (template.Problem, template.Schedule):
         for name, field in model.model_fields.items():
@@ -255,12 +256,14 @@ def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str,
 
 def _tried(template: Template, variant: Variant, limit: int) -> dict[str, list[int]]:
     """Return the sizes that are drawn of each symbol, from the smallest one on."""
+    needed = symbols(variant.arguments)
     with blamed(template, "sizes()"):
-        given = {name: sorted(set(t)) for name, t in template.sizes(variant.problem).items()}
+        known = template.size_symbols(variant.problem)  # Those that are baked in too.
+        found = as_dict(template, "sizes()", template.sizes(variant.problem), "size", known)
+        given = {name: sorted(set(each)) for name, each in found.items()}
     for name, sizes in given.items():
         if not sizes or any(type(n) is not int or n < 0 for n in sizes):
             raise TemplateError(template.name, f"sizes() must give {name} sizes; gives {sizes!r}")
-    needed = symbols(variant.arguments)
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
     plain = [n for n in PLAIN_SIZES if n <= most]
     return {name: [n for n in given.get(name, plain) if n <= limit] for name in needed}
@@ -273,7 +276,9 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
     needed = list(tried)
     beyond = _beyond_tiles(variant)
     with blamed(template, "largest_sizes()"):
-        largest = dict(template.largest_sizes(variant.problem))
+        found = template.largest_sizes(variant.problem)
+        known = template.size_symbols(variant.problem)
+        largest = as_dict(template, "largest_sizes()", found, "size", known)
     # Where all are powers of two, as for a ring of slots, others may make no sense.
     free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
     sides = [size for size in beyond if size**2 <= MOST_STRETCHED]
