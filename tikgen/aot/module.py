@@ -26,6 +26,7 @@ from tikgen.errors import BundleError, ExportError, ParameterError
 from tikgen.machine.devices import host_arch
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import digest_of
+from tikgen.taichi.arrays import is_field
 from tikgen.units import counted
 
 ARCHS = ("x64", "vulkan")
@@ -150,10 +151,13 @@ class Module:
         """Name a field, before kernels that use it are added.
 
         Raises:
-            ExportError: if the name is no identifier, or belongs to another field.
+            ExportError: if it is no field, or its name is no identifier or another field's.
         """
         if not isinstance(name, str) or identifier(name) != name:
             raise ExportError(repr(name), "a name takes letters, digits and single underscores")
+        if not (is_field(field) or isinstance(field, m.Field)):
+            problem = f"it must be a field, such as ti.field(ti.f32, (8, 8)); got {field!r:.60}"
+            raise ExportError(f"the field {name!r}", problem)
         self._name_field(name, field, is_given=True)
 
     def add_graph(
