@@ -67,6 +67,9 @@ def export(
         BundleError: if the bundle cannot be written, or something else is at ``path``.
         ParameterError: if an arch is unknown, or a setting is invalid.
     """
+    from tikgen.aot.exporting.writing import target_of
+
+    target_of(path)  # Before kernels are verified.
     module = Module(
         archs,
         verify=verify,
